@@ -1,0 +1,31 @@
+"""Mazes whose gold, diamonds and lava pull against each other, with their exact Pareto fronts.
+
+Gymnasium and NumPy only; usable with no language model at all.
+
+>>> import envs
+>>> maze = envs.Maze.from_text("S . G\\n. # .\\nD . E", budget=4)
+>>> front = maze.pareto_front()
+>>> front.routes, front.rewards.tolist()
+(('RRDD', 'DDRR'), [[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
+>>> envs.score_routes(maze, ["RRDD"]).tolist()
+[[1.0, 1.0, 0.0, 1.0]]
+"""
+
+from .front import ParetoFront, pareto_front
+from .layouts import PRESETS, PROBES, Layout, generate
+from .maze import Maze
+from .scoring import OBJECTIVES, REWARD_MODES, canonical_route, score_routes
+
+__all__ = [
+    "OBJECTIVES",
+    "PRESETS",
+    "PROBES",
+    "REWARD_MODES",
+    "Layout",
+    "Maze",
+    "ParetoFront",
+    "canonical_route",
+    "generate",
+    "pareto_front",
+    "score_routes",
+]

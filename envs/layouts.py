@@ -1,0 +1,302 @@
+"""Where mazes come from: presets, the seeded generator, and four probe mazes with known answers."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from dataclasses import dataclass
+
+from . import _grid
+from .maze import Maze
+
+ATTEMPTS = 20_000  # draws before a layout is declared impossible
+ZONE_RADIUS = 2  # treasure lies this near to its corner, in Manhattan distance
+ZONE_CELLS = 6  # squares within that radius of a corner
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The recipe of a family of mazes; :func:`generate` draws from it.
+
+    S and E lie on opposite corners of a random diagonal, gold near one of the two other corners and diamonds near the
+    other. In every maze drawn: a lava-free way to E fits the budget, a way through either treasure corner fits, and a
+    way through both corners, in either order, does not: the objectives conflict by construction.
+
+    Attributes:
+        name: part of the random key, so two layouts of one name and one seed start from the same draws.
+        size: n of the n x n grid, 4 to 12.
+        walls: (least, most) walls, scattered over the grid; ignored when `openings` is given.
+        openings: (least, most) walls opened again in a maze grown by randomised Prim; None scatters walls instead.
+        gold, diamonds, lava: (least, most) squares of each; at most 6 squares lie near a corner.
+        tempting_lava: lava on a shortest way from S to E or beside treasure; False: anywhere two squares off the border.
+        treasure_on_corner: each treasure corner itself holds an item, so no route takes everything.
+        bonus: a bonus square in the centre (it acts in the reward mode ``convex_bonus`` alone).
+        slack: steps of the budget beyond the longer of the two ways through a treasure corner.
+        largest_budget: the budget is cut to this; None: never.
+    """
+
+    name: str = "custom"
+    size: int = 6
+    walls: tuple[int, int] = (6, 9)
+    openings: tuple[int, int] | None = None
+    gold: tuple[int, int] = (2, 3)
+    diamonds: tuple[int, int] = (2, 3)
+    lava: tuple[int, int] = (2, 4)
+    tempting_lava: bool = True
+    treasure_on_corner: bool = True
+    bonus: bool = False
+    slack: int = 2
+    largest_budget: int | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.name, str):
+            raise ValueError(f"name: got {self.name!r}, expected a string")
+        if not isinstance(self.size, int) or not 4 <= self.size <= 12:
+            raise ValueError(f"size: got {self.size!r}, expected a whole number from 4 to 12")
+        most = {"walls": self.size**2 - 4, "openings": self.size**2, "gold": ZONE_CELLS, "diamonds": ZONE_CELLS,
+                "lava": self.size**2 - 4}  # fmt: skip
+        for name, limit in most.items():
+            span = getattr(self, name)
+            if name == "openings" and span is None:
+                continue
+            ok = isinstance(span, tuple) and len(span) == 2 and all(isinstance(x, int) for x in span)
+            if not ok or not 0 <= span[0] <= span[1] <= limit:
+                raise ValueError(f"{name}: got {span!r}, expected (least, most) with 0 <= least <= most <= {limit}")
+        if self.treasure_on_corner and not (self.gold[0] and self.diamonds[0]):
+            raise ValueError(
+                f"treasure_on_corner: needs at least one gold and one diamond, got gold={self.gold} and "
+                f"diamonds={self.diamonds}; set treasure_on_corner=False"
+            )
+        if not isinstance(self.slack, int) or not 0 <= self.slack <= 4 * self.size:
+            raise ValueError(f"slack: got {self.slack!r}, expected a whole number from 0 to {4 * self.size}")
+        if self.largest_budget is not None and (
+            not isinstance(self.largest_budget, int) or self.largest_budget < 2 * (self.size - 1)
+        ):
+            raise ValueError(
+                f"largest_budget: got {self.largest_budget!r}, expected None or a whole number from "
+                f"{2 * (self.size - 1)}, the shortest way between opposite corners"
+            )
+
+
+PRESETS = {
+    layout.name: layout
+    for layout in (
+        Layout("tiny-4x4", size=4, walls=(1, 3), gold=(1, 1), diamonds=(1, 1), lava=(1, 1), slack=0),
+        # frozen: the weights that ship are trained on it
+        Layout("lite-6x6", size=6, walls=(6, 9), gold=(2, 3), diamonds=(2, 3), lava=(2, 4), slack=2, largest_budget=18),
+        Layout("hard-8x8", size=8, walls=(14, 20), gold=(3, 4), diamonds=(3, 4), lava=(4, 7), slack=2),
+        # the rules of the paper's own generator (arXiv 2605.22817)
+        Layout(
+            "paper-9x9", size=9, openings=(18, 28), gold=(3, 5), diamonds=(3, 5), lava=(3, 5), tempting_lava=False,
+            treasure_on_corner=False, bonus=True, slack=7,
+        ),  # fmt: skip
+    )
+}
+
+
+def generate(preset, seed):
+    """The maze of a preset and a seed: a pure function, the same on every platform and in every version.
+
+    Args:
+        preset: a name of :data:`PRESETS`, or a :class:`Layout`.
+        seed: a whole number from 0. By convention 0-9,999 are held out (tests, evaluation, demonstrations), 10,000-999,999
+            are for RL training and numbers from 1,000,000 for pretraining.
+
+    Raises:
+        ValueError: an unknown preset, a seed that is no whole number from 0, or a layout that admits no maze.
+
+    >>> print(generate("tiny-4x4", seed=0))  # doctest: +SKIP
+    """
+    layout = _check_layout(preset)
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(seed, bool):
+        raise ValueError(f"seed: got {seed!r}, expected a whole number from 0")
+    draws = _Draws(f"{layout.name}/{number}")
+    for _ in range(ATTEMPTS):
+        maze = _draw(layout, draws)
+        if maze is not None:
+            return maze
+    raise ValueError(
+        f"preset: {ATTEMPTS} draws from {layout} gave no maze that keeps the rules; use fewer walls or less slack"
+    )
+
+
+def _check_layout(preset):
+    if isinstance(preset, Layout):
+        return preset
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise ValueError(f"preset: got {preset!r}, expected a Layout or one of {', '.join(PRESETS)}")
+    return PRESETS[preset]
+
+
+class _Draws:
+    """Whole numbers from a key: SplitMix64 (Steele, Lea and Flood 2014), seeded by a hash of the key.
+
+    Written out here because NumPy and Python promise the same stream for ever only for their raw bits.
+    """
+
+    def __init__(self, key):
+        self.state = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
+
+    def below(self, n):
+        """A number from 0 to n - 1, evenly (up to a bias of n / 2^64)."""
+        self.state = (self.state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        return ((z ^ (z >> 31)) * n) >> 64
+
+    def between(self, span):
+        return span[0] + self.below(span[1] - span[0] + 1)
+
+    def sample(self, items, n):
+        """n different ones of the items, in random order."""
+        items = list(items)
+        for i in range(n):
+            j = i + self.below(len(items) - i)
+            items[i], items[j] = items[j], items[i]
+        return items[:n]
+
+
+def _draw(layout, draws):
+    """One attempt: a maze, or None if the draw breaks a rule."""
+    n, stride = layout.size, layout.size + 1
+    grid = ((1 << n) - 1) * sum(1 << (r * stride) for r in range(n))  # every square of the board
+    low, high = 0, n - 1
+    corners = [(low, low), (high, high)], [(low, high), (high, low)]
+    first = draws.below(2)
+    (start, exit_), (gold_corner, diamond_corner) = (draws.sample(corners[i], 2) for i in (first, 1 - first))
+    s, e, g, d = (_grid.bit(position, stride) for position in (start, exit_, gold_corner, diamond_corner))
+    centre = _grid.bit((n // 2, n // 2), stride) if layout.bonus else 0
+    kept_free = s | e | g | d | centre
+
+    if layout.openings is None:
+        squares = _single_bits(grid & ~kept_free)
+        count = draws.between(layout.walls)
+        if count > len(squares):
+            return None
+        free = grid & ~_union(draws.sample(squares, count))
+    else:
+        free = _prim(grid, stride, draws)
+        candidates = [cell for cell in _single_bits(grid & ~free) if _degree(cell, free, stride) >= 2]
+        count = draws.between(layout.openings)
+        free |= _union(draws.sample(candidates, min(count, len(candidates)))) | kept_free
+
+    # distances between the four corners; a square that no corner reaches refuses the draw
+    reach_g = list(_grid.wavefronts(g, free, stride))
+    if sum(reach_g) != free:
+        return None
+    reach_d = list(_grid.wavefronts(d, free, stride))
+    g_s, g_e, g_d = (_steps(reach_g, corner) for corner in (s, e, d))
+    d_s, d_e = (_steps(reach_d, corner) for corner in (s, e))
+    longer = max(g_s + g_e, d_s + d_e)
+    budget = longer + layout.slack
+    if layout.largest_budget is not None:
+        budget = min(budget, layout.largest_budget)
+    both = min(g_s + g_d + d_e, d_s + g_d + g_e)
+    if longer > budget or both <= budget:
+        return None
+
+    taken = s | e | centre
+    gold = _treasure(layout, layout.gold, g, free & ~taken, stride, draws)
+    diamonds = _treasure(layout, layout.diamonds, d, free & ~taken & ~(gold or 0), stride, draws)
+    if gold is None or diamonds is None:
+        return None
+    taken |= gold | diamonds
+
+    if layout.tempting_lava:
+        open_to_lava = _on_shortest_way(s, e, free, stride) | _grid.neighbours(gold | diamonds, stride)
+    else:
+        open_to_lava = _union(_grid.bit((r, c), stride) for r in range(2, n - 2) for c in range(2, n - 2))
+    places = _single_bits(open_to_lava & free & ~taken)
+    count = draws.between(layout.lava)
+    if not layout.tempting_lava:
+        count = min(count, len(places))  # as the paper's generator does
+    if count > len(places):
+        return None
+    lava = _union(draws.sample(places, count))
+    safe = _grid.distance(s, e, free & ~lava, stride)
+    if safe is None or safe > budget:
+        return None
+
+    symbols = [["#"] * n for _ in range(n)]
+    for cells, symbol in ((free, "."), (s, "S"), (e, "E"), (gold, "G"), (diamonds, "D"), (lava, "L"), (centre, "B")):
+        for row, column in _grid.positions(cells, stride):
+            symbols[row][column] = symbol
+    return Maze.from_text("\n".join(" ".join(row) for row in symbols), budget)
+
+
+def _treasure(layout, span, corner, free, stride, draws):
+    """Items near a corner as a board, or None if there is no room."""
+    zone = corner
+    for _ in range(ZONE_RADIUS):
+        zone |= _grid.neighbours(zone, stride)
+    zone &= free
+    count = draws.between(span)
+    chosen = corner if layout.treasure_on_corner else 0
+    places = _single_bits(zone & ~chosen)
+    wanted = count - bool(chosen)
+    return chosen | _union(draws.sample(places, wanted)) if wanted <= len(places) else None
+
+
+def _prim(grid, stride, draws):
+    """Randomised Prim on single squares: a square is opened when exactly one open square touches it."""
+    cells = _single_bits(grid)
+    free = cells[draws.below(len(cells))]
+    frontier = _single_bits(_grid.neighbours(free, stride) & grid)
+    while frontier:
+        i = draws.below(len(frontier))
+        frontier[i], frontier[-1] = frontier[-1], frontier[i]
+        cell = frontier.pop()
+        if cell & free or _degree(cell, free, stride) != 1:
+            continue
+        free |= cell
+        frontier += _single_bits(_grid.neighbours(cell, stride) & grid & ~free)
+    return free
+
+
+def _on_shortest_way(start, target, free, stride):
+    """The squares of all shortest ways between two squares."""
+    forth = list(_grid.wavefronts(start, free, stride))
+    steps = _steps(forth, target)
+    on_way = 0
+    for wave, other in zip(forth[: steps + 1], reversed(list(_grid.wavefronts(target, free, stride))[: steps + 1]),
+                           strict=True):  # fmt: skip
+        on_way |= wave & other
+    return on_way
+
+
+def _degree(cell, free, stride):
+    return (_grid.neighbours(cell, stride) & free).bit_count()
+
+
+def _steps(waves, target):
+    return next(steps for steps, wave in enumerate(waves) if wave & target)
+
+
+def _single_bits(cells):
+    bits = []
+    while cells:
+        lowest = cells & -cells
+        bits.append(lowest)
+        cells ^= lowest
+    return bits
+
+
+def _union(bits):
+    cells = 0
+    for one in bits:
+        cells |= one
+    return cells
+
+
+# Mazes small enough to know the answer without a search: if a method fails here, look no further.
+PROBES = {
+    "one_step": Maze.from_text("S E", budget=1),
+    "gold_only": Maze.from_text("S . .\n. # .\nG . E", budget=4),
+    "lava_short_cut": Maze.from_text("S L E\n. # .\n. . .", budget=6),
+    "gold_or_diamond": Maze.from_text("S . G\n. # .\nD . E", budget=4),
+}
