@@ -53,29 +53,24 @@ def pareto_front(maze, reward_mode="linear"):
     >>> front.rewards.tolist(), front.routes
     ([[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0]], ('RRDD', 'DDRR'))
     """
-    check_reward_mode(reward_mode)
-    search = _Search(maze, with_bonus=reward_mode == "convex_bonus")
-    arrivals = search.arrivals()  # one row a kind of arrival: gold, diamonds, lava, bonus, steps, set
-    totals = [len(maze.gold), len(maze.diamonds), len(maze.lava), len(maze.bonus)]
-    rewards = reward_vectors(arrivals[:, :4], totals, reward_mode)
-    # best first, and among equal vectors the one with the fewest steps
-    order = np.lexsort((arrivals[:, 5], arrivals[:, 4], *(-rewards.T[::-1])))
-    rewards, arrivals = rewards[order], arrivals[order]
-    new = np.r_[True, (rewards[1:] != rewards[:-1]).any(axis=1)]
-    rewards, arrivals = rewards[new], arrivals[new]
-    better = (rewards[:, None] >= rewards).all(-1) & (rewards[:, None] != rewards).any(-1)
-    best = ~better.any(axis=0)
-    rewards = rewards[best]
-    rewards.setflags(write=False)
-    routes = tuple(search.route(int(steps), int(items)) for steps, items in arrivals[best, 4:])
+    search = _Search(maze, reward_mode)
+    rewards, steps, items = search.front()
+    routes = tuple(search.route(*ends) for ends in zip(steps, items, strict=True))
     return ParetoFront(rewards, routes)
+
+
+def front_rewards(maze, reward_mode="linear"):
+    """The reward vectors of :func:`pareto_front` alone, without the work of finding routes."""
+    return _Search(maze, reward_mode).front()[0]
 
 
 class _Search:
     """Breadth-first search over (square, set of items), all sets of a square in one integer."""
 
-    def __init__(self, maze, with_bonus):
-        groups = [maze.gold, maze.diamonds, maze.lava, maze.bonus if with_bonus else ()]
+    def __init__(self, maze, reward_mode):
+        check_reward_mode(reward_mode)
+        self.reward_mode = reward_mode
+        groups = [maze.gold, maze.diamonds, maze.lava, maze.bonus if reward_mode == "convex_bonus" else ()]
         self.sizes = (len(groups[0]), len(groups[1]), len(groups[2]), min(len(groups[3]), 1))
         if sum(self.sizes) > LARGEST_ITEMS:
             named = zip(self.sizes, ("gold", "diamonds", "lava", "bonus"), strict=True)
@@ -92,7 +87,24 @@ class _Search:
         self.without = _sets_without(sum(self.sizes))
         self.layers = []  # layers[t][square] = sets first in hand there after t steps
 
-    def arrivals(self):
+    def front(self):
+        """Rewards (n, 4) of the front, and for each row the steps and the set of items of a shortest route to it."""
+        arrivals = self._arrivals()  # one row for each kind of arrival: gold, diamonds, lava, bonus, steps, set
+        maze = self.maze
+        totals = [len(maze.gold), len(maze.diamonds), len(maze.lava), len(maze.bonus)]
+        rewards = reward_vectors(arrivals[:, :4], totals, self.reward_mode)
+        # best first, and among equal vectors the one with the fewest steps
+        order = np.lexsort((arrivals[:, 5], arrivals[:, 4], *(-rewards.T[::-1])))
+        rewards, arrivals = rewards[order], arrivals[order]
+        new = np.r_[True, (rewards[1:] != rewards[:-1]).any(axis=1)]
+        rewards, arrivals = rewards[new], arrivals[new]
+        dominates = (rewards[:, None] >= rewards).all(-1) & ~np.eye(len(rewards), dtype=bool)
+        best = ~dominates.any(axis=0)
+        rewards = rewards[best]
+        rewards.setflags(write=False)
+        return rewards, *arrivals[best, 4:].T.tolist()
+
+    def _arrivals(self):
         maze, layers = self.maze, self.layers
         steps_left = maze.distances(maze.exit)
         near = {square: self._neighbours(square) for square in maze.free}

@@ -7,6 +7,7 @@ import operator
 from dataclasses import dataclass
 
 from . import _grid
+from .front import LARGEST_ITEMS, front_rewards
 from .maze import Maze
 
 ATTEMPTS = 20_000  # draws before a layout is declared impossible
@@ -19,8 +20,9 @@ class Layout:
     """The recipe of a family of mazes; :func:`generate` draws from it.
 
     S and E lie on opposite corners of a random diagonal, gold near one of the two other corners and diamonds near the
-    other. In every maze drawn: a lava-free way to E fits the budget, a way through either treasure corner fits, and a
-    way through both corners, in either order, does not: the objectives conflict by construction.
+    other. In every maze drawn: a lava-free way to E fits the budget; a way through either treasure corner fits; a way
+    through both corners, in either order, does not; and no route is best at everything (the Pareto front has at least
+    two points). The objectives conflict by construction.
 
     Attributes:
         name: part of the random key, so two layouts of one name and one seed start from the same draws.
@@ -62,6 +64,11 @@ class Layout:
             ok = isinstance(span, tuple) and len(span) == 2 and all(isinstance(x, int) for x in span)
             if not ok or not 0 <= span[0] <= span[1] <= limit:
                 raise ValueError(f"{name}: got {span!r}, expected (least, most) with 0 <= least <= most <= {limit}")
+        if self.gold[1] + self.diamonds[1] + self.lava[1] > LARGEST_ITEMS:
+            raise ValueError(
+                f"gold, diamonds, lava: up to {self.gold[1] + self.diamonds[1] + self.lava[1]} items together, but the "
+                f"exact front takes at most {LARGEST_ITEMS}; lower their upper ends"
+            )
         if self.treasure_on_corner and not (self.gold[0] and self.diamonds[0]):
             raise ValueError(
                 f"treasure_on_corner: needs at least one gold and one diamond, got gold={self.gold} and "
@@ -105,7 +112,14 @@ def generate(preset, seed):
     Raises:
         ValueError: an unknown preset, a seed that is no whole number from 0, or a layout that admits no maze.
 
-    >>> print(generate("tiny-4x4", seed=0))  # doctest: +SKIP
+    >>> maze = generate("tiny-4x4", seed=3)
+    >>> print(maze)
+    E . . G
+    . . L .
+    . . # .
+    D . . S
+    >>> maze.budget
+    6
     """
     layout = _check_layout(preset)
     try:
@@ -226,7 +240,8 @@ def _draw(layout, draws):
     for cells, symbol in ((free, "."), (s, "S"), (e, "E"), (gold, "G"), (diamonds, "D"), (lava, "L"), (centre, "B")):
         for row, column in _grid.positions(cells, stride):
             symbols[row][column] = symbol
-    return Maze.from_text("\n".join(" ".join(row) for row in symbols), budget)
+    maze = Maze.from_text("\n".join(" ".join(row) for row in symbols), budget)
+    return maze if len(front_rewards(maze)) > 1 else None  # one route best at everything: no conflict
 
 
 def _treasure(layout, span, corner, free, stride, draws):

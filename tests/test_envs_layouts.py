@@ -1,0 +1,201 @@
+"""Every generated maze keeps the rules of spec/maze.md, and never changes."""
+
+import collections
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import envs
+
+PRESETS = sorted(envs.PRESETS)
+# A tenth of the seeds that `make bench` walks through.
+SEEDS = range(100)
+
+PINNED = {
+    ("tiny-4x4", 3): (6, "E . . G\n. . L .\n. . # .\nD . . S"),
+    ("lite-6x6", 0): (16, "G G # # . E\n. # . . . .\n. . . . . .\n. . . . . L\n. . # L D .\nS # # . . D"),
+    ("lite-6x6", 1000): (18, "E . . D D D\n. # # . # #\n. . . . L L\nG # L . . .\n. # . L . .\nG # # . # S"),
+    ("lite-6x6", 1_000_000): (18, "D D . . . E\n. # . L . .\n. L . # . .\n. . . . . #\n. . # # G L\nS # . . G G"),
+    ("hard-8x8", 1): (
+        26,
+        "S . . . . # # D\n# . # . # # D D\n. . L . . . # D\n. . L . . . # .\n"
+        "L . . . . . # .\nG . # . . . . L\nG # # . . . . G\nG . # # # . . E",
+    ),
+    ("paper-9x9", 3): (
+        25,
+        "G # . . . . # . E\nG G . . . . . . .\nG . . L . . L . .\n. . . L . . . . .\n. . . # B # # . #\n"
+        ". . . . L . . . .\n. . L . . . . . D\n. . . . . . . # D\nS . . . . . D D D",
+    ),
+}
+
+
+def steps_from(maze, start, forbidden=()):
+    """Breadth-first search in its plainest form, independent of the package's bit boards."""
+    rows = [line.split() for line in maze.text.splitlines()]
+    steps, queue = {start: 0}, collections.deque([start])
+    while queue:
+        r, c = queue.popleft()
+        for there in ((r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)):
+            inside = 0 <= there[0] < len(rows) and 0 <= there[1] < len(rows[0])
+            if inside and rows[there[0]][there[1]] != "#" and there not in steps and there not in forbidden:
+                steps[there] = steps[r, c] + 1
+                queue.append(there)
+    return steps
+
+
+def corners_of(maze):
+    """(gold corner, diamond corner): the corners that hold neither S nor E, told apart by what lies nearest."""
+    last = maze.size - 1
+    others = [c for c in ((0, 0), (0, last), (last, 0), (last, last)) if c not in (maze.start, maze.exit)]
+    assert len(others) == 2
+    by_gold = sorted(others, key=lambda corner: min(near(corner, item) for item in maze.gold))
+    return by_gold
+
+
+def near(a, b):
+    return abs(a[0] - b[0]) + abs(a[1] - b[1])
+
+
+@pytest.mark.parametrize(("preset", "seed"), PINNED)
+def test_text_and_budget_are_pinned(preset, seed):
+    maze = envs.generate(preset, seed)
+    assert (maze.budget, maze.text) == PINNED[preset, seed]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_maze_keeps_the_rules(preset):
+    layout = envs.PRESETS[preset]
+    for seed in SEEDS:
+        maze = envs.generate(preset, seed)
+        assert maze.shape == (layout.size, layout.size)
+        assert near(maze.start, maze.exit) == 2 * (layout.size - 1)
+        gold_corner, diamond_corner = corners_of(maze)
+        from_start, to_exit = steps_from(maze, maze.start), steps_from(maze, maze.exit)
+        between = steps_from(maze, gold_corner)[diamond_corner]
+        ways = [from_start[corner] + to_exit[corner] for corner in (gold_corner, diamond_corner)]
+
+        # a lava-free way to E and either corner fit the budget, both corners in neither order
+        assert steps_from(maze, maze.start, forbidden=set(maze.lava))[maze.exit] <= maze.budget
+        assert max(ways) <= maze.budget
+        assert from_start[gold_corner] + between + to_exit[diamond_corner] > maze.budget
+        assert from_start[diamond_corner] + between + to_exit[gold_corner] > maze.budget
+        assert maze.budget == min(max(ways) + layout.slack, layout.largest_budget or 10**9)
+        # so no route is best at everything
+        assert len(maze.pareto_front()) >= 2
+
+        assert layout.gold[0] <= len(maze.gold) <= layout.gold[1]
+        assert layout.diamonds[0] <= len(maze.diamonds) <= layout.diamonds[1]
+        assert all(near(item, gold_corner) <= 2 for item in maze.gold)
+        assert all(near(item, diamond_corner) <= 2 for item in maze.diamonds)
+        assert layout.lava[0] <= len(maze.lava) <= layout.lava[1]
+        if layout.openings is None:
+            assert layout.walls[0] <= len(maze.walls) <= layout.walls[1]
+        assert len(from_start) + len(maze.walls) == layout.size**2, "a square that cannot be reached"
+
+
+@pytest.mark.parametrize("preset", ["tiny-4x4", "lite-6x6", "hard-8x8"])
+def test_lava_tempts_and_treasure_lies_on_the_corners(preset):
+    for seed in SEEDS:
+        maze = envs.generate(preset, seed)
+        from_start, to_exit = steps_from(maze, maze.start), steps_from(maze, maze.exit)
+        for tile in maze.lava:
+            on_shortest_way = from_start[tile] + to_exit[tile] == from_start[maze.exit]
+            beside_treasure = any(near(tile, item) == 1 for item in maze.gold + maze.diamonds)
+            assert on_shortest_way or beside_treasure
+        gold_corner, diamond_corner = corners_of(maze)
+        assert gold_corner in maze.gold and diamond_corner in maze.diamonds
+        # and therefore nobody takes everything
+        assert not (maze.pareto_front().rewards[:, 1:3] == 1).all(axis=1).any()
+
+
+def test_paper_preset_has_its_bonus_in_the_centre_and_lava_inside():
+    for seed in SEEDS:
+        maze = envs.generate("paper-9x9", seed)
+        assert maze.bonus == ((4, 4),)
+        assert all(2 <= r <= 6 and 2 <= c <= 6 for r, c in maze.lava)
+
+
+def test_diagonals_and_treasure_corners_vary():
+    mazes = [envs.generate("lite-6x6", seed) for seed in range(200)]
+    starts = collections.Counter(maze.start for maze in mazes)
+    gold = collections.Counter(corners_of(maze)[0] for maze in mazes)
+    assert len(set(maze.text for maze in mazes)) == 200
+    # four equally likely corners: 50 expected, 6.1 the standard deviation
+    assert all(25 <= n <= 75 for counter in (starts, gold) for n in counter.values())
+    assert len(starts) == len(gold) == 4
+
+
+def test_same_maze_in_another_process_and_by_its_layout():
+    code = "import envs; m = envs.generate('lite-6x6', 12345); print(m.budget); print(m)"
+    environment = dict(os.environ, PYTHONHASHSEED="77")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    maze = envs.generate("lite-6x6", 12345)
+    assert out.stdout.split("\n", 1) == [str(maze.budget), maze.text + "\n"]
+    assert envs.generate(envs.PRESETS["lite-6x6"], 12345) == maze
+
+
+def test_mazes_are_values():
+    maze = envs.generate("lite-6x6", 5)
+    again = pickle.loads(pickle.dumps(maze))
+    assert again == maze and hash(again) == hash(maze) and again is not maze
+    assert again.gold == maze.gold and again.budget == maze.budget
+    assert envs.Maze.from_text(maze.text, maze.budget) == maze
+    assert envs.Maze.from_text(maze.text, maze.budget + 1) != maze
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        maze.budget = 3
+
+
+@pytest.mark.parametrize("size", range(4, 13))
+def test_layouts_of_every_size(size):
+    layout = envs.Layout("mine", size=size, walls=(size // 2, size), gold=(1, 2), diamonds=(2, 3), lava=(1, 3), slack=1)
+    for seed in range(5):
+        maze = envs.generate(layout, seed)
+        assert maze.shape == (size, size) and 1 <= len(maze.gold) <= 2 and 1 <= len(maze.lava) <= 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 3}, "size: got 3, expected a whole number from 4 to 12"),
+        ({"size": 6.0}, "size: got 6.0"),
+        ({"walls": (9, 6)}, "walls: got (9, 6), expected (least, most)"),
+        ({"walls": 7}, "walls: got 7"),
+        ({"gold": (2, 7)}, "gold: got (2, 7), expected (least, most) with 0 <= least <= most <= 6"),
+        ({"gold": (0, 2)}, "treasure_on_corner: needs at least one gold"),
+        ({"gold": (5, 6), "diamonds": (5, 6), "lava": (3, 6)}, "up to 18 items together"),
+        ({"slack": -1}, "slack: got -1"),
+        ({"largest_budget": 9}, "largest_budget: got 9, expected None or a whole number from 10"),
+        ({"name": 3}, "name: got 3"),
+    ],
+)
+def test_layouts_that_cannot_be_are_refused(changes, message):
+    with pytest.raises(ValueError) as error:
+        envs.Layout(**changes)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_layout_that_admits_no_maze_says_so():
+    # slack so large that a way through both corners always fits
+    with pytest.raises(ValueError, match="gave no maze that keeps the rules; use fewer walls or less slack"):
+        envs.generate(envs.Layout(slack=24), 0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "seed", "message"),
+    [
+        ("huge", 0, "preset: got 'huge', expected a Layout or one of tiny-4x4, lite-6x6, hard-8x8, paper-9x9"),
+        (None, 0, "preset: got None"),
+        ("lite-6x6", -1, "seed: got -1, expected a whole number from 0"),
+        ("lite-6x6", 1.0, "seed: got 1.0"),
+        ("lite-6x6", "7", "seed: got '7'"),
+        ("lite-6x6", True, "seed: got True"),
+    ],
+)
+def test_bad_requests_are_refused(preset, seed, message):
+    with pytest.raises(ValueError) as error:
+        envs.generate(preset, seed)
+    assert message in str(error.value)
