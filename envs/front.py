@@ -33,8 +33,8 @@ def pareto_front(maze, reward_mode="linear"):
     """Every non-dominated reward vector that some route within the budget earns; exact, by dynamic programming.
 
     A state of the search is a square with the set of items touched so far (gold, diamonds, lava; in the mode
-    ``convex_bonus`` also whether a bonus square was visited). The sets that can be in hand on a square after t steps are
-    kept as the bits of one integer: bit s is set when the set numbered s can be. Walking is then OR with the
+    ``convex_bonus`` also whether a bonus square was visited). The sets that can be in hand on a square after t steps
+    are kept as the bits of one integer: bit s is set when the set numbered s can be. Walking is then OR with the
     neighbours, and stepping on item i moves every set without i up by 2^i. A state counts at its first arrival only,
     and only while E is still within the budget, so each vector is met first by one of its shortest routes.
 

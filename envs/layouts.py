@@ -30,7 +30,7 @@ class Layout:
         walls: (least, most) walls, scattered over the grid; ignored when `openings` is given.
         openings: (least, most) walls opened again in a maze grown by randomised Prim; None scatters walls instead.
         gold, diamonds, lava: (least, most) squares of each; at most 6 squares lie near a corner.
-        tempting_lava: lava on a shortest way from S to E or beside treasure; False: anywhere two squares off the border.
+        tempting_lava: lava on a shortest way from S to E or beside treasure; False: inside, two squares off the border.
         treasure_on_corner: each treasure corner itself holds an item, so no route takes everything.
         bonus: a bonus square in the centre (it acts in the reward mode ``convex_bonus`` alone).
         slack: steps of the budget beyond the longer of the two ways through a treasure corner.
@@ -55,8 +55,8 @@ class Layout:
             raise ValueError(f"name: got {self.name!r}, expected a string")
         if not isinstance(self.size, int) or not 4 <= self.size <= 12:
             raise ValueError(f"size: got {self.size!r}, expected a whole number from 4 to 12")
-        most = {"walls": self.size**2 - 4, "openings": self.size**2, "gold": ZONE_CELLS, "diamonds": ZONE_CELLS,
-                "lava": self.size**2 - 4}  # fmt: skip
+        squares = self.size**2
+        most = {"walls": squares, "openings": squares, "gold": ZONE_CELLS, "diamonds": ZONE_CELLS, "lava": squares}
         for name, limit in most.items():
             span = getattr(self, name)
             if name == "openings" and span is None:
@@ -94,9 +94,17 @@ PRESETS = {
         Layout("hard-8x8", size=8, walls=(14, 20), gold=(3, 4), diamonds=(3, 4), lava=(4, 7), slack=2),
         # the rules of the paper's own generator (arXiv 2605.22817)
         Layout(
-            "paper-9x9", size=9, openings=(18, 28), gold=(3, 5), diamonds=(3, 5), lava=(3, 5), tempting_lava=False,
-            treasure_on_corner=False, bonus=True, slack=7,
-        ),  # fmt: skip
+            "paper-9x9",
+            size=9,
+            openings=(18, 28),
+            gold=(3, 5),
+            diamonds=(3, 5),
+            lava=(3, 5),
+            tempting_lava=False,
+            treasure_on_corner=False,
+            bonus=True,
+            slack=7,
+        ),
     )
 }
 
@@ -106,8 +114,8 @@ def generate(preset, seed):
 
     Args:
         preset: a name of :data:`PRESETS`, or a :class:`Layout`.
-        seed: a whole number from 0. By convention 0-9,999 are held out (tests, evaluation, demonstrations), 10,000-999,999
-            are for RL training and numbers from 1,000,000 for pretraining.
+        seed: a whole number from 0. By convention 0-9,999 are held out (tests, evaluation, demonstrations),
+            10,000-999,999 are for RL training and numbers from 1,000,000 for pretraining.
 
     Raises:
         ValueError: an unknown preset, a seed that is no whole number from 0, or a layout that admits no maze.
@@ -215,8 +223,8 @@ def _draw(layout, draws):
         return None
 
     taken = s | e | centre
-    gold = _treasure(layout, layout.gold, g, free & ~taken, stride, draws)
-    diamonds = _treasure(layout, layout.diamonds, d, free & ~taken & ~(gold or 0), stride, draws)
+    gold = _treasure(layout, layout.gold, g, grid, free & ~taken, draws)
+    diamonds = _treasure(layout, layout.diamonds, d, grid, free & ~taken & ~(gold or 0), draws)
     if gold is None or diamonds is None:
         return None
     taken |= gold | diamonds
@@ -244,11 +252,12 @@ def _draw(layout, draws):
     return maze if len(front_rewards(maze)) > 1 else None  # one route best at everything: no conflict
 
 
-def _treasure(layout, span, corner, free, stride, draws):
+def _treasure(layout, span, corner, grid, free, draws):
     """Items near a corner as a board, or None if there is no room."""
+    stride = layout.size + 1
     zone = corner
     for _ in range(ZONE_RADIUS):
-        zone |= _grid.neighbours(zone, stride)
+        zone |= _grid.neighbours(zone, stride) & grid
     zone &= free
     count = draws.between(span)
     chosen = corner if layout.treasure_on_corner else 0
@@ -278,8 +287,8 @@ def _on_shortest_way(start, target, free, stride):
     forth = list(_grid.wavefronts(start, free, stride))
     steps = _steps(forth, target)
     on_way = 0
-    for wave, other in zip(forth[: steps + 1], reversed(list(_grid.wavefronts(target, free, stride))[: steps + 1]),
-                           strict=True):  # fmt: skip
+    back = list(_grid.wavefronts(target, free, stride))[: steps + 1]
+    for wave, other in zip(forth[: steps + 1], reversed(back), strict=True):
         on_way |= wave & other
     return on_way
 

@@ -188,7 +188,7 @@ def _parse_rows(text):
             )
     if max(len(rows), len(rows[0])) > LARGEST_SIDE:
         raise ValueError(
-            f"text: the grid has {len(rows)} rows and {len(rows[0])} columns; at most {LARGEST_SIDE} of each are allowed"
+            f"text: the grid has {len(rows)} rows and {len(rows[0])} columns; the largest has {LARGEST_SIDE} of each"
         )
     return rows
 
