@@ -1,0 +1,225 @@
+"""The policy: one causal language model that owns the weights, a LoRA adapter that is trained, and its tokenizer.
+
+The adapter switched off is the reference policy, so no second model is ever loaded. Adapters are stored as safetensors
+and JSON; nothing is pickled.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ..randomness import integer
+from .decoding import Rollouts, sample_tokens
+from .tokenizer import encode_prompt
+
+POCKET = Path(__file__).parent / "pocket"
+_CARD = "policy.json"  # beside the adapter: which base it belongs to
+
+
+def pocket_names() -> list[str]:
+    """Names of the policies that the package carries."""
+    return sorted(p.name for p in POCKET.iterdir() if (p / "config.json").is_file()) if POCKET.is_dir() else []
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """cuda or mps where there is one, else cpu; or the device named. ValueError for one that this machine lacks."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        found = ["cpu"] + ["cuda"] * torch.cuda.is_available() + ["mps"] * torch.backends.mps.is_available()
+        raise ValueError(f"device {name!r} cannot be used here: this machine has {', '.join(found)}") from error
+    return torch.device(name)
+
+
+@dataclass
+class Policy:
+    """A causal LM with one LoRA adapter. Make one with :func:`load_policy`.
+
+    model: the peft model; base: what it was built on (a pocket name, a folder, a hub name); board: squares a side that a
+    pocket policy reads, None for a model that is prompted in words.
+    """
+
+    model: PeftModel
+    tokenizer: object
+    base: str
+    board: int | None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def eos_ids(self) -> set[int]:
+        """Every token that ends a completion: the tokenizer's EOS and those of the model's generation settings."""
+        listed = self.model.generation_config.eos_token_id
+        listed = [] if listed is None else [listed] if isinstance(listed, int) else listed
+        return {int(i) for i in (*listed, self.tokenizer.eos_token_id) if i is not None}
+
+    @property
+    def pad_id(self) -> int:
+        return self.tokenizer.eos_token_id if self.tokenizer.pad_token_id is None else self.tokenizer.pad_token_id
+
+    def encode(self, prompt: str) -> list[int]:
+        return encode_prompt(self.tokenizer, prompt, pocket=self.board is not None)
+
+    def sample(self, prompts, uniforms, temperature: float = 1.0) -> Rollouts:
+        """Rollouts for P prompts (texts) at uniforms (P, G, T); see :func:`vpo_lite.policy.decoding.sample_tokens`."""
+        self.model.eval()
+        return sample_tokens(
+            self.model, [self.encode(p) for p in prompts], uniforms,
+            eos_ids=self.eos_ids, pad_id=self.pad_id, temperature=temperature,
+        )
+
+    def texts(self, rollouts: Rollouts) -> list[str]:
+        """The completions as text, tags kept, padding and EOS left out."""
+        ends = self.eos_ids
+        rows = [[t for t in row[keep].tolist() if t not in ends] for row, keep in zip(rollouts.tokens, rollouts.mask, strict=True)]
+        return self.tokenizer.batch_decode(rows)
+
+    def token_logprobs(self, rollouts: Rollouts, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities (B, T) of the completions' tokens and the entropies (B, T) they were drawn at, in nats.
+
+        Scored under the distribution that sampled them: the temperature divides the logits. Values outside ``rollouts.mask``
+        mean nothing.
+        """
+        ids = torch.cat((rollouts.prompts, rollouts.tokens), 1)
+        attention = torch.cat((rollouts.prompt_mask, rollouts.mask), 1).long()
+        positions = (attention.cumsum(-1) - 1).clamp(min=0)
+        length = rollouts.tokens.shape[1]
+        out = self.model(
+            input_ids=ids, attention_mask=attention, position_ids=positions, use_cache=False, logits_to_keep=length + 1
+        )
+        logp = torch.log_softmax(out.logits[:, :-1].float() / temperature, -1)
+        entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
+        return logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropy
+
+    @contextlib.contextmanager
+    def reference(self):
+        """Inside, the adapter is switched off: the model is the reference policy. No gradients."""
+        with torch.no_grad(), self.model.disable_adapter():
+            yield
+
+    def save(self, path) -> Path:
+        """Write the adapter (safetensors + JSON) to the folder ``path``, whole or not at all."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        try:
+            self.model.save_pretrained(staging, safe_serialization=True, save_embedding_layers=False)
+            (staging / "README.md").unlink(missing_ok=True)  # peft's empty model card
+            card = {"base": self.base, "fingerprint": fingerprint(self.base)}
+            (staging / _CARD).write_text(json.dumps(card, indent=1) + "\n")
+            replace_folder(staging, path)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return path
+
+
+def replace_folder(staging: Path, path: Path) -> None:
+    """Put a finished folder in the place of an older one."""
+    old = path.with_name(f".{path.name}-old")
+    shutil.rmtree(old, ignore_errors=True)
+    os.chmod(staging, 0o755)
+    if path.exists():
+        path.rename(old)
+    staging.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def fingerprint(base: str) -> str | None:
+    """A hash of a local base model's weights, so that an adapter is never put on another one; None for a hub name."""
+    folder = _base_folder(base)
+    if folder is None:
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _base_folder(base: str) -> Path | None:
+    if base in pocket_names():
+        return POCKET / base
+    return Path(base) if (Path(base) / "config.json").is_file() else None
+
+
+def load_policy(
+    path_or_name="pocket-6x6", *, device: str = "auto", rank: int = 16, lora_alpha: int = 32, seed: int = 0
+) -> Policy:
+    """Load a policy: a base model with a fresh adapter, or a trained adapter on its base.
+
+    Args: path_or_name: "pocket-6x6" (carried by the package), a run folder or its adapter folder, a folder with a Hugging
+    Face model, or the name of one on the hub; device: "auto", "cpu", "cuda", "mps"; rank, lora_alpha: of a fresh adapter;
+    seed: of its initialisation.
+    Returns: :class:`Policy`, in evaluation mode (no dropout), the adapter's parameters the only ones with gradients.
+    Raises: ValueError in one line when there is no such model, or when the adapter belongs to other weights.
+    """
+    device = choose_device(device)
+    folder = Path(path_or_name)
+    if (folder / "adapter" / "adapter_config.json").is_file():
+        folder = folder / "adapter"
+    if (folder / "adapter_config.json").is_file():
+        card = json.loads((folder / _CARD).read_text()) if (folder / _CARD).is_file() else {}
+        base = card.get("base") or json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
+        if card.get("fingerprint") not in (None, fingerprint(base)):
+            raise ValueError(f"{folder}: this adapter was trained on other weights than the {base!r} found here")
+        model, tokenizer = _load_base(base, device)
+        with _quiet():
+            model = PeftModel.from_pretrained(model, folder, is_trainable=True)
+    else:
+        base = str(path_or_name)
+        model, tokenizer = _load_base(base, device)
+        lora = LoraConfig(r=rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
+        with _quiet(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(integer(seed, "lora"))
+            model = get_peft_model(model, lora)
+    model.eval()
+    return Policy(model, tokenizer, base, getattr(model.get_base_model().config, "vpo_board", None))
+
+
+def _load_base(base: str, device: torch.device):
+    folder = _base_folder(base)
+    # a million parameters gain nothing from half precision; a language model on a GPU does
+    half = device.type == "cuda" and torch.cuda.is_bf16_supported() and base not in pocket_names()
+    where = folder if folder is not None else base
+    try:
+        with _quiet():
+            model = AutoModelForCausalLM.from_pretrained(where, dtype=torch.bfloat16 if half else torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(where, padding_side="left")
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"model {base!r}: no pocket policy ({', '.join(pocket_names()) or 'none'}), no folder with a model, and it could "
+            "not be loaded from the model hub or its cache; check the name, or connect once so that it is cached"
+        ) from error
+    return model.to(device), tokenizer
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Loading prints nothing: progress bars and notices of the libraries would land in the panel's or table's way."""
+    from transformers.utils import logging as hf_logging
+
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.ERROR)
+    hf_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()

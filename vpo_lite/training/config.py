@@ -1,0 +1,165 @@
+"""Every setting of a training run, checked when it is made: a config that cannot work is never built."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import envs
+
+from ..estimators import METHODS
+from ..tasks import Task, task_named
+
+HELD_OUT_SEEDS = range(0, 10_000)
+TRAINING_SEEDS = range(10_000, 1_000_000)  # from 1,000,000: pretraining (training/pretrain.py)
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    # one maze, live, CPU
+    "demo": dict(steps=40, prompts=4, group_size=16, K=64, m=3, lr=1e-3, rank=16, lora_alpha=32, kl=0.0, eps=1e-4),
+    # many mazes, CPU, minutes
+    "laptop": dict(steps=250, prompts=16, group_size=8, K=64, m=3, lr=4e-4, rank=16, lora_alpha=32, kl=1e-3, eps=1e-4),
+    # many mazes or a Hugging Face model, one GPU
+    "gpu": dict(steps=300, prompts=32, group_size=16, K=100, m=3, lr=2e-4, rank=32, lora_alpha=64, kl=1e-3, eps=1e-6),
+    # the paper's settings as far as one machine can: 2 epochs over 1,000 mazes at 128 prompts a step
+    "paper": dict(steps=16, prompts=128, group_size=8, K=100, m=3, lr=1e-5, rank=64, lora_alpha=128, kl=1e-3, eps=1e-6),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of one run. Start from :meth:`preset`; change one with ``dataclasses.replace`` or :meth:`but`.
+
+    method: a name of ``vpo_lite.METHODS``; task, layout, reward_mode: the problem; maze_seed: train on that one maze;
+    maze: text of a hand-drawn maze to train on instead (``maze_budget``: its budget, None = shortest way + 2n); neither:
+    many mazes. model: pocket name, folder or hub name. m: answers in a rollout (methods for single answers take 1);
+    set_size: how many single answers make the set that they are compared on. K: weights drawn per prompt group, or
+    ``math.inf`` for the exact expectation; alpha: Dirichlet concentration; k: of max_at_k, 1..G-1 (None: max(2, G // 2)).
+    steps; prompts P and group_size G per step; epochs over each step's rollouts. lr: AdamW, constant; rank, lora_alpha:
+    LoRA; kl: coefficient of the KL to the reference in the loss (0: only reported); clip: PPO's ratio clip; eps: beside
+    the group's spread; temperature: of sampling and scoring; max_new_tokens: None = what m answers need.
+    seed: of every draw; device: "auto", "cpu", "cuda"; threads: of torch on the CPU, None = as torch decides;
+    save_every: steps between two saved states.
+
+    >>> TrainConfig.preset("demo", method="grpo").answers      # GRPO scores one answer a rollout
+    1
+    >>> TrainConfig.preset("demo", alpha=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: alpha = 0: the Dirichlet concentration must be a finite number above 0, 1 draws all weightings alike
+    """
+
+    method: str = "vpo"
+    task: str = "maze"
+    layout: str = "lite-6x6"
+    reward_mode: str = "linear"
+    maze_seed: int | None = None
+    maze: str | None = None
+    maze_budget: int | None = None
+    model: str = "pocket-6x6"
+    m: int = 3
+    set_size: int = 3
+    K: float = 64
+    alpha: float = 1.0
+    k: int | None = None
+    steps: int = 40
+    prompts: int = 4
+    group_size: int = 16
+    epochs: int = 1
+    lr: float = 1e-3
+    rank: int = 16
+    lora_alpha: int = 32
+    kl: float = 0.0
+    clip: float = 0.2
+    eps: float = 1e-4
+    temperature: float = 1.0
+    max_new_tokens: int | None = None
+    seed: int = 0
+    device: str = "auto"
+    threads: int | None = None
+    save_every: int = 1
+
+    @classmethod
+    def preset(cls, name: str, **changes) -> "TrainConfig":
+        """The settings with this name, with ``changes``. Names: demo, laptop, gpu, paper."""
+        if name not in _PRESETS:
+            raise ValueError(f"unknown preset {name!r}: there are {', '.join(_PRESETS)}")
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(changes) - known)
+        if unknown:
+            raise ValueError(f"unknown setting {unknown[0]!r}: there are {', '.join(sorted(known))}")
+        return cls(**_PRESETS[name] | changes)
+
+    def but(self, **changes) -> "TrainConfig":
+        """A copy with some settings changed."""
+        return dataclasses.replace(self, **changes)
+
+    def __post_init__(self):
+        if self.method not in METHODS:
+            raise ValueError(f"unknown method {self.method!r}: there are {', '.join(METHODS)}")
+        for name in ("m", "set_size", "steps", "prompts", "epochs", "rank", "lora_alpha", "save_every"):
+            self._whole(name, 1)
+        self._whole("group_size", 2, "an advantage compares the rollouts of one group")
+        for name in ("threads", "max_new_tokens", "maze_budget"):
+            if getattr(self, name) is not None:
+                self._whole(name, 1)
+        self._whole("seed", 0)
+        if self.K != math.inf:
+            self._whole("K", 1, "or inf for the exact expectation")
+        self._number("alpha", "the Dirichlet concentration must be a finite number above 0, 1 draws all weightings alike")
+        for name in ("lr", "temperature", "clip", "eps"):
+            self._number(name, "must be a finite number above 0")
+        if self.kl != 0:
+            self._number("kl", "must be a finite number, 0 or above")
+        if self.k is not None:
+            self._whole("k", 1, "it counts answers of one group")
+            if self.k >= self.group_size:
+                raise ValueError(f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1")
+        if self.reward_mode not in ("linear", "convex_bonus"):
+            raise ValueError(f"unknown reward_mode {self.reward_mode!r}: there are 'linear', 'convex_bonus'")
+        if self.maze is not None and self.maze_seed is not None:
+            raise ValueError(f"maze and maze_seed = {self.maze_seed}: give one of the two")
+        if self.maze_seed is not None:
+            self._whole("maze_seed", 0)
+        self.make_task()  # refuses unknown tasks and layouts, and drawn mazes that are none
+
+    def _whole(self, name: str, least: int, why: str = "") -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} = {value!r}: must be a whole number, {least} or more" + (f" ({why})" if why else ""))
+
+    def _number(self, name: str, rule: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise ValueError(f"{name} = {value!r}: {rule}")
+
+    @property
+    def answers(self) -> int:
+        """Answers that one rollout really asks for: m, or 1 for a method whose number needs a single answer."""
+        return 1 if METHODS[self.method].single_answer else self.m
+
+    @property
+    def compared_size(self) -> int:
+        """Answers in the sets that methods are compared on: one rollout's, or ``set_size`` single ones."""
+        return self.set_size if self.answers == 1 and METHODS[self.method].single_answer else self.answers
+
+    @property
+    def one_maze(self) -> bool:
+        """Whether the run trains on one maze (its own evaluation ground) instead of many."""
+        return self.maze is not None or self.maze_seed is not None
+
+    def make_task(self) -> Task:
+        """The task with this run's options."""
+        maze = None
+        if self.maze is not None:
+            maze = envs.Maze.from_text(self.maze, budget=self.maze_budget)
+        elif self.maze_seed is not None and self.task == "maze" and self.layout in envs.PRESETS:
+            maze = envs.generate(self.layout, self.maze_seed)
+        return task_named(self.task, layout=self.layout, maze=maze, reward_mode=self.reward_mode)
+
+    def to_json(self) -> dict:
+        """As plain JSON values (K = inf is the text "inf")."""
+        return dataclasses.asdict(self) | {"K": "inf" if self.K == math.inf else self.K}
+
+    @classmethod
+    def from_json(cls, values: dict) -> "TrainConfig":
+        return cls(**values | {"K": math.inf if values.get("K") == "inf" else values.get("K", 64)})

@@ -1,0 +1,227 @@
+"""One training step, from prompts to the LoRA update, and the record of what happened in it.
+
+What differs from the reference configuration of the paper: one machine, LoRA instead of all weights, and by default one
+epoch per batch, so that the ratio starts at exactly 1. What differs between the methods: one line, ``advantages``.
+"""
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import estimators, metrics
+from ..objective import exact_set_reward, sample_weights
+from ..policy.model import Policy, load_policy
+from ..randomness import generator, integer
+from ..tasks.base import Task, for_training, reward_matrix
+from .config import TRAINING_SEEDS, TrainConfig
+from .loss import clipped_loss, kl_to_reference
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says at which step, on what, and what to do. Nothing was updated."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one prompt group wrote: its instance, texts (G), answers (G lists of m), reward vectors (G, m, d) as measured
+    (repeats keep theirs), and advantages (G,)."""
+
+    instance: Any
+    texts: list[str]
+    answers: list[list[str | None]]
+    rewards: np.ndarray
+    advantages: np.ndarray
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step saw and did. Figures are means over the step's rollouts, taken before its update.
+
+    step: 1, 2, ...; method, alpha, K, m: as used in this step; score: the number that the method raises (U_hat for vpo);
+    set_reward: exact expected best answer of a compared set at the run's alpha, K = infinity; coverage: the same at
+    alpha = 1 over that of the true front (None without a known front); diversity: mean pairwise L1 among the answers that
+    succeed; parse_rate, reach_rate, repeat_rate: shares of the answers asked for; objectives: means by name; slots: mean
+    ``w* . r`` of the 1st, 2nd, ... answer; silent_groups: share of groups whose advantages were all 0; entropy: nats per
+    token; kl: k3 to the reference, nats per token; clip_share; gradient_norm before clipping; loss; tokens: sampled;
+    seconds, rollout_seconds: of the step and its sampling.
+    """
+
+    step: int
+    method: str
+    alpha: float
+    K: float
+    m: int
+    score: float
+    set_reward: float
+    coverage: float | None
+    diversity: float
+    parse_rate: float
+    reach_rate: float
+    repeat_rate: float
+    objectives: dict[str, float]
+    slots: list[float]
+    silent_groups: float
+    entropy: float
+    kl: float
+    clip_share: float
+    gradient_norm: float
+    loss: float
+    tokens: int
+    seconds: float
+    rollout_seconds: float
+    groups: tuple[Group, ...] = field(default=(), repr=False, compare=False)
+
+    def to_json(self) -> dict:
+        """One line of metrics.jsonl: all but the groups; K = inf is the text "inf", an undefined figure is null."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "groups"}
+        values["K"] = "inf" if self.K == math.inf else self.K
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+
+
+class Learner:
+    """What a run carries from step to step: policy, task, optimizer."""
+
+    def __init__(self, config: TrainConfig, policy: Policy | None = None):
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        self.task: Task = config.make_task()
+        self.policy = policy or load_policy(
+            config.model, device=config.device, rank=config.rank, lora_alpha=config.lora_alpha, seed=config.seed
+        )
+        self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
+        # a prompt that this policy cannot read is refused before anything runs
+        self.policy.encode(self.prompt(config, self.task.instance(TRAINING_SEEDS[0])))
+
+    def instances(self, config: TrainConfig, step: int) -> list:
+        """The P problems of a step: the run's one maze P times, or P training mazes."""
+        seeds = (integer(config.seed, "instance", step, str(slot)) for slot in range(config.prompts))
+        return [self.task.instance(TRAINING_SEEDS[seed % len(TRAINING_SEEDS)]) for seed in seeds]
+
+    def prompt(self, config: TrainConfig, instance, weights=None) -> str:
+        return self.task.request(instance, config.answers, weights=weights, board=self.policy.board)
+
+    def most_tokens(self, config: TrainConfig, instances) -> int:
+        """Longest completion to sample: what m answers need, unless the config says."""
+        if config.max_new_tokens:
+            return config.max_new_tokens
+        per_answer = max(self.task.answer_tokens(instance) for instance in instances)
+        return config.answers * (per_answer if self.policy.board else 4 * per_answer + 16) + 1
+
+
+def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
+    """Sample, score, update: one step of any method. ``step`` counts from 0 and keys every random draw."""
+    started, policy, task = time.perf_counter(), learner.policy, learner.task
+    instances = learner.instances(config, step)                                      # P problems
+    keys = [f"{task.key(x)}#{slot}" for slot, x in enumerate(instances)]             # two groups on one maze draw differently
+    weights = draw_weights(task, config, instances, keys, step)                      # P times (K, d), shared in a group
+    shown = weights if estimators.METHODS[config.method].shows_weights else [None] * len(instances)
+    prompts = [learner.prompt(config, x, None if w is None else w[0]) for x, w in zip(instances, shown, strict=True)]
+    shape = (config.group_size, learner.most_tokens(config, instances))
+    uniforms = np.stack([generator(config.seed, "rollout", step, key).random(shape) for key in keys])  # (P, G, T)
+    rollouts = policy.sample(prompts, uniforms, config.temperature)                  # B = P * G completions
+    sampled = time.perf_counter()
+    texts = _grouped(policy.texts(rollouts), config.group_size)                      # P lists of G
+    answers = [[task.parse(x, text, config.answers) for text in group] for x, group in zip(instances, texts, strict=True)]
+    scored = [reward_matrix(task, x, group) for x, group in zip(instances, answers, strict=True)]
+    R = [for_training(s, task.worst(x)) for s, x in zip(scored, instances, strict=True)]  # P times (G, m, d)
+    credit = dict(weights=weights, alpha=config.alpha, w_star=[task.w_star(x) for x in instances], k=config.k)
+    scores = estimators.rollout_scores(config.method, R, **credit)                   # (P, G)
+    advantages = estimators.advantages(config.method, R, eps=config.eps, **credit)   # (P, G)
+    update = update_policy(learner, config, rollouts, advantages, where=f"step {step + 1}, prompt {prompts[0]!r}")
+    groups = tuple(
+        Group(x, t, a, s.rewards, A) for x, t, a, s, A in zip(instances, texts, answers, scored, advantages, strict=True)
+    )
+    return StepRecord(
+        step=step + 1, method=config.method, alpha=config.alpha, K=config.K, m=config.answers, score=float(scores.mean()),
+        silent_groups=float((advantages == 0).all(1).mean()), tokens=int(rollouts.mask.sum()),
+        **measure(task, config, groups), repeat_rate=float(np.mean([s.repeats for s in scored])), **update,
+        seconds=time.perf_counter() - started, rollout_seconds=sampled - started, groups=groups,
+    )
+
+
+def draw_weights(task: Task, config: TrainConfig, instances, keys, step: int):
+    """The weights of a step: one array (K, d) per prompt group, the same for all its rollouts; None for the expectation."""
+    K = 1 if estimators.METHODS[config.method].one_weight else config.K
+    if K == math.inf:
+        return None
+    return [
+        sample_weights(K, len(task.objectives(x)), config.alpha, rng=generator(config.seed, "weights", step, key))
+        for x, key in zip(instances, keys, strict=True)
+    ]
+
+
+def update_policy(learner: Learner, config: TrainConfig, rollouts, advantages, where: str) -> dict:
+    """Ascend the clipped objective; returns its figures. A loss that is no number stops the run before the update."""
+    policy, mask = learner.policy, rollouts.mask
+    gain = torch.as_tensor(advantages.reshape(-1), device=mask.device)
+    with policy.reference():
+        reference_logp, _ = policy.token_logprobs(rollouts, config.temperature)
+    old_logp = None
+    for _ in range(config.epochs):
+        logp, entropy = policy.token_logprobs(rollouts, config.temperature)
+        old_logp = logp.detach() if old_logp is None else old_logp
+        loss, clip_share = clipped_loss(logp, old_logp, gain, mask, config.clip)
+        kl = kl_to_reference(logp, reference_logp, mask)
+        loss = loss + config.kl * kl if config.kl else loss
+        learner.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
+        if not (torch.isfinite(loss) and torch.isfinite(norm)):
+            learner.optimizer.zero_grad(set_to_none=True)
+            raise TrainingError(
+                f"loss = {loss.item():g}, gradient norm = {norm.item():g} at {where}: lower lr ({config.lr:g}) or raise kl "
+                f"({config.kl:g}); the policy is as it was after the last good step"
+            )
+        learner.optimizer.step()
+    return dict(
+        loss=loss.item(), kl=kl.item(), clip_share=clip_share, gradient_norm=norm.item(),
+        entropy=((entropy * mask).sum() / mask.sum()).item(),
+    )
+
+
+def measure(task: Task, config: TrainConfig, groups) -> dict:
+    """The figures of a step that need no model: exact set reward and coverage of the compared sets, diversity, rates."""
+    set_rewards, coverages, diversities = [], [], []
+    for group in groups:
+        sets = as_sets(group.rewards, config.compared_size)
+        set_rewards.append(exact_set_reward(sets, config.alpha).mean())
+        front = task.front(group.instance)
+        if front is not None:
+            coverages.append(metrics.coverage(sets, front).mean())
+        pool = group.rewards.reshape(-1, group.rewards.shape[-1])
+        diversities.append(metrics.diversity(pool, success=task.succeeded(pool)))
+    names = task.objectives(groups[0].instance)
+    same = all(task.objectives(g.instance) == names for g in groups)
+    w_star = [task.w_star(g.instance) for g in groups]
+    return dict(
+        set_reward=float(np.mean(set_rewards)),
+        coverage=float(np.mean(coverages)) if coverages else None,
+        diversity=float(np.mean(diversities)),
+        parse_rate=float(np.mean([a is not None for g in groups for row in g.answers for a in row])),
+        reach_rate=float(np.mean([task.succeeded(g.rewards) for g in groups])),
+        objectives=dict(zip(names, _mean_vector(groups), strict=True)) if same else {},
+        slots=[float(x) for x in np.mean([(g.rewards @ w).mean(0) for g, w in zip(groups, w_star, strict=True)], axis=0)],
+    )
+
+
+def as_sets(rewards: np.ndarray, size: int) -> np.ndarray:
+    """The sets that methods are compared on, (n, size, d), from one group's vectors (G, m, d): each rollout's m answers
+    when m = size, else runs of ``size`` consecutive answers; what does not fill a set is left out."""
+    flat = rewards.reshape(-1, rewards.shape[-1])
+    size = min(size, len(flat))
+    whole = len(flat) // size
+    return flat[: whole * size].reshape(whole, size, -1)
+
+
+def _mean_vector(groups) -> list[float]:
+    return [float(x) for x in np.mean([g.rewards.mean((0, 1)) for g in groups], axis=0)]
+
+
+def _grouped(rows: list, size: int) -> list[list]:
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
