@@ -1,0 +1,296 @@
+"""The idea of Vector Policy Optimization (arXiv 2605.22817): judge a SET of answers by its best under every weighting.
+
+    U(S) = E_{w ~ Dir(alpha)} [ max_{y in S} w . r(y) ]
+
+The max stands INSIDE the average: each weighting picks the answer it likes best, so a set is paid for covering many
+weightings and a repeated answer is paid nothing. Letters: m answers in a set, d objectives, K sampled weightings;
+R is a reward matrix (..., m, d), W a matrix of weightings (K, d).
+
+What is here: draw weightings (`sample_weights`), average over them (`set_reward`), see who wins (`winners`), and the
+same without sampling noise (`exact_set_reward`, `exact_shares`).
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import betainc, comb, gammaincinv, gammaln
+from scipy.stats import qmc
+
+MAX_PIECES = 50_000  # a set that needs more simplices than this is integrated by Sobol points instead
+
+
+def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
+    """Draw K weightings of d objectives from the symmetric Dirichlet, w ~ Dir(alpha, ..., alpha).
+
+    alpha = 1 is uniform on the simplex; a small alpha puts the weight on one objective, a large one on all equally.
+    `rng` is a `numpy.random.Generator`. `method="sobol"` spreads the K points evenly (scrambled Sobol: the same
+    distribution for each point, less noise in the mean; best when K is a power of 2; needs alpha >= 0.01).
+
+    Returns float64 (K, d), rows on the simplex. Raises ValueError for K < 1, d < 1, alpha not positive and finite.
+    Source: 2605.22817, section 3 (i.i.d.) and its public code (Sobol).
+
+    >>> W = sample_weights(4, 3, rng=np.random.default_rng(0))
+    >>> W.shape, bool(np.allclose(W.sum(axis=1), 1))
+    ((4, 3), True)
+    """
+    for name, value in (("K", K), ("d", d)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} = {value!r}: expected a whole number of at least 1")
+    alpha = _check_alpha(alpha)
+    if method == "iid":
+        return rng.dirichlet(np.full(d, alpha), size=K)
+    if method != "sobol":
+        raise ValueError(f"method = {method!r}: expected 'iid' or 'sobol'")
+    if alpha < 0.01:
+        raise ValueError(f"alpha = {alpha}: Sobol weights underflow below 0.01; use method='iid'")
+    if d == 1:
+        return np.ones((K, 1))
+    dimensions = d - 1 if alpha == 1 else d
+    u = qmc.Sobol(dimensions, seed=rng).random_base2(int(K - 1).bit_length())[:K]
+    if alpha == 1:  # the gaps between d - 1 sorted uniforms are uniform on the simplex
+        return np.diff(np.sort(u, axis=1), axis=1, prepend=0.0, append=1.0)
+    # normalised Gamma(alpha) variables are Dirichlet; in logs, since at small alpha they underflow
+    u = np.maximum(u, 2.0**-32)
+    gamma = gammaincinv(alpha, u)
+    log_small = (np.log(u) + gammaln(alpha + 1)) / alpha  # the quantile near 0, where P(g) = g^alpha / Gamma(alpha + 1)
+    log_gamma = np.where(gamma > 1e-100, np.log(np.maximum(gamma, 1e-100)), log_small)
+    W = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
+    return W / W.sum(axis=1, keepdims=True)
+
+
+def set_reward(R, W):
+    """The Monte-Carlo set reward, (1/K) sum_j max_i w_j . r_i: the number that VPO gives to one rollout.
+
+    R (..., m, d); W (K, d), or (P, K, d) with leading dimensions that are the first ones of R. In training R is
+    (P, G, m, d) and W (P, K, d): the G rollouts of a prompt are judged by the SAME weightings, so that a difference
+    between their rewards is a difference between the sets. Returns float64 (...). Source: 2605.22817, equation of U.
+
+    >>> R = [[1.0, 0.0], [0.0, 1.0]]                                 # one answer for each of two objectives
+    >>> W = [[1.0, 0.0], [0.5, 0.5]]
+    >>> float(set_reward(R, W))                                      # mean of max(1, 0) and max(.5, .5)
+    0.75
+    """
+    return _scores(R, W).max(axis=-2).mean(axis=-1)
+
+
+def winners(R, W):
+    """Which answer wins each weighting: argmax_i w_j . r_i, the first of equals. Shapes as in `set_reward`.
+
+    Returns int64 (..., K). The share of weightings that an answer wins says what it adds to the set; it is a
+    diagnosis, not a credit: VPO gives the whole set one number.
+
+    >>> winners([[1.0, 0.0], [0.0, 1.0]], [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]).tolist()
+    [0, 1, 0]
+    """
+    scores = _scores(R, W)
+    best = scores.max(axis=-2, keepdims=True)
+    return (scores >= best - 1e-12 * np.maximum(1, abs(best))).argmax(axis=-2)
+
+
+def exact_set_reward(R, alpha=1.0, full_output=False):
+    """The set reward with all weightings there are (K = infinity): E_{w ~ Dir(alpha)} max_i w . r_i, without sampling.
+
+    R (..., m, d), every leading index is its own set. How, after dominated and repeated answers are dropped:
+    - one answer left: the mean of its components, any alpha ("mean");
+    - d = 2, any alpha: the upper envelope of m lines, integrated with Beta distribution functions ("beta");
+    - alpha = 1: the simplex is cut into the cells where one answer wins; there the max is linear ("split");
+    - otherwise, or where the cells would need more than MAX_PIECES simplices: 16,384 Sobol points ("sobol";
+      "iid" below alpha = 0.01).
+
+    Returns float64 (...); with `full_output=True` (value, error, method): error (...) is a bound from rounding for the
+    exact ways and the standard error over 8 scramblings otherwise, method names what was used, joined by "+".
+
+    >>> [round(float(exact_set_reward(np.eye(d))), 6) for d in (2, 3, 4)]                # H_d / d
+    [0.75, 0.611111, 0.520833]
+    >>> round(float(exact_set_reward([[1, 0], [0, 1], [0.6, 0.6]])), 6)
+    0.76
+    """
+    R = _check_rewards(R)
+    value, _, error, method = _integrate(R.reshape(-1, *R.shape[-2:]), _check_alpha(alpha))
+    value, error = value.reshape(R.shape[:-2]), error.reshape(R.shape[:-2])
+    return (value, error, method) if full_output else value
+
+
+def exact_shares(R, alpha=1.0):
+    """The probability that each answer is the best one: P_w(answer i wins), the first of equals. R (..., m, d).
+
+    Returns float64 (..., m), rows sum to 1; 0 for an answer that no weighting prefers. Exact where
+    `exact_set_reward` is.
+
+    >>> exact_shares([[1, 0], [0, 1], [0.6, 0.6], [0.5, 0.5]]).round(6).tolist()
+    [0.4, 0.4, 0.2, 0.0]
+    """
+    R = _check_rewards(R)
+    return _integrate(R.reshape(-1, *R.shape[-2:]), _check_alpha(alpha))[1].reshape(R.shape[:-1])
+
+
+def nondominated(R):
+    """True for every answer that no other answer of its set beats or equals in all objectives (the first of equals).
+
+    R (..., m, d) -> bool (..., m).
+
+    >>> nondominated([[1, 0], [0, 1], [0, 0.5], [1, 0]]).tolist()
+    [True, True, False, False]
+    """
+    R = _check_rewards(R)
+    at_least = (R[..., None, :, :] >= R[..., :, None, :]).all(axis=-1)  # [i, j]: j is at least i in every objective
+    earlier = np.tri(R.shape[-2], k=-1, dtype=bool)  # [i, j]: j comes before i
+    return ~(at_least & (~np.swapaxes(at_least, -1, -2) | earlier)).any(axis=-1)
+
+
+# ---- the exact integral: for each set its value (B,), its answers' shares (B, m), an error (B,), and the way ----
+
+
+def _integrate(R, alpha):
+    B, m, d = R.shape
+    value, error, share = np.zeros(B), np.zeros(B), np.zeros((B, m))
+    if B == 0:
+        return value, share, error, "mean"
+    alive = nondominated(R)
+    best = R.mean(axis=-1).argmax(axis=-1)  # never dominated, unless by an earlier equal, which argmax takes
+    top = R[np.arange(B), best]
+    gain = R - top[:, None]  # what each answer adds to the best single one; E w . top = mean(top) needs no integral
+    share[np.arange(B), best] = 1.0
+    todo = alive.sum(axis=1) > 1
+    used = [] if todo.all() else ["mean"]
+    if d == 2:
+        ways = [("beta", lambda gain, alive: _beta_envelope(gain, alive, alpha))]
+    elif alpha == 1:
+        ways = [("split", _split), ("sobol", lambda gain, alive: _sampled(gain, alpha))]
+    else:
+        ways = [("sobol" if alpha >= 0.01 else "iid", lambda gain, alive: _sampled(gain, alpha))]
+    for name, way in ways:
+        sets = np.flatnonzero(todo)
+        for part in np.array_split(sets, -(-len(sets) * m // 2048)) if len(sets) else []:  # bounds the memory
+            value[part], share[part], error[part] = way(gain[part], alive[part])
+        todo[sets] = np.isnan(value[sets])  # a way answers NaN for the sets that are too much for it
+        used += [name] if todo[sets].sum() < len(sets) else []
+    rounding = 4 * np.finfo(float).eps * abs(R).max(axis=(1, 2))
+    return value + top.mean(axis=-1), share, error + rounding, "+".join(used)
+
+
+def _beta_envelope(R, alive, alpha):
+    """d = 2: answer i is the line r_i2 + x (r_i1 - r_i2) over x = w_1 ~ Beta(alpha, alpha) and wins an interval."""
+    slope, start = R[..., 0] - R[..., 1], R[..., 1]
+    steeper = slope[:, None, :] - slope[:, :, None]  # [i, j]: by how much line j is steeper than line i
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = (start[:, :, None] - start[:, None, :]) / steeper
+    rival = alive[:, None, :]  # a line that survives and has the slope of another surviving line is that line itself
+    low = np.where(rival & (steeper < 0), crossing, 0.0).max(axis=-1).clip(0, 1)
+    high = np.where(rival & (steeper > 0), crossing, 1.0).min(axis=-1).clip(0, 1)
+    high = np.where(alive, np.maximum(low, high), low)
+    share = betainc(alpha, alpha, high) - betainc(alpha, alpha, low)
+    first = (betainc(alpha + 1, alpha, high) - betainc(alpha + 1, alpha, low)) / 2  # E[x; i wins], as E[x] = 1/2
+    return (start * share + slope * first).sum(axis=-1), share, abs(1 - share.sum(axis=-1)) * abs(R).max(axis=(1, 2))
+
+
+def _split(R, alive):
+    """alpha = 1: start every surviving answer with the whole simplex and clip away what each rival wins."""
+    B, m, d = R.shape
+    s, i = np.nonzero(alive)  # the set and the answer that a simplex belongs to
+    V = np.tile(np.eye(d), (len(s), 1, 1))  # its vertices, as rows
+    volume = np.ones(len(s))  # its share of the whole simplex
+    gave_up = np.zeros(B, dtype=bool)
+    strongest = np.where(alive, -R.mean(axis=-1), np.inf).argsort(axis=1)  # they clip most, so they clip first
+    for t in range(alive.sum(axis=1).max()):
+        j = strongest[s, t]
+        normal = np.where(alive[s, j, None], R[s, i] - R[s, j], 0.0)  # i is at least j where w . normal >= 0
+        h = np.einsum("nvd,nd->nv", V, normal)
+        h[abs(h) < 1e-13 * abs(R).max()] = 0.0
+        above, below = (h > 0).sum(axis=1), (h < 0).sum(axis=1)
+        pieces = np.bincount(s, np.where(below == 0, 1, comb(above + below - 1, below)), minlength=B)
+        gave_up |= pieces > MAX_PIECES
+        go = ~gave_up[s]
+        V, volume, source = _clip(V[go], volume[go], h[go])
+        s, i = s[go][source], i[go][source]
+    share = np.bincount(s * m + i, volume, minlength=B * m).reshape(B, m)
+    # the mean of a linear function over a simplex is the mean over its vertices
+    value = np.bincount(s, volume * np.einsum("nd,nd->n", V.mean(axis=1), R[s, i]), minlength=B)
+    value = np.where(gave_up, np.nan, value)
+    return value, share, abs(1 - share.sum(axis=1)) * abs(R).max(axis=(1, 2))
+
+
+def _clip(V, volume, h):
+    """The parts of simplices where a linear function is not negative; h (N, d) holds its values at the vertices V.
+
+    A simplex with a vertex a above zero and a vertex b below is cut in two at the point p of the edge a-b where the
+    function is zero: once p replaces b, once a. Both have one vertex on the wrong side fewer; repeat until none is.
+    Returns the vertices and volumes of the pieces, and which simplex each came from.
+    """
+    source, kept = np.arange(len(V)), []
+    while len(V):
+        low, high = h.min(axis=1), h.max(axis=1)
+        inside, mixed = low >= 0, (low < 0) & (high > 0)
+        kept.append((V[inside], volume[inside], source[inside]))
+        V, volume, source, h, low, high = (x[mixed] for x in (V, volume, source, h, low, high))
+        n, a, b = np.arange(len(V)), h.argmax(axis=1), h.argmin(axis=1)
+        t = high / (high - low)
+        p = V[n, a] + t[:, None] * (V[n, b] - V[n, a])
+        upper, lower, h_upper, h_lower = V, V.copy(), h, h.copy()
+        upper[n, b], h_upper[n, b] = p, 0.0
+        lower[n, a], h_lower[n, a] = p, 0.0
+        V, h = np.concatenate([upper, lower]), np.concatenate([h_upper, h_lower])
+        volume, source = np.concatenate([t * volume, (1 - t) * volume]), np.concatenate([source, source])
+    return tuple(np.concatenate(x) for x in zip(*kept, strict=True)) if kept else (V, volume, source)
+
+
+@lru_cache(maxsize=16)
+def _quadrature(d, alpha, scramblings=8, points=2048):
+    method = "sobol" if alpha >= 0.01 else "iid"
+    return np.stack(
+        [sample_weights(points, d, alpha, rng=np.random.default_rng(n), method=method) for n in range(scramblings)]
+    )
+
+
+def _sampled(R, alpha):
+    W = _quadrature(R.shape[-1], alpha)
+    values = np.stack([set_reward(R, w) for w in W])
+    who = np.concatenate([winners(R, w) for w in W], axis=-1)
+    share = np.stack([(who == i).mean(axis=-1) for i in range(R.shape[1])], axis=-1)
+    return values.mean(axis=0), share, values.std(axis=0, ddof=1) / np.sqrt(len(W))
+
+
+# ---- checks at the boundary ----
+
+
+def _scores(R, W):
+    """w_j . r_i for all answers and weightings: (..., m, K)."""
+    R, W = _check_rewards(R), _check_finite(W, "W", 2)
+    *lead, m, d = R.shape
+    *prefix, K, d_w = W.shape
+    if K == 0 or d_w != d or prefix != lead[: len(prefix)]:
+        raise ValueError(
+            f"W has shape {W.shape}: expected (K, {d}) with K >= 1, or (..., K, {d}) whose first dimensions are those "
+            f"of R, which has shape {R.shape}"
+        )
+    flat = R.reshape(*prefix, -1, d) @ np.swapaxes(W, -1, -2)  # one matrix product for all sets that share weightings
+    return flat.reshape(*lead, m, K)
+
+
+def _check_rewards(R, name="R"):
+    R = _check_finite(R, name, 2)
+    if R.shape[-2] == 0 or R.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {R.shape}: expected (..., m, d) with at least one answer and one objective")
+    return R
+
+
+def _check_finite(x, name, ndim):
+    try:
+        x = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected an array of numbers, rows of equal length") from None
+    if x.ndim < ndim:
+        raise ValueError(f"{name} has shape {x.shape}: expected at least {ndim} dimensions, objectives last")
+    if not np.isfinite(x).all():
+        raise ValueError(f"{name} holds {(~np.isfinite(x)).sum()} values that are NaN or infinite; all must be finite")
+    return x
+
+
+def _check_alpha(alpha):
+    try:
+        alpha = float(alpha)
+    except (TypeError, ValueError):
+        raise ValueError(f"alpha = {alpha!r}: expected one positive number") from None
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise ValueError(f"alpha = {alpha}: expected a positive finite number (1 is uniform over the weightings)")
+    return alpha
