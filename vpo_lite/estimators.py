@@ -72,7 +72,7 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
 
     Returns float64 (P, G). A group whose scores have a standard deviation below 1e-9 gets exactly 0.
 
-    >>> R = np.array([[[[1, 0], [0, 1]], [[1, 0], [1, 0]], [[1, 0], [1, 0]], [[1, 0], [1, 0]]]])  # one covers, three do not
+    >>> R = [[[[1, 0], [0, 1]], [[1, 0], [1, 0]], [[1, 0], [1, 0]], [[1, 0], [1, 0]]]]       # only the first covers
     >>> advantages("vpo", R).round(2).tolist()
     [[1.73, -0.58, -0.58, -0.58]]
     >>> advantages("multi_rlvr", R).tolist()
@@ -162,7 +162,7 @@ def maxrl(R, *, w_star, eps, **_):
     """(r - mean) / (mean + eps): rare successes weigh more (2602.02710). Rewards must not be negative."""
     r = scalar(R, w_star)[..., 0]
     if (r < 0).any():
-        raise ValueError(f"R gives the scalar reward {r.min():g}: maxrl divides by the group mean, so rewards must be >= 0")
+        raise ValueError(f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs rewards >= 0")
     mean = r.mean(axis=-1, keepdims=True)
     return r, np.where(_flat(r), 0.0, (r - mean) / (mean + eps))
 
@@ -254,5 +254,5 @@ def _per_prompt(values, name, P):
     if values is None:
         return [None] * P
     if not isinstance(values, (list, tuple)) or len(values) != P:
-        raise ValueError(f"{name}: R is a list of {P} prompts of different shape, so {name} must be a list of {P} arrays")
+        raise ValueError(f"{name}: R is a list of {P} prompts of different shape, so a list of {P} arrays is expected")
     return values

@@ -91,14 +91,14 @@ def exact_set_reward(R, alpha=1.0, full_output=False):
     """The set reward with all weightings there are (K = infinity): E_{w ~ Dir(alpha)} max_i w . r_i, without sampling.
 
     R (..., m, d), every leading index is its own set. How, after dominated and repeated answers are dropped:
-    - one answer left: the mean of its components, any alpha ("mean");
-    - d = 2, any alpha: the upper envelope of m lines, integrated with Beta distribution functions ("beta");
-    - alpha = 1: the simplex is cut into the cells where one answer wins; there the max is linear ("split");
-    - otherwise, or where the cells would need more than MAX_PIECES simplices: 16,384 Sobol points ("sobol";
-      "iid" below alpha = 0.01).
+    - "beta": d = 2, any alpha: the upper envelope of m lines, integrated with Beta distribution functions;
+    - "split": alpha = 1: the simplex is cut into the cells where one answer wins; there the max is linear;
+    - "sobol": otherwise, or where the cells take more than MAX_PIECES simplices: 16,384 Sobol points ("iid" points
+      below alpha = 0.01). A set with one answer left comes out exact here too: the mean of its components.
 
-    Returns float64 (...); with `full_output=True` (value, error, method): error (...) is a bound from rounding for the
-    exact ways and the standard error over 8 scramblings otherwise, method names what was used, joined by "+".
+    Returns float64 (...); with `full_output=True` (value, error, method): error (...) is the rounding of the exact ways
+    and the standard error over 8 scramblings of the points; method names what was used, joined by "+". Answers closer
+    than 1e-12 of the largest reward count as one.
 
     >>> [round(float(exact_set_reward(np.eye(d))), 6) for d in (2, 3, 4)]                # H_d / d
     [0.75, 0.611111, 0.520833]
@@ -138,54 +138,52 @@ def nondominated(R):
     return ~(at_least & (~np.swapaxes(at_least, -1, -2) | earlier)).any(axis=-1)
 
 
-# ---- the exact integral: for each set its value (B,), its answers' shares (B, m), an error (B,), and the way ----
+# ---- the exact integral ----
+# Everything follows from M (m, d) with rows M_i = E[w; answer i wins]. The set reward is sum_i r_i . M_i, and since the
+# components of w add up to 1, those of M_i add up to the share of answer i. Each way of integrating maps sets
+# R (B, m, d) and their surviving answers `alive` (B, m) to N independent estimates of M (N, B, m, d); N = 1 if exact.
 
 
 def _integrate(R, alpha):
     B, m, d = R.shape
-    value, error, share = np.zeros(B), np.zeros(B), np.zeros((B, m))
-    if B == 0:
-        return value, share, error, "mean"
-    alive = nondominated(R)
-    best = R.mean(axis=-1).argmax(axis=-1)  # never dominated, unless by an earlier equal, which argmax takes
-    top = R[np.arange(B), best]
-    gain = R - top[:, None]  # what each answer adds to the best single one; E w . top = mean(top) needs no integral
-    share[np.arange(B), best] = 1.0
-    todo = alive.sum(axis=1) > 1
-    used = [] if todo.all() else ["mean"]
-    if d == 2:
-        ways = [("beta", lambda gain, alive: _beta_envelope(gain, alive, alpha))]
-    elif alpha == 1:
-        ways = [("split", _split), ("sobol", lambda gain, alive: _sampled(gain, alpha))]
-    else:
-        ways = [("sobol" if alpha >= 0.01 else "iid", lambda gain, alive: _sampled(gain, alpha))]
+    points = ("sobol" if alpha >= 0.01 else "iid", _points)
+    ways = [("beta", _envelope)] if d == 2 else [("split", _split), points] if alpha == 1 else [points]
+    value, share, error, used = np.full(B, np.nan), np.zeros((B, m)), np.zeros(B), []
     for name, way in ways:
-        sets = np.flatnonzero(todo)
-        for part in np.array_split(sets, -(-len(sets) * m // 2048)) if len(sets) else []:  # bounds the memory
-            value[part], share[part], error[part] = way(gain[part], alive[part])
-        todo[sets] = np.isnan(value[sets])  # a way answers NaN for the sets that are too much for it
-        used += [name] if todo[sets].sum() < len(sets) else []
-    rounding = 4 * np.finfo(float).eps * abs(R).max(axis=(1, 2))
-    return value + top.mean(axis=-1), share, error + rounding, "+".join(used)
+        left = np.flatnonzero(np.isnan(value))  # a way answers NaN for a set that is too much for it
+        for part in np.array_split(left, -(-len(left) * m // 2048)) if len(left) else []:  # bounds the memory
+            r = R[part]
+            scale = abs(r).max(axis=(1, 2))
+            grid = 2.0 ** np.ceil(np.log2(np.maximum(scale, 1e-200)) - 40)[:, None, None]
+            on_grid = np.round(r / grid) * grid  # answers closer than 1e-12 of the largest reward are one answer
+            M = way(on_grid, nondominated(on_grid), alpha)
+            top = r[np.arange(len(r)), r.mean(axis=-1).argmax(axis=-1)]
+            gains = np.einsum("nbid,bid->nb", M, r - top[:, None])  # over the best single answer, whose mean is exact
+            value[part] = top.mean(axis=-1) + gains.mean(axis=0)
+            share[part] = M.mean(axis=0).sum(axis=-1)
+            noise = gains.std(axis=0, ddof=1) / np.sqrt(len(M)) if len(M) > 1 else 0.0
+            error[part] = noise + scale * (abs(1 - share[part].sum(axis=-1)) + 1e-13)
+        used += [name] if np.isfinite(value[left]).any() else []
+    return value, share, error, "+".join(used)
 
 
-def _beta_envelope(R, alive, alpha):
-    """d = 2: answer i is the line r_i2 + x (r_i1 - r_i2) over x = w_1 ~ Beta(alpha, alpha) and wins an interval."""
+def _envelope(R, alive, alpha):
+    """d = 2. Answer i is the line r_i2 + x (r_i1 - r_i2) over x = w_1 ~ Beta(alpha, alpha); it wins an interval of x."""
     slope, start = R[..., 0] - R[..., 1], R[..., 1]
     steeper = slope[:, None, :] - slope[:, :, None]  # [i, j]: by how much line j is steeper than line i
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = (start[:, :, None] - start[:, None, :]) / steeper
-    rival = alive[:, None, :]  # a line that survives and has the slope of another surviving line is that line itself
+    rival = alive[:, None, :]  # no two of these have the same slope: the lower one would be dominated
     low = np.where(rival & (steeper < 0), crossing, 0.0).max(axis=-1).clip(0, 1)
     high = np.where(rival & (steeper > 0), crossing, 1.0).min(axis=-1).clip(0, 1)
     high = np.where(alive, np.maximum(low, high), low)
     share = betainc(alpha, alpha, high) - betainc(alpha, alpha, low)
     first = (betainc(alpha + 1, alpha, high) - betainc(alpha + 1, alpha, low)) / 2  # E[x; i wins], as E[x] = 1/2
-    return (start * share + slope * first).sum(axis=-1), share, abs(1 - share.sum(axis=-1)) * abs(R).max(axis=(1, 2))
+    return np.stack([first, share - first], axis=-1)[None]
 
 
-def _split(R, alive):
-    """alpha = 1: start every surviving answer with the whole simplex and clip away what each rival wins."""
+def _split(R, alive, alpha=1):
+    """alpha = 1. Start every surviving answer with the whole simplex and clip away what each rival wins."""
     B, m, d = R.shape
     s, i = np.nonzero(alive)  # the set and the answer that a simplex belongs to
     V = np.tile(np.eye(d), (len(s), 1, 1))  # its vertices, as rows
@@ -196,18 +194,17 @@ def _split(R, alive):
         j = strongest[s, t]
         normal = np.where(alive[s, j, None], R[s, i] - R[s, j], 0.0)  # i is at least j where w . normal >= 0
         h = np.einsum("nvd,nd->nv", V, normal)
-        h[abs(h) < 1e-13 * abs(R).max()] = 0.0
+        h[abs(h) < 1e-14 * abs(R[s]).max(axis=(1, 2))[:, None]] = 0.0
         above, below = (h > 0).sum(axis=1), (h < 0).sum(axis=1)
         pieces = np.bincount(s, np.where(below == 0, 1, comb(above + below - 1, below)), minlength=B)
         gave_up |= pieces > MAX_PIECES
         go = ~gave_up[s]
         V, volume, source = _clip(V[go], volume[go], h[go])
         s, i = s[go][source], i[go][source]
-    share = np.bincount(s * m + i, volume, minlength=B * m).reshape(B, m)
-    # the mean of a linear function over a simplex is the mean over its vertices
-    value = np.bincount(s, volume * np.einsum("nd,nd->n", V.mean(axis=1), R[s, i]), minlength=B)
-    value = np.where(gave_up, np.nan, value)
-    return value, share, abs(1 - share.sum(axis=1)) * abs(R).max(axis=(1, 2))
+    M = np.zeros((B, m, d))
+    np.add.at(M, (s, i), volume[:, None] * V.mean(axis=1))  # the mean over a simplex is the mean of its vertices
+    M[gave_up] = np.nan
+    return M[None]
 
 
 def _clip(V, volume, h):
@@ -242,12 +239,14 @@ def _quadrature(d, alpha, scramblings=8, points=2048):
     )
 
 
-def _sampled(R, alpha):
-    W = _quadrature(R.shape[-1], alpha)
-    values = np.stack([set_reward(R, w) for w in W])
-    who = np.concatenate([winners(R, w) for w in W], axis=-1)
-    share = np.stack([(who == i).mean(axis=-1) for i in range(R.shape[1])], axis=-1)
-    return values.mean(axis=0), share, values.std(axis=0, ddof=1) / np.sqrt(len(W))
+def _points(R, alive, alpha):
+    """Any d and alpha: the winners at 8 scramblings of 2048 Sobol points."""
+    M = []
+    for W in _quadrature(R.shape[-1], alpha):
+        scores = np.where(alive[..., None], _scores(R, W), -np.inf)
+        wins = scores.argmax(axis=1)[:, None] == np.arange(R.shape[1])[:, None]  # (B, m, K)
+        M.append(wins @ W / len(W))
+    return np.stack(M)
 
 
 # ---- checks at the boundary ----
