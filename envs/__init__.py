@@ -11,9 +11,12 @@ Gymnasium and NumPy only; usable with no language model at all.
 [[1.0, 1.0, 0.0, 1.0]]
 """
 
+import gymnasium
+
+from . import drawing
 from .front import ParetoFront, pareto_front
 from .layouts import PRESETS, PROBES, Layout, generate
-from .maze import Maze
+from .maze import Maze, MazeEnv
 from .scoring import OBJECTIVES, REWARD_MODES, canonical_route, score_routes
 
 __all__ = [
@@ -23,9 +26,15 @@ __all__ = [
     "REWARD_MODES",
     "Layout",
     "Maze",
+    "MazeEnv",
     "ParetoFront",
     "canonical_route",
+    "drawing",
     "generate",
     "pareto_front",
     "score_routes",
 ]
+
+if "envs/Maze-v0" not in gymnasium.registry:
+    # the checker wants a scalar reward; MO-Gymnasium switches it off for the same reason
+    gymnasium.register("envs/Maze-v0", entry_point="envs.maze:MazeEnv", disable_env_checker=True)

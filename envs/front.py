@@ -59,9 +59,12 @@ def pareto_front(maze, reward_mode="linear"):
     return ParetoFront(rewards, routes)
 
 
-def front_rewards(maze, reward_mode="linear"):
-    """The reward vectors of :func:`pareto_front` alone, without the work of finding routes."""
-    return _Search(maze, reward_mode).front()[0]
+def front_rewards(maze, reward_mode="linear", gamma=1.0):
+    """The vectors (n, 4) of :func:`pareto_front` alone, without routes; with `gamma` the front of discounted returns.
+
+    A route of T steps returns gamma^(T - 1) times its reward vector, which is paid on its last step.
+    """
+    return _Search(maze, reward_mode).front(gamma)[0]
 
 
 class _Search:
@@ -87,12 +90,13 @@ class _Search:
         self.without = _sets_without(sum(self.sizes))
         self.layers = []  # layers[t][square] = sets first in hand there after t steps
 
-    def front(self):
+    def front(self, gamma=1.0):
         """Rewards (n, 4) of the front, and for each row the steps and the set of items of a shortest route to it."""
         arrivals = self._arrivals()  # one row for each kind of arrival: gold, diamonds, lava, bonus, steps, set
         maze = self.maze
         totals = [len(maze.gold), len(maze.diamonds), len(maze.lava), len(maze.bonus)]
         rewards = reward_vectors(arrivals[:, :4], totals, self.reward_mode)
+        rewards *= gamma ** (arrivals[:, 4:5] - 1.0)
         # best first, and among equal vectors the one with the fewest steps
         order = np.lexsort((arrivals[:, 5], arrivals[:, 4], *(-rewards.T[::-1])))
         rewards, arrivals = rewards[order], arrivals[order]

@@ -6,6 +6,8 @@ import hashlib
 import operator
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import _grid
 from .front import LARGEST_ITEMS, front_rewards
 from .maze import Maze
@@ -315,6 +317,74 @@ def _union(bits):
     for one in bits:
         cells |= one
     return cells
+
+
+class Description(dict):
+    """The rules of the generated mazes, rule by rule: True, False, or None where the question does not arise."""
+
+    def __init__(self, maze):
+        rows, columns = maze.shape
+        corners = [(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1)]
+        opposite = {maze.start, maze.exit} in ({corners[0], corners[3]}, {corners[1], corners[2]})
+        treasure = self._treasure_corners(maze, [c for c in corners if c not in (maze.start, maze.exit)])
+        from_start, to_exit = maze.distances(maze.start), maze.distances(maze.exit)
+        front = front_rewards(maze)
+
+        stride = columns + 1
+        ends = [_grid.bit(position, stride) for position in (maze.start, maze.exit)]
+        safe = _grid.distance(*ends, _grid.board(maze.free - set(maze.lava), stride), stride)
+
+        either = both = None
+        if opposite and treasure:
+            ways = [self._sum(from_start[corner], to_exit[corner]) for corner in treasure]
+            either = max(ways) <= maze.budget
+            between = maze.distances(treasure[0])[treasure[1]]
+            orders = [self._sum(from_start[a], between, to_exit[b]) for a, b in (treasure, treasure[::-1])]
+            both = min(orders) > maze.budget
+
+        items = maze.gold + maze.diamonds
+        shortest = from_start[maze.exit]
+        tempting = all(
+            self._sum(from_start[tile], to_exit[tile]) == shortest or any(_near(tile, item) == 1 for item in items)
+            for tile in maze.lava
+        )
+        takes_all = (front[:, 1:3] == 1).all(axis=1).any()
+        one_for_all = f"no route is best at everything (the front has {len(front)} point{'s' * (len(front) != 1)})"
+        super().__init__(
+            {
+                "S and E lie on opposite corners": opposite,
+                "gold lies near one of the other corners, diamonds near the other": bool(treasure) if items else None,
+                "a lava-free way to E fits the budget": safe is not None and safe <= maze.budget,
+                "a way through either treasure corner fits the budget": either,
+                "a way through both corners, in either order, does not fit": both,
+                "every lava tile lies on a shortest way or beside treasure": tempting if maze.lava else None,
+                "no route takes all gold and all diamonds": not takes_all if maze.gold and maze.diamonds else None,
+                one_for_all: len(front) > 1,
+            }
+        )
+
+    @staticmethod
+    def _treasure_corners(maze, corners):
+        """(gold corner, diamond corner), or None if the treasure lies otherwise."""
+        for gold, diamonds in zip(corners, corners[::-1], strict=True):
+            at_gold = [_near(gold, item) <= ZONE_RADIUS for item in maze.gold]
+            at_diamonds = [_near(diamonds, item) <= ZONE_RADIUS for item in maze.diamonds]
+            if gold != diamonds and at_gold and at_diamonds and all(at_gold + at_diamonds):
+                return gold, diamonds
+        return None
+
+    @staticmethod
+    def _sum(*steps):
+        """The length of a way made of parts; infinite if a part does not exist (-1)."""
+        return np.inf if min(steps) < 0 else sum(steps)
+
+    def __str__(self):
+        return "\n".join(f"{ {True: 'yes', False: 'no', None: '-'}[holds]:4} {rule}" for rule, holds in self.items())
+
+
+def _near(a, b):
+    """Manhattan distance, walls or not."""
+    return abs(a[0] - b[0]) + abs(a[1] - b[1])
 
 
 # Mazes small enough to know the answer without a search: if a method fails here, look no further.

@@ -1,0 +1,354 @@
+"""Pictures of a maze with routes on it: SVG for notebooks and slides, RGB arrays for videos, text for terminals.
+
+Colours are those of Okabe and Ito, told apart with every common colour blindness, and nothing is said by colour alone:
+every kind of square has its own shape and letter, every route its own dashes and number.
+"""
+
+from __future__ import annotations
+
+import itertools
+from html import escape
+
+import numpy as np
+
+from . import _grid
+from .scoring import check_route
+
+# Okabe and Ito, "Color Universal Design" (2008)
+BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+FLOOR, WALL, GRID_LINE = "#FFFFFF", "#3B3B3B", "#C8C8C8"
+
+ROUTE_COLOURS = (BLUE, PURPLE, BLACK, ORANGE, GREEN)
+DASHES = ("", "14 7", "3 7", "16 6 3 6", "26 8")
+
+CELL = 64  # SVG units a square; everything else is a share of it
+LARGEST_LANE = 7.0  # units between two routes that run side by side
+
+
+class Picture(str):
+    """SVG text that a notebook shows as a picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self):
+        return str(self)
+
+
+def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, width=None):
+    """An SVG picture of a maze with routes drawn on it.
+
+    Args:
+        maze: a Maze.
+        routes: move strings; each is drawn up to where it ends, with its own colour, dashes and number. A route that
+            reaches E ends in an arrow head, another in a cross.
+        names: texts for the routes' numbers (short ones); None numbers them from 1 if there are several.
+        position: (row, column) of a walker to draw.
+        taken: positions of the squares to draw as already taken.
+        labels: names of columns and rows along the border.
+        width: width of the picture in pixels; None leaves the natural size.
+
+    Returns:
+        Picture: a str of SVG that notebooks show as a picture.
+
+    >>> from envs import Maze
+    >>> svg(Maze.from_text("S G\\n. E"), ["RD"])[:41]
+    '<svg xmlns="http://www.w3.org/2000/svg" v'
+    """
+    rows, columns = maze.shape
+    taken = set(taken)
+    margin = 0.5 * CELL if labels else 0.08 * CELL
+    far = 0.08 * CELL
+    full_width, full_height = columns * CELL + margin + far, rows * CELL + margin + far
+    scale = 1 if width is None else width / full_width
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full_width:g} {full_height:g}" '
+        f'width="{full_width * scale:g}" height="{full_height * scale:g}" role="img" '
+        'font-family="Helvetica, Arial, sans-serif" font-weight="bold" text-anchor="middle">',
+        f"<title>{escape(_summary(maze, routes))}</title>",
+        f'<rect width="{full_width:g}" height="{full_height:g}" fill="{FLOOR}"/>',
+    ]
+    if labels:
+        size = 0.3 * CELL
+        for c in range(columns):
+            name = maze.square_name((0, c))[0]
+            parts.append(_text(margin + (c + 0.5) * CELL, 0.36 * CELL, name, size, "#555555"))
+        for r in range(rows):
+            parts.append(_text(0.25 * CELL, margin + (r + 0.5) * CELL + 0.35 * size, str(r + 1), size, "#555555"))
+    parts.append(f'<g transform="translate({margin:g} {margin:g})">')
+    parts += [_square(maze, (r, c), taken) for r in range(rows) for c in range(columns)]
+    outline = f'width="{columns * CELL}" height="{rows * CELL}" fill="none" stroke="{WALL}" stroke-width="4"'
+    parts.append(f"<rect {outline}/>")
+    parts += _routes(maze, list(routes), names)
+    parts += _letters(maze, taken)
+    if position is not None:
+        x, y = _centre(position)
+        parts.append(
+            f'<circle cx="{x:g}" cy="{y:g}" r="{0.24 * CELL:g}" fill="{BLUE}" stroke="{FLOOR}" stroke-width="4"/>'
+        )
+    parts.append("</g></svg>")
+    return Picture("".join(parts))
+
+
+def _summary(maze, routes):
+    """What a screen reader says of the picture."""
+    parts = [f"Maze of {maze.shape[0]} by {maze.shape[1]} squares, budget {maze.budget} steps"]
+    for name, squares in (("gold", maze.gold), ("diamonds", maze.diamonds), ("lava", maze.lava), ("bonus", maze.bonus)):
+        if squares:
+            parts.append(f"{name} on {' '.join(map(maze.square_name, squares))}")
+    parts.append(f"S on {maze.square_name(maze.start)}, E on {maze.square_name(maze.exit)}")
+    parts += [f"route {i}: {route or 'empty'}" for i, route in enumerate(routes, start=1)]
+    return "; ".join(parts)
+
+
+def _centre(position):
+    return (position[1] + 0.5) * CELL, (position[0] + 0.5) * CELL
+
+
+def _text(x, y, text, size, colour, halo=None):
+    """A text; with a halo of the given colour, so that it can be read on top of a line."""
+    around = f' stroke="{halo}" stroke-width="5" stroke-linejoin="round" paint-order="stroke"' if halo else ""
+    return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{colour}"{around}>{escape(text)}</text>'
+
+
+def _square(maze, position, taken):
+    """One square: its floor, and the sign of what lies on it."""
+    x, y = position[1] * CELL, position[0] * CELL
+    cx, cy = _centre(position)
+    symbol = maze.symbol(position)
+    base = f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}"'
+    if symbol == "#":
+        return f'{base} fill="{WALL}" stroke="{WALL}"/>'
+    sign = ""
+    if symbol == "S":
+        sign = f'<circle cx="{cx:g}" cy="{cy:g}" r="{0.36 * CELL:g}" fill="none" stroke="{BLACK}" stroke-width="5"/>'
+    elif symbol == "E":
+        inset, side = 0.1 * CELL, 0.8 * CELL
+        place = f'x="{x + inset:g}" y="{y + inset:g}" width="{side:g}" height="{side:g}" rx="6"'
+        sign = f'<rect {place} fill="{GREEN}" stroke="{BLACK}" stroke-width="4"/>'
+    elif symbol == "L":
+        quarter = CELL / 4 - 1.5
+        wave = f"q{quarter / 2:g} {-0.11 * CELL:g} {quarter:g} 0" + f" t{quarter:g} 0" * 3
+        waves = " ".join(f"M{x + 3:g} {cy + dy * CELL:g} {wave}" for dy in (-0.3, 0.36))
+        sign = f'{base} fill="{VERMILLION}"/><path d="{waves}" fill="none" stroke="{FLOOR}" stroke-width="3.5"/>'
+    elif symbol == "G":
+        sign = f'<circle cx="{cx:g}" cy="{cy:g}" r="{0.34 * CELL:g}" fill="{YELLOW}" {_RIM}/>'
+    elif symbol == "D":
+        r = 0.43 * CELL
+        corners = f"{cx:g},{cy - r:g} {cx + r:g},{cy:g} {cx:g},{cy + r:g} {cx - r:g},{cy:g}"
+        sign = f'<polygon points="{corners}" fill="{SKY_BLUE}" {_RIM}/>'
+    elif symbol == "B":
+        angles = np.pi * (np.arange(10) / 5 - 0.5)
+        radii = np.where(np.arange(10) % 2, 0.25, 0.47) * CELL
+        tips = zip(cx + radii * np.cos(angles), cy + radii * np.sin(angles), strict=True)
+        star = " ".join(f"{px:.1f},{py:.1f}" for px, py in tips)
+        sign = f'<polygon points="{star}" fill="{PURPLE}" {_RIM}/>'
+    floor = f'{base} fill="{FLOOR}" stroke="{GRID_LINE}" stroke-width="1"/>'
+    return floor + (f'<g opacity="{0.25 if position in taken else 1}">{sign}</g>' if sign else "")
+
+
+# letter -> (its colour, what lies under it)
+_LETTER_COLOURS = {
+    "S": (BLACK, FLOOR),
+    "E": (FLOOR, GREEN),
+    "G": (BLACK, YELLOW),
+    "D": (BLACK, SKY_BLUE),
+    "L": (FLOOR, VERMILLION),
+    "B": (BLACK, PURPLE),
+}
+
+
+def _letters(maze, taken):
+    """The letters of all signs; drawn last, so that no route hides one."""
+    for position in (maze.start, maze.exit, *maze.gold, *maze.diamonds, *maze.lava, *maze.bonus):
+        symbol = maze.symbol(position)
+        x, y = _centre(position)
+        colour, halo = _LETTER_COLOURS[symbol]
+        if position in taken:
+            colour, symbol, halo = "#555555", symbol.lower(), FLOOR
+        yield _text(x, y + 0.125 * CELL, symbol, 0.36 * CELL, colour, halo)
+
+
+_RIM = f'stroke="{BLACK}" stroke-width="3" stroke-linejoin="round"'
+
+
+def walk(maze, route):
+    """The squares that a route visits, S first, bumps left out, and whether it reaches E (where it ends).
+
+    >>> from envs import Maze
+    >>> walk(Maze.from_text("S . E"), "URRR")
+    ([(0, 0), (0, 1), (0, 2)], True)
+    """
+    check_route(route)
+    here, visited = maze.start, [maze.start]
+    for move in route[: maze.budget]:
+        there = (here[0] + _grid.MOVES[move][0], here[1] + _grid.MOVES[move][1])
+        if there in maze.free:
+            here = there
+            visited.append(here)
+        if here == maze.exit:
+            return visited, True
+    return visited, False
+
+
+def _routes(maze, routes, names):
+    """Routes as polylines, each moved a little along the diagonal so that routes side by side stay apart."""
+    if names is None:
+        names = [str(i) for i in range(1, len(routes) + 1)] if len(routes) > 1 else [""] * len(routes)
+    names = list(names)
+    if len(names) != len(routes):
+        raise ValueError(f"names: got {len(names)} names for {len(routes)} routes; give one for each")
+    lane = min(LARGEST_LANE, 0.5 * CELL / max(len(routes), 1))
+    parts, badges = [], []
+    for i, route in enumerate(routes):
+        visited, reached = walk(maze, route)
+        shift = (i - (len(routes) - 1) / 2) * lane
+        points = [(x + shift, y + shift) for x, y in map(_centre, visited)]
+        colour, dashes = ROUTE_COLOURS[i % len(ROUTE_COLOURS)], DASHES[i % len(DASHES)]
+        line = " ".join(f"{x:g},{y:g}" for x, y in points)
+        shared = f'points="{line}" fill="none" stroke-linejoin="round" stroke-linecap="round"'
+        parts.append(f'<polyline {shared} stroke="{FLOOR}" stroke-width="8" opacity="0.85"/>')
+        parts.append(f'<polyline {shared} stroke="{colour}" stroke-width="4.5" stroke-dasharray="{dashes or "none"}"/>')
+        badges.append(_end(points, reached, colour))
+        if names[i] and len(points) > 1:
+            # on the middle of the route's second half or so, each route a little further on, so badges rarely meet
+            at = min(len(points) - 1, 1 + (i + 1) * (len(points) - 2) // (len(routes) + 1))
+            (x0, y0), (x1, y1) = points[at - 1], points[at]
+            x, y = (x0 + x1) / 2, (y0 + y1) / 2
+            badges.append(f'<circle cx="{x:g}" cy="{y:g}" r="12" fill="{colour}" stroke="{FLOOR}" stroke-width="3"/>')
+            badges.append(_text(x, y + 5.5, names[i], 16, FLOOR if colour in (BLUE, BLACK) else BLACK))
+    return parts + badges
+
+
+def _end(points, reached, colour):
+    """An arrow head where E is reached, a cross where the route ends elsewhere."""
+    x, y = points[-1]
+    if not reached:
+        a = 0.14 * CELL
+        cross = f"M{x - a:g} {y - a:g} l{2 * a:g} {2 * a:g} M{x - a:g} {y + a:g} l{2 * a:g} {-2 * a:g}"
+        return (
+            f'<path d="{cross}" stroke="{FLOOR}" stroke-width="11" fill="none"/>'
+            f'<path d="{cross}" stroke="{colour}" stroke-width="6" fill="none"/>'
+        )
+    (x0, y0) = points[-2]
+    dx, dy = np.sign(x - x0), np.sign(y - y0)
+    a = 0.17 * CELL
+    tip, left, right = (x + a * dx, y + a * dy), (x - a * dy, y + a * dx), (x + a * dy, y - a * dx)
+    corners = " ".join(f"{px:g},{py:g}" for px, py in (tip, left, right))
+    return f'<polygon points="{corners}" fill="{colour}" stroke="{FLOOR}" stroke-width="2"/>'
+
+
+_TERMINAL = {"S": "1", "E": "1;32", "G": "1;33", "D": "1;36", "L": "1;31", "B": "1;35", "#": "90"}
+
+
+def ansi(maze, routes=(), *, position=None, taken=(), colour=True):
+    """The maze as text for a terminal: the walker as ``@``, squares on the routes as ``*``, taken squares lower case.
+
+    >>> from envs import Maze
+    >>> print(ansi(Maze.from_text("S . G\\n. # .\\nD . E"), ["RRD"], position=(1, 2), taken=[(0, 2)], colour=False))
+      a b c
+    1 S * g
+    2 . # @
+    3 D . E
+    """
+    rows = [row.split() for row in maze.text.splitlines()]
+    for route in routes:
+        for r, c in walk(maze, route)[0]:
+            if rows[r][c] == ".":
+                rows[r][c] = "*"
+    for r, c in taken:
+        rows[r][c] = rows[r][c].lower()
+    if position is not None:
+        rows[position[0]][position[1]] = "@"
+    margin = len(str(len(rows)))
+    head = " ".join([" " * margin, *(maze.square_name((0, c))[0] for c in range(maze.shape[1]))])
+    paint = _paint if colour else str
+    return "\n".join([head, *(" ".join([f"{r:{margin}}", *map(paint, row)]) for r, row in enumerate(rows, start=1))])
+
+
+def _paint(symbol):
+    code = _TERMINAL.get(symbol.upper())
+    return f"\x1b[{code}m{symbol}\x1b[0m" if code and symbol != "." else symbol
+
+
+# Letters of the RGB picture, 5 x 7 dots
+_LETTERS = {
+    "S": "01110 10001 10000 01110 00001 10001 01110",
+    "E": "11111 10000 10000 11110 10000 10000 11111",
+    "G": "01110 10001 10000 10111 10001 10001 01110",
+    "D": "11110 10001 10001 10001 10001 10001 11110",
+    "L": "10000 10000 10000 10000 10000 10000 11111",
+    "B": "11110 10001 10001 11110 10001 10001 11110",
+}
+_SIDE = 32  # pixels a square
+
+
+def rgb_array(maze, routes=(), *, position=None, taken=()):
+    """The maze as an image (32 rows, 32 columns, 3) uint8: the signs of :func:`svg`, with routes as thin lines.
+
+    >>> from envs import Maze
+    >>> rgb_array(Maze.from_text("S . E")).shape
+    (32, 96, 3)
+    """
+    rows, columns = maze.shape
+    image = np.full((rows * _SIDE, columns * _SIDE, 3), 255, dtype=np.uint8)
+    taken = set(taken)
+    squares = [(r, c) for r in range(rows) for c in range(columns)]
+    for r, c in squares:
+        _sign(_tile(image, (r, c)), maze.symbol((r, c)), (r, c) in taken)
+    for i, route in enumerate(routes):
+        shift = round((i - (len(routes) - 1) / 2) * 4)
+        colour = _rgb(ROUTE_COLOURS[i % len(ROUTE_COLOURS)])
+        visited, _ = walk(maze, route)
+        middles = [(r * _SIDE + _SIDE // 2 + shift, c * _SIDE + _SIDE // 2 + shift) for r, c in visited]
+        for (y0, x0), (y1, x1) in itertools.pairwise(middles):
+            image[max(min(y0, y1) - 1, 0) : max(y0, y1) + 2, max(min(x0, x1) - 1, 0) : max(x0, x1) + 2] = colour
+    for square in squares:
+        _letter(_tile(image, square), maze.symbol(square), square in taken)
+    if position is not None:
+        tile = _tile(image, position)
+        tile[_RADIUS < 10] = 255
+        tile[_RADIUS < 8] = _rgb(BLUE)
+    return image
+
+
+_Y, _X = np.mgrid[:_SIDE, :_SIDE] - (_SIDE - 1) / 2
+_RADIUS = np.hypot(_X, _Y)
+
+
+def _rgb(colour):
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def _tile(image, position):
+    r, c = position
+    return image[r * _SIDE : (r + 1) * _SIDE, c * _SIDE : (c + 1) * _SIDE]
+
+
+def _sign(tile, symbol, taken):
+    tile[[0, -1]] = tile[:, [0, -1]] = _rgb(GRID_LINE)
+    square, diamond = np.maximum(abs(_X), abs(_Y)), abs(_X) + abs(_Y)
+    star = np.minimum(diamond, square + 5)
+    shapes = {
+        "#": [(square < 99, WALL)],
+        "S": [(_RADIUS < 14, BLACK), (_RADIUS < 12, FLOOR)],
+        "E": [(square < 14, BLACK), (square < 12, GREEN)],
+        "G": [(_RADIUS < 13.5, BLACK), (_RADIUS < 12, YELLOW)],
+        "D": [(diamond < 15.5, BLACK), (diamond < 13.5, SKY_BLUE)],
+        "L": [(square < 99, VERMILLION), (abs(abs(_Y) - 12.5 - 1.5 * np.sin(_X / 2)) < 1, FLOOR)],
+        "B": [(star < 16, BLACK), (star < 14, PURPLE)],
+    }
+    for mask, colour in shapes.get(symbol, ()):
+        tile[mask] = _rgb(colour)
+    if taken:
+        tile[:] = 255 - (255 - tile.astype(int)) // 4
+
+
+def _letter(tile, symbol, taken):
+    if symbol not in _LETTERS:
+        return
+    dots = np.array([[dot == "1" for dot in row] for row in _LETTERS[symbol].split()])
+    letter = np.kron(dots, np.ones((2, 2), dtype=bool))
+    top, left = (_SIDE - letter.shape[0]) // 2, (_SIDE - letter.shape[1]) // 2
+    part = tile[top : top + letter.shape[0], left : left + letter.shape[1]]
+    part[letter] = _rgb("#999999" if taken else _LETTER_COLOURS[symbol][0])
