@@ -1,17 +1,255 @@
-"""The eight methods against brute force, by-hand values and the properties that their definitions promise."""
+"""The eight methods against brute force, values worked by hand and the properties that their definitions promise."""
+
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import vpo_lite as vpo
+from vpo_lite import estimators
+from vpo_lite.estimators import max_at_k_advantage, max_weights, rollout_scores, zscore
 
-RNG = np.random.default_rng(0)
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def a_step(method, P=2, G=8, m=3, d=4, seed=0):
+    """Rewards of one step in the shape that the method takes, and weightings."""
+    m = 1 if vpo.METHODS[method].single_answer else m
+    K = 1 if vpo.METHODS[method].weights == "one" else 16
+    return rng(seed).random((P, G, m, d)), rng(seed + 1).dirichlet(np.ones(d), size=(P, K))
+
+
+def test_the_table_of_methods():
+    assert list(vpo.METHODS) == [
+        "vpo", "grpo", "multi_rlvr", "max_at_k", "gdpo", "maxrl", "random_weighting", "goal_conditioned",
+    ]  # fmt: skip
+    assert {name for name in vpo.METHODS if not vpo.METHODS[name].single_answer} == {"vpo", "multi_rlvr"}
+    assert [name for name in vpo.METHODS if vpo.METHODS[name].weight_in_prompt] == ["goal_conditioned"]
+    assert {name: method.weights for name, method in vpo.METHODS.items() if method.weights != "none"} == {
+        "vpo": "many", "random_weighting": "one", "goal_conditioned": "one",
+    }  # fmt: skip
+
+
+# ---- what all methods share ----
 
 
 @pytest.mark.parametrize("method", vpo.METHODS)
 def test_equal_rollouts_get_exactly_zero(method):
-    m = 1 if vpo.METHODS[method].single_answer else 3
-    R = np.tile(RNG.random((2, 1, m, 4)), (1, 8, 1, 1))
-    W = vpo.sample_weights(2, 4, rng=RNG)[:, None]
+    R, W = a_step(method)
+    R = np.repeat(R[:, :1] * 0.35, 8, axis=1)  # averages of non-dyadic numbers, which rounding would tell apart
     A = vpo.advantages(method, R, weights=W)
     assert A.shape == (2, 8) and A.dtype == np.float64 and (A == 0).all()
+    tiny = R + 1e-11 * rng(5).random(R.shape)
+    assert (vpo.advantages(method, tiny, weights=W) == 0).all()
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_advantages_add_up_to_zero_in_a_group_and_follow_the_score(method):
+    R, W = a_step(method)
+    estimate = estimators.estimate(method, R, weights=W)
+    assert estimate.advantage.sum(axis=1) == pytest.approx([0, 0], abs=1e-9)
+    assert (estimate.advantage == vpo.advantages(method, R, weights=W)).all()
+    assert (estimate.score == rollout_scores(method, R, weights=W)).all()
+    if method != "gdpo":  # whose advantage is no function of the score
+        ranked = np.take_along_axis(estimate.advantage, estimate.score.argsort(axis=1), axis=1)
+        assert (np.diff(ranked, axis=1) > -1e-12).all() and (ranked[:, -1] > ranked[:, 0]).all()
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_groups_do_not_know_of_each_other(method):
+    R, W = a_step(method, P=3)
+    together = vpo.advantages(method, R, weights=W)
+    for p in range(3):
+        assert vpo.advantages(method, R[p : p + 1], weights=W[p : p + 1])[0] == pytest.approx(together[p], abs=1e-12)
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_prompts_may_differ_in_their_number_of_objectives(method):
+    m = 1 if vpo.METHODS[method].single_answer else 2
+    R = [rng(d).random((4, m, d)) for d in (2, 5, 3)]
+    W = [rng(9).dirichlet(np.ones(r.shape[-1]), size=1) for r in R]
+    A = vpo.advantages(method, R, weights=W)
+    assert A.shape == (3, 4)
+    for p in range(3):
+        assert (A[p] == vpo.advantages(method, [R[p]], weights=[W[p]])[0]).all()
+    w_star = [np.arange(1.0, r.shape[-1] + 1) for r in R]
+    assert vpo.advantages(method, R, weights=W, w_star=w_star).shape == (3, 4)
+
+
+# ---- each method by its formula ----
+
+
+def test_vpo_worked_by_hand():
+    R = [[[[1, 0], [0, 1]], [[1, 0], [1, 0]], [[0, 0], [0, 0]], [[0.6, 0.6], [0, 0]]]]
+    U = np.array([3 / 4, 1 / 2, 0, 3 / 5])
+    assert rollout_scores("vpo", R)[0] == pytest.approx(U, abs=1e-12)
+    assert vpo.advantages("vpo", R)[0] == pytest.approx((U - U.mean()) / (U.std() + 1e-6), abs=1e-9)
+    W = np.array([[[1, 0], [0.5, 0.5]]])
+    assert rollout_scores("vpo", R, weights=W)[0] == pytest.approx([0.75, 0.75, 0, 0.6])
+
+
+def test_vpo_shares_its_weightings_in_the_group():
+    """Equal sets, sampled weights: exactly 0 if the draws are shared, full-size noise if each rollout has its own."""
+    R = np.repeat(rng().random((16, 1, 3, 3)), 8, axis=1)
+    assert (vpo.advantages("vpo", R, weights=rng(1).dirichlet(np.ones(3), size=(16, 64))) == 0).all()
+    unshared = vpo.advantages("vpo", R, weights=rng(1).dirichlet(np.ones(3), size=(16, 8, 64)))
+    assert abs(unshared).mean() > 0.5
+
+
+def test_with_one_answer_and_the_exact_expectation_vpo_is_uniform_grpo():
+    R = rng().random((4, 8, 1, 5))
+    for alpha in (0.3, 1.0, 4.0):
+        assert vpo.advantages("vpo", R, alpha=alpha) == pytest.approx(vpo.advantages("grpo", R), abs=1e-9)
+    gaps = []
+    for K in (64, 4096):
+        W = rng(1).dirichlet(np.ones(5), size=(4, K))
+        gaps.append(abs(vpo.advantages("vpo", R, weights=W) - vpo.advantages("grpo", R)).mean())
+    ratio = gaps[0] / gaps[1]
+    assert ratio > 3 and ratio < 20  # sqrt(64) = 8 is the Monte-Carlo rate
+
+
+def test_grpo_and_multi_rlvr_worked_by_hand():
+    w_star = [0.5, 0.25, 0.25]
+    R = rng().random((1, 4, 1, 3))
+    r = R[0, :, 0] @ w_star
+    assert vpo.advantages("grpo", R, w_star=w_star)[0] == pytest.approx((r - r.mean()) / (r.std() + 1e-6), abs=1e-12)
+    R = rng().random((1, 4, 3, 3))
+    r = (R[0] @ w_star).sum(axis=1)
+    A = vpo.advantages("multi_rlvr", R, w_star=w_star, eps=0.1)
+    assert A[0] == pytest.approx((r - r.mean()) / (r.std() + 0.1), abs=1e-12)
+    both = vpo.advantages("multi_rlvr", np.concatenate([R, R]), w_star=[w_star, [1, 0, 0]])
+    r = R[0, :, :, 0].sum(axis=1)
+    assert both[1] == pytest.approx((r - r.mean()) / (r.std() + 1e-6), abs=1e-12)
+
+
+def brute_force_max_at_k(r, k):
+    def mean_max(subsets):
+        return np.mean([max(r[j] for j in s) for s in subsets])
+
+    everyone = list(combinations(range(len(r)), k))
+    return [
+        mean_max([s for s in everyone if i in s]) - mean_max([s for s in everyone if i not in s]) for i in range(len(r))
+    ]
+
+
+@pytest.mark.parametrize("n, k", [(n, k) for n in range(2, 8) for k in range(1, n)])
+def test_max_at_k_is_the_average_over_all_subsets(n, k):
+    for r in (rng(n).random(n), rng(n).integers(0, 3, n) / 2, rng(n).random(n) - 5):
+        if np.ptp(r) > 0:
+            assert max_at_k_advantage(r[None], k)[0] == pytest.approx(brute_force_max_at_k(r, k), abs=1e-12)
+            assert vpo.advantages("max_at_k", r[None, :, None, None], k=k)[0] == pytest.approx(
+                brute_force_max_at_k(r, k), abs=1e-12
+            )
+
+
+def test_max_at_k_stays_finite_for_large_groups_and_defaults_to_half_the_group():
+    r = rng().random((1, 2000))
+    A = max_at_k_advantage(r)
+    assert np.isfinite(A).all() and (max_at_k_advantage(r, 1000) == A).all()
+    assert A.argmax() == r.argmax() and A.sum() == pytest.approx(0, abs=1e-9)
+    assert max_weights(2000, 1000).sum() == pytest.approx(1, abs=1e-12)
+    assert (max_at_k_advantage(r[:, :2]) == max_at_k_advantage(r[:, :2], 1)).all()
+    assert (max_at_k_advantage(r[:, :3]) == max_at_k_advantage(r[:, :3], 2)).all()
+
+
+def test_gdpo_worked_by_hand():
+    R = np.array([[[[0, 5.0]], [[1, 5.0]], [[0, 5.0]], [[1, 5.0]]]])  # the second objective says nothing
+    assert vpo.advantages("gdpo", R, eps=0)[0] == pytest.approx([-0.5, 0.5, -0.5, 0.5])
+    R[0, :, 0, 1] = [0, 0, 100, 100]  # a hundred times larger, and no more important
+    assert vpo.advantages("gdpo", R, eps=0)[0] == pytest.approx([-1, 0, 0, 1])
+    assert vpo.advantages("grpo", R, eps=0)[0] == pytest.approx([-1, -1, 1, 1], abs=0.03)
+
+
+def test_maxrl_worked_by_hand():
+    R = np.array([0, 0, 0, 1.0])[None, :, None, None]
+    assert vpo.advantages("maxrl", R, eps=0)[0] == pytest.approx([-1, -1, -1, 3])  # a rare success counts 1 / rate - 1
+
+
+@pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])
+def test_one_weighting_for_each_prompt(method):
+    R = rng().random((2, 4, 1, 3))
+    W = rng(1).dirichlet(np.ones(3), size=(2, 1))
+    r = np.einsum("pgd,pd->pg", R[:, :, 0], W[:, 0])
+    assert rollout_scores(method, R, weights=W) == pytest.approx(r)
+    assert vpo.advantages(method, R, weights=W) == pytest.approx(zscore(r))
+
+
+def test_a_group_of_two_has_no_size_only_a_sign():
+    for seed in range(10):
+        A = vpo.advantages("vpo", rng(seed).random((1, 2, 3, 4)), eps=0)
+        assert abs(A) == pytest.approx(np.ones((1, 2)), abs=1e-9)
+
+
+def test_a_new_method_is_one_function_with_a_decorator(monkeypatch):
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))  # the table is as before after the test
+
+    @estimators.method()
+    def worst_answer(R, *, w_star, eps, **_):
+        r = estimators.scalar(R, w_star).min(axis=-1)
+        return r, zscore(r, eps)
+
+    R = rng().random((2, 4, 3, 2))
+    assert "worst_answer" in estimators.METHODS
+    assert vpo.advantages("worst_answer", R) == pytest.approx(zscore(R.mean(axis=-1).min(axis=-1)))
+
+
+# ---- properties ----
+
+steps = arrays(np.float64, (2, 5, 1, 3), elements=st.integers(0, 16).map(lambda x: x / 16))
+
+
+@settings(max_examples=40, deadline=None)
+@given(R=steps, order=st.permutations(range(5)), method=st.sampled_from(list(vpo.METHODS)))
+def test_the_order_of_rollouts_does_not_matter(R, order, method):
+    W = rng(1).dirichlet(np.ones(3), size=(2, 1))
+    A = vpo.advantages(method, R, weights=W)
+    assert vpo.advantages(method, R[:, order], weights=W) == pytest.approx(A[:, order], abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(R=steps, shift=st.integers(0, 5), factor=st.sampled_from([0.5, 3.0]))
+def test_the_unit_and_zero_of_the_rewards_do_not_matter_to_a_z_score(R, shift, factor):
+    W = rng(1).dirichlet(np.ones(3), size=(2, 1))
+    for method in ("vpo", "grpo", "multi_rlvr", "gdpo", "random_weighting", "goal_conditioned"):
+        A = vpo.advantages(method, R, weights=W, eps=0)
+        assert vpo.advantages(method, factor * R + shift, weights=W, eps=0) == pytest.approx(A, abs=1e-7)
+
+
+# ---- errors ----
+
+R1, R3 = np.ones((2, 4, 1, 3)), np.ones((2, 4, 3, 3))
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: vpo.advantages("ppo", R1), "method = 'ppo'"),
+        (lambda: vpo.advantages("vpo", R3[0]), "R has shape (4, 3, 3)"),
+        (lambda: vpo.advantages("vpo", np.ones((2, 0, 3, 3))), "R has shape (2, 0, 3, 3)"),
+        (lambda: vpo.advantages("vpo", np.ones((2, 4, 0, 3))), "R has shape (2, 4, 0, 3)"),
+        (lambda: vpo.advantages("vpo", R3 * np.nan), "R holds 72 values"),
+        (lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))), "W has shape (3, 5, 3)"),
+        (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
+        (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
+        (lambda: vpo.advantages("grpo", R1, w_star=[1, 0]), "w_star has shape (2,)"),
+        (lambda: vpo.advantages("grpo", R1, eps=-1), "eps = -1"),
+        (lambda: vpo.advantages("grpo", R1, eps=np.nan), "eps = nan"),
+        (lambda: vpo.advantages("max_at_k", R1, k=4), "k = 4"),
+        (lambda: vpo.advantages("max_at_k", R1, k=0), "k = 0"),
+        (lambda: vpo.advantages("max_at_k", R1[:, :1]), "G = 1"),
+        (lambda: vpo.advantages("maxrl", -R1), "rewards >= 0"),
+        (lambda: vpo.advantages("random_weighting", R1), "weights is missing"),
+        (lambda: vpo.advantages("goal_conditioned", R1, weights=np.ones((2, 7, 3))), "weights has shape (2, 7, 3)"),
+        (lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))), "list of 2"),
+        (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert words in str(error.value) and "\n" not in str(error.value)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .objective import _check_finite, _check_rewards, exact_set_reward, set_reward
+from .objective import _check_finite, _check_rewards, _check_whole, exact_set_reward, set_reward
 
 FLOOR = 1e-9  # a group whose scores spread less than this says nothing: its advantages are exactly 0
 
@@ -97,6 +97,10 @@ def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-
     if not (isinstance(eps, (int, float)) and 0 <= eps < np.inf):
         raise ValueError(f"eps = {eps!r}: expected a finite number of at least 0")
     if isinstance(R, (list, tuple)) and len({np.shape(r) for r in R}) > 1:  # d differs: one prompt at a time
+        if len({np.shape(r)[:1] for r in R}) > 1:
+            raise ValueError(
+                f"R holds groups of shapes {[np.shape(r) for r in R]}: expected the same G for all prompts"
+            )
         each = zip(R, _per_prompt(weights, "weights", len(R)), _per_prompt(w_star, "w_star", len(R)), strict=True)
         parts = [
             estimate(method, [r], weights=None if W is None else [W], alpha=alpha, w_star=w, k=k, eps=eps)
@@ -211,8 +215,9 @@ def max_at_k_advantage(r, k=None):
     """
     G = r.shape[-1]
     k = min(max(2, G // 2), G - 1) if k is None else k
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= G - 1:
-        raise ValueError(f"k = {k!r}: max_at_k needs a whole number with 1 <= k <= G - 1 = {G - 1}")
+    if G < 2:
+        raise ValueError(f"G = {G}: max_at_k compares a rollout with the others, so it needs at least 2 in a group")
+    _check_whole(k, "k", most=G - 1)
     order = r.argsort(axis=-1)
     r_sorted = np.take_along_axis(r, order, axis=-1)
     company = np.append(0.0, max_weights(G - 1, k - 1))  # other j > i has place j - 1 among the others

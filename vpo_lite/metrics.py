@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 
 from .estimators import max_weights
-from .objective import _check_alpha, _check_finite, _check_rewards, exact_set_reward, nondominated
+from .objective import _check_alpha, _check_finite, _check_rewards, _check_whole, exact_set_reward, nondominated
 
 __all__ = [
     "best_at_k",
@@ -38,8 +38,7 @@ def best_at_k(scores, k):
     """
     scores = np.sort(_check_finite(scores, "scores", 1), axis=-1)
     n = scores.shape[-1]
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= n:
-        raise ValueError(f"k = {k!r}: expected a whole number with 1 <= k <= {n}, the size of the pool")
+    _check_whole(k, "k", most=n)
     return scores @ max_weights(n, k)
 
 
@@ -141,8 +140,9 @@ def best_subset(rewards, m, alpha=1.0):
     ([0, 2], 0.75)
     """
     rewards = _check_rewards(rewards, "rewards")
-    if rewards.ndim != 2 or isinstance(m, bool) or not isinstance(m, (int, np.integer)) or m < 1:
-        raise ValueError(f"rewards has shape {rewards.shape}, m = {m!r}: expected (n, d) and a whole number m >= 1")
+    _check_whole(m, "m")
+    if rewards.ndim != 2:
+        raise ValueError(f"rewards has shape {rewards.shape}: expected one pool (n, d)")
     pool = np.flatnonzero(nondominated(rewards))
     m = min(m, len(pool))
     if comb(len(pool), m) <= 20_000:

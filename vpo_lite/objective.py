@@ -27,16 +27,17 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     distribution for each point, less noise in the mean; best when K is a power of 2; needs alpha >= 0.01).
 
     Returns float64 (K, d), rows on the simplex. Raises ValueError for K < 1, d < 1, alpha not positive and finite.
-    Source: 2605.22817, section 3 (i.i.d.) and its public code (Sobol).
+    Source: 2605.22817 (i.i.d.) and its public code (Sobol).
 
     >>> W = sample_weights(4, 3, rng=np.random.default_rng(0))
     >>> W.shape, bool(np.allclose(W.sum(axis=1), 1))
     ((4, 3), True)
     """
-    for name, value in (("K", K), ("d", d)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} = {value!r}: expected a whole number of at least 1")
+    _check_whole(K, "K")
+    _check_whole(d, "d")
     alpha = _check_alpha(alpha)
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng = {rng!r}: expected a numpy.random.Generator, say np.random.default_rng(0)")
     if method == "iid":
         return rng.dirichlet(np.full(d, alpha), size=K)
     if method != "sobol":
@@ -63,7 +64,7 @@ def set_reward(R, W):
 
     R (..., m, d); W (K, d), or (P, K, d) with leading dimensions that are the first ones of R. In training R is
     (P, G, m, d) and W (P, K, d): the G rollouts of a prompt are judged by the SAME weightings, so that a difference
-    between their rewards is a difference between the sets. Returns float64 (...). Source: 2605.22817, equation of U.
+    between their rewards is a difference between the sets. Returns float64 (...). Source: 2605.22817.
 
     >>> R = [[1.0, 0.0], [0.0, 1.0]]                                 # one answer for each of two objectives
     >>> W = [[1.0, 0.0], [0.5, 0.5]]
@@ -168,7 +169,7 @@ def _integrate(R, alpha):
 
 
 def _envelope(R, alive, alpha):
-    """d = 2. Answer i is the line r_i2 + x (r_i1 - r_i2) over x = w_1 ~ Beta(alpha, alpha); it wins an interval of x."""
+    """d = 2. Answer i is the line r_i2 + x (r_i1 - r_i2) over x = w_1 ~ Beta(alpha, alpha) and wins an interval."""
     slope, start = R[..., 0] - R[..., 1], R[..., 1]
     steeper = slope[:, None, :] - slope[:, :, None]  # [i, j]: by how much line j is steeper than line i
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -283,6 +284,12 @@ def _check_finite(x, name, ndim):
     if not np.isfinite(x).all():
         raise ValueError(f"{name} holds {(~np.isfinite(x)).sum()} values that are NaN or infinite; all must be finite")
     return x
+
+
+def _check_whole(x, name, most=None):
+    if isinstance(x, bool) or not isinstance(x, (int, np.integer)) or x < 1 or (most is not None and x > most):
+        limit = f" and at most {most}" if most else ""
+        raise ValueError(f"{name} = {x!r}: expected a whole number of at least 1{limit}")
 
 
 def _check_alpha(alpha):
