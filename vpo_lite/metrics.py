@@ -108,7 +108,7 @@ def hypervolume(R, front=None):
         [moocore.hypervolume(pool, ref=np.zeros(R.shape[-1]), maximise=True) for pool in R.reshape(-1, *R.shape[-2:])]
     ).reshape(R.shape[:-2])
     if front is not None:
-        whole = hypervolume(front)
+        whole = hypervolume(_check_front(front, R.shape[-1]))
         if not whole > 0:
             raise ValueError(f"front has hypervolume {whole}: an objective is 0 on all of it; leave `front` out")
         volume = volume / whole
@@ -123,9 +123,7 @@ def front_share(R, front):
     >>> float(front_share([[1, 0], [0.4, 0.4]], front=[[1, 0], [0, 1]]))
     0.5
     """
-    R, front = _check_rewards(R), _check_rewards(front, "front")
-    front = front[nondominated(front)]
-    return (abs(R[..., None, :, :] - front[:, None, :]).max(axis=-1) < 1e-9).any(axis=-1).mean(axis=-1)
+    return _hits(R, front).any(axis=-2).mean(axis=-1)
 
 
 def best_subset(rewards, m, alpha=1.0):
@@ -175,8 +173,8 @@ def pool_report(R, front=None, *, success=None, w_star=None, alpha=1.0, ks=(1, 3
 
     Keys: answers, distinct, nondominated, nondominated_share, expected_utility, diversity_all, best_at_k {k: value} for
     the k up to n, under w* (d,), None = 1/d each; with `success` (n,) also diversity (among them) and success_rate;
-    with `front` (f, d) also coverage, coverage_best_single, front_share, hypervolume (of the front's, None where that
-    is 0) and front_size.
+    with `front` (f, d) also front_size, coverage, coverage_best_single, front_share, witnesses (answers on the front),
+    and hypervolume (over the front's; None where that is 0).
 
     >>> report = pool_report([[1, 0], [0, 1], [0, 1]], front=[[1, 0], [0, 1], [0.6, 0.6]], ks=(1, 3))
     >>> report["distinct"], report["nondominated"], round(report["coverage"], 4), report["best_at_k"]
@@ -203,18 +201,32 @@ def pool_report(R, front=None, *, success=None, w_star=None, alpha=1.0, ks=(1, 3
         report["diversity"] = float(diversity(R, success))
         report["success_rate"] = float(np.mean(success))
     if front is not None:
-        report["front_size"] = int(nondominated(front).sum())
+        report["front_size"] = int(nondominated(_check_front(front, d)).sum())
         report["coverage"] = float(coverage(R, front, alpha))
         report["coverage_best_single"] = price_of_conflict(front, (1,), alpha)[1]
         report["front_share"] = float(front_share(R, front))
+        report["witnesses"] = int(_hits(R, front).any(axis=-1).sum())
         report["hypervolume"] = hypervolume(R, front) if hypervolume(front) > 0 else None
     return report
 
 
-def _front_utility(front, alpha, d=None):
-    front, alpha = _check_rewards(front, "front"), _check_alpha(alpha)
+def _hits(R, front):
+    """Which answer is which distinct point of the front: (..., n, f)."""
+    R = _check_rewards(R)
+    front = _check_front(front, R.shape[-1])
+    front = front[nondominated(front)]
+    return abs(R[..., :, None, :] - front).max(axis=-1) < 1e-9
+
+
+def _check_front(front, d=None):
+    front = _check_rewards(front, "front")
     if front.ndim != 2 or (d is not None and front.shape[1] != d):
         raise ValueError(f"front has shape {front.shape}: expected (f, {d or 'd'}), the complete front of one instance")
+    return front
+
+
+def _front_utility(front, alpha, d=None):
+    front, alpha = _check_front(front, d), _check_alpha(alpha)
     utility = _cached_utility(front.tobytes(), front.shape, alpha)  # a run asks for the same front at every step
     if not utility > 0:
         raise ValueError(f"front has expected utility {utility}: coverage needs a front worth more than 0")

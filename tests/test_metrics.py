@@ -1,0 +1,202 @@
+"""The metrics against brute force, other libraries' definitions and values worked by hand."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite import metrics
+from vpo_lite.metrics import front_share, pool_report, price_of_conflict
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+FRONT = np.array([[1, 0], [0.6, 0.6], [0, 1]])
+
+
+# ---- best@k and pass@k ----
+
+
+@pytest.mark.parametrize("n, k", [(n, k) for n in range(1, 8) for k in range(1, n + 1)])
+def test_best_at_k_is_the_mean_over_all_subsets_and_not_over_prefixes(n, k):
+    for scores in (rng(n).random(n), rng(n).integers(0, 2, n)):
+        subsets = np.mean([max(s) for s in combinations(scores, k)])
+        assert vpo.best_at_k(scores, k) == pytest.approx(subsets, abs=1e-12)
+        assert vpo.best_at_k(scores[::-1], k) == pytest.approx(subsets, abs=1e-12)
+
+
+def test_best_at_k_keeps_leading_dimensions_and_ends_at_mean_and_max():
+    scores = rng().random((3, 4, 30))
+    assert vpo.best_at_k(scores, 1) == pytest.approx(scores.mean(axis=-1))
+    assert vpo.best_at_k(scores, 30) == pytest.approx(scores.max(axis=-1))
+    assert vpo.best_at_k(rng().random(5000), 2500) == pytest.approx(1, abs=1e-3)
+
+
+def test_pass_at_k_is_best_at_k_of_successes():
+    for n in range(1, 8):
+        for c in range(n + 1):
+            for k in range(1, n + 1):
+                expected = vpo.best_at_k([1.0] * c + [0.0] * (n - c), k)
+                assert vpo.pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-12)
+    assert vpo.pass_at_k(np.array([4, 4]), np.array([0, 1]), 2).tolist() == [0, 0.5]
+    assert vpo.pass_at_k(3000, 1, 1500) == 0.5
+
+
+# ---- diversity ----
+
+
+def test_diversity_is_the_mean_over_pairs():
+    R = rng().random((6, 4))
+    pairs = [abs(a - b).sum() for a, b in combinations(R, 2)]
+    assert vpo.diversity(R) == pytest.approx(np.mean(pairs))
+    success = np.array([1, 0, 1, 1, 0, 1], dtype=bool)
+    pairs = [abs(a - b).sum() for a, b in combinations(R[success], 2)]
+    assert vpo.diversity(R, success) == pytest.approx(np.mean(pairs))
+
+
+def test_failing_raises_diversity_over_all_answers_only():
+    R = np.array([[1, 0.5, 0], [1, 0.5, 0.25], [0, 0, 0]])
+    assert vpo.diversity(R) > vpo.diversity(R[:2]) == vpo.diversity(R, [True, True, False])
+
+
+def test_diversity_of_fewer_than_two_answers_is_zero_and_batches_agree():
+    assert vpo.diversity([[1.0, 0.0]]) == 0
+    R, success = rng().random((3, 5, 2)), rng(1).random((3, 5)) < 0.5
+    success[0] = False
+    together = vpo.diversity(R, success)
+    assert together.shape == (3,) and together[0] == 0
+    assert together == pytest.approx([vpo.diversity(r, s) for r, s in zip(R, success, strict=True)])
+
+
+# ---- coverage ----
+
+
+def test_coverage_worked_by_hand():
+    assert vpo.coverage(FRONT, FRONT) == pytest.approx(1)
+    assert vpo.coverage([[1, 0], [0, 1]], FRONT) == pytest.approx(0.75 / 0.76)
+    assert vpo.coverage([[0, 0]], FRONT) == 0
+    R = rng().random((2, 3, 4, 2))
+    assert vpo.coverage(R, FRONT).shape == (2, 3)
+    assert vpo.coverage(R, FRONT)[1, 2] == pytest.approx(vpo.coverage(R[1, 2], FRONT))
+    assert vpo.coverage([[1, 0], [0, 1]], FRONT, alpha=50) < 0.95 < vpo.coverage([[1, 0], [0, 1]], FRONT, alpha=0.1)
+
+
+def test_expected_utility_is_the_definition_of_the_multi_objective_literature():
+    """The mean over weightings of the highest w . r in the front, as morl-baselines writes it, weight by weight."""
+    W = vpo.sample_weights(4096, 4, rng=rng(), method="sobol")
+    R = rng(1).random((6, 4))
+    utilities = [np.max(np.array([np.dot(weight, point) for point in R])) for weight in W]
+    assert vpo.set_reward(R, W) == pytest.approx(np.mean(utilities, axis=0), abs=1e-12)
+    assert pool_report(R)["expected_utility"] == pytest.approx(np.mean(utilities), abs=1e-3)
+
+
+# ---- hypervolume ----
+
+
+def test_hypervolume_against_a_staircase_in_two_dimensions():
+    for seed in range(10):
+        R = rng(seed).random((8, 2))
+        stairs, height = 0.0, 0.0
+        for x, y in sorted(R.tolist(), reverse=True):  # from the right: each step adds what is above the last height
+            stairs += x * max(0.0, y - height)
+            height = max(height, y)
+        assert vpo.hypervolume(R) == pytest.approx(stairs)
+
+
+def test_hypervolume_counts_the_cells_of_a_grid_in_four_dimensions():
+    R = rng().integers(0, 4, (5, 4))
+    cells = np.stack(np.meshgrid(*[np.arange(3)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
+    assert vpo.hypervolume(R) == (cells[:, None] < R).all(axis=-1).any(axis=1).sum()
+    assert vpo.hypervolume(np.stack([R, 2 * R])) == pytest.approx(vpo.hypervolume(R) * np.array([1, 16]))
+
+
+def test_hypervolume_of_the_front_is_one():
+    assert vpo.hypervolume(FRONT, FRONT) == 1
+    assert vpo.hypervolume([[0.6, 0.6]], FRONT) == pytest.approx(1.0)  # the ends have volume 0: it favours the middle
+
+
+# ---- the front, subsets of it, and the report ----
+
+
+def test_front_share_counts_distinct_points():
+    assert front_share(FRONT, FRONT) == 1
+    assert front_share([[1, 0], [1, 0], [0.6, 0.59]], FRONT) == pytest.approx(1 / 3)
+    assert front_share([[1, 0]], np.vstack([FRONT, FRONT])) == pytest.approx(1 / 3)
+    assert front_share(np.stack([FRONT, FRONT * 0]), FRONT).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_best_subset_against_all_subsets(m, alpha):
+    R = rng(m).random((7, 2))
+    indices, value = vpo.best_subset(R, m, alpha)
+    everything = [float(vpo.exact_set_reward(R[list(s)], alpha)) for s in combinations(range(7), m)]
+    assert value == pytest.approx(max(everything), abs=1e-12)
+    assert value == pytest.approx(float(vpo.exact_set_reward(R[indices], alpha)))
+    assert len(indices) <= m and (np.diff(indices) > 0).all()
+
+
+def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
+    corners = np.vstack([np.sqrt(rng().dirichlet(np.ones(3), size=60))])
+    indices, value = vpo.best_subset(corners, 6)
+    assert len(indices) == 6
+    assert value == pytest.approx(float(vpo.exact_set_reward(corners[indices])))
+    assert value > (1 - 1 / np.e) * float(vpo.exact_set_reward(corners))
+    assert value >= vpo.best_subset(corners, 2)[1]
+
+
+def test_price_of_conflict_ends_at_one():
+    price = price_of_conflict(FRONT)
+    assert price == pytest.approx({1: 0.6 / 0.76, 2: 0.75 / 0.76, 3: 1.0})
+    assert price_of_conflict([[0.5, 0.5]]) == {1: 1, 2: 1, 3: 1}
+
+
+def test_pool_report_worked_by_hand():
+    R = np.array([[1, 0], [1, 0], [0, 1], [0.5, 0.4], [0, 0]])
+    report = pool_report(R, FRONT, success=[1, 1, 1, 1, 0], w_star=[0.75, 0.25], ks=(1, 5, 30))
+    assert report.pop("best_at_k") == pytest.approx({1: (0.75 * 2 + 0.25 + 0.475) / 5, 5: 0.75})
+    assert report == pytest.approx(
+        {
+            "answers": 5, "distinct": 4, "nondominated": 3, "nondominated_share": 0.6, "expected_utility": 0.75,
+            "diversity_all": vpo.diversity(R), "diversity": vpo.diversity(R[:4]), "success_rate": 0.8, "front_size": 3,
+            "coverage": 0.75 / 0.76, "coverage_best_single": 0.6 / 0.76, "front_share": 2 / 3, "witnesses": 3,
+            "hypervolume": 0.2 / 0.36,
+        }
+    )  # fmt: skip
+    assert "coverage" not in pool_report(R) and "diversity" not in pool_report(R)
+    assert pool_report([[1, 0]], front=[[1, 0]])["hypervolume"] is None
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: vpo.best_at_k([1, 2, 3], 4), "k = 4"),
+        (lambda: vpo.best_at_k([1, np.nan], 1), "scores holds 1"),
+        (lambda: vpo.best_at_k(3.0, 1), "scores has shape ()"),
+        (lambda: vpo.pass_at_k(4, 5, 1), "c = 5"),
+        (lambda: vpo.pass_at_k(4, 1, 5), "k = 5"),
+        (lambda: vpo.diversity([1, 2]), "R has shape (2,)"),
+        (lambda: vpo.diversity(FRONT, [True]), "success has shape (1,)"),
+        (lambda: vpo.coverage(FRONT, FRONT[:, :1]), "front has shape (3, 1)"),
+        (lambda: vpo.coverage(FRONT, FRONT * 0), "more than 0"),
+        (lambda: vpo.coverage(FRONT, FRONT[0]), "front has shape (2,)"),
+        (lambda: vpo.coverage(FRONT, FRONT, alpha=-2), "alpha = -2"),
+        (lambda: vpo.hypervolume(FRONT, [[1, 0]]), "hypervolume 0"),
+        (lambda: front_share(FRONT, np.ones((1, 3))), "front has shape (1, 3)"),
+        (lambda: vpo.best_subset(FRONT, 0), "m = 0"),
+        (lambda: vpo.best_subset(FRONT[None], 1), "rewards has shape (1, 3, 2)"),
+        (lambda: pool_report(FRONT[None]), "R has shape (1, 3, 2)"),
+        (lambda: pool_report(FRONT, w_star=[1]), "w_star has shape (1,)"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_names_that_the_package_exports():
+    assert all(getattr(vpo, name) is getattr(metrics, name) for name in ("best_at_k", "coverage", "best_subset"))
