@@ -190,9 +190,10 @@ def _split(R, alive, alpha=1):
     V = np.tile(np.eye(d), (len(s), 1, 1))  # its vertices, as rows
     volume = np.ones(len(s))  # its share of the whole simplex
     gave_up = np.zeros(B, dtype=bool)
-    strongest = np.where(alive, -R.mean(axis=-1), np.inf).argsort(axis=1)  # they clip most, so they clip first
+    distance = abs(R[:, :, None] - R[:, None]).sum(axis=-1)
+    nearest = np.where(alive[:, None], distance, np.inf).argsort(axis=-1)  # near rivals leave least, so they clip first
     for t in range(alive.sum(axis=1).max()):
-        j = strongest[s, t]
+        j = nearest[s, i, t]
         normal = np.where(alive[s, j, None], R[s, i] - R[s, j], 0.0)  # i is at least j where w . normal >= 0
         h = np.einsum("nvd,nd->nv", V, normal)
         h[abs(h) < 1e-14 * abs(R[s]).max(axis=(1, 2))[:, None]] = 0.0
