@@ -165,7 +165,7 @@ def _letters(maze, taken):
         x, y = _centre(position)
         colour, halo = _LETTER_COLOURS[symbol]
         if position in taken:
-            colour, symbol, halo = "#555555", symbol.lower(), FLOOR
+            colour, halo = "#777777", FLOOR
         yield _text(x, y + 0.125 * CELL, symbol, 0.36 * CELL, colour, halo)
 
 
@@ -204,6 +204,9 @@ def _routes(maze, routes, names):
         visited, reached = walk(maze, route)
         shift = (i - (len(routes) - 1) / 2) * lane
         points = [(x + shift, y + shift) for x, y in map(_centre, visited)]
+        if reached:  # stop at the door of E, for its letter and the arrow heads to be seen
+            (x0, y0), (x1, y1) = points[-2:]
+            points[-1] = (x0 + 0.45 * (x1 - x0), y0 + 0.45 * (y1 - y0))
         colour, dashes = ROUTE_COLOURS[i % len(ROUTE_COLOURS)], DASHES[i % len(DASHES)]
         line = " ".join(f"{x:g},{y:g}" for x, y in points)
         shared = f'points="{line}" fill="none" stroke-linejoin="round" stroke-linecap="round"'

@@ -4,13 +4,16 @@ import functools
 
 import numpy as np
 
+from ._grid import MOVES
+
 OBJECTIVES = ("completion", "gold", "diamond", "avoid_lava")
 REWARD_MODES = ("linear", "convex_bonus")
 
-_MOVE_CODE = np.full(256, -1, dtype=np.int8)
-_MOVE_CODE[list(b"UDLR")] = range(4)
-_STAY = 4  # what a finished route does while others still walk
+# A move is the low five bits of its letter; a blank (0) is what a finished route does while others still walk.
+_CODES = {letter: ord(letter) & 31 for letter in "UDLR"}
+_WIDTH = 32  # table entries a square: one for each five-bit code
 _CHUNK = 8192  # routes walked at once: bounds the memory, and the work arrays stay in the cache
+_WORD = 62  # items whose flags fit one integer
 
 
 def check_reward_mode(reward_mode):
@@ -34,11 +37,11 @@ def reward_vectors(collected, totals, reward_mode="linear"):
     [1.0, 0.375, 0.0, 0.84375]
     """
     check_reward_mode(reward_mode)
-    collected, totals = np.broadcast_arrays(np.asarray(collected, float), np.asarray(totals, float))
-    rewards = np.ones(collected.shape)
-    at_least_one = np.maximum(totals[..., :3], 1)
-    rewards[..., 1:3] = collected[..., :2] / at_least_one[..., :2]
-    rewards[..., 3] = (at_least_one[..., 2] - collected[..., 2]) / at_least_one[..., 2]
+    collected, totals = np.asarray(collected), np.asarray(totals)
+    rewards = np.ones((*np.broadcast_shapes(collected.shape, totals.shape)[:-1], 4))
+    for i in range(3):
+        there_are = np.maximum(totals[..., i], 1)
+        rewards[..., 1 + i] = (collected[..., i] if i < 2 else there_are - collected[..., i]) / there_are
     if reward_mode == "convex_bonus":
         factor = np.where(collected[..., 3:] > 0, 1.5, 1.0)
         rewards[..., 1:] = np.minimum(factor * rewards[..., 1:] ** 2, 1.0)
@@ -66,73 +69,80 @@ def score_routes(mazes, routes, reward_mode="linear"):
     [[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     """
     check_reward_mode(reward_mode)
-    if isinstance(routes, str):
-        raise ValueError("routes: got one string, expected a list of them; write score_routes(maze, [route])")
-    routes = list(routes)
+    routes = _check_routes(routes)
     mazes, which = _distinct_mazes(mazes, len(routes))
-    rewards = np.zeros((len(routes), 4))
-    if not routes:
-        return rewards
-    boards = [_tables(maze) for maze in mazes]
-    cells = max(len(board.content) for board in boards)
-    offsets = cells * np.arange(len(boards))
-    after = np.zeros((len(boards) * cells, 5), dtype=np.intp)
-    content = np.zeros((len(boards), cells), dtype=np.int64)
-    for i, board in enumerate(boards):
-        after[i * cells : i * cells + len(board.content)] = board.after + i * cells
-        content[i, : len(board.content)] = board.content
-    start = np.array([board.start for board in boards]) + offsets
-    exit_ = np.array([board.exit for board in boards]) + offsets
-    budgets = np.array([maze.budget for maze in mazes])
-    totals = np.array([board.totals for board in boards])
+    rewards = np.zeros((len(routes), len(OBJECTIVES)))
+    tables = [_tables(maze) for maze in mazes]
+    words = max((len(table.flags) for table in tables), default=0)
+    ends = np.cumsum([0, *(table.squares for table in tables)])
+    after = np.concatenate([table.after + _WIDTH * low for table, low in zip(tables, ends, strict=False)] or [ends])
+    flags = np.zeros((words, ends[-1]), dtype=np.int64)
+    kinds = np.zeros((words, 4, len(tables)), dtype=np.int64)
+    for i, (table, low) in enumerate(zip(tables, ends, strict=False)):
+        flags[: len(table.flags), low : low + table.squares] = table.flags
+        kinds[: len(table.flags), :, i] = table.kinds
+    start = np.array([table.start for table in tables], dtype=np.intp) + ends[:-1]
+    exit_ = np.array([table.exit for table in tables], dtype=np.intp) + ends[:-1]
+    budgets = np.array([maze.budget for maze in mazes], dtype=np.intp)
+    totals = np.array([table.totals for table in tables])
 
     for low in range(0, len(routes), _CHUNK):
         chunk = slice(low, low + _CHUNK)
-        maze_of = which[chunk]
-        moves = _move_matrix(routes[chunk], budgets[maze_of], low)  # (steps, routes)
-        position = start[maze_of]
-        path = np.empty(moves.shape, dtype=np.intp)
-        flat = after.ravel()
-        for step, move in enumerate(moves):
-            position = flat[position * 5 + move]
-            path[step] = position
-        reached = position == exit_[maze_of]
-        visited = np.zeros((len(maze_of), cells), dtype=bool)
-        visited[np.arange(len(maze_of)), path - offsets[maze_of]] = True
-        # each square's content is a packed count, so one sum counts all four kinds
-        counts = (visited * content[maze_of]).sum(axis=1)
-        collected = (counts[:, None] >> _SHIFTS) & 0xFFFF
-        rewards[chunk][reached] = reward_vectors(collected, totals[maze_of], reward_mode)[reached]
+        maze_of = which[chunk] if len(mazes) > 1 else slice(None)  # one maze for all: broadcast it
+        moves = _move_matrix(routes[chunk], budgets[maze_of])
+        path = np.empty(moves.shape, dtype=np.intp)  # the square after each step, times _WIDTH
+        here = np.broadcast_to(start[maze_of] * _WIDTH, path.shape[1:])
+        for move, there in zip(moves, path, strict=True):
+            np.add(here, move, out=there)
+            here = after.take(there, out=there, mode="clip")
+        failed = here != exit_[maze_of] * _WIDTH
+        path //= _WIDTH
+        collected = np.zeros((path.shape[1], 4), dtype=np.int64)
+        for word in range(words):
+            touched = np.bitwise_or.reduce(flags[word].take(path), axis=0)
+            for kind in range(4):
+                collected[:, kind] += _count_bits(touched & kinds[word, kind, maze_of])
+        scores = reward_vectors(collected, totals[maze_of], reward_mode)
+        scores[failed] = 0
+        rewards[chunk] = scores
     return rewards
 
 
-_SHIFTS = np.array([0, 16, 32, 48])
+def _count_bits(numbers):
+    if hasattr(np, "bitwise_count"):  # NumPy 2
+        return np.bitwise_count(numbers)
+    parts = np.ascontiguousarray(numbers).view(np.uint8).reshape(*numbers.shape, 8)
+    return np.unpackbits(parts, axis=-1).sum(axis=-1)
 
 
 class _Tables:
-    """What the walk needs of one maze: where each move leads, and what lies there."""
+    """What the walk needs of one maze: where each move leads, and what lies on each square.
+
+    Attributes:
+        after: (squares * _WIDTH) the square that each move leads to, times _WIDTH; blanks and moves on E stay.
+        flags: (words, squares) for each square the bit of the item on it.
+        kinds: (words, 4) the bits of all gold, diamond, lava and bonus squares.
+    """
 
     def __init__(self, maze):
         height, width = maze.shape
-        walls = set(maze.walls)
-        after = np.empty((height * width, 5), dtype=np.intp)
-        for row in range(height):
-            for column in range(width):
-                here = row * width + column
-                after[here] = here
-                if (row, column) == maze.exit:
-                    continue  # E ends the walk
-                for move, (dr, dc) in enumerate(((-1, 0), (1, 0), (0, -1), (0, 1))):
-                    r, c = row + dr, column + dc
-                    if 0 <= r < height and 0 <= c < width and (r, c) not in walls:
-                        after[here, move] = r * width + c
-        kinds = (maze.gold, maze.diamonds, maze.lava, maze.bonus)
-        self.after = after
-        self.content = np.zeros(height * width, dtype=np.int64)
-        for shift, squares in zip(_SHIFTS.tolist(), kinds, strict=True):
-            for row, column in squares:
-                self.content[row * width + column] = 1 << shift
-        self.totals = [len(squares) for squares in kinds]
+        self.squares = height * width
+        after = np.repeat(np.arange(self.squares)[:, None], _WIDTH, axis=1)
+        for row, column in maze.free - {maze.exit}:  # E ends the walk
+            for move, (dr, dc) in MOVES.items():
+                if (row + dr, column + dc) in maze.free:
+                    after[row * width + column, _CODES[move]] = (row + dr) * width + column + dc
+        self.after = after.ravel() * _WIDTH
+        groups = (maze.gold, maze.diamonds, maze.lava, maze.bonus)
+        self.totals = [len(group) for group in groups]
+        words = -(-sum(self.totals) // _WORD)
+        self.flags = np.zeros((words, self.squares), dtype=np.int64)
+        self.kinds = np.zeros((words, 4), dtype=np.int64)
+        items = ((kind, square) for kind, group in enumerate(groups) for square in group)
+        for i, (kind, (row, column)) in enumerate(items):
+            word, flag = i // _WORD, 1 << i % _WORD
+            self.flags[word, row * width + column] = flag
+            self.kinds[word, kind] |= flag
         self.start = maze.start[0] * width + maze.start[1]
         self.exit = maze.exit[0] * width + maze.exit[1]
 
@@ -146,7 +156,13 @@ def _distinct_mazes(mazes, n):
     """The distinct mazes, and for each of the n routes the number of its maze."""
     if hasattr(mazes, "pareto_front"):
         return [mazes], np.zeros(n, dtype=np.intp)
-    mazes = list(mazes)
+    try:
+        mazes = list(mazes)
+    except TypeError:
+        raise ValueError(f"mazes: got {mazes!r}, expected a Maze, or a list of them") from None
+    for i, maze in enumerate(mazes):
+        if not hasattr(maze, "pareto_front"):
+            raise ValueError(f"mazes: item {i} is a {type(maze).__name__}, expected a Maze")
     if len(mazes) != n:
         raise ValueError(f"mazes: got {len(mazes)} mazes for {n} routes; give one maze, or one for each route")
     numbers = {}
@@ -154,24 +170,37 @@ def _distinct_mazes(mazes, n):
     return list(numbers), which
 
 
-def _move_matrix(routes, budgets, first):
-    """Moves as codes, (steps, routes); _STAY after a route's end and beyond its budget."""
-    for i, route in enumerate(routes, start=first):
-        if not isinstance(route, str):
-            raise ValueError(f"routes: route {i} is {route!r}, expected a string of the letters U, D, L, R")
-    lengths = np.fromiter(map(len, routes), dtype=np.intp, count=len(routes))
-    codes = _MOVE_CODE[np.frombuffer("".join(routes).encode("latin-1", "replace"), dtype=np.uint8)]
-    if codes.size and codes.min() < 0:
-        i = int(np.searchsorted(np.cumsum(lengths), int(np.argmin(codes)), side="right"))
-        letter = next(letter for letter in routes[i] if letter not in "UDLR")
-        raise ValueError(f"routes: route {first + i} has the letter {letter!r}; the moves are U, D, L, R")
-    kept = np.minimum(lengths, budgets)
-    moves = np.full((len(routes), max(int(kept.max()), 1)), _STAY, dtype=np.intp)
-    step = np.arange(codes.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    route = np.repeat(np.arange(len(routes)), lengths)
-    used = step < kept[route]
-    moves[route[used], step[used]] = codes[used]
-    return np.ascontiguousarray(moves.T)
+def _check_routes(routes):
+    """The routes as a list of strings of U, D, L and R."""
+    if isinstance(routes, str):
+        raise ValueError("routes: got one string, expected a list of them; write score_routes(maze, [route])")
+    try:
+        routes = list(routes)
+    except TypeError:
+        raise ValueError(f"routes: got {type(routes).__name__}, expected a list of strings") from None
+    try:
+        strange = "".join(routes).encode("ascii").translate(None, b"UDLR")
+    except (TypeError, UnicodeEncodeError):
+        strange = True
+    if strange:  # find out which one it is only when there is one
+        for i, route in enumerate(routes):
+            if not isinstance(route, str):
+                raise ValueError(f"routes: route {i} is {route!r}, expected a string of the letters U, D, L, R")
+            for letter in route:
+                if letter not in "UDLR":
+                    raise ValueError(f"routes: route {i} has the letter {letter!r}; the moves are U, D, L, R")
+    return routes
+
+
+def _move_matrix(routes, budgets):
+    """Moves as codes, (steps, routes); blanks after a route's end and beyond its budget."""
+    steps = min(int(budgets.max()), max(map(len, routes)))
+    padded = (f"%-{steps}.{steps}s" * len(routes) % tuple(routes)).encode("ascii")
+    letters = np.frombuffer(padded, dtype=np.uint8).reshape(len(routes), steps)
+    moves = (letters.T & 31).astype(np.intp)
+    if budgets.min() < steps:
+        moves[np.arange(steps)[:, None] >= budgets] = 0
+    return moves
 
 
 def canonical_route(maze, route):
@@ -182,11 +211,11 @@ def canonical_route(maze, route):
     'RR'
     """
     check_route(route)
-    board = _tables(maze)
-    position, moves = board.start, route[: maze.budget]
+    table = _tables(maze)
+    position, moves = table.start * _WIDTH, route[: maze.budget]
     for step, move in enumerate(moves, start=1):
-        position = board.after[position, "UDLR".index(move)]
-        if position == board.exit:
+        position = table.after[position + _CODES[move]]
+        if position == table.exit * _WIDTH:
             return moves[:step]
     return moves
 
