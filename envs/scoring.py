@@ -12,7 +12,7 @@ REWARD_MODES = ("linear", "convex_bonus")
 # A move is the low five bits of its letter; a blank (0) is what a finished route does while others still walk.
 _CODES = {letter: ord(letter) & 31 for letter in "UDLR"}
 _WIDTH = 32  # table entries a square: one for each five-bit code
-_CHUNK = 8192  # routes walked at once: bounds the memory, and the work arrays stay in the cache
+_CHUNK = 1 << 17  # moves walked at once: bounds the memory, and the work arrays stay in the cache
 _WORD = 62  # items whose flags fit one integer
 
 
@@ -74,36 +74,41 @@ def score_routes(mazes, routes, reward_mode="linear"):
     rewards = np.zeros((len(routes), len(OBJECTIVES)))
     tables = [_tables(maze) for maze in mazes]
     words = max((len(table.flags) for table in tables), default=0)
-    ends = np.cumsum([0, *(table.squares for table in tables)])
-    after = np.concatenate([table.after + _WIDTH * low for table, low in zip(tables, ends, strict=False)] or [ends])
-    flags = np.zeros((words, ends[-1]), dtype=np.int64)
+    # the mazes' squares one behind the other
+    sizes = [table.after.size for table in tables]
+    first = np.cumsum([0, *sizes[:-1]], dtype=np.intp)[: len(tables)]
+    after = np.zeros(sum(sizes), dtype=np.intp)
+    flags = np.zeros((words, sum(sizes)), dtype=np.int64)
     kinds = np.zeros((words, 4, len(tables)), dtype=np.int64)
-    for i, (table, low) in enumerate(zip(tables, ends, strict=False)):
-        flags[: len(table.flags), low : low + table.squares] = table.flags
+    for i, (table, low, size) in enumerate(zip(tables, first, sizes, strict=True)):
+        after[low : low + size] = table.after + low
+        flags[: len(table.flags), low : low + size] = table.flags
         kinds[: len(table.flags), :, i] = table.kinds
-    start = np.array([table.start for table in tables], dtype=np.intp) + ends[:-1]
-    exit_ = np.array([table.exit for table in tables], dtype=np.intp) + ends[:-1]
+    start = np.array([table.start for table in tables], dtype=np.intp) + first
+    exit_ = np.array([table.exit for table in tables], dtype=np.intp) + first
     budgets = np.array([maze.budget for maze in mazes], dtype=np.intp)
     totals = np.array([table.totals for table in tables])
 
-    for low in range(0, len(routes), _CHUNK):
-        chunk = slice(low, low + _CHUNK)
+    steps = int(budgets.max(initial=0))
+    if steps > 32:  # below, blanks cost less than looking for the longest route
+        steps = min(steps, max(map(len, routes), default=0))
+    rows = max(_CHUNK // max(steps, 1), 1)
+    for low in range(0, len(routes), rows):
+        chunk = slice(low, low + rows)
         maze_of = which[chunk] if len(mazes) > 1 else slice(None)  # one maze for all: broadcast it
-        moves = _move_matrix(routes[chunk], budgets[maze_of])
-        path = np.empty(moves.shape, dtype=np.intp)  # the square after each step, times _WIDTH
-        here = np.broadcast_to(start[maze_of] * _WIDTH, path.shape[1:])
-        for move, there in zip(moves, path, strict=True):
-            np.add(here, move, out=there)
-            here = after.take(there, out=there, mode="clip")
-        failed = here != exit_[maze_of] * _WIDTH
-        path //= _WIDTH
-        collected = np.zeros((path.shape[1], 4), dtype=np.int64)
+        moves = _move_matrix(routes[chunk], budgets[maze_of], steps)
+        here = np.repeat(start, len(moves.T)) if len(mazes) == 1 else start[maze_of]  # squares, times _WIDTH
+        touched = np.zeros((words, len(here)), dtype=np.int64)
+        for move in moves:
+            here = after.take(here + move, mode="clip")
+            for word in range(words):
+                touched[word] |= flags[word].take(here, mode="clip")
+        collected = np.zeros((4, len(here)), dtype=np.int64)
         for word in range(words):
-            touched = np.bitwise_or.reduce(flags[word].take(path), axis=0)
             for kind in range(4):
-                collected[:, kind] += _count_bits(touched & kinds[word, kind, maze_of])
-        scores = reward_vectors(collected, totals[maze_of], reward_mode)
-        scores[failed] = 0
+                collected[kind] += _count_bits(touched[word] & kinds[word, kind, maze_of])
+        scores = reward_vectors(collected.T, totals[maze_of], reward_mode)
+        scores[here != exit_[maze_of]] = 0
         rewards[chunk] = scores
     return rewards
 
@@ -118,33 +123,34 @@ def _count_bits(numbers):
 class _Tables:
     """What the walk needs of one maze: where each move leads, and what lies on each square.
 
+    A square is numbered row * columns + column, times _WIDTH, so that adding the code of a move gives a table entry.
+
     Attributes:
-        after: (squares * _WIDTH) the square that each move leads to, times _WIDTH; blanks and moves on E stay.
-        flags: (words, squares) for each square the bit of the item on it.
-        kinds: (words, 4) the bits of all gold, diamond, lava and bonus squares.
+        after: (squares * _WIDTH,) the square that each move leads to; blanks, and all moves on E, stay.
+        flags: (words, squares * _WIDTH) the flag of the item on each square.
+        kinds: (words, 4) the flags of all gold, diamond, lava and bonus squares.
+        totals: how many of each there are.
+        start, exit: squares.
     """
 
     def __init__(self, maze):
-        height, width = maze.shape
-        self.squares = height * width
-        after = np.repeat(np.arange(self.squares)[:, None], _WIDTH, axis=1)
+        number = np.arange(maze.shape[0] * maze.shape[1]).reshape(maze.shape) * _WIDTH
+        self.after = np.repeat(number.ravel(), _WIDTH)
         for row, column in maze.free - {maze.exit}:  # E ends the walk
             for move, (dr, dc) in MOVES.items():
                 if (row + dr, column + dc) in maze.free:
-                    after[row * width + column, _CODES[move]] = (row + dr) * width + column + dc
-        self.after = after.ravel() * _WIDTH
+                    self.after[number[row, column] + _CODES[move]] = number[row + dr, column + dc]
         groups = (maze.gold, maze.diamonds, maze.lava, maze.bonus)
         self.totals = [len(group) for group in groups]
         words = -(-sum(self.totals) // _WORD)
-        self.flags = np.zeros((words, self.squares), dtype=np.int64)
+        self.flags = np.zeros((words, self.after.size), dtype=np.int64)
         self.kinds = np.zeros((words, 4), dtype=np.int64)
         items = ((kind, square) for kind, group in enumerate(groups) for square in group)
-        for i, (kind, (row, column)) in enumerate(items):
+        for i, (kind, square) in enumerate(items):
             word, flag = i // _WORD, 1 << i % _WORD
-            self.flags[word, row * width + column] = flag
+            self.flags[word, number[square]] = flag
             self.kinds[word, kind] |= flag
-        self.start = maze.start[0] * width + maze.start[1]
-        self.exit = maze.exit[0] * width + maze.exit[1]
+        self.start, self.exit = number[maze.start], number[maze.exit]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -192,9 +198,8 @@ def _check_routes(routes):
     return routes
 
 
-def _move_matrix(routes, budgets):
+def _move_matrix(routes, budgets, steps):
     """Moves as codes, (steps, routes); blanks after a route's end and beyond its budget."""
-    steps = min(int(budgets.max()), max(map(len, routes)))
     padded = (f"%-{steps}.{steps}s" * len(routes) % tuple(routes)).encode("ascii")
     letters = np.frombuffer(padded, dtype=np.uint8).reshape(len(routes), steps)
     moves = (letters.T & 31).astype(np.intp)
@@ -212,10 +217,10 @@ def canonical_route(maze, route):
     """
     check_route(route)
     table = _tables(maze)
-    position, moves = table.start * _WIDTH, route[: maze.budget]
+    position, moves = table.start, route[: maze.budget]
     for step, move in enumerate(moves, start=1):
         position = table.after[position + _CODES[move]]
-        if position == table.exit * _WIDTH:
+        if position == table.exit:
             return moves[:step]
     return moves
 
