@@ -1,0 +1,157 @@
+"""The figures show the numbers they are given, in a look that can be told apart without colour."""
+
+import itertools
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite import figures
+from vpo_lite.objective import exact_shares
+
+R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
+R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
+T = np.arange(1, 21)
+SERIES = {
+    "vpo": {"step": T, "coverage": np.stack([T, T + 2]) / 30, "diversity": T / 20},
+    "grpo": {"step": T, "coverage": T / 40},
+}
+
+FIGURES = {
+    "objective_space": lambda: figures.objective_space({"vpo": R2, "grpo": R2[[2, 2]]}, R2),
+    "curves": lambda: figures.curves(SERIES, levels={"coverage": {"best single answer": 0.5}}),
+    "lines": lambda: figures.lines(T, {"vpo": T}, x_title="x", y_title="y", levels={"level": 3}),
+    "best_at_k": lambda: figures.best_at_k({"vpo": {"1": 0.4, "10": 0.7}, "grpo": {1: 0.5, 10: 0.6}}),
+    "objective_means": lambda: figures.objective_means(T, np.stack([T, -T], axis=1), ("gold", "diamond")),
+    "set_reward_against_K": lambda: figures.set_reward_against_K([4, 16], {"iid": [[0, 1, 2], [1, 1, 1]]}, 1.0),
+    "set_reward_against_alpha": lambda: figures.set_reward_against_alpha([0.1, 1, 10], {"a": [3, 2, 1]}),
+    "upper_envelope": lambda: figures.upper_envelope(R2, exact_shares(R2), W=[[0.3, 0.7]]),
+    "weight_simplex": lambda: figures.weight_simplex(R3, exact_shares(R3), W=np.full((5, 3), 1 / 3)),
+}
+
+
+def drawn(figure, **properties):
+    return [trace for trace in figure.data if all(getattr(trace, key) == value for key, value in properties.items())]
+
+
+def texts(node):
+    if isinstance(node, dict):
+        return [text for value in node.values() for text in texts(value)]
+    if isinstance(node, (list, tuple)):
+        return [text for value in node for text in texts(value)]
+    return [node] if isinstance(node, str) else []
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_a_plain_figure_of_set_size_without_latex(name):
+    figure = FIGURES[name]()
+    assert type(figure) is go.Figure and len(figure.data) >= 1
+    assert figure.layout.width >= 700 and figure.layout.height >= 400 and figure.layout.font.size >= 16
+    assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
+    assert figure.to_json() == FIGURES[name]().to_json()
+
+
+def test_methods_are_told_apart_by_colour_and_marker_and_dash():
+    assert set(figures.STYLES) == set(vpo.METHODS)
+    for kind in range(4):
+        assert len({style[kind] for style in figures.STYLES.values()}) == len(figures.STYLES)
+    rgb = np.array([[int(style[1][i : i + 2], 16) for i in (1, 3, 5)] for style in figures.STYLES.values()])
+    assert min(abs(a - b).sum() for a, b in itertools.combinations(rgb, 2)) > 60
+
+
+def test_a_label_takes_the_look_of_the_method_it_begins_with():
+    assert figures.look("vpo, m = 3")[1:] == figures.look("vpo")[1:]
+    assert figures.look("vpo, m = 3")[0] == "VPO, m = 3"
+    assert figures.look("maxrl")[0] == "MaxRL"
+    assert figures.look("vpo_like", 1)[1:] == figures.ANSWERS[1] and figures.look("vpo_like", 1)[0] == "vpo_like"
+    assert figures.look("a", 0)[1:] != figures.look("b", 1)[1:]
+
+
+def test_objective_space_shows_each_distinct_answer_once_and_the_whole_front():
+    figure = figures.objective_space({"vpo": R3[:2], "grpo": R3[[3, 3, 3]]}, R3, axes=(0, 2), objectives=("a", "b", "c"))
+    (front,) = drawn(figure, name="true front")
+    assert sorted(zip(front.x, front.y, strict=True)) == sorted(map(tuple, R3[:, [0, 2]]))
+    (one,) = drawn(figure, name="GRPO")
+    assert list(one.x) == [0.5] and list(one.y) == [0.5] and list(one.customdata) == [3]
+    assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("a", "c")
+    assert figure.layout.xaxis.range[0] < 0 and figure.layout.xaxis.range[1] > 1
+
+
+def test_curves_draw_the_mean_of_seeds_and_their_range():
+    figure = FIGURES["curves"]()
+    mean = drawn(figure, name="VPO", xaxis="x")[0]
+    assert np.allclose(mean.y, (T + 1) / 30) and np.allclose(mean.x, T)
+    (band,) = drawn(figure, fill="toself")
+    assert np.isclose(max(band.y), 22 / 30) and np.isclose(min(band.y), 1 / 30)
+    assert len(drawn(figure, name="GRPO")) == 1 and len(drawn(figure, name="VPO")) == 2
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["VPO", "GRPO"]  # each run once in the legend
+    assert "best single answer" in texts(figure.layout.to_plotly_json())
+
+
+def test_curves_leave_gaps_where_a_figure_is_undefined():
+    figure = figures.curves({"vpo": {"step": [1, 2, 3], "coverage": [0.5, None, 0.7]}}, ("coverage",))
+    assert np.isnan(figure.data[0].y[1]) and figure.data[0].y[2] == 0.7
+
+
+def test_best_at_k_sorts_budgets_as_numbers():
+    figure = figures.best_at_k({"vpo": {"10": 0.7, "1": 0.4, "3": 0.6}})
+    assert list(figure.data[0].x) == [1, 3, 10] and list(figure.data[0].y) == [0.4, 0.6, 0.7]
+
+
+def test_set_reward_against_K_draws_median_band_and_exact_line():
+    samples = np.random.default_rng(0).random((2, 1000))
+    figure = figures.set_reward_against_K([4, 16], {"iid": samples}, 0.5)
+    (line,) = drawn(figure, name="iid")
+    assert np.allclose(line.y, np.median(samples, axis=1))
+    (band,) = drawn(figure, fill="toself")
+    assert max(band.y) == pytest.approx(0.95, abs=0.03) and min(band.y) == pytest.approx(0.05, abs=0.03)
+    assert figure.layout.shapes[0].y0 == 0.5
+
+
+def test_the_envelope_is_the_max_of_the_lines():
+    figure = FIGURES["upper_envelope"]()
+    (envelope,) = drawn(figure, name="best answer")
+    x = np.asarray(envelope.x)
+    assert np.allclose(envelope.y, np.max(np.outer(x, R2[:, 0]) + np.outer(1 - x, R2[:, 1]), axis=1))
+    assert {0.4, 0.6} <= set(np.round(x, 9))  # where the winner changes
+    assert drawn(figure, name="answer 3 wins 20 %")
+
+
+def area(trace, total=1.0):
+    """Share of the triangle that an outline in ternary coordinates covers."""
+    corners = np.stack([trace.a, trace.b], axis=1) / total
+    (x, y), (u, v) = corners.T, np.roll(corners, -1, axis=0).T
+    return abs((x * v - u * y).sum())
+
+
+def test_the_regions_of_the_simplex_have_the_exact_shares_as_areas():
+    for seed in range(5):
+        R = np.random.default_rng(seed).random((5, 3))
+        figure = figures.weight_simplex(R, W=np.full((7, 3), 1 / 3))
+        areas = {trace.legendgroup: area(trace) for trace in figure.data if trace.fill == "toself"}
+        for i, share in enumerate(exact_shares(R)):
+            assert areas.get(str(i), 0) == pytest.approx(share, abs=1e-9)
+        assert len(drawn(figure, name="sampled weightings")[0].a) == 7
+
+
+def test_a_slice_through_four_objectives_says_what_is_held():
+    R = np.hstack([np.ones((5, 1)), R3])
+    figure = figures.weight_simplex(R, show=(1, 2, 3), fixed={0: 0.25}, objectives=("done", "gold", "gems", "safe"))
+    assert "done held at 0.25" in figure.layout.title.text and figure.layout.ternary.sum == 0.75
+    same = figures.weight_simplex(R3)  # the first objective is equal for all, so the slice has the same regions
+    for ours, theirs in zip(drawn(figure, fill="toself"), drawn(same, fill="toself"), strict=True):
+        assert np.allclose(np.divide(ours.a, 0.75), theirs.a)
+
+
+def test_equal_answers_share_no_region():
+    figure = figures.weight_simplex(R3[[0, 0, 1]])
+    assert [trace.legendgroup for trace in drawn(figure, fill="toself")] == ["0", "2"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"R": R2}, {"R": R3, "show": (0, 1, 1)}, {"R": np.eye(4), "show": (0, 1, 2), "fixed": {3: 1.0}}]
+)
+def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
+    with pytest.raises(ValueError, match="expected d >= 3"):
+        figures.weight_simplex(**arguments)
