@@ -10,12 +10,15 @@ import json
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import torch
+from huggingface_hub import constants, snapshot_download
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -86,7 +89,8 @@ class Policy:
     def texts(self, rollouts: Rollouts) -> list[str]:
         """The completions as text, tags kept, padding and EOS left out."""
         ends = self.eos_ids
-        rows = [[t for t in row[keep].tolist() if t not in ends] for row, keep in zip(rollouts.tokens, rollouts.mask, strict=True)]
+        pairs = zip(rollouts.tokens, rollouts.mask, strict=True)
+        rows = [[t for t in row[keep].tolist() if t not in ends] for row, keep in pairs]
         return self.tokenizer.batch_decode(rows)
 
     def token_logprobs(self, rollouts: Rollouts, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -118,7 +122,8 @@ class Policy:
         path.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
         try:
-            self.model.save_pretrained(staging, safe_serialization=True, save_embedding_layers=False)
+            with quiet():
+                self.model.save_pretrained(staging, save_embedding_layers=False)
             (staging / "README.md").unlink(missing_ok=True)  # peft's empty model card
             card = {"base": self.base, "fingerprint": fingerprint(self.base)}
             (staging / _CARD).write_text(json.dumps(card, indent=1) + "\n")
@@ -177,13 +182,13 @@ def load_policy(
         if card.get("fingerprint") not in (None, fingerprint(base)):
             raise ValueError(f"{folder}: this adapter was trained on other weights than the {base!r} found here")
         model, tokenizer = _load_base(base, device)
-        with _quiet():
+        with quiet():
             model = PeftModel.from_pretrained(model, folder, is_trainable=True)
     else:
         base = str(path_or_name)
         model, tokenizer = _load_base(base, device)
         lora = LoraConfig(r=rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
-        with _quiet(), torch.random.fork_rng(devices=[]):
+        with quiet(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer(seed, "lora"))
             model = get_peft_model(model, lora)
     model.eval()
@@ -191,24 +196,43 @@ def load_policy(
 
 
 def _load_base(base: str, device: torch.device):
-    folder = _base_folder(base)
+    folder = _base_folder(base) or _from_hub(base)
     # a million parameters gain nothing from half precision; a language model on a GPU does
     half = device.type == "cuda" and torch.cuda.is_bf16_supported() and base not in pocket_names()
-    where = folder if folder is not None else base
     try:
-        with _quiet():
-            model = AutoModelForCausalLM.from_pretrained(where, dtype=torch.bfloat16 if half else torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(where, padding_side="left")
+        with quiet():
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16 if half else torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"model {base!r}: no pocket policy ({', '.join(pocket_names()) or 'none'}), no folder with a model, and it could "
-            "not be loaded from the model hub or its cache; check the name, or connect once so that it is cached"
-        ) from error
+        raise ValueError(f"model {base!r}: cannot be loaded as a causal language model: {error}") from error
     return model.to(device), tokenizer
 
 
+def _from_hub(name: str) -> Path:
+    """The folder of a hub model: from the hub's cache, else downloaded (weights as safetensors only)."""
+    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=not _hub_in_reach()))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"model {name!r}: no pocket policy ({', '.join(pocket_names()) or 'none'}), no folder with a model, not in the "
+            "model hub's cache and not to be had from the hub; check the name, or connect once so that it is cached"
+        ) from error
+
+
+def _hub_in_reach() -> bool:
+    """Whether the model hub's name resolves: offline, the hub client would try for a minute."""
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+        return True
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
-def _quiet():
+def quiet():
     """Loading prints nothing: progress bars and notices of the libraries would land in the panel's or table's way."""
     from transformers.utils import logging as hf_logging
 

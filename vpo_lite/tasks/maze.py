@@ -12,7 +12,7 @@ import numpy as np
 import envs
 
 MAX_ANSWERS = 9
-_TAGGED = re.compile(r"<route_(\d{1,3})>([^<>]*)</route_\1>")
+_TAGGED = re.compile(r"<route_([1-9])>([^<>]*)</route_\1>")
 _MOVE_WORDS = {"U": "U", "UP": "U", "D": "D", "DOWN": "D", "L": "L", "LEFT": "L", "R": "R", "RIGHT": "R"}
 _SQUARE = re.compile(r"([a-z])([1-9][0-9]?)")
 _STEPS = {(-1, 0): "U", (1, 0): "D", (0, -1): "L", (0, 1): "R"}
@@ -25,7 +25,7 @@ class MazeTask:
     reward_mode: "linear" or "convex_bonus" (see envs).
 
     >>> task = MazeTask()
-    >>> maze = envs.Maze.from_text("S . G; # . .; D . E")
+    >>> maze = envs.Maze.from_text("S . G\\n# . .\\nD . E")
     >>> print(task.request(maze, 2, board=3))
     <m2> <b10> a1S b1. c1G a2# b2. c2. a3D b3. c3E
     >>> task.parse(maze, "<route_1> b1 b2 b3 c3 </route_1> <route_2> b1 c1 c3 </route_2>", 2)

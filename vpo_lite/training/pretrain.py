@@ -21,14 +21,16 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import envs
 
 from ..policy.decoding import sample_tokens
+from ..policy.model import quiet
 from ..policy.tokenizer import MAX_M, encode_prompt, pocket_tokenizer
 from ..randomness import generator, integer
 from ..tasks.base import reward_matrix
 from ..tasks.maze import MazeTask
-from .runs import load_state, save_state, write_json
+from .runs import load_state, save_state, write_atomically, write_json
 
 FIRST_SEED = 1_000_000  # maze seeds from here on are for pretraining; below lie held-out and training mazes
 HELD_OUT = range(500)
+ABOUT = "pretrain.json"  # the settings, and at the end the held-out figures
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class PretrainConfig:
     layout: str = "lite-6x6"
     mazes: int = 80_000
     drawn_share: float = 0.15
-    updates: int = 1_700
+    updates: int = 3_000
     batch: int = 128
     lr: float = 2e-3
     seed: int = 0
@@ -52,6 +54,18 @@ class PretrainConfig:
     heads: int = 4
     mlp: int = 384
     save_every: int = 200
+
+    def __post_init__(self):
+        if self.layout not in envs.PRESETS:
+            raise ValueError(f"unknown layout {self.layout!r}: there are {', '.join(map(repr, envs.PRESETS))}")
+        for name in ("mazes", "updates", "batch", "width", "layers", "heads", "mlp", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}: must be a whole number, 1 or more")
+        if self.seed < 0 or not 0 < self.lr < math.inf or not 0 <= self.drawn_share <= 1:
+            raise ValueError(
+                f"seed = {self.seed}, lr = {self.lr}, drawn_share = {self.drawn_share}: seed must be 0 or more, lr above 0, "
+                "drawn_share a share"
+            )
 
     @property
     def board(self) -> int:
@@ -174,7 +188,7 @@ class Demonstrations(Dataset):
             maze = drawn_maze(self.config.board, rng)
         else:
             maze = envs.generate(self.config.layout, FIRST_SEED + i % self.config.mazes)
-        m = int(rng.integers(1, MAX_M + 1))
+        m = 1 + i // self.config.batch % MAX_M  # the same in a batch: hardly any padding
         # some prompts show weights that mean nothing yet, so that the places of all later tokens are familiar
         weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         routes = demonstrate(Board(maze), m, rng)
@@ -222,23 +236,17 @@ def pretrain(config: PretrainConfig, out, *, device, workers: int = 1) -> Iterat
     """Train a pocket policy into the folder ``out``; yields (updates done, loss in nats per completion token).
 
     Stops cleanly when the generator is closed, and goes on from the last saved state when it is called again with the same
-    config. At the end the folder holds the model, its tokenizer and ``pretrain.json``.
+    config. At the end the folder holds the model, its tokenizer and ``pretrain.json``; :func:`finish` then measures it.
     """
-    out = Path(out)
+    out = check_folder(config, out)
     out.mkdir(parents=True, exist_ok=True)
-    state, about = out / "state.safetensors", out / "pretrain.json"
-    settings = dataclasses.asdict(config)
-    if about.exists():
-        before = json.loads(about.read_text())["config"]
-        if before != settings:
-            changed = ", ".join(f"{k} = {before.get(k)!r} there, {v!r} now" for k, v in settings.items() if before.get(k) != v)
-            raise ValueError(f"{out}: holds a run with other settings ({changed}); choose another folder")
-        if not state.exists():
-            return  # finished before
+    state = out / "state.safetensors"
+    if (out / "model.safetensors").exists():
+        return  # finished before
     model = new_model(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.01, betas=(0.9, 0.98))
     done = load_state(state, model, optimizer) if state.exists() else 0
-    write_json(about, {"config": settings})
+    write_json(out / ABOUT, {"config": dataclasses.asdict(config)})
     data = Demonstrations(config)
     order = range(done * config.batch, len(data))
     loader = DataLoader(
@@ -262,9 +270,23 @@ def pretrain(config: PretrainConfig, out, *, device, workers: int = 1) -> Iterat
             save_state(state, model, optimizer, update + 1)
         yield update + 1, loss.item()
     model.eval()
-    model.cpu().save_pretrained(out)
     pocket_tokenizer(config.board).save_pretrained(out)
+    with quiet():
+        model.cpu().save_pretrained(out)
     state.unlink(missing_ok=True)
+
+
+def check_folder(config: PretrainConfig, out) -> Path:
+    """The folder to train in: an empty or new one, or one where the same run was begun. ValueError otherwise."""
+    out = Path(out)
+    if (out / ABOUT).is_file():
+        before, now = json.loads((out / ABOUT).read_text())["config"], dataclasses.asdict(config)
+        if before != now:
+            changed = ", ".join(f"{k} = {before.get(k)!r} there, {v!r} now" for k, v in now.items() if before.get(k) != v)
+            raise ValueError(f"{out}: holds a run with other settings ({changed}); choose another folder")
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out}: exists and is no folder that pretraining began in; choose another --out")
+    return out
 
 
 def _has_fast_bf16(device: torch.device) -> bool:
@@ -307,3 +329,41 @@ def held_out_figures(model, tokenizer, layout: str, seeds=HELD_OUT, sizes=(1, 3,
     return figures
 
 
+
+
+def finish(config: PretrainConfig, out, device) -> dict:
+    """Measure a finished pocket policy on the held-out mazes; writes its figures and its model card, returns the figures."""
+    out = Path(out)
+    model = LlamaForCausalLM.from_pretrained(out).to(device).eval()
+    figures = held_out_figures(model, pocket_tokenizer(config.board), config.layout)
+    write_json(out / ABOUT, {"config": dataclasses.asdict(config), "held_out": figures})
+    default = PretrainConfig()
+    changed = [
+        f"--{f.name} {getattr(config, f.name)}" for f in dataclasses.fields(config)
+        if getattr(config, f.name) != getattr(default, f.name)
+    ]
+    rows = [f"| {m} | " + " | ".join(f"{100 * figures[m][k]:.1f} %" for k in ("parse", "reach", "distinct", "treasure", "lava"))
+            + " |" for m in figures]  # fmt: skip
+    count = sum(p.numel() for p in model.parameters())
+    card = f"""# {out.name}
+
+A causal language model with {count / 1e6:.2f} million parameters ({config.layers} layers of width {config.width}, Llama
+architecture) that reads a maze of the preset `{config.layout}` and writes m = 1 to {MAX_M} routes through it. It stands in for a
+pretrained language model: it knows the format and how to walk, and is undecided about gold, diamonds and lava, so that
+reinforcement learning has something to teach. It is good for nothing else.
+
+Made by `{" ".join(["vpo-lite pretrain --out", out.name, *changed])}` from drawn demonstrations: {config.updates:,} updates of
+{config.batch} demonstrations on {config.mazes:,} mazes (seeds from {FIRST_SEED:,}), of which a share of {config.drawn_share} is
+replaced by freely drawn boards. Seed {config.seed}. The demonstrations go straight to the exit (45 %), by some free square
+(25 %) or by one gold or diamond (30 %); 40 % avoid lava.
+
+Sampled at temperature 1 on {len(HELD_OUT)} held-out mazes (seeds {HELD_OUT[0]} to {HELD_OUT[-1]}), one rollout each:
+
+| m | answers that parse | reach E | rollouts with m different routes | of those that reach E: some treasure | touched lava |
+|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+Licence: Apache-2.0. Made from no data but the generator's.
+"""
+    write_atomically(out / "README.md", card)
+    return figures

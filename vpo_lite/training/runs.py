@@ -69,3 +69,81 @@ def load_state(path: Path, model, optimizer) -> int:
 
 def _trained(model):
     return [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+
+
+class RunFolder:
+    """One run on disk: config.json, metrics.jsonl, adapter/, state.safetensors, and summary.json once it is finished."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path, config) -> "RunFolder":
+        """Make the folder of a new run. Refuses, before anything is trained, a folder that holds something or cannot be
+        written."""
+        path = Path(path)
+        if (path / "config.json").exists():
+            raise ValueError(f"{path}: holds a run already; go on with --resume {path}, or choose another --out")
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ValueError(f"{path}: exists and is no empty folder; choose another --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_json(path / "config.json", config.to_json())
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, path) -> "RunFolder":
+        """An existing run. ValueError when there is none."""
+        if not (Path(path) / "config.json").is_file():
+            raise ValueError(f"{path}: no run folder (one that `vpo-lite train --out` made, with config.json)")
+        return cls(path)
+
+    def config(self):
+        from .config import TrainConfig
+
+        try:
+            return TrainConfig.from_json(json.loads((self.path / "config.json").read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.path / 'config.json'}: no settings of a run ({error})") from error
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "summary.json").is_file()
+
+    def summary(self) -> dict:
+        return json.loads((self.path / "summary.json").read_text())
+
+    def append(self, record) -> None:
+        """Add one step's line to metrics.jsonl."""
+        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(record.to_json(), allow_nan=False) + "\n")
+
+    def records(self) -> list[dict]:
+        """The lines of metrics.jsonl; a last line that a killed process cut short is left out."""
+        path, rows = self.path / "metrics.jsonl", []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+        return rows
+
+    def save(self, learner, step: int) -> None:
+        """Store the state after ``step`` steps, to resume from."""
+        save_state(self.path / STATE, learner.policy.model, learner.optimizer, step)
+
+    def restore(self, learner) -> int:
+        """Put the last stored state into the learner, cut metrics.jsonl back to it, and return its step (0: none)."""
+        path = self.path / STATE
+        step = load_state(path, learner.policy.model, learner.optimizer) if path.exists() else 0
+        kept = [json.dumps(row, allow_nan=False) + "\n" for row in self.records() if row["step"] <= step]
+        write_atomically(self.path / "metrics.jsonl", "".join(kept))
+        return step
+
+    def finish(self, learner, summary: dict) -> None:
+        """Write the adapter, then summary.json, which marks the run as finished."""
+        learner.policy.save(self.path / "adapter")
+        write_json(self.path / "summary.json", summary)
+        (self.path / STATE).unlink(missing_ok=True)

@@ -120,7 +120,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     instances = learner.instances(config, step)                                      # P problems
     keys = [f"{task.key(x)}#{slot}" for slot, x in enumerate(instances)]             # two groups on one maze draw differently
     weights = draw_weights(task, config, instances, keys, step)                      # P times (K, d), shared in a group
-    shown = weights if estimators.METHODS[config.method].shows_weights else [None] * len(instances)
+    shown = weights if estimators.METHODS[config.method].weight_in_prompt else [None] * len(instances)
     prompts = [learner.prompt(config, x, None if w is None else w[0]) for x, w in zip(instances, shown, strict=True)]
     shape = (config.group_size, learner.most_tokens(config, instances))
     uniforms = np.stack([generator(config.seed, "rollout", step, key).random(shape) for key in keys])  # (P, G, T)
@@ -130,9 +130,10 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     answers = [[task.parse(x, text, config.answers) for text in group] for x, group in zip(instances, texts, strict=True)]
     scored = [reward_matrix(task, x, group) for x, group in zip(instances, answers, strict=True)]
     R = [for_training(s, task.worst(x)) for s, x in zip(scored, instances, strict=True)]  # P times (G, m, d)
-    credit = dict(weights=weights, alpha=config.alpha, w_star=[task.w_star(x) for x in instances], k=config.k)
-    scores = estimators.rollout_scores(config.method, R, **credit)                   # (P, G)
-    advantages = estimators.advantages(config.method, R, eps=config.eps, **credit)   # (P, G)
+    w_star = [task.w_star(x) for x in instances]
+    scores, advantages = estimators.estimate(                                        # (P, G) both
+        config.method, R, weights=weights, alpha=config.alpha, w_star=w_star, k=config.k, eps=config.eps
+    )
     update = update_policy(learner, config, rollouts, advantages, where=f"step {step + 1}, prompt {prompts[0]!r}")
     groups = tuple(
         Group(x, t, a, s.rewards, A) for x, t, a, s, A in zip(instances, texts, answers, scored, advantages, strict=True)
@@ -146,8 +147,10 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
 
 
 def draw_weights(task: Task, config: TrainConfig, instances, keys, step: int):
-    """The weights of a step: one array (K, d) per prompt group, the same for all its rollouts; None for the expectation."""
-    K = 1 if estimators.METHODS[config.method].one_weight else config.K
+    """The weights of a step: one array (K, d) per prompt group, the same for all its rollouts. None: the exact expectation,
+    or a method without weights."""
+    needed = estimators.METHODS[config.method].weights
+    K = {"none": math.inf, "one": 1, "many": config.K}[needed]
     if K == math.inf:
         return None
     return [

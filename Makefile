@@ -1,0 +1,46 @@
+# make lab    set up .venv once, then JupyterLab on the first notebook
+# make test   set up once, then the whole test suite (what CI runs)
+# make quick  the tests under 90 seconds, for your own loop
+# make bench  benchmarks and large test sets; results in tests/benchmarks/results
+# make clean  remove .venv
+
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: lab test quick bench lint clean
+.DEFAULT_GOAL := lab
+
+.venv/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; name another with make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+.venv/lab-installed: .venv/made pyproject.toml constraints.txt
+	@echo "Installing into .venv: some minutes the first time, nothing after that."
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab]'
+	@touch $@
+
+.venv/test-installed: .venv/made pyproject.toml constraints.txt
+	@echo "Installing into .venv: some minutes the first time, nothing after that."
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@ .venv/lab-installed
+
+lab: .venv/lab-installed
+	@$(BIN)/vpo-lite lab
+
+test: .venv/test-installed
+	$(BIN)/python -m pytest
+
+quick: .venv/test-installed
+	$(BIN)/python -m pytest -m "not slow and not browser" -q
+
+bench: .venv/test-installed
+	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+lint: .venv/test-installed
+	$(BIN)/ruff check .
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,134 @@
+"""The sampler: same logits as the model, same probabilities as the trainer, honest frequencies, EOS and padding."""
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from vpo_lite.policy.decoding import DecoderView, HFForward, decoder_for, pad_prompts, sample_tokens
+from vpo_lite.policy.model import Policy
+
+SHAPE = dict(vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+
+
+def models():
+    torch.manual_seed(0)
+    yield "llama", LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=4))
+    yield "llama, grouped heads, tied", LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2, tie_word_embeddings=True))
+    yield "qwen2 with biases", Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))
+    yield "qwen3 with normed heads", Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=2, head_dim=16))
+    yield "gpt2 through its own forward", GPT2LMHeadModel(GPT2Config(vocab_size=37, n_embd=32, n_layer=2, n_head=2, n_positions=64))
+
+
+def with_adapter(model):
+    """A LoRA adapter whose delta is not zero, on every linear layer."""
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.15) if p.dim() > 1 else None
+    lora = LoraConfig(
+        r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM", fan_in_fan_out=model.config.model_type == "gpt2"
+    )
+    model = get_peft_model(model, lora)
+    for name, p in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(p, std=0.2)
+    return model.eval()
+
+
+MODELS = [(name, with_adapter(model)) for name, model in models()]
+PROMPTS = [[5, 6, 7, 8, 9], [3, 4]]  # of different lengths: the second is left-padded
+
+
+@pytest.fixture(params=MODELS, ids=[name for name, _ in MODELS])
+def model(request):
+    return request.param[1]
+
+
+def plain_logits(model, ids):
+    """The model's own logits for one unpadded sequence."""
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).logits[0]
+
+
+def test_the_architectures_take_the_ways_they_should():
+    ways = {name: type(decoder_for(model)) for name, model in MODELS}
+    assert ways.pop("gpt2 through its own forward") is HFForward
+    assert set(ways.values()) == {DecoderView}
+
+
+@pytest.mark.parametrize("adapter", [True, False])
+def test_teacher_forced_logits_equal_the_models_with_padding_and_adapter_on_and_off(model, adapter):
+    forced = torch.tensor([[11, 12, 13], [21, 22, 23]])
+    ids, mask = pad_prompts(PROMPTS, 0, "cpu")
+
+    def compare():
+        with torch.no_grad():
+            forward = decoder_for(model)
+            seen = [forward.prefill(ids, mask, 2, 4)[[0, 2]]]
+            for t in range(3):
+                seen.append(forward.step(forced[:, t].repeat_interleave(2))[[0, 2]])
+        for row, prompt in enumerate(PROMPTS):
+            whole = plain_logits(model, prompt + forced[row].tolist())
+            for t, logits in enumerate(seen):
+                assert torch.allclose(logits[row], whole[len(prompt) - 1 + t], atol=1e-5), (row, t)
+
+    if adapter:
+        compare()
+    else:
+        with model.disable_adapter():
+            compare()
+
+
+def test_sampler_logprobs_equal_the_trainers(model):
+    class Words:
+        eos_token_id, pad_token_id = 2, 0
+
+    policy = Policy(model, Words(), "test", None)
+    uniforms = np.random.default_rng(0).random((2, 3, 8))
+    for temperature in (1.0, 0.7):
+        rollouts = sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0, temperature=temperature)
+        with torch.no_grad():
+            logp, entropy = policy.token_logprobs(rollouts, temperature)
+        assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
+        assert (entropy[rollouts.mask] > 0).all() and (entropy[rollouts.mask] <= np.log(37) + 1e-5).all()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_token_frequencies_match_the_softmax(temperature):
+    """No hidden top-k or top-p: 40,000 draws against the model's own distribution."""
+    model = MODELS[0][1]
+    uniforms = np.random.default_rng(1).random((1, 40_000, 1))
+    rollouts = sample_tokens(model, PROMPTS[:1], uniforms, eos_ids={2}, pad_id=0, temperature=temperature)
+    seen = np.bincount(rollouts.tokens[:, 0].numpy(), minlength=37) / 40_000
+    expected = torch.softmax(plain_logits(model, PROMPTS[0])[-1] / temperature, -1).numpy()
+    assert abs(seen - expected).max() < 4 * np.sqrt(expected.max() / 40_000)
+
+
+def test_a_rollout_does_not_depend_on_its_neighbours():
+    model = MODELS[1][1]
+    uniforms = np.random.default_rng(2).random((2, 4, 6))
+    both = sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0)
+    for p in range(2):
+        alone = sample_tokens(model, PROMPTS[p : p + 1], uniforms[p : p + 1, 1:3], eos_ids={2}, pad_id=0)
+        rows = both.tokens[p * 4 + 1 : p * 4 + 3, : alone.tokens.shape[1]]
+        assert torch.equal(rows * alone.mask, alone.tokens * alone.mask)
+
+
+def test_rows_end_at_any_eos_and_the_eos_is_in_the_mask():
+    model = MODELS[0][1]
+    eos = {2, 7, 11, 13, 17, 19, 23}
+    rollouts = sample_tokens(model, PROMPTS, np.random.default_rng(3).random((2, 30, 40)), eos_ids=eos, pad_id=0)
+    for row, mask in zip(rollouts.tokens.tolist(), rollouts.mask.tolist(), strict=True):
+        length = sum(mask)
+        assert mask == [True] * length + [False] * (len(mask) - length)
+        body, last = row[: length - 1], row[length - 1]
+        assert not eos & set(body)
+        assert last in eos or length == 40
+        assert set(row[length:]) <= {0}
+    assert rollouts.tokens.shape[1] == rollouts.mask.sum(1).max()
+
+
+def test_temperature_zero_is_refused():
+    with pytest.raises(ValueError, match="temperature = 0"):
+        sample_tokens(MODELS[0][1], PROMPTS, np.zeros((2, 1, 1)), eos_ids={2}, pad_id=0, temperature=0)

@@ -1,0 +1,396 @@
+"""Training: the loss, the sign of an update, masks, determinism, resuming, and what a step reports."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+import vpo_lite as vpo
+from vpo_lite.policy.decoding import Rollouts
+from vpo_lite.policy.model import load_policy
+from vpo_lite.training.loop import train
+from vpo_lite.training.loss import clipped_loss, kl_to_reference
+from vpo_lite.training.runs import RunFolder
+from vpo_lite.training.step import Learner, TrainingError, as_sets, draw_weights, train_step, update_policy
+
+
+def config(folder, **changes):
+    small = dict(model=str(folder), prompts=2, group_size=4, steps=3, maze_seed=1000, device="cpu", max_new_tokens=24)
+    return vpo.TrainConfig.preset("demo", **small | changes)
+
+
+@pytest.fixture
+def tiny(tiny_policy_folder):
+    return lambda **changes: config(tiny_policy_folder, **changes)
+
+
+# --- the loss -----------------------------------------------------------------------------------------------------------
+
+
+def test_clipped_loss_by_hand():
+    """Ratios 1, 1.5, 0.5 with A = 2 and A = -1, clip 0.2, by PPO's definition."""
+    logp = torch.log(torch.tensor([[1.0, 1.5, 0.5], [1.0, 1.5, 0.5]]))
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    loss, clipped = clipped_loss(logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), mask, clip=0.2)
+    gains = [2 * 1, 2 * 1.2, 2 * 0.5, -1 * 1, -1 * 1.5, -1 * 0.8]
+    assert loss.item() == pytest.approx(-sum(gains) / 6)
+    assert clipped == pytest.approx(2 / 6)
+
+
+def test_masked_tokens_do_not_count_whatever_stands_there():
+    logp = torch.tensor([[-1.0, -2.0, 1e4], [-3.0, -1e4, 1e4]], requires_grad=True)
+    old = torch.tensor([[-1.1, -2.0, -1e4], [-3.0, 1e4, -1e4]])
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]], dtype=torch.bool)
+    loss, _ = clipped_loss(logp, old, torch.tensor([1.0, -0.5]), mask)
+    (loss + kl_to_reference(logp, old, mask)).backward()
+    expected = -(math.exp(0.1) * 1 + 1 * 1 - 0.5 * 1) / 3
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    assert (logp.grad[~mask] == 0).all()
+    assert torch.isfinite(logp.grad).all()
+    assert (logp.grad[mask][1:] != 0).any()
+
+
+def test_k3_estimates_the_kl():
+    """Mean of k3 over samples of p equals KL(p || q) = sum p log(p / q), and is never negative."""
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
+    tokens = rng.choice(6, size=(1, 200_000), p=p)
+    logp, logq = (torch.as_tensor(np.log(x)[tokens]) for x in (p, q))
+    estimate = kl_to_reference(logp, logq, torch.ones(1, 200_000, dtype=torch.bool)).item()
+    assert estimate == pytest.approx((p * np.log(p / q)).sum(), rel=0.05)
+
+
+# --- the update ---------------------------------------------------------------------------------------------------------
+
+
+def rollouts_of(learner, cfg, seed=0):
+    uniforms = np.random.default_rng(seed).random((1, cfg.group_size, 24))
+    return learner.policy.sample([learner.prompt(cfg, learner.task.instance(0))], uniforms)
+
+
+def sequence_logp(learner, rollouts):
+    with torch.no_grad():
+        logp, _ = learner.policy.token_logprobs(rollouts)
+    return (logp * rollouts.mask).sum(1)
+
+
+def test_one_step_raises_the_better_rollout_and_lowers_the_worse(tiny):
+    cfg = tiny(group_size=2, lr=1e-4)
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    before = sequence_logp(learner, rollouts)
+    # the advantages come from the estimator: the first rollout covers both treasures, the second repeats one
+    R = np.array([[[[1, 1, 0, 1], [1, 0, 1, 1]], [[1, 1, 0, 1], [1, 1, 0, 1]]]], dtype=float)
+    update_policy(learner, cfg, rollouts, vpo.advantages("vpo", R), where="test")
+    after = sequence_logp(learner, rollouts)
+    assert after[0] > before[0]
+    assert after[1] < before[1]
+
+
+def test_identical_sets_give_exactly_zero_advantage_and_change_nothing(tiny):
+    cfg = tiny()
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    R = np.tile(np.random.default_rng(0).random((1, 1, 3, 4)), (1, cfg.group_size, 1, 1))
+    W = vpo.sample_weights(64, 4, rng=np.random.default_rng(1))[None]
+    advantages = vpo.advantages("vpo", R, weights=W)
+    assert (advantages == 0).all()
+    before = sequence_logp(learner, rollouts)
+    figures = update_policy(learner, cfg, rollouts, advantages, where="test")
+    assert figures["loss"] == 0 and figures["gradient_norm"] == 0
+    assert torch.equal(sequence_logp(learner, rollouts), before)
+
+
+def test_only_the_adapter_is_trained_and_without_it_the_policy_is_the_base(tiny, tiny_policy_folder):
+    cfg = tiny(lr=1e-2)
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    base = {n: p.clone() for n, p in learner.policy.model.named_parameters() if "lora" not in n}
+    fresh = sequence_logp(Learner(cfg), rollouts)
+    update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test")
+    assert all(torch.equal(p, base[n]) for n, p in learner.policy.model.named_parameters() if "lora" not in n)
+    assert not torch.allclose(sequence_logp(learner, rollouts), fresh, atol=1e-3)
+    with learner.policy.reference():
+        assert torch.allclose(sequence_logp(learner, rollouts), fresh, atol=1e-6)
+
+
+def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
+    learner = Learner(tiny())
+    policy = learner.policy
+    eos = policy.tokenizer.eos_token_id
+    prompt = torch.tensor([policy.encode(learner.prompt(tiny(), learner.task.instance(0)))] * 2)
+    tokens = torch.tensor([[5, eos], [5, 6]])
+    rollouts = Rollouts(prompt, torch.ones_like(prompt, dtype=torch.bool), tokens, torch.ones(2, 2, dtype=torch.bool), None)
+    before, _ = policy.token_logprobs(rollouts)
+    before = before.detach()[0, 1]
+    for _ in range(5):
+        update_policy(learner, tiny(lr=1e-3), rollouts, np.array([[1.0, -1.0]]), where="test")
+    after, _ = policy.token_logprobs(rollouts)
+    assert after[0, 1] > before
+
+
+def test_padding_of_prompts_changes_no_logprob(tiny):
+    policy = Learner(tiny()).policy
+    prompt, tokens = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[7, 8]])
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    plain, _ = policy.token_logprobs(Rollouts(prompt, torch.ones(1, 4, dtype=torch.bool), tokens, mask, None))
+    padded = torch.cat((torch.zeros(1, 3, dtype=torch.long), prompt), 1)
+    real = torch.tensor([[0, 0, 0, 1, 1, 1, 1]], dtype=torch.bool)
+    left, _ = policy.token_logprobs(Rollouts(padded, real, tokens, mask, None))
+    assert torch.allclose(plain, left, atol=1e-5)
+
+
+def test_a_loss_that_is_no_number_stops_before_the_update(tiny):
+    cfg = tiny()
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    before = sequence_logp(learner, rollouts)
+    with pytest.raises(TrainingError, match=r"step 7.*lower lr"):
+        update_policy(learner, cfg, rollouts, np.array([[math.nan, 1.0, 1.0, 1.0]]), where="step 7")
+    assert torch.equal(sequence_logp(learner, rollouts), before)
+
+
+# --- a step -------------------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_shared_in_a_group_and_differ_between_groups_steps_and_seeds(tiny):
+    cfg = tiny(K=8)
+    learner = Learner(cfg)
+    mazes = [learner.task.instance(0)] * 2
+    keys = [f"{learner.task.key(x)}#{i}" for i, x in enumerate(mazes)]
+    a, b = draw_weights(learner.task, cfg, mazes, keys, 0)
+    assert a.shape == (8, 4)  # one set of K weights a group, none a rollout
+    assert not np.allclose(a, b)
+    assert not np.allclose(a, draw_weights(learner.task, cfg, mazes, keys, 1)[0])
+    assert not np.allclose(a, draw_weights(learner.task, cfg.but(seed=1), mazes, keys, 0)[0])
+    assert np.array_equal(a, draw_weights(learner.task, cfg, mazes[:1], keys[:1], 0)[0])
+    assert draw_weights(learner.task, cfg.but(K=math.inf), mazes, keys, 0) is None
+
+
+def test_alpha_does_not_change_what_the_first_step_samples(tiny):
+    texts = [train_step(Learner(tiny(alpha=a)), tiny(alpha=a), 0).groups[0].texts for a in (0.1, 10.0)]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("method", list(vpo.METHODS))
+def test_every_method_trains_a_step_on_the_answers_it_needs(tiny, method):
+    cfg = tiny(method=method, m=3, steps=1)
+    (record,) = train(cfg)
+    single = vpo.METHODS[method].single_answer
+    assert record.groups[0].rewards.shape == (4, 1 if single else 3, 4)
+    assert record.m == (1 if single else 3)
+    assert math.isfinite(record.loss)
+
+
+def test_a_record_reports_what_its_groups_hold(tiny):
+    """Every figure recomputed from the groups, by the definitions of the spec, in plain loops."""
+    cfg = vpo.TrainConfig.preset("demo", steps=1, prompts=2, group_size=6, maze_seed=1001, device="cpu")
+    (record,) = train(cfg)
+    front = envs.generate("lite-6x6", 1001).pareto_front().rewards
+    reach = parsed = total = 0
+    coverage, utility = [], vpo.exact_set_reward(front)
+    for group in record.groups:
+        for answers, vectors in zip(group.answers, group.rewards, strict=True):
+            coverage.append(vpo.exact_set_reward(vectors) / utility)
+            for answer, vector in zip(answers, vectors, strict=True):
+                total += 1
+                parsed += answer is not None
+                reach += vector[0] == 1
+                assert np.array_equal(vector, envs.score_routes(group.instance, [answer])[0] if answer is not None else np.zeros(4))
+    assert record.reach_rate == pytest.approx(reach / total)
+    assert record.parse_rate == pytest.approx(parsed / total)
+    assert record.coverage == pytest.approx(np.mean(coverage))
+    assert record.objectives["completion"] == pytest.approx(reach / total)
+    assert record.kl == 0  # the adapter is fresh: policy and reference agree exactly
+    line = record.to_json()
+    assert "groups" not in line
+    assert json.loads(json.dumps(line))["coverage"] == record.coverage
+
+
+def test_sets_of_single_answers_are_consecutive_and_whole():
+    rewards = np.arange(16, dtype=float).reshape(16, 1, 1)
+    assert as_sets(rewards, 3)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14]]
+    pairs = np.arange(12, dtype=float).reshape(4, 3, 1)
+    assert as_sets(pairs, 3)[..., 0].tolist() == pairs[..., 0].tolist()
+
+
+# --- the loop and the run folder ----------------------------------------------------------------------------------------
+
+
+def state_of(learner):
+    return {n: p.detach().clone() for n, p in learner.policy.model.named_parameters() if p.requires_grad}
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
+    def run(**changes):
+        cfg = tiny(steps=2, **changes)
+        learner = Learner(cfg)
+        return [r.groups[0].texts for r in train(cfg, learner=learner)], state_of(learner)
+
+    (texts, state), (again, same), (other, _) = run(), run(), run(seed=1)
+    assert texts == again
+    assert all(torch.equal(state[n], same[n]) for n in state)
+    assert texts != other
+
+
+def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
+    cfg = tiny(steps=4)
+    whole = Learner(cfg)
+    records = [r.to_json() for r in train(cfg, learner=whole)]
+
+    folder = RunFolder.create(tmp_path / "run", cfg)
+    first = Learner(cfg)
+    for record in train(cfg, learner=first):
+        folder.append(record)
+        if record.step == 2:
+            folder.save(first, 2)
+        if record.step == 3:
+            break  # killed after a step that was not saved
+    second = Learner(folder.config())
+    assert folder.restore(second) == 2
+    for record in train(cfg, learner=second, first_step=2):
+        folder.append(record)
+    assert all(torch.equal(p, state_of(second)[n]) for n, p in state_of(whole).items())
+    timings = {"seconds", "rollout_seconds"}
+    lines = [{k: v for k, v in row.items() if k not in timings} for row in folder.records()]
+    assert lines == [{k: v for k, v in row.items() if k not in timings} for row in records]
+
+
+def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
+    folder = RunFolder.create(tmp_path / "run", tiny())
+    (folder.path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "lo')
+    assert folder.records() == [{"step": 1}]
+
+
+def test_breaking_off_and_changing_on_the_way(tiny):
+    cfg = tiny(steps=10)
+    steps = train(cfg)
+    assert next(steps).alpha == 1.0
+    assert steps.send(cfg.but(alpha=5.0, K=math.inf, m=2)).alpha == 5.0
+    third = next(steps)
+    assert (third.step, third.alpha, third.K, third.m) == (3, 5.0, math.inf, 2)
+    steps.close()
+    with pytest.raises(StopIteration):
+        next(steps)
+
+
+def test_adapters_come_back_and_refuse_other_weights(tiny, tiny_policy_folder, tmp_path):
+    cfg = tiny(lr=1e-2)
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test")
+    folder = learner.policy.save(tmp_path / "adapter")
+    assert {f.suffix for f in folder.iterdir()} == {".json", ".safetensors"}
+    again = load_policy(folder, device="cpu")
+    with torch.no_grad():
+        assert torch.equal(again.token_logprobs(rollouts)[0], learner.policy.token_logprobs(rollouts)[0])
+    card = json.loads((folder / "policy.json").read_text())
+    (folder / "policy.json").write_text(json.dumps(card | {"fingerprint": "0" * 32}))
+    with pytest.raises(ValueError, match="other weights"):
+        load_policy(folder, device="cpu")
+
+
+def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
+    a, b = (load_policy(tiny_policy_folder, seed=3, device="cpu") for _ in range(2))
+    c = load_policy(tiny_policy_folder, seed=4, device="cpu")
+    pick = lambda p: next(v for n, v in p.model.named_parameters() if "lora_A" in n)  # noqa: E731
+    assert torch.equal(pick(a), pick(b))
+    assert not torch.equal(pick(a), pick(c))
+
+
+def test_torchs_own_random_stream_is_left_alone(tiny):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    list(train(tiny(steps=1)))
+    assert torch.equal(torch.rand(3), expected)
+
+
+# --- learning -----------------------------------------------------------------------------------------------------------
+
+
+def test_vpo_learns_to_hold_both_treasures_where_grpo_cannot():
+    """The probe maze gold_or_diamond has two best answers. Its exact numbers say what can be had: a set may hold both,
+    one answer covers less. Twelve small steps of VPO must end above that ceiling."""
+    maze = envs.PROBES["gold_or_diamond"]
+    front = maze.pareto_front().rewards
+    ceiling = vpo.coverage(front[[vpo.best_subset(front, 1)[0][0]]], front)
+    cfg = vpo.TrainConfig.preset(
+        "demo", maze=maze.text, maze_budget=maze.budget, m=2, prompts=2, group_size=16, steps=12, lr=2e-3, device="cpu"
+    )
+    records = list(train(cfg))
+    assert records[-1].coverage > max(ceiling, records[0].coverage)
+
+
+# --- configs ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_presets_are_the_ones_of_the_design():
+    table = {
+        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4),
+        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4),
+        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6),
+        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6),
+    }
+    for name, row in table.items():
+        c = vpo.TrainConfig.preset(name)
+        assert (c.steps, c.prompts, c.group_size, c.K, c.m, c.lr, c.rank, c.lora_alpha, c.kl, c.eps) == row
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(method="ppo"), "unknown method 'ppo'.*vpo, grpo"),
+        (dict(task="chess"), "unknown task 'chess'"),
+        (dict(layout="x"), "unknown layout 'x'.*lite-6x6"),
+        (dict(m=0), "m = 0"),
+        (dict(m=2.0), "m = 2.0"),
+        (dict(m=True), "m = True"),
+        (dict(K=0), "K = 0.*inf"),
+        (dict(K=2.5), "K = 2.5"),
+        (dict(alpha=0.0), "alpha = 0.0"),
+        (dict(alpha=-1), "alpha = -1"),
+        (dict(alpha=math.nan), "alpha = nan"),
+        (dict(alpha=math.inf), "alpha = inf"),
+        (dict(group_size=1), "group_size = 1.*compares"),
+        (dict(lr=-1e-3), "lr = -0.001"),
+        (dict(kl=-1.0), "kl = -1.0"),
+        (dict(k=16), "k = 16 with group_size = 16"),
+        (dict(reward_mode="cubic"), "cubic"),
+        (dict(maze="S E\nS ."), "S"),
+        (dict(maze="S # E\n. # ."), "no way"),
+        (dict(maze="S . .\n. E"), "row"),
+        (dict(maze="S E", maze_seed=3), "one of the two"),
+        (dict(seed=-1), "seed = -1"),
+        (dict(typo=1), "unknown setting 'typo'"),
+    ],
+)
+def test_configs_that_cannot_work_are_refused_with_the_value(changes, message):
+    with pytest.raises(ValueError, match=message):
+        vpo.TrainConfig.preset("demo", **changes)
+
+
+def test_configs_are_frozen_and_survive_json():
+    c = vpo.TrainConfig.preset("demo", K=math.inf, maze_seed=7)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        c.alpha = 2
+    assert vpo.TrainConfig.from_json(json.loads(json.dumps(c.to_json()))) == c
+
+
+def test_seed_ranges_do_not_touch(tiny):
+    from vpo_lite.training.config import HELD_OUT_SEEDS, TRAINING_SEEDS
+    from vpo_lite.training.pretrain import FIRST_SEED, HELD_OUT
+
+    assert HELD_OUT_SEEDS.stop <= TRAINING_SEEDS.start
+    assert TRAINING_SEEDS.stop <= FIRST_SEED
+    assert HELD_OUT.stop <= HELD_OUT_SEEDS.stop
+    learner = Learner(tiny(maze_seed=None))
+    drawn = []
+    learner.task.instance = drawn.append
+    learner.instances(tiny(maze_seed=None, prompts=50), 3)
+    assert all(seed in TRAINING_SEEDS for seed in drawn)
+    assert len(set(drawn)) == 50

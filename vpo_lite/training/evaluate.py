@@ -1,0 +1,170 @@
+"""Measuring a policy: a pool of answers per maze at temperature 1, counted in answers, whatever wrote them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from .. import estimators, metrics
+from ..objective import exact_set_reward, sample_weights
+from ..policy.model import Policy
+from ..randomness import generator
+from ..tasks.base import Task, reward_matrix
+from .config import TrainConfig
+from .step import as_sets
+
+ROWS = 256  # completions sampled at a time
+BUDGETS = (1, 3, 10, 30)
+
+
+def evaluate(policy: Policy, config: TrainConfig, *, mazes: int = 64, answers: int = 30, seed: int = 0, task=None) -> dict:
+    """Sample ``answers`` answers for each maze and report what they are worth.
+
+    The mazes are the run's own one, or the held-out ones with seeds 0, 1, ... . A rollout of a method for single answers
+    counts as one answer, one of a multi-answer method as m; the pool is cut to ``answers``. The sets that ``set_reward``
+    (K = infinity, the run's alpha) and ``coverage`` (alpha = 1) are means over: one rollout, or ``set_size`` consecutive
+    single answers. Every answer keeps its own vector: nothing is removed and repeats are only counted.
+
+    Returns a dict: set_reward, coverage, coverage_best_single (the ceiling of a collapsed policy; None, as coverage, without
+    a known front), diversity (among the answers that succeed), diversity_all, best_at_k {"1": ...}, parse_rate, reach_rate,
+    repeat_rate, objectives {name: mean}, tokens_per_answer, answers, mazes.
+    """
+    if mazes < 1 or answers < 1:
+        raise ValueError(f"mazes = {mazes}, answers = {answers}: both must be 1 or more")
+    task = task or config.make_task()
+    instances = [task.instance(s) for s in range(1 if config.one_maze else mazes)]
+    pools = sample_pools(policy, task, config, instances, answers, seed)
+    return _mean([pool_figures(task, config, x, *pool) for x, pool in zip(instances, pools, strict=True)])
+
+
+def sample_pools(policy: Policy, task: Task, config: TrainConfig, instances, answers: int, seed: int) -> list[tuple]:
+    """For every instance the reward vectors (rollouts, m, d) with marks, texts and token count of its pool."""
+    m = config.answers
+    copies = -(-answers // m)
+    conditioned = estimators.METHODS[config.method].weight_in_prompt
+    per_answer = max(task.answer_tokens(x) for x in instances)
+    longest = config.max_new_tokens or m * (per_answer if policy.board else 4 * per_answer + 16) + 1
+    pools = []
+    step = max(1, ROWS // copies)
+    for first in range(0, len(instances), step):
+        batch = instances[first : first + step]
+        draws = [generator(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
+        uniforms = np.stack([rng.random((copies, longest)) for rng in draws])
+        if conditioned:  # one fresh weighting per answer, so every answer has a prompt of its own
+            prompts = [
+                task.request(x, m, weights=w, board=policy.board)
+                for x, rng in zip(batch, draws, strict=True)
+                for w in sample_weights(copies, len(task.objectives(x)), config.alpha, rng=rng)
+            ]
+            uniforms = uniforms.reshape(-1, 1, longest)
+        else:
+            prompts = [task.request(x, m, board=policy.board) for x in batch]
+        rollouts = policy.sample(prompts, uniforms)
+        texts, lengths = policy.texts(rollouts), rollouts.mask.sum(-1).tolist()
+        for i, x in enumerate(batch):
+            rows = slice(i * copies, (i + 1) * copies)
+            parsed = [task.parse(x, text, m) for text in texts[rows]]
+            pools.append((reward_matrix(task, x, parsed), parsed, sum(lengths[rows]), answers))
+    return pools
+
+
+def pool_figures(task: Task, config: TrainConfig, instance, scored, parsed, tokens: int, answers: int) -> dict:
+    """The figures of one instance's pool."""
+    d = scored.rewards.shape[-1]
+    pool = scored.rewards.reshape(-1, d)[:answers]
+    sets = as_sets(pool[:, None], config.compared_size)
+    success = task.succeeded(pool)
+    flat = [answer for row in parsed for answer in row][:answers]
+    front = task.front(instance)
+    best = pool @ task.w_star(instance)
+    return dict(
+        set_reward=float(exact_set_reward(sets, config.alpha).mean()),
+        coverage=None if front is None else float(metrics.coverage(sets, front).mean()),
+        coverage_best_single=None if front is None else metrics.price_of_conflict(front, (1,))[1],
+        diversity=float(metrics.diversity(pool, success)),
+        diversity_all=float(metrics.diversity(pool)),
+        best_at_k={str(k): float(metrics.best_at_k(best, k)) for k in BUDGETS if k <= len(pool)},
+        parse_rate=sum(a is not None for a in flat) / len(flat),
+        reach_rate=float(success.mean()),
+        repeat_rate=float(scored.repeats.reshape(-1)[:answers].mean()),
+        objectives=dict(zip(task.objectives(instance), map(float, pool.mean(0)), strict=True)),
+        tokens_per_answer=tokens / scored.parsed.size,
+        answers=len(flat),
+        mazes=1,
+    )
+
+
+def _mean(rows: list[dict]) -> dict:
+    """Means over mazes, key by key; counts of mazes are added."""
+
+    def merge(values):
+        if isinstance(values[0], dict):
+            return {k: merge([v[k] for v in values if k in v]) for k in values[0]}
+        return None if any(v is None for v in values) else float(np.mean(values))
+
+    return {k: merge([r[k] for r in rows]) for k in rows[0]} | {"answers": rows[0]["answers"], "mazes": len(rows)}
+
+
+# --- comparing runs ---------------------------------------------------------------------------------------------------
+
+
+def compare(folders) -> list[dict]:
+    """Means of the summaries of several runs, one row per (method, size of the compared sets), in order of appearance.
+
+    A row holds method, set (answers in a compared set), runs, and the means of the figures of ``summary.json``, with
+    ``start`` for those before training. Raises ValueError naming a folder that is no finished run.
+    """
+    groups: dict[tuple, list[dict]] = {}
+    for folder in folders:
+        path = Path(folder) / "summary.json"
+        try:
+            summary = json.loads(path.read_text())
+            config = TrainConfig.from_json(json.loads((Path(folder) / "config.json").read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"{folder}: no finished run (a folder that `vpo-lite train --out` made, with config.json and summary.json)"
+            ) from error
+        groups.setdefault((config.method, config.compared_size), []).append(summary)
+    if not groups:
+        raise ValueError("compare: name at least one run folder")
+    rows = []
+    for (method, size), summaries in groups.items():
+        figures = _mean([_figures(s) | {"start": _figures(s["start"])} for s in summaries])
+        rows.append({"method": method, "set": size, "runs": len(summaries)} | figures)
+    return rows
+
+
+def _figures(summary: dict) -> dict:
+    skipped = ("method", "start", "device", "versions")
+    return {k: v for k, v in summary.items() if k not in skipped and isinstance(v, dict | float | int | None)} | {
+        "answers": summary["answers"], "mazes": summary["mazes"],
+    }
+
+
+def table(rows: list[dict], at_start: bool = True) -> str:
+    """The rows of :func:`compare` as aligned text; ``start -> end`` for the figures that training moves."""
+
+    def cell(row, name):
+        value = row.get(name)
+        return "-" if value is None else f"{value:.3f}"
+
+    def moved(row, name):
+        if row.get(name) is None:
+            return "-"
+        return f"{row['start'][name]:.3f} > {row[name]:.3f}" if at_start and "start" in row else f"{row[name]:.3f}"
+
+    budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+    header = ["method", "set", "runs", "set reward", "coverage", "one answer", *[f"best@{k}" for k in budgets],
+              "diversity", "reach", "repeats"]  # fmt: skip
+    lines = [header] + [
+        [
+            row["method"], str(row["set"]), str(row.get("runs", 1)), cell(row, "set_reward"), moved(row, "coverage"),
+            cell(row, "coverage_best_single"), *[f"{row['best_at_k'][k]:.3f}" for k in budgets],
+            moved(row, "diversity"), moved(row, "reach_rate"), cell(row, "repeat_rate"),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    pad = [str.ljust, *[str.rjust] * (len(header) - 1)]
+    text = ["  ".join(p(c, w) for p, c, w in zip(pad, line, widths, strict=True)) for line in lines]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
