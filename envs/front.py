@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _grid
-from .scoring import check_reward_mode, reward_vectors
+from .scoring import OBJECTIVES, check_reward_mode, reward_vectors
 
 LARGEST_ITEMS = 16  # the search keeps 2^items sets of items for each square
 
@@ -27,6 +27,22 @@ class ParetoFront:
 
     def __len__(self):
         return len(self.routes)
+
+    def __str__(self):
+        lines = ["  ".join(f"{name:>10}" for name in OBJECTIVES) + "  route"]
+        for vector, route in zip(self.rewards.tolist(), self.routes, strict=True):
+            lines.append("  ".join(f"{value:10.2f}" for value in vector) + f"  {route}")
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        head = "".join(f"<th>{name}</th>" for name in ("", *OBJECTIVES, "steps", "route"))
+        rows = (
+            f"<tr><td>{i}</td>"
+            + "".join(f"<td>{value:.2f}</td>" for value in vector)
+            + f"<td>{len(route)}</td><td><code>{route}</code></td></tr>"
+            for i, (vector, route) in enumerate(zip(self.rewards.tolist(), self.routes, strict=True), start=1)
+        )
+        return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
 def pareto_front(maze, reward_mode="linear"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 from dataclasses import dataclass, field
@@ -340,25 +339,27 @@ class MazeEnv(gymnasium.Env):
         self.observation_space = self._space()
         self.reward_space = spaces.Box(0.0, 1.0, (len(OBJECTIVES),), dtype=np.float64)
         self.reward_dim = len(OBJECTIVES)
-        self.route = ""
+        self._begin()
         self._over = True  # step() needs a reset() first
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
+    def _begin(self):
         self.position = self.maze.start
         self.taken = np.zeros(max(len(self._tiles), 1), dtype=np.int8)
         self.route = ""
         self._over = False
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._begin()
         return self._observe(), {"vector_reward": np.zeros(self.reward_dim), "is_success": False}
 
     def step(self, action):
         if self._over:
             raise gymnasium.error.ResetNeeded("step() after the end of an episode; call reset() first")
-        with contextlib.suppress(TypeError):  # what is no integer is refused below
-            action = operator.index(action)
-        if action not in range(4):
-            raise ValueError(f"action: got {action!r}, expected 0, 1, 2 or 3 (up, down, left, right)")
-        move = "UDLR"[action]
+        try:
+            move = "UDLR"[range(4).index(operator.index(action))]
+        except (TypeError, ValueError):
+            raise ValueError(f"action: got {action!r}, expected 0, 1, 2 or 3 (up, down, left, right)") from None
         row, column = (x + dx for x, dx in zip(self.position, _grid.MOVES[move], strict=True))
         if (row, column) in self.maze.free:
             self.position = (row, column)

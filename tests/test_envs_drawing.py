@@ -1,0 +1,168 @@
+"""Pictures: everything is on them, by shape and letter as well as by colour, and no name or route breaks the SVG."""
+
+import itertools
+import xml.etree.ElementTree as ET
+
+import gymnasium
+import numpy as np
+import pytest
+
+import envs
+from envs import Maze, MazeEnv, drawing
+
+SVG = "{http://www.w3.org/2000/svg}"
+MAZE = Maze.from_text("S . G\n. # L\nD B E", budget=8)
+
+
+def texts(picture):
+    return [node.text for node in ET.fromstring(picture).iter(f"{SVG}text")]
+
+
+def test_every_sign_has_its_letter_and_its_own_shape():
+    picture = drawing.svg(MAZE, labels=False)
+    assert sorted(texts(picture)) == sorted("SGLDBE")
+    shapes = {}
+    for symbol in "GDBLE":
+        alone = drawing.svg(Maze.from_text(f"S {symbol} {'E' if symbol != 'E' else '.'}"), labels=False)
+        root = ET.fromstring(alone)
+        shapes[symbol] = [
+            (node.tag, len(node.get("points", "").split()), node.tag.endswith("path")) for node in root.iter()
+        ]
+    assert len({str(shape) for shape in shapes.values()}) == len(shapes), "two signs differ by colour alone"
+
+
+def test_labels_name_the_squares():
+    assert texts(drawing.svg(MAZE))[:6] == ["a", "b", "c", "1", "2", "3"]
+    title = ET.fromstring(drawing.svg(MAZE))[0].text
+    assert title.endswith("gold on c1; diamonds on a3; lava on c2; bonus on b3; S on a1, E on c3")
+
+
+def test_routes_have_their_own_colour_dashes_and_number():
+    maze = envs.generate("paper-9x9", 3)
+    routes = list(maze.pareto_front().routes) + ["UUUU", "RRRR", "UURR"]
+    root = ET.fromstring(drawing.svg(maze, routes, labels=False))
+    lines = [node for node in root.iter(f"{SVG}polyline") if node.get("stroke") != drawing.FLOOR]
+    assert len(lines) == 5
+    assert len({line.get("stroke") for line in lines}) == len({line.get("stroke-dasharray") for line in lines}) == 5
+    assert [t for t in texts(ET.tostring(root)) if t.isdigit()] == ["1", "2", "3", "4", "5"]
+    # routes that start alike do not lie on one another
+    assert len({line.get("points").split()[0] for line in lines}) == 5
+
+
+def test_a_route_shows_where_it_ends():
+    def ends(route):
+        root = ET.fromstring(drawing.svg(Maze.from_text("S . E"), [route], labels=False))
+        return sum(node.tag == f"{SVG}polygon" for node in root.iter()), sum(n.tag == f"{SVG}path" for n in root.iter())
+
+    assert ends("RR") == (1, 0)  # an arrow head
+    assert ends("R") == ends("") == (0, 2)  # a cross, and its halo
+    assert ends("RRLL") == (1, 0)  # moves after E do not count
+
+
+def test_walker_and_taken_squares():
+    plain, later = drawing.svg(MAZE), drawing.svg(MAZE, position=(0, 2), taken=[(0, 2)])
+    assert later.count("<circle") == plain.count("<circle") + 1
+    assert later.count('opacity="0.25"') == 1 and plain.count('opacity="0.25"') == 0
+
+
+def test_names_are_escaped_and_counted():
+    picture = drawing.svg(MAZE, ["RR", "DD"], names=["<a&b>", '"'])
+    assert "<a&b>" in texts(picture) and '"' in texts(picture)
+    with pytest.raises(ValueError, match="names: got 1 names for 2 routes; give one for each"):
+        drawing.svg(MAZE, ["RR", "DD"], names=["one"])
+    with pytest.raises(ValueError, match="route: letter 'x' at step 2"):
+        drawing.svg(MAZE, ["Rx"])
+
+
+def test_width_scales_and_no_ids_can_clash():
+    picture = drawing.svg(MAZE, ["RRDD"], width=300)
+    root = ET.fromstring(picture)
+    assert float(root.get("width")) == 300 and float(root.get("height")) == pytest.approx(300)
+    assert " id=" not in picture and "url(" not in picture
+
+
+def test_notebooks_show_pictures():
+    assert MAZE._repr_svg_() == drawing.svg(MAZE) == drawing.svg(MAZE)._repr_svg_()
+    assert type(MAZE._repr_svg_()) is str or isinstance(MAZE._repr_svg_(), str)
+    html = MAZE.pareto_front()._repr_html_()
+    table = ET.fromstring(html)
+    assert len(list(table.iter("tr"))) == 1 + len(MAZE.pareto_front())
+
+
+def luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def contrast(one, two):
+    bright, dark = sorted((luminance(one), luminance(two)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_letters_can_be_read_from_the_back():
+    """WCAG contrast of at least 3 : 1, the bar for large bold text."""
+    for colour, under in drawing._LETTER_COLOURS.values():
+        assert contrast(colour, under) >= 3, (colour, under)
+    assert contrast(drawing.WALL, drawing.FLOOR) > 10
+
+
+def test_colours_survive_colour_blindness():
+    """Signs stay apart under simulated protanopia, deuteranopia and tritanopia (matrices of Machado et al. 2009)."""
+    simulations = {
+        "normal": np.eye(3),
+        "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    }  # fmt: skip
+    names = ("YELLOW", "SKY_BLUE", "VERMILLION", "GREEN", "PURPLE", "FLOOR", "WALL")
+    fills = [getattr(drawing, name) for name in names]
+
+    def linear(colour):
+        channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+    for name, matrix in simulations.items():
+        seen = [np.clip(np.asarray(matrix) @ linear(colour), 0, 1) for colour in fills]
+        nearest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
+        assert nearest > 0.1, name
+
+
+def test_ansi():
+    assert drawing.ansi(MAZE, ["DD"], position=(0, 1), taken=[(0, 2)], colour=False) == (
+        "  a b c\n1 S @ g\n2 * # L\n3 D B E"
+    )
+    coloured = drawing.ansi(MAZE)
+    assert "\x1b[1;33mG\x1b[0m" in coloured
+    tall = Maze.from_text("S\n" + ".\n" * 9 + "E")
+    assert drawing.ansi(tall, colour=False).splitlines()[-2:] == ["10 .", "11 E"]
+
+
+def test_rgb_array():
+    image = drawing.rgb_array(MAZE)
+    assert image.shape == (96, 96, 3) and image.dtype == np.uint8
+    tiles = {MAZE.symbol((r, c)): image[32 * r : 32 * r + 32, 32 * c : 32 * c + 32] for r in range(3) for c in range(3)}
+    for one, two in itertools.combinations(tiles, 2):
+        # told apart by brightness alone, so in print and by anyone
+        assert np.abs(tiles[one].mean(axis=2) - tiles[two].mean(axis=2)).max() > 60, (one, two)
+    walked = drawing.rgb_array(MAZE, ["RRDD"], position=(0, 0), taken=[(0, 2)])
+    assert (walked[:32, :32] != image[:32, :32]).any() and (walked[:32, 64:] != image[:32, 64:]).any()
+
+
+@pytest.mark.parametrize("mode", ["ansi", "rgb_array", "svg", None])
+def test_rendering_follows_the_walk(mode):
+    env = gymnasium.make("envs/Maze-v0", maze=MAZE, render_mode=mode)
+    env.reset()
+    before = env.render()
+    env.step(3)
+    after = env.render()
+    if mode is None:
+        assert before is None and after is None
+    elif mode == "rgb_array":
+        assert after.shape == before.shape and (after != before).any()
+    else:
+        assert isinstance(after, str) and after != before
+
+
+def test_render_before_reset_shows_the_start():
+    assert "@" in MazeEnv(maze=MAZE, render_mode="ansi").render()

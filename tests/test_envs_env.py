@@ -1,0 +1,253 @@
+"""MazeEnv: the rules as an environment, and its place among gymnasium and MO-Gymnasium."""
+
+import copy
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env, data_equivalence
+
+import envs
+from envs import Maze, MazeEnv
+
+ACTION = {"U": 0, "D": 1, "L": 2, "R": 3}
+OBSERVATIONS = ("dict", "grid", "flat")
+EQUAL = (0.25, 0.25, 0.25, 0.25)
+
+
+def walk(env, route):
+    """Steps through the route until the episode ends; returns the sum of rewards and how it ended."""
+    env.reset()
+    total, terminated, truncated = np.zeros(4), False, False
+    for move in route:
+        if terminated or truncated:
+            break
+        _, reward, terminated, truncated, _ = env.step(ACTION[move])
+        total = total + reward
+    return total, terminated, truncated
+
+
+@pytest.mark.parametrize("reward_mode", ["linear", "convex_bonus"])
+def test_stepping_equals_score_routes(reward_mode):
+    rng = np.random.default_rng(0)
+    reached = 0
+    for preset in envs.PRESETS:
+        for seed in range(5):
+            env = MazeEnv(preset, seed, reward_mode=reward_mode)
+            front = env.maze.pareto_front(reward_mode)
+            routes = ["".join(rng.choice(list("UDLR"), 40)) for _ in range(20)]
+            routes += [route[:i] + "UD" + route[i:] + "R" for i, route in enumerate(front.routes)]
+            routes += ["", *front.routes]
+            scores = envs.score_routes(env.maze, routes, reward_mode)
+            for route, score in zip(routes, scores, strict=True):
+                total, terminated, truncated = walk(env, route)
+                np.testing.assert_array_equal(total, score)
+                assert terminated == (score[0] == 1) and not (terminated and truncated)
+                assert env.route == envs.canonical_route(env.maze, route)
+                reached += terminated
+    assert reached > 70
+
+
+def test_episode_by_hand():
+    env = gymnasium.make("envs/Maze-v0", maze=Maze.from_text("S # G\n. L E", budget=5))
+    assert type(env.unwrapped) is MazeEnv
+    observation, info = env.reset(seed=3)
+    assert observation["grid"].tolist() == [[1, 7, 3], [0, 5, 2]] and observation["grid"].dtype == np.int8
+    assert (observation["position"].tolist(), observation["steps_left"], observation["taken"].tolist()) == (
+        [0, 0],
+        5,
+        [0, 0],
+    )
+    assert info["vector_reward"].tolist() == [0, 0, 0, 0]
+    seen = []
+    for action in (3, 1, 3, 3):  # a bump, then down and through the lava
+        observation, reward, terminated, truncated, info = env.step(action)
+        seen.append((observation["position"].tolist(), int(observation["steps_left"]), reward.tolist(), terminated))
+    assert seen == [
+        ([0, 0], 4, [0, 0, 0, 0], False),
+        ([1, 0], 3, [0, 0, 0, 0], False),
+        ([1, 1], 2, [0, 0, 0, 0], False),
+        ([1, 2], 1, [1, 0, 0, 0], True),
+    ]
+    assert observation["taken"].tolist() == [0, 1] and not truncated
+    assert info["is_success"] and info["vector_reward"].tolist() == [1, 0, 0, 0]
+
+
+def test_the_budget_truncates_and_pays_nothing():
+    env = MazeEnv(maze="S . . E", scalarize=EQUAL)
+    env.reset()
+    steps = 0
+    truncated = False
+    while not truncated:
+        _, reward, terminated, truncated, info = env.step(0)
+        steps += 1
+        assert reward == 0 and not terminated and not info["is_success"]
+    assert steps == env.maze.budget
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"call reset\(\) first"):
+        env.step(0)
+
+
+def test_exit_on_the_last_step_terminates():
+    env = MazeEnv(maze=Maze.from_text("S . E", budget=2))
+    assert walk(env, "RR")[1:] == (True, False)
+
+
+@pytest.mark.parametrize("observation", OBSERVATIONS)
+@pytest.mark.parametrize("maze", [None, *envs.PROBES.values(), Maze.from_text("S . . .\nB G D E")])
+def test_gymnasium_checks(observation, maze):
+    check_env(MazeEnv(maze=maze, scalarize=EQUAL, observation=observation), skip_render_check=True)
+    vector = MazeEnv(maze=maze, observation=observation)
+    assert vector.reward_dim == 4 and vector.reward_space.shape == (4,)
+    observed, _ = vector.reset()
+    done = False
+    rng = np.random.default_rng(0)
+    while not done:
+        assert vector.observation_space.contains(observed)
+        observed, reward, terminated, truncated, info = vector.step(int(rng.integers(4)))
+        assert vector.reward_space.contains(reward)
+        np.testing.assert_array_equal(reward, info["vector_reward"])
+        done = terminated or truncated
+    assert vector.observation_space.contains(observed)
+
+
+def test_check_env_on_the_unwrapped_vector_environment():
+    with pytest.warns(UserWarning, match="reward returned by `step"):  # gymnasium expects a number there
+        check_env(gymnasium.make("envs/Maze-v0").unwrapped, skip_render_check=True)
+
+
+@pytest.mark.parametrize("observation", OBSERVATIONS)
+def test_observations_tell_the_state(observation):
+    """Two different states (square, items taken, steps left) never look alike."""
+    env = MazeEnv("tiny-4x4", 1, observation=observation)
+    rng = np.random.default_rng(5)
+    looks = {}
+    for _ in range(200):
+        seen, _ = env.reset()
+        done = False
+        while not done:
+            state = (env.position, env.taken.tobytes(), env.steps_left)
+            parts = seen.values() if isinstance(seen, dict) else [seen]
+            look = b"".join(np.asarray(part).tobytes() for part in parts)
+            assert looks.setdefault(look, state) == state
+            seen, _, terminated, truncated, _ = env.step(rng.integers(4))
+            done = terminated or truncated
+    assert len(set(looks.values())) == len(looks) > 50
+
+
+def test_grid_planes():
+    env = MazeEnv(maze=Maze.from_text("S G #\nD B L\n. . E", budget=8), observation="grid")
+    planes, _ = env.reset()
+    assert [np.argwhere(plane).tolist() for plane in planes[:7]] == [
+        [[0, 0]], [[0, 2]], [[2, 2]], [[0, 1]], [[1, 0]], [[1, 2]], [[1, 1]]
+    ]  # fmt: skip
+    planes, *_ = env.step(ACTION["R"])
+    assert planes[0, 0, 1] == 1 and not planes[3].any() and (planes[7] == np.float32(7 / 8)).all()
+
+
+def test_returned_arrays_are_the_callers():
+    """Writing into an observation or a reward must not reach the environment or what was returned before."""
+    env = MazeEnv("lite-6x6", 1)
+    first, _ = env.reset()
+    kept = copy.deepcopy(first)
+    second, reward, _, _, info = env.step(1)
+    assert data_equivalence(first, kept)
+    for part in second.values():
+        if isinstance(part, np.ndarray):
+            part[...] = 1
+    reward[:] = 9
+    assert info["vector_reward"].tolist() == [0, 0, 0, 0]
+    third, *_ = env.step(1)
+    assert data_equivalence(third["grid"], kept["grid"])
+
+
+def test_seeds_of_reset_change_nothing_and_runs_repeat():
+    first, second = gymnasium.make("envs/Maze-v0", seed=4), gymnasium.make("envs/Maze-v0", seed=4)
+    rng = np.random.default_rng(1)
+    assert data_equivalence(first.reset(seed=1), second.reset(seed=999), exact=True)
+    for _ in range(50):
+        action = int(rng.integers(4))
+        one, two = first.step(action), second.step(action)
+        assert data_equivalence(one, two, exact=True)
+        if one[2] or one[3]:
+            assert data_equivalence(first.reset(), second.reset(), exact=True)
+    assert first.unwrapped.maze == envs.generate("lite-6x6", 4)
+
+
+def test_pickle_keeps_the_place():
+    env = MazeEnv("lite-6x6", 4)
+    env.reset()
+    env.step(ACTION["U"])
+    again = pickle.loads(pickle.dumps(env))
+    for action in (0, 1, 2, 3, 3, 3):
+        assert data_equivalence(env.step(action), again.step(action), exact=True)
+
+
+def test_scalarize_is_the_weighted_sum():
+    weights = np.array([0.1, 0.7, 0.2, 0.0])
+    env, vector = MazeEnv("lite-6x6", 6, scalarize=weights), MazeEnv("lite-6x6", 6)
+    for route in vector.maze.pareto_front().routes:
+        total, *_ = walk(vector, route)
+        number, *_ = walk(env, route)
+        assert number[0] == pytest.approx(weights @ total)
+    env.reset()
+    assert type(env.step(0)[1]) is float
+
+
+def test_discounted_front():
+    """A short way without gold, a longer one with: under a strong discount both are worth having."""
+    env = MazeEnv(maze=Maze.from_text("S . E\n. # .\n. G .", budget=6))
+    assert [v.tolist() for v in env.pareto_front()] == [[1, 1, 0, 1]]
+    gamma = 0.5
+    # two steps pay (1, 0, 0, 1) after one discount, six steps pay (1, 1, 0, 1) after five
+    expected = [[gamma, 0, 0, gamma], [gamma**5, gamma**5, 0, gamma**5]]
+    assert [v.tolist() for v in env.pareto_front(gamma=gamma)] == expected
+    for wrong in (0, 1.5, -1, float("nan")):
+        with pytest.raises(ValueError, match=f"gamma: got {wrong}, expected a discount above 0 and at most 1"):
+            env.pareto_front(wrong)
+
+
+def test_vector_environments_of_gymnasium():
+    vector = gymnasium.make_vec(
+        "envs/Maze-v0", num_envs=3, vectorization_mode="sync", scalarize=EQUAL, observation="flat", preset="tiny-4x4"
+    )
+    observation, _ = vector.reset(seed=0)
+    assert observation.shape[0] == 3
+    total = np.zeros(3)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        _, reward, terminated, truncated, _ = vector.step(rng.integers(0, 4, 3))
+        assert reward.shape == terminated.shape == truncated.shape == (3,)
+        total += reward
+    assert (total > 0).any()
+    vector.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"preset": "nope"}, "preset: got 'nope'"),
+        ({"seed": -3}, "seed: got -3"),
+        ({"maze": 3}, "maze: got int, expected a Maze, the text of one, or None"),
+        ({"maze": "S S\nE ."}, "text: a maze needs exactly one S"),
+        ({"reward_mode": "cubic"}, "reward_mode: got 'cubic'"),
+        ({"observation": "pixels"}, "observation: got 'pixels', expected one of dict, grid, flat"),
+        ({"render_mode": "human"}, "render_mode: got 'human', expected None, 'ansi', 'rgb_array' or 'svg'"),
+        ({"scalarize": (1, 2)}, "scalarize: got (1, 2), expected 4 finite weights"),
+        ({"scalarize": (1, 2, 3, float("nan"))}, "scalarize: got (1, 2, 3, nan)"),
+        ({"scalarize": "equal"}, "scalarize: got 'equal'"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError) as error:
+        MazeEnv(**arguments)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("action", [4, -1, "U", None, 1.5, np.array([1, 2])])
+def test_wrong_actions_are_refused(action):
+    env = MazeEnv()
+    env.reset()
+    with pytest.raises(ValueError, match=r"action: got .*, expected 0, 1, 2 or 3"):
+        env.step(action)
+    assert env.route == ""

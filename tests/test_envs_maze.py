@@ -1,0 +1,162 @@
+"""The record: reading drawn grids, refusing wrong ones, and describing what holds."""
+
+import random
+
+import numpy as np
+import pytest
+
+import envs
+from envs import Maze
+
+
+def test_a_drawn_grid_is_read():
+    maze = Maze.from_text("S.G\n\n . #\t. \nDLE\n", budget=9)
+    assert maze.text == str(maze) == "S . G\n. # .\nD L E"
+    assert (maze.shape, maze.size, maze.budget) == ((3, 3), 3, 9)
+    assert (maze.start, maze.exit) == ((0, 0), (2, 2))
+    assert (maze.gold, maze.diamonds, maze.lava, maze.bonus, maze.walls) == (
+        ((0, 2),),
+        ((2, 0),),
+        ((2, 1),),
+        (),
+        ((1, 1),),
+    )
+    assert maze.symbol((1, 1)) == "#" and maze.symbol((2, 0)) == "D"
+
+
+def test_items_come_in_reading_order():
+    maze = Maze.from_text("SGB\nGEG\nBG.")
+    assert maze.gold == ((0, 1), (1, 0), (1, 2), (2, 1)) and maze.bonus == ((0, 2), (2, 0))
+
+
+def test_default_budget_is_the_shortest_way_plus_two_sides():
+    assert Maze.from_text("S#E\n. . .").budget == 4 + 2 * 3
+    assert Maze.from_text("S" + "." * 8 + "E").budget == 9 + 2 * 10
+
+
+@pytest.mark.parametrize(
+    ("text", "budget", "message"),
+    [
+        ("S . X\n. . E", None, "text: unknown symbol 'X' at row 1, column 3; the symbols are . S E G D L B #"),
+        ("S . .\n. e E", None, "text: unknown symbol 'e' at row 2, column 2"),
+        ("S . .\n. E", None, "text: row 2 has 2 symbols, but row 1 has 3; every row needs the same number"),
+        ("S . .\n.\n. . E", None, "text: row 2 has 1 symbol, but row 1 has 3"),
+        ("S .\nS E", None, "text: a maze needs exactly one S (start), this one has 2 (row 1, column 1 and row 2, column 1)"),
+        ("S E\n. E", None, "text: a maze needs exactly one E (exit), this one has 2 (row 1, column 2 and row 2, column 2)"),
+        (". .\n. E", None, "text: a maze needs exactly one S (start), this one has 0; put S on a free square"),
+        ("S .\n. .", None, "text: a maze needs exactly one E (exit), this one has 0"),
+        ("S # .\n# . E", None, "text: no way from S (row 1, column 1) to E (row 2, column 3); open a wall between them"),
+        ("", None, "text: the grid is empty; write rows of the symbols . S E G D L B #"),
+        ("  \n\t\n", None, "text: the grid is empty"),
+        (None, None, "text: got NoneType, expected a string"),
+        (["S E"], None, "text: got list, expected a string"),
+        ("S" + "." * 25 + "E", None, "text: the grid has 1 rows and 27 columns; the largest has 26 of each"),
+        ("S . E", 1, "budget: got 1, but the shortest way to E takes 2 steps; give between 2 and 10000"),
+        ("S E", 0, "budget: got 0, but the shortest way to E takes 1 step;"),
+        ("S E", -5, "budget: got -5"),
+        ("S E", 10**9, "budget: got 1000000000"),
+        ("S E", 4.0, "budget: got 4.0, expected a whole number of steps, or None"),
+        ("S E", "7", "budget: got '7'"),
+        ("S E", True, "budget: got True"),
+    ],
+)  # fmt: skip
+def test_wrong_grids_are_refused_in_one_line(text, budget, message):
+    with pytest.raises(ValueError) as error:
+        Maze.from_text(text, budget)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_numpy_budgets_are_numbers():
+    assert Maze.from_text("S E", np.int64(3)) == Maze.from_text("S E", 3)
+
+
+def test_distances():
+    maze = Maze.from_text("S . # .\n# . # .\nE . # .")
+    assert maze.distances(maze.exit).tolist() == [[4, 3, -1, -1], [-1, 2, -1, -1], [0, 1, -1, -1]]
+    assert maze.distances((0, 3)).tolist() == [[-1, -1, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 2]]
+    assert maze.distances((1, 0)).max() == -1  # nobody walks to a wall
+    with pytest.raises(ValueError, match=r"position: \(3, 0\) lies outside the maze of shape \(3, 4\)"):
+        maze.distances((3, 0))
+
+
+def test_squares_are_named_as_the_policy_names_them():
+    maze = Maze.from_text("S . .\n. . .\n. . E")
+    assert [maze.square_name(p) for p in ((0, 0), (0, 2), (2, 1))] == ["a1", "c1", "b3"]
+    assert Maze.from_text("S" + "." * 24 + "E").square_name((0, 25)) == "z1"
+    for wrong in ((0, -1), (0, 3), 5, (1,), "ab", (0.5, 1)):
+        with pytest.raises(ValueError, match="position: "):
+            maze.square_name(wrong)
+
+
+@pytest.mark.parametrize("preset", sorted(envs.PRESETS))
+def test_generated_mazes_describe_themselves_as_keeping_the_rules(preset):
+    for seed in range(10):
+        rules = envs.generate(preset, seed).describe()
+        may_be_false = ("every lava tile", "no route takes all") if preset == "paper-9x9" else ()
+        assert all(holds is True for rule, holds in rules.items() if not rule.startswith(may_be_false)), str(rules)
+
+
+def test_a_drawn_maze_says_which_rules_it_breaks():
+    rules = Maze.from_text("S . . .\n. G . .\n. L . .\n. . D E").describe()
+    assert list(rules.values()) == [True, False, True, None, None, True, False, False]
+    assert str(rules).splitlines()[1] == "no   gold lies near one of the other corners, diamonds near the other"
+    both = Maze.from_text("S . G\n. . .\nD . E", budget=20).describe()
+    assert list(both.values()) == [True, True, True, True, False, None, False, False]
+    aside = Maze.from_text("S . E\n. . .\n. . L").describe()
+    assert list(aside.values()) == [False, None, True, None, None, False, None, False]
+    burning = Maze.from_text("S L E", budget=2).describe()
+    assert list(burning.values()) == [True, None, False, None, None, True, None, False]
+
+
+def test_junk_texts_never_do_worse_than_a_valueerror():
+    """2,000 random texts (`make bench` takes 20,000): each becomes a maze or a ValueError in one line."""
+    rng = random.Random(0)
+    outcomes = {"maze": 0, "refused": 0}
+    for _ in range(2_000):
+        outcomes[junk_text(rng)] += 1
+    assert min(outcomes.values()) > 200
+
+
+def junk_text(rng):
+    """Half of the texts are grids with a mistake at most, half are anything."""
+    if rng.random() < 0.5:
+        rows, columns = rng.randint(1, 7), rng.randint(1, 7)
+        cells = [rng.choice("....GDLB##") for _ in range(rows * columns)]
+        cells[rng.randrange(len(cells))], cells[rng.randrange(len(cells))] = "S", "E"
+        lines = ["".join(cells[i : i + columns]) for i in range(0, len(cells), columns)]
+        text = rng.choice(["\n", "\r\n", "\n\n", " \n"]).join(lines)
+    else:
+        alphabet = rng.choice([".SEGDLB#", ".SEGDLB# \n\t", "\x00\u2028\u4e2d\U0001f600 .SE\n", "aU1-é\x1c"])
+        text = "".join(rng.choice(alphabet) for _ in range(rng.randint(0, 60)))
+    budget = rng.choice([None, None, None, 0, 7, 10**4, -1, 10**30, 2.5, float("nan"), "9", b"", [3], True])
+    try:
+        maze = Maze.from_text(text, budget)
+    except ValueError as error:
+        assert str(error) and "\n" not in str(error), repr(text)
+        return "refused"
+    assert Maze.from_text(maze.text, maze.budget) == maze
+    try:
+        maze.pareto_front()
+    except ValueError as error:
+        assert "at most 16" in str(error)
+    return "maze"
+
+
+def test_junk_routes_never_do_worse_than_a_valueerror():
+    rng = random.Random(1)
+    maze = envs.generate("lite-6x6", 1)
+    refused = 0
+    for _ in range(2_000):
+        route = "".join(rng.choice("UDLR" if rng.random() < 0.8 else "UDLRudlr \n%\x00\u4e2d\ud800") for _ in range(8))
+        routes = ["UU", route, rng.choice(["", "R", 7, None, b"UD", ["U"]])]
+        try:
+            scores = envs.score_routes(maze, routes)
+            assert scores.shape == (3, 4) and set(route) <= set("UDLR")
+        except ValueError as error:
+            assert str(error).startswith(("routes: route 1", "routes: route 2"))
+            refused += 1
+        try:
+            assert route.startswith(envs.canonical_route(maze, route))
+        except ValueError as error:
+            assert str(error).startswith("route: letter")
+    assert 200 < refused < 1_990
