@@ -15,7 +15,7 @@ import gymnasium
 
 from . import drawing
 from .front import ParetoFront, pareto_front
-from .layouts import PRESETS, PROBES, Layout, generate
+from .layouts import PRESETS, PROBES, SEEDS, Layout, generate
 from .maze import Maze, MazeEnv
 from .scoring import OBJECTIVES, REWARD_MODES, canonical_route, score_routes
 
@@ -24,6 +24,7 @@ __all__ = [
     "PRESETS",
     "PROBES",
     "REWARD_MODES",
+    "SEEDS",
     "Layout",
     "Maze",
     "MazeEnv",

@@ -12,6 +12,9 @@ from . import _grid
 from .front import LARGEST_ITEMS, front_rewards
 from .maze import Maze
 
+# Which seeds are for what, so that no maze of an evaluation was ever trained on
+SEEDS = {"held_out": range(10_000), "training": range(10_000, 1_000_000), "pretraining": range(1_000_000, 2**63)}
+
 ATTEMPTS = 20_000  # draws before a layout is declared impossible
 ZONE_RADIUS = 2  # treasure lies this near to its corner, in Manhattan distance
 ZONE_CELLS = 6  # squares within that radius of a corner
@@ -116,8 +119,8 @@ def generate(preset, seed):
 
     Args:
         preset: a name of :data:`PRESETS`, or a :class:`Layout`.
-        seed: a whole number from 0. By convention 0-9,999 are held out (tests, evaluation, demonstrations),
-            10,000-999,999 are for RL training and numbers from 1,000,000 for pretraining.
+        seed: a whole number from 0. By convention (:data:`SEEDS`) 0-9,999 are held out for tests, evaluation and
+            demonstrations, 10,000-999,999 are for RL training and numbers from 1,000,000 for pretraining.
 
     Raises:
         ValueError: an unknown preset, a seed that is no whole number from 0, or a layout that admits no maze.

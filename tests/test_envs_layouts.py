@@ -147,6 +147,19 @@ def test_same_maze_in_another_process_and_by_its_layout():
     assert envs.generate(envs.PRESETS["lite-6x6"], 12345) == maze
 
 
+def test_seed_ranges_lie_apart():
+    held_out, training, pretraining = (envs.SEEDS[name] for name in ("held_out", "training", "pretraining"))
+    assert (held_out[0], held_out[-1], training[0], training[-1], pretraining[0]) == (
+        0,
+        9_999,
+        10_000,
+        999_999,
+        1_000_000,
+    )
+    texts = [{envs.generate("lite-6x6", seeds[i]).text for i in range(300)} for seeds in envs.SEEDS.values()]
+    assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
+
+
 def test_mazes_are_values():
     maze = envs.generate("lite-6x6", 5)
     again = pickle.loads(pickle.dumps(maze))

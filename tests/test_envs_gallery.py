@@ -1,0 +1,77 @@
+"""`python -m envs`: what it prints and writes, and that a wrong request changes nothing."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import envs
+from envs.__main__ import main
+
+
+def test_prints_the_maze_its_front_and_writes_the_picture(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--preset", "paper-9x9", "--seed", "3"]) == 0
+    printed = capsys.readouterr().out
+    maze = envs.generate("paper-9x9", 3)
+    front = maze.pareto_front()
+    assert "paper-9x9-3: budget 25 steps, 4 gold, 5 diamonds, 5 lava" in printed
+    assert (
+        envs.drawing.ansi(maze, colour=False) in printed and str(front) in printed and str(maze.describe()) in printed
+    )
+    assert (tmp_path / "paper-9x9-3.svg").read_text() == envs.drawing.svg(maze, front.routes)
+    ET.parse(tmp_path / "paper-9x9-3.svg")
+
+
+def test_front_table():
+    front = envs.PROBES["gold_or_diamond"].pareto_front()
+    assert str(front).splitlines() == [
+        "completion        gold     diamond  avoid_lava  route",
+        "      1.00        1.00        0.00        1.00  RRDD",
+        "      1.00        0.00        1.00        1.00  DDRR",
+    ]
+
+
+def test_a_drawn_maze(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("S . G\n. # .\nD . E\n")
+    out = tmp_path / "picture.svg"
+    assert main(["--maze", str(tmp_path / "mine.txt"), "--budget", "4", "--out", str(out)]) == 0
+    assert "RRDD" in capsys.readouterr().out and out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--preset", "huge"], "preset: got 'huge', expected a Layout or one of tiny-4x4"),
+        (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["--seed", "-1"], "seed: got -1"),
+        (["--sed", "1"], "unrecognized arguments: --sed 1"),
+        (["--budget", "9"], "--budget: goes with --maze FILE"),
+        (["--reward-mode", "x"], "reward_mode: got 'x'"),
+        (["--maze", "nowhere.txt"], "--maze: cannot read nowhere.txt: No such file or directory"),
+        (["--maze", "."], "--maze: cannot read .: Is a directory"),
+        (["--maze", "wrong.txt"], "text: a maze needs exactly one S (start), this one has 2"),
+        (["--maze", "bytes.txt"], "--maze: cannot read bytes.txt: 'utf-8' codec can't decode"),
+    ],
+)
+def test_wrong_requests_exit_with_two_and_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong.txt").write_text("S S E")
+    (tmp_path / "bytes.txt").write_bytes(b"S\xff E")
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith(f"envs: {message}") and captured.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bytes.txt", "wrong.txt"]
+
+
+def test_a_picture_that_cannot_be_written(tmp_path, capsys):
+    assert main(["--out", str(tmp_path / "no" / "such.svg")]) == 1
+    assert "--out: cannot write" in capsys.readouterr().err
+
+
+def test_it_is_a_command(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "envs", "--preset", "none"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.startswith("envs: preset: got 'none'")
