@@ -14,6 +14,7 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection
 import vpo_lite as vpo
 from vpo_lite import objective
 from vpo_lite.objective import exact_shares, nondominated, winners
+from vpo_lite.randomness import generator
 
 
 def rng(seed=0):
@@ -221,6 +222,13 @@ def test_sobol_takes_any_K_and_is_random_only_through_its_generator():
     assert np.isfinite(vpo.sample_weights(2**16, 2, 0.01, rng=rng(), method="sobol")).all()
 
 
+def test_sobol_works_with_the_keyed_generators_and_draws_anew_each_time():
+    keyed = generator(0, "weights")
+    first, second = (vpo.sample_weights(8, 3, rng=keyed, method="sobol") for _ in range(2))
+    assert (first != second).any()
+    assert (first == vpo.sample_weights(8, 3, rng=generator(0, "weights"), method="sobol")).all()
+
+
 def test_extreme_alpha_stays_finite():
     for alpha in (1e-8, 1e-3, 1e6):
         W = vpo.sample_weights(200, 3, alpha, rng=rng())
@@ -249,6 +257,7 @@ def slack(R, alpha):
 def test_order_and_repetition_of_answers_do_not_matter(R, alpha, data):
     order = data.draw(st.permutations(range(len(R))))
     again = data.draw(st.integers(0, len(R) - 1))
+    assert U(R[::-1], alpha) == pytest.approx(U(R, alpha), abs=1e-10)
     assert U(R[order], alpha) == pytest.approx(U(R, alpha), abs=1e-10)
     assert U(np.vstack([R, R[again]]), alpha) == pytest.approx(U(R, alpha), abs=1e-10)
 

@@ -47,7 +47,8 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     if d == 1:
         return np.ones((K, 1))
     dimensions = d - 1 if alpha == 1 else d
-    u = qmc.Sobol(dimensions, seed=rng).random_base2(int(K - 1).bit_length())[:K]
+    scrambling = np.random.default_rng(rng.integers(2**63))  # SciPy spawns from it, which not every generator allows
+    u = qmc.Sobol(dimensions, seed=scrambling).random_base2(int(K - 1).bit_length())[:K]
     if alpha == 1:  # the gaps between d - 1 sorted uniforms are uniform on the simplex
         return np.diff(np.sort(u, axis=1), axis=1, prepend=0.0, append=1.0)
     # normalised Gamma(alpha) variables are Dirichlet; in logs, since at small alpha they underflow
@@ -157,10 +158,11 @@ def _integrate(R, alpha):
             scale = abs(r).max(axis=(1, 2))
             grid = 2.0 ** np.ceil(np.log2(np.maximum(scale, 1e-200)) - 40)[:, None, None]
             on_grid = np.round(r / grid) * grid  # answers closer than 1e-12 of the largest reward are one answer
-            M = way(on_grid, nondominated(on_grid), alpha)
-            top = r[np.arange(len(r)), r.mean(axis=-1).argmax(axis=-1)]
-            gains = np.einsum("nbid,bid->nb", M, r - top[:, None])  # over the best single answer, whose mean is exact
-            value[part] = top.mean(axis=-1) + gains.mean(axis=0)
+            alive = nondominated(on_grid)
+            M = way(on_grid, alive, alpha)
+            middle = (r * alive[..., None]).sum(axis=1) / alive.sum(axis=1)[:, None]  # (B, d); E w . middle needs no M
+            gains = np.einsum("nbid,bid->nb", M, r - middle[:, None])
+            value[part] = middle.mean(axis=-1) + gains.mean(axis=0)
             share[part] = M.mean(axis=0).sum(axis=-1)
             noise = gains.std(axis=0, ddof=1) / np.sqrt(len(M)) if len(M) > 1 else 0.0
             error[part] = noise + scale * (abs(1 - share[part].sum(axis=-1)) + 1e-13)
