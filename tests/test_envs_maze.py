@@ -8,6 +8,8 @@ import pytest
 import envs
 from envs import Maze
 
+JUNK = 2_000  # a tenth of what `make bench` tries
+
 
 def test_a_drawn_grid_is_read():
     maze = Maze.from_text("S.G\n\n . #\t. \nDLE\n", budget=9)
@@ -109,12 +111,12 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
 
 
 def test_junk_texts_never_do_worse_than_a_valueerror():
-    """2,000 random texts (`make bench` takes 20,000): each becomes a maze or a ValueError in one line."""
+    """Each of the random texts becomes a maze or a ValueError in one line."""
     rng = random.Random(0)
     outcomes = {"maze": 0, "refused": 0}
-    for _ in range(2_000):
+    for _ in range(JUNK):
         outcomes[junk_text(rng)] += 1
-    assert min(outcomes.values()) > 200
+    assert min(outcomes.values()) > 0.1 * JUNK
 
 
 def junk_text(rng):
@@ -146,7 +148,7 @@ def test_junk_routes_never_do_worse_than_a_valueerror():
     rng = random.Random(1)
     maze = envs.generate("lite-6x6", 1)
     refused = 0
-    for _ in range(2_000):
+    for _ in range(JUNK):
         route = "".join(rng.choice("UDLR" if rng.random() < 0.8 else "UDLRudlr \n%\x00\u4e2d\ud800") for _ in range(8))
         routes = ["UU", route, rng.choice(["", "R", 7, None, b"UD", ["U"]])]
         try:
@@ -159,4 +161,4 @@ def test_junk_routes_never_do_worse_than_a_valueerror():
             assert route.startswith(envs.canonical_route(maze, route))
         except ValueError as error:
             assert str(error).startswith("route: letter")
-    assert 200 < refused < 1_990
+    assert 0.1 * JUNK < refused < 0.999 * JUNK
