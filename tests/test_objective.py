@@ -132,6 +132,10 @@ def test_small_and_large_rewards_keep_their_relative_precision():
         assert vpo.exact_set_reward(R * factor) / factor == pytest.approx(vpo.exact_set_reward(R), rel=1e-12)
 
 
+def test_alpha_one_survives_the_rounding_of_a_logarithmic_slider():
+    assert vpo.exact_set_reward(np.eye(3), alpha=np.nextafter(1.0, 2), full_output=True)[2] == "split"
+
+
 def test_an_empty_batch_gives_an_empty_result():
     assert vpo.exact_set_reward(np.zeros((0, 3, 4))).shape == (0,)
 

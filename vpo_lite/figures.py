@@ -58,7 +58,7 @@ def objective_space(runs, front=None, *, objectives=None, axes=(0, 1), title="An
     for position, (label, rewards) in enumerate(runs.items()):
         text, colour, symbol, _ = look(label, position)
         points, count = np.unique(np.asarray(rewards, float)[:, list(axes)], axis=0, return_counts=True)
-        size = 9 + 18 * np.sqrt(count / count.sum())
+        size = 9 + 18 * np.sqrt(count / count.sum()) + 6 * (len(runs) - 1 - position)  # nested where runs agree
         figure.add_scatter(
             x=points[:, 0], y=points[:, 1], mode="markers", name=text, customdata=count,
             marker={"color": colour, "symbol": symbol, "size": size, "opacity": 0.85, "line": EDGE},
@@ -87,7 +87,7 @@ def curves(runs, panels=("coverage", "diversity"), *, levels=None, x="step", tit
     for column, panel in enumerate(panels, start=1):
         for text, level in levels.get(panel, {}).items():
             figure.add_hline(level, line={"color": FRONT, "dash": "dot", "width": 2}, row=1, col=column,
-                             annotation={"text": text, "font_size": 14, "showarrow": False})  # fmt: skip
+                             annotation=_note(text))  # fmt: skip
     figure.update_xaxes(title=x)
     return _finish(figure, None, width or 160 + 400 * len(panels), height)
 
@@ -99,8 +99,10 @@ def lines(x, runs, *, x_title, y_title, title=None, log_x=False, levels=None, wi
         _line(figure, x, y, label, position)
     for text, level in (levels or {}).items():
         figure.add_hline(level, line={"color": FRONT, "dash": "dot", "width": 2},
-                         annotation={"text": text, "font_size": 14, "showarrow": False})  # fmt: skip
+                         annotation=_note(text))  # fmt: skip
     figure.update_xaxes(title=x_title, type="log" if log_x else "linear")
+    if log_x and len(x) <= 12:
+        figure.update_xaxes(tickvals=list(x), ticktext=[f"{value:g}" for value in x])
     figure.update_yaxes(title=y_title)
     return _finish(figure, title, width, height)
 
@@ -135,7 +137,7 @@ def set_reward_against_K(K, samples, exact, *, title="Set reward against K", wid
                            line={"color": colour, "dash": dash, "width": 3}, marker={"symbol": symbol, "size": 9},
                            )  # fmt: skip
     figure.add_hline(exact, line={"color": "black", "width": 2},
-                     annotation={"text": f"K = ∞: {exact:.4f}", "font_size": 14, "showarrow": False})  # fmt: skip
+                     annotation=_note(f"K = ∞: {exact:.4f}"))  # fmt: skip
     figure.update_xaxes(title="K (sampled weightings)", type="log", tickvals=K, ticktext=[str(k) for k in K])
     figure.update_yaxes(title="set reward")
     return _finish(figure, title, width, 460)
@@ -267,6 +269,10 @@ def _band(figure, x, low, high, colour, text, **where):
     x, y = np.concatenate([x, np.flip(x)]), np.concatenate([high, np.flip(low)])
     figure.add_scatter(x=x, y=y, fill="toself", fillcolor=_see_through(colour, 0.2), line_width=0, mode="lines",
                        hoverinfo="skip", showlegend=False, legendgroup=text, **where)  # fmt: skip
+
+
+def _note(text):
+    return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.8)"}
 
 
 def _finish(figure, title, width, height):

@@ -302,4 +302,4 @@ def _check_alpha(alpha):
         raise ValueError(f"alpha = {alpha!r}: expected one positive number") from None
     if not (np.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha = {alpha}: expected a positive finite number (1 is uniform over the weightings)")
-    return alpha
+    return 1.0 if abs(alpha - 1) < 1e-12 else alpha  # a logarithmic slider says 1.0000000000000002
