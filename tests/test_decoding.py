@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from vpo_lite.policy.decoding import DecoderView, HFForward, decoder_for, pad_prompts, sample_tokens
 from vpo_lite.policy.model import Policy
@@ -16,10 +24,16 @@ SHAPE = dict(vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_lay
 def models():
     torch.manual_seed(0)
     yield "llama", LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=4))
-    yield "llama, grouped heads, tied", LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2, tie_word_embeddings=True))
+    yield (
+        "llama, grouped heads, tied",
+        LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2, tie_word_embeddings=True)),
+    )
     yield "qwen2 with biases", Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))
     yield "qwen3 with normed heads", Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=2, head_dim=16))
-    yield "gpt2 through its own forward", GPT2LMHeadModel(GPT2Config(vocab_size=37, n_embd=32, n_layer=2, n_head=2, n_positions=64))
+    yield (
+        "gpt2 through its own forward",
+        GPT2LMHeadModel(GPT2Config(vocab_size=37, n_embd=32, n_layer=2, n_head=2, n_positions=64)),
+    )
 
 
 def with_adapter(model):
@@ -27,7 +41,11 @@ def with_adapter(model):
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.15) if p.dim() > 1 else None
     lora = LoraConfig(
-        r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM", fan_in_fan_out=model.config.model_type == "gpt2"
+        r=4,
+        lora_alpha=8,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+        fan_in_fan_out=model.config.model_type == "gpt2",
     )
     model = get_peft_model(model, lora)
     for name, p in model.named_parameters():

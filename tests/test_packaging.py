@@ -53,7 +53,8 @@ def test_the_top_level_is_what_was_asked_for():
 
 def test_importing_the_package_loads_nothing_heavy():
     code = (
-        "import sys, vpo_lite; heavy = {'torch', 'transformers', 'peft', 'plotly', 'ipywidgets', 'gymnasium'} & set(sys.modules); "
+        "import sys, vpo_lite; "
+        "heavy = {'torch', 'transformers', 'peft', 'plotly', 'ipywidgets', 'gymnasium'} & set(sys.modules); "
         "assert not heavy, heavy; assert vpo_lite.TrainConfig.preset('demo').steps == 40"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
@@ -111,7 +112,9 @@ def test_imports_follow_the_layers(path):
             assert part in OUTSIDE[top], f"{relative} imports {top}"
         if top == "vpo_lite" and part in MAY_IMPORT and rest:
             inner = rest[0]
-            assert inner in MAY_IMPORT[part] | {part} or not (ROOT / "vpo_lite" / inner).exists(), f"{relative} imports {name}"
+            assert inner in MAY_IMPORT[part] | {part} or not (ROOT / "vpo_lite" / inner).exists(), (
+                f"{relative} imports {name}"
+            )
             if (ROOT / "vpo_lite" / f"{inner}.py").exists():
                 assert inner in MAY_IMPORT[part] | {part}, f"{relative} imports {name}"
 
@@ -129,7 +132,15 @@ def test_train_step_fits_one_screen_and_reads_in_the_order_of_the_data():
     assert step.end_lineno - step.lineno < 60
     calls = [ast.unparse(n.func) for n in ast.walk(step) if isinstance(n, ast.Call)]
     source = ast.unparse(step)
-    stages = ["learner.prompt", "policy.sample", "task.parse", "reward_matrix", "for_training", "estimators.estimate", "update_policy"]
+    stages = [
+        "learner.prompt",
+        "policy.sample",
+        "task.parse",
+        "reward_matrix",
+        "for_training",
+        "estimators.estimate",
+        "update_policy",
+    ]
     assert set(stages) <= set(calls)
     places = [source.index(f"{name}(") for name in stages]
     assert places == sorted(places)

@@ -124,7 +124,9 @@ def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
     eos = policy.tokenizer.eos_token_id
     prompt = torch.tensor([policy.encode(learner.prompt(tiny(), learner.task.instance(0)))] * 2)
     tokens = torch.tensor([[5, eos], [5, 6]])
-    rollouts = Rollouts(prompt, torch.ones_like(prompt, dtype=torch.bool), tokens, torch.ones(2, 2, dtype=torch.bool), None)
+    rollouts = Rollouts(
+        prompt, torch.ones_like(prompt, dtype=torch.bool), tokens, torch.ones(2, 2, dtype=torch.bool), None
+    )
     before, _ = policy.token_logprobs(rollouts)
     before = before.detach()[0, 1]
     for _ in range(5):
@@ -200,7 +202,9 @@ def test_a_record_reports_what_its_groups_hold(tiny):
                 total += 1
                 parsed += answer is not None
                 reach += vector[0] == 1
-                assert np.array_equal(vector, envs.score_routes(group.instance, [answer])[0] if answer is not None else np.zeros(4))
+                assert np.array_equal(
+                    vector, envs.score_routes(group.instance, [answer])[0] if answer is not None else np.zeros(4)
+                )
     assert record.reach_rate == pytest.approx(reach / total)
     assert record.parse_rate == pytest.approx(parsed / total)
     assert record.coverage == pytest.approx(np.mean(coverage))

@@ -302,7 +302,8 @@ def held_out_figures(model, tokenizer, layout: str, seeds=HELD_OUT, sizes=(1, 3,
     """Sampled at temperature 1 on unseen mazes, one rollout each, for every m in ``sizes``:
 
     ``parse`` and ``reach``: shares of the answers asked for; ``distinct``: share of rollouts whose m move strings all
-    differ; ``treasure``: share of the answers that reach E with some gold or diamond; ``lava``: ... that touched lava.
+    differ; ``treasure``: share of the answers that reach E with some gold or diamond; ``lava``: ... that touched lava (None
+    where none reach it).
     """
     task, board = MazeTask(layout), envs.PRESETS[layout].size
     mazes = [task.instance(s) for s in seeds]
@@ -323,8 +324,8 @@ def held_out_figures(model, tokenizer, layout: str, seeds=HELD_OUT, sizes=(1, 3,
             "parse": float(np.mean([s.parsed for s in scored])),
             "reach": float(reach.mean()),
             "distinct": float(np.mean([None not in row and len(set(row)) == m for row in answers])),
-            "treasure": float((rewards[reach][:, 1:3] > 0).any(-1).mean()),
-            "lava": float((rewards[reach][:, 3] < 1).mean()),
+            "treasure": float((rewards[reach][:, 1:3] > 0).any(-1).mean()) if reach.any() else None,
+            "lava": float((rewards[reach][:, 3] < 1).mean()) if reach.any() else None,
         }
     return figures
 
@@ -334,7 +335,8 @@ def held_out_figures(model, tokenizer, layout: str, seeds=HELD_OUT, sizes=(1, 3,
 def finish(config: PretrainConfig, out, device) -> dict:
     """Measure a finished pocket policy on the held-out mazes; writes its figures and its model card, returns the figures."""
     out = Path(out)
-    model = LlamaForCausalLM.from_pretrained(out).to(device).eval()
+    with quiet():
+        model = LlamaForCausalLM.from_pretrained(out).to(device).eval()
     figures = held_out_figures(model, pocket_tokenizer(config.board), config.layout)
     write_json(out / ABOUT, {"config": dataclasses.asdict(config), "held_out": figures})
     default = PretrainConfig()
@@ -342,14 +344,15 @@ def finish(config: PretrainConfig, out, device) -> dict:
         f"--{f.name} {getattr(config, f.name)}" for f in dataclasses.fields(config)
         if getattr(config, f.name) != getattr(default, f.name)
     ]
-    rows = [f"| {m} | " + " | ".join(f"{100 * figures[m][k]:.1f} %" for k in ("parse", "reach", "distinct", "treasure", "lava"))
-            + " |" for m in figures]  # fmt: skip
+    shown = ("parse", "reach", "distinct", "treasure", "lava")
+    cells = {m: ["-" if f[k] is None else f"{100 * f[k]:.1f} %" for k in shown] for m, f in figures.items()}
+    rows = [f"| {m} | {' | '.join(row)} |" for m, row in cells.items()]
     count = sum(p.numel() for p in model.parameters())
     card = f"""# {out.name}
 
 A causal language model with {count / 1e6:.2f} million parameters ({config.layers} layers of width {config.width}, Llama
-architecture) that reads a maze of the preset `{config.layout}` and writes m = 1 to {MAX_M} routes through it. It stands in for a
-pretrained language model: it knows the format and how to walk, and is undecided about gold, diamonds and lava, so that
+architecture) that reads a maze of the preset `{config.layout}` and writes m = 1 to {MAX_M} routes through it. It stands in for
+a pretrained language model: it knows the format and how to walk, and is undecided about gold, diamonds and lava, so that
 reinforcement learning has something to teach. It is good for nothing else.
 
 Made by `{" ".join(["vpo-lite pretrain --out", out.name, *changed])}` from drawn demonstrations: {config.updates:,} updates of

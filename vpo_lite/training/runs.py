@@ -86,10 +86,13 @@ class RunFolder:
             raise ValueError(f"{path}: holds a run already; go on with --resume {path}, or choose another --out")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ValueError(f"{path}: exists and is no empty folder; choose another --out")
+        made = not path.exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
             write_json(path / "config.json", config.to_json())
         except OSError as error:
+            if made and path.is_dir():
+                path.rmdir()
             raise ValueError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
         return cls(path)
 

@@ -1,0 +1,235 @@
+"""The command line: a run from start to table, resuming, and one line with status 2 for every wrong request."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vpo_lite.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def small(tiny_policy_folder):
+    return [
+        "train", "--model", str(tiny_policy_folder), "--maze-seed", "1000", "--prompts", "2", "--group-size", "4",
+        "--steps", "3", "--max-new-tokens", "16", "--device", "cpu",
+    ]  # fmt: skip
+
+
+def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
+    out = tmp_path / "runs" / "a"
+    assert main([*small, "--out", str(out)]) == 0
+    table = capsys.readouterr().out
+    for word in ("vpo", "coverage", "best@30", "diversity", str(out)):
+        assert word in table
+    assert sorted(p.name for p in out.iterdir()) == ["adapter", "config.json", "metrics.jsonl", "summary.json"]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    summary = json.loads((out / "summary.json").read_text())
+    promised = {
+        "method", "steps", "seconds", "set_reward", "coverage", "coverage_best_single", "diversity", "diversity_all",
+        "best_at_k", "parse_rate", "reach_rate", "repeat_rate", "objectives", "start",
+    }  # fmt: skip
+    assert promised <= set(summary)
+    assert set(summary["best_at_k"]) == {"1", "3", "10", "30"}
+    assert set(summary["start"]) >= promised - {"method", "steps", "seconds", "start"}
+    assert {p.suffix for p in (out / "adapter").iterdir()} == {".json", ".safetensors"}
+
+    assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["coverage"] == pytest.approx(summary["coverage"])
+    assert main(["compare", str(out), str(out)]) == 0
+    assert "   2  " in capsys.readouterr().out
+    assert main(["train", "--resume", str(out)]) == 2
+    assert "finished" in capsys.readouterr().err
+    assert main([*small, "--out", str(out)]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path):
+    command = [sys.executable, "-m", "vpo_lite.cli", *small]
+    command[command.index("--steps") + 1] = "12"
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, "--out", str(whole), "--threads", "1"], check=True, capture_output=True, cwd=ROOT)
+    process = subprocess.Popen(
+        [*command, "--out", str(killed), "--threads", "1"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    metrics = killed / "metrics.jsonl"
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        if metrics.exists() and metrics.read_text().count("\n") >= 3:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "summary.json").exists()
+    resume = [sys.executable, "-m", "vpo_lite.cli", "train", "--resume", str(killed)]
+    subprocess.run(resume, check=True, capture_output=True, cwd=ROOT)
+    a, b = (json.loads((f / "summary.json").read_text()) for f in (whole, killed))
+    timings = {"seconds", "rollout_share"}
+    assert {k: v for k, v in a.items() if k not in timings} == {k: v for k, v in b.items() if k not in timings}
+    adapter = "adapter/adapter_model.safetensors"
+    assert (whole / adapter).read_bytes() == (killed / adapter).read_bytes()
+
+
+@pytest.mark.slow
+def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small, tmp_path):
+    command = [sys.executable, "-m", "vpo_lite.cli", *small, "--out", str(tmp_path / "run")]
+    command[command.index("--steps") + 1] = "500"
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 120
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while time.monotonic() < end and not (metrics.exists() and metrics.read_text()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"vpo-lite train --resume {tmp_path / 'run'}" in errors
+    assert "Traceback" not in errors
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / "run" / "state.safetensors", "pt") as file:
+        assert int(file.metadata()["step"]) == len(metrics.read_text().splitlines())
+
+
+WRONG = {
+    "method": (["--method", "ppo"], "'ppo'"),
+    "preset": (["--preset", "huge"], "'huge'"),
+    "task": (["--task", "chess"], "'chess'"),
+    "layout": (["--layout", "x"], "'x'"),
+    "m": (["--m", "0"], "m = 0"),
+    "m too large for the policy": (["--m", "6"], "<m6>"),
+    "m no number": (["--m", "three"], "'three'"),
+    "K": (["--K", "0"], "K = 0"),
+    "alpha 0": (["--alpha", "0"], "alpha = 0"),
+    "alpha below": (["--alpha", "-2"], "alpha = -2"),
+    "alpha nan": (["--alpha", "nan"], "alpha = nan"),
+    "model": (["--model", "no/such"], "no/such"),
+    "device": (["--device", "abacus"], "'abacus'"),
+    "maze file": (["--maze", "nowhere.txt"], "nowhere.txt"),
+    "board too large": (["--layout", "hard-8x8", "--maze-seed", "1"], "8x8"),
+    "option": (["--colour", "red"], "--colour"),
+    "resume": (["--resume", "."], "no run folder"),
+    "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_requests_get_one_line_status_2_and_write_nothing(case, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, said = WRONG[case]
+    assert main(["train", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert said in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("S . S\n. . E", "S"),
+        ("S # E\n. # .", "E"),
+        ("S . .\n. E", "row"),
+        ("S ? E", "?"),
+        ("", "empty"),
+        (". . .\n. . E", "S"),
+    ],
+    ids=["two S", "no way", "ragged", "unknown symbol", "empty", "no S"],
+)
+def test_drawn_mazes_that_are_none_are_refused(text, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("maze.txt").write_text(text)
+    assert main(["train", "--maze", "maze.txt"]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and said in error
+    assert [p.name for p in tmp_path.iterdir()] == ["maze.txt"]
+
+
+def test_a_drawn_maze_is_trained_on(small, tmp_path):
+    (tmp_path / "maze.txt").write_text("S . G\n. # .\nD . E\n")
+    small = [a for a in small if a not in ("--maze-seed", "1000")]
+    assert main([*small, "--maze", str(tmp_path / "maze.txt"), "--out", str(tmp_path / "run"), "--json"]) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["maze"] == "S . G\n. # .\nD . E\n"
+
+
+def test_a_full_disk_is_reported_before_training(small, tmp_path, capsys, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vpo_lite.training.runs.write_json", full)
+    assert main([*small, "--out", str(tmp_path / "run")]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_folder_is_reported_before_training(small, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        assert main([*small, "--out", str(out)]) == 2
+        assert str(out) in capsys.readouterr().err
+
+
+def test_other_commands_refuse_in_one_line_too(tmp_path, capsys):
+    for arguments in (
+        [], ["evaluate", str(tmp_path)], ["compare", str(tmp_path)],
+        ["pretrain", "--out", str(tmp_path / "x"), "--updates", "0"],
+        ["dance"], ["pretrain"], ["pretrain", "--out", str(tmp_path / "x"), "--layout", "none"],
+    ):  # fmt: skip
+        assert main(arguments) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_names_versions_and_threads(capsys):
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for word in ("python 3.", "torch 2.", "jupyterlab 4.", "threads:", "pocket policies: pocket-6x6", "ready"):
+        assert word in out
+
+
+@pytest.mark.slow
+def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
+    command = [
+        sys.executable, "-c",
+        "import sys, torch\n"
+        "from vpo_lite.training.pretrain import PretrainConfig, pretrain\n"
+        "torch.set_num_threads(1)\n"
+        "c = PretrainConfig(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, save_every=2)\n"
+        "for done, loss in pretrain(c, sys.argv[1], device=torch.device('cpu'), workers=0):\n"
+        "    if done == int(sys.argv[2]): import os; os._exit(9)\n",
+    ]  # fmt: skip
+    subprocess.run([*command, str(tmp_path / "whole"), "0"], check=True, cwd=ROOT)
+    assert subprocess.run([*command, str(tmp_path / "cut"), "5"], cwd=ROOT).returncode == 9
+    subprocess.run([*command, str(tmp_path / "cut"), "0"], check=True, cwd=ROOT)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]
+
+
+def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    out = tmp_path / "p"
+    assert (
+        main(["pretrain", "--out", str(out), "--updates", "2", "--batch", "2", "--workers", "0", "--device", "cpu"])
+        == 0
+    )
+    figures = json.loads(capsys.readouterr().out)
+    assert set(figures) == {"1", "3", "5"}
+    assert AutoModelForCausalLM.from_pretrained(out).config.vpo_board == 6
+    assert AutoTokenizer.from_pretrained(out)("<m1> a1S")["input_ids"]
+    assert "held-out" in (out / "README.md").read_text()
+    assert main(["pretrain", "--out", str(out), "--updates", "3", "--device", "cpu"]) == 2
+    assert "other settings" in capsys.readouterr().err

@@ -1,0 +1,107 @@
+"""Evaluation and comparison: figures recomputed from their definitions, pools counted in answers."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import envs
+import vpo_lite as vpo
+from vpo_lite.policy.model import load_policy
+from vpo_lite.tasks import reward_matrix
+from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.evaluate import compare, evaluate, pool_figures, sample_pools, table
+
+TASK = MazeTask()
+MAZE = envs.generate("lite-6x6", 1003)
+FRONT = MAZE.pareto_front()
+
+
+def pool(answers, m):
+    rows = [answers[i : i + m] for i in range(0, len(answers), m)]
+    return reward_matrix(TASK, MAZE, rows), rows, 100, len(answers)
+
+
+def figures(answers, method="vpo", m=3, **changes):
+    config = TrainConfig.preset("demo", method=method, m=m, maze_seed=1003, **changes)
+    return pool_figures(TASK, config, MAZE, *pool(answers, config.answers))
+
+
+def test_the_pool_figures_are_their_definitions():
+    best, junk = list(FRONT.routes), "UUDD"
+    answers = [best[0], best[1], None, best[0], best[0], junk]
+    f = figures(answers)
+    vectors = np.array([np.zeros(4) if a is None else envs.score_routes(MAZE, [a])[0] for a in answers])
+    whole = vpo.exact_set_reward(FRONT.rewards)
+    assert f["coverage"] == pytest.approx(np.mean([vpo.exact_set_reward(vectors[i : i + 3]) / whole for i in (0, 3)]))
+    ceiling = max(vpo.exact_set_reward(v[None]) for v in FRONT.rewards) / whole
+    assert f["coverage_best_single"] == pytest.approx(ceiling)
+    reached = vectors[vectors[:, 0] > 0]
+    pairs = list(itertools.combinations(reached, 2))
+    assert f["diversity"] == pytest.approx(np.mean([abs(a - b).sum() for a, b in pairs]))
+    pairs = list(itertools.combinations(vectors, 2))
+    assert f["diversity_all"] == pytest.approx(np.mean([abs(a - b).sum() for a, b in pairs]))
+    scalars = vectors.mean(1)
+    assert f["best_at_k"]["3"] == pytest.approx(np.mean([max(c) for c in itertools.combinations(scalars, 3)]))
+    assert (f["parse_rate"], f["reach_rate"], f["repeat_rate"]) == pytest.approx((5 / 6, 4 / 6, 1 / 6))
+    assert f["objectives"]["gold"] == pytest.approx(vectors[:, 1].mean())
+
+
+def test_single_answers_are_compared_in_sets_of_the_same_size():
+    """The same six answers mean the same coverage whether one rollout wrote three or three rollouts one each."""
+    answers = [FRONT.routes[0], None, FRONT.routes[1], "UU", FRONT.routes[1], FRONT.routes[1]]
+    multi, single = figures(answers, "vpo"), figures(answers, "grpo")
+    for name in ("coverage", "set_reward", "diversity", "best_at_k", "reach_rate"):
+        assert multi[name] == pytest.approx(single[name])
+
+
+def test_alpha_moves_the_set_reward_and_never_the_coverage():
+    answers = [FRONT.routes[0], FRONT.routes[1], None]
+    low, high = figures(answers, alpha=0.1), figures(answers, alpha=20.0)
+    assert low["set_reward"] > high["set_reward"]
+    assert low["coverage"] == high["coverage"]
+
+
+@pytest.mark.parametrize(("method", "m"), [("vpo", 3), ("vpo", 4), ("grpo", 3), ("goal_conditioned", 3)])
+def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, method, m):
+    config = TrainConfig.preset(
+        "demo", method=method, m=m, maze_seed=1000, model=str(tiny_policy_folder), max_new_tokens=12
+    )
+    policy = load_policy(tiny_policy_folder, device="cpu")
+    f = evaluate(policy, config, answers=10)
+    assert f["answers"] == 10
+    (one,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
+    assert one[0].rewards.shape == (-(-10 // config.answers), config.answers, 4)
+    assert evaluate(policy, config, answers=10) == f  # the draws are keyed
+    assert f["mazes"] == 1
+
+
+def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):
+    config = TrainConfig.preset("demo", model=str(tiny_policy_folder), max_new_tokens=12)
+    policy = load_policy(tiny_policy_folder, device="cpu")
+    f = evaluate(policy, config, answers=4, mazes=3)
+    ceilings = [vpo.metrics.price_of_conflict(envs.generate("lite-6x6", s).pareto_front().rewards)[1] for s in range(3)]
+    assert f["mazes"] == 3
+    assert f["coverage_best_single"] == pytest.approx(np.mean(ceilings))
+
+
+def test_compare_means_by_method_and_refuses_what_is_no_run(tmp_path):
+    base = figures([FRONT.routes[0]] * 3) | {"steps": 1, "seconds": 1.0}
+    for name, method, coverage in (("a", "vpo", 0.8), ("b", "vpo", 0.9), ("c", "grpo", 0.5)):
+        folder = tmp_path / name
+        folder.mkdir()
+        config = TrainConfig.preset("demo", method=method, maze_seed=1003)
+        (folder / "config.json").write_text(json.dumps(config.to_json()))
+        summary = base | {"method": method, "coverage": coverage, "start": base}
+        (folder / "summary.json").write_text(json.dumps(summary))
+    rows = compare([tmp_path / n for n in "abc"])
+    assert [(r["method"], r["runs"], round(r["coverage"], 6)) for r in rows] == [("vpo", 2, 0.85), ("grpo", 1, 0.5)]
+    text = table(rows)
+    assert "0.850" in text
+    assert len({len(line) for line in text.splitlines()}) == 1
+    with pytest.raises(ValueError, match="no finished run"):
+        compare([tmp_path])
+    with pytest.raises(ValueError, match="at least one"):
+        compare([])
