@@ -168,6 +168,7 @@ def test_gdpo_worked_by_hand():
 def test_maxrl_worked_by_hand():
     R = np.array([0, 0, 0, 1.0])[None, :, None, None]
     assert vpo.advantages("maxrl", R, eps=0)[0] == pytest.approx([-1, -1, -1, 3])  # a rare success counts 1 / rate - 1
+    assert (vpo.advantages("maxrl", 0 * R, eps=0) == 0).all()
 
 
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])

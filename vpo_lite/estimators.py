@@ -12,6 +12,7 @@ GDPO (NVlabs), as in 2605.22817; MaxRL 2602.02710 (all arXiv numbers).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
     R        (P, G, m, d) rewards, or a list of P arrays (G, m, d_p) where d differs from prompt to prompt (then
              `weights` and `w_star` are lists of P as well). Methods with `single_answer` need m = 1.
     weights  for `vpo` (P, K, d), or (K, d) for all prompts: drawn once per prompt and shared by its G rollouts; None
-             takes the exact expectation over w ~ Dir(alpha). For `random_weighting` and `goal_conditioned` (P, 1, d):
+             takes the exact expectation over w ~ Dir(alpha). ((P, G, K, d) would give each rollout its own, and the
+             advantages would be noise.) For `random_weighting` and `goal_conditioned` (P, 1, d):
              one fresh weighting per prompt, the same for its G rollouts, since only rollouts of one prompt (with the
              weighting that stands in it) can be compared. The other methods ignore it.
     alpha    Dirichlet concentration of the exact expectation.
@@ -94,13 +96,11 @@ def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-
     """Score and advantage of every rollout in one go; arguments as for `advantages`."""
     if method not in METHODS:
         raise ValueError(f"method = {method!r}: expected one of {', '.join(METHODS)}")
-    if not (isinstance(eps, (int, float)) and 0 <= eps < np.inf):
+    if not (isinstance(eps, Real) and 0 <= eps < np.inf):
         raise ValueError(f"eps = {eps!r}: expected a finite number of at least 0")
     if isinstance(R, (list, tuple)) and len({np.shape(r) for r in R}) > 1:  # d differs: one prompt at a time
         if len({np.shape(r)[:1] for r in R}) > 1:
-            raise ValueError(
-                f"R holds groups of shapes {[np.shape(r) for r in R]}: expected the same G for all prompts"
-            )
+            raise ValueError(f"R holds groups of {[len(r) for r in R]} rollouts: expected the same G for all prompts")
         each = zip(R, _per_prompt(weights, "weights", len(R)), _per_prompt(w_star, "w_star", len(R)), strict=True)
         parts = [
             estimate(method, [r], weights=None if W is None else [W], alpha=alpha, w_star=w, k=k, eps=eps)
@@ -168,7 +168,7 @@ def maxrl(R, *, w_star, eps, **_):
     if (r < 0).any():
         raise ValueError(f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs rewards >= 0")
     mean = r.mean(axis=-1, keepdims=True)
-    return r, np.where(_flat(r), 0.0, (r - mean) / (mean + eps))
+    return r, np.where(_flat(r), 0.0, (r - mean) / (mean + max(eps, 1e-300)))
 
 
 @method(single_answer=True, weights="one")

@@ -7,7 +7,8 @@ weightings and a repeated answer is paid nothing. Letters: m answers in a set, d
 R is a reward matrix (..., m, d), W a matrix of weightings (K, d).
 
 What is here: draw weightings (`sample_weights`), average over them (`set_reward`), see who wins (`winners`), and the
-same without sampling noise (`exact_set_reward`, `exact_shares`).
+same without sampling noise (`exact_set_reward`, `exact_shares`). The idea needs no more than the first two; how the exact
+value is found is the second half of the file.
 """
 
 from functools import lru_cache
@@ -147,6 +148,7 @@ def nondominated(R):
 
 
 def _integrate(R, alpha):
+    """Value (B,), shares (B, m), error (B,) and the ways used, for sets R (B, m, d)."""
     B, m, d = R.shape
     points = ("sobol" if alpha >= 0.01 else "iid", _points)
     ways = [("beta", _envelope)] if d == 2 else [("split", _split), points] if alpha == 1 else [points]
@@ -154,20 +156,23 @@ def _integrate(R, alpha):
     for name, way in ways:
         left = np.flatnonzero(np.isnan(value))  # a way answers NaN for a set that is too much for it
         for part in np.array_split(left, -(-len(left) * m // 2048)) if len(left) else []:  # bounds the memory
-            r = R[part]
-            scale = abs(r).max(axis=(1, 2))
-            grid = 2.0 ** np.ceil(np.log2(np.maximum(scale, 1e-200)) - 40)[:, None, None]
-            on_grid = np.round(r / grid) * grid  # answers closer than 1e-12 of the largest reward are one answer
-            alive = nondominated(on_grid)
-            M = way(on_grid, alive, alpha)
-            middle = (r * alive[..., None]).sum(axis=1) / alive.sum(axis=1)[:, None]  # (B, d); E w . middle needs no M
-            gains = np.einsum("nbid,bid->nb", M, r - middle[:, None])
-            value[part] = middle.mean(axis=-1) + gains.mean(axis=0)
-            share[part] = M.mean(axis=0).sum(axis=-1)
-            noise = gains.std(axis=0, ddof=1) / np.sqrt(len(M)) if len(M) > 1 else 0.0
-            error[part] = noise + scale * (abs(1 - share[part].sum(axis=-1)) + 1e-13)
+            value[part], share[part], error[part] = _integrate_by(way, R[part], alpha)
         used += [name] if np.isfinite(value[left]).any() else []
     return value, share, error, "+".join(used)
+
+
+def _integrate_by(way, R, alpha):
+    scale = abs(R).max(axis=(1, 2))
+    grid = 2.0 ** np.ceil(np.log2(np.maximum(scale, 1e-200)) - 40)[:, None, None]
+    on_grid = np.round(R / grid) * grid  # answers closer than 1e-12 of the largest reward become one answer
+    alive = nondominated(on_grid)
+    M = way(on_grid, alive, alpha)
+    middle = (R * alive[..., None]).sum(axis=1) / alive.sum(axis=1)[:, None]  # (B, d); E w . middle = mean(middle)
+    gains = np.einsum("nbid,bid->nb", M, R - middle[:, None])  # so M is only asked for the rest
+    share = M.mean(axis=0).sum(axis=-1)
+    noise = gains.std(axis=0, ddof=1) / np.sqrt(len(M)) if len(M) > 1 else 0.0
+    error = noise + scale * (abs(1 - share.sum(axis=-1)) + 1e-13)
+    return middle.mean(axis=-1) + gains.mean(axis=0), share, error
 
 
 def _envelope(R, alive, alpha):
