@@ -78,6 +78,9 @@ def test_coverage_worked_by_hand():
     assert vpo.coverage(FRONT, FRONT) == pytest.approx(1)
     assert vpo.coverage([[1, 0], [0, 1]], FRONT) == pytest.approx(0.75 / 0.76)
     assert vpo.coverage([[0, 0]], FRONT) == 0
+    for alpha in (0.2, 1.0, 7.0):
+        expected = vpo.exact_set_reward([[1, 0], [0, 1]], alpha) / vpo.exact_set_reward(FRONT, alpha)
+        assert vpo.coverage([[1, 0], [0, 1]], FRONT, alpha) == pytest.approx(expected, abs=1e-12)
     R = rng().random((2, 3, 4, 2))
     assert vpo.coverage(R, FRONT).shape == (2, 3)
     assert vpo.coverage(R, FRONT)[1, 2] == pytest.approx(vpo.coverage(R[1, 2], FRONT))

@@ -153,6 +153,7 @@ def test_winners_take_the_first_of_equals_and_shares_match_them():
     assert shares.sum() == pytest.approx(1, abs=1e-12)
     assert (shares[[2, 4]] == 0).all()
     assert exact_shares(np.eye(3)) == pytest.approx([1 / 3] * 3, abs=1e-12)  # by symmetry
+    assert (exact_shares(R, alpha=0.5)[[2, 4]] == 0).all()
     assert exact_shares(np.eye(3), alpha=0.5) == pytest.approx([1 / 3] * 3, abs=2e-3)
 
 
@@ -215,6 +216,13 @@ def test_weights_have_the_dirichlet_moments_and_marginals(method, alpha, d):
     for x in np.quantile(W[:, 0], [0.2, 0.5, 0.8]):
         if 1e-6 < x < 1 - 1e-6:  # at small alpha most of the mass sits at the ends
             assert (W[:, 0] <= x).mean() == pytest.approx(stats.beta(alpha, (d - 1) * alpha).cdf(x), abs=0.02)
+
+
+@pytest.mark.parametrize("method", ["iid", "sobol"])
+def test_at_small_alpha_only_a_few_weightings_lie_between_the_corners(method):
+    W = vpo.sample_weights(2**16, 2, 0.01, rng=rng(2), method=method)
+    between = np.diff(stats.beta(0.01, 0.01).cdf([0.1, 0.9]))[0]  # 2 %
+    assert ((W[:, 0] > 0.1) & (W[:, 0] < 0.9)).mean() == pytest.approx(between, abs=0.003)
 
 
 def test_sobol_takes_any_K_and_is_random_only_through_its_generator():

@@ -25,6 +25,7 @@ def test_any_difference_in_the_name_gives_other_numbers():
 
 def test_kinds_of_number_and_sequence_do_not_matter():
     assert integer(np.int64(3), "a", np.int32(5), ("x", np.int64(1))) == integer(3, "a", 5, ["x", 1])
+    assert integer(3, "a", 0, {"x": 1, "y": 2}) == integer(3, "a", 0, {"y": 2, "x": 1})
 
 
 def test_another_process_with_another_hash_seed_draws_the_same():

@@ -181,10 +181,9 @@ def _envelope(R, alive, alpha):
     steeper = slope[:, None, :] - slope[:, :, None]  # [i, j]: by how much line j is steeper than line i
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = (start[:, :, None] - start[:, None, :]) / steeper
-    rival = alive[:, None, :]  # no two of these have the same slope: the lower one would be dominated
-    low = np.where(rival & (steeper < 0), crossing, 0.0).max(axis=-1).clip(0, 1)
-    high = np.where(rival & (steeper > 0), crossing, 1.0).min(axis=-1).clip(0, 1)
-    high = np.where(alive, np.maximum(low, high), low)
+    low = np.where(steeper < 0, crossing, 0.0).max(axis=-1).clip(max=1)
+    high = np.where(steeper > 0, crossing, 1.0).min(axis=-1)
+    high = np.where(alive, np.maximum(low, high), low)  # of parallel lines only the highest is alive
     share = betainc(alpha, alpha, high) - betainc(alpha, alpha, low)
     first = (betainc(alpha + 1, alpha, high) - betainc(alpha + 1, alpha, low)) / 2  # E[x; i wins], as E[x] = 1/2
     return np.stack([first, share - first], axis=-1)[None]
