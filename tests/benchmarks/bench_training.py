@@ -2,8 +2,9 @@
 
     .venv/bin/python tests/benchmarks/bench_training.py [--threads 2] [--rounds 5]
 
-Writes tests/benchmarks/results/training.json. Rollouts: 8 prompts x 8 rollouts, 48 new tokens, the pocket policy with its adapter.
-Both samplers work on the same weights and write exactly 48 tokens a row (no row may end early), so that tokens a second compare.
+Writes tests/benchmarks/results/training.json. Rollouts: 8 prompts x 8 rollouts, 48 new tokens, the pocket policy with its
+adapter. All samplers work on the same weights and write exactly 48 tokens a row (no row may end early), so that tokens a
+second compare.
 """
 
 import argparse
@@ -61,7 +62,7 @@ def rollouts(rounds: int) -> dict:
 
     ways = {"peft generate": generate, "HF forward, shared prefill": own_forward, "decoder view": ours}
     times = {name: [] for name in ways}
-    for name, way in ways.items():
+    for way in ways.values():
         way()
     for _ in range(rounds):  # interleaved: a busy neighbour meets all of them
         for name, way in ways.items():
@@ -70,8 +71,10 @@ def rollouts(rounds: int) -> dict:
             times[name].append(time.perf_counter() - started)
     reference = best(times["peft generate"])[0]
     return {
-        name: {"seconds": round(best(t)[0], 4), "median": round(best(t)[1], 4), "tokens_per_second": round(64 * 48 / best(t)[0]),
-               "ratio": round(reference / best(t)[0], 2)}
+        name: {
+            "seconds": round(best(t)[0], 4), "median": round(best(t)[1], 4),
+            "tokens_per_second": round(64 * 48 / best(t)[0]), "ratio": round(reference / best(t)[0], 2),
+        }
         for name, t in times.items()
     }  # fmt: skip
 
