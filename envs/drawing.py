@@ -44,7 +44,7 @@ def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, wi
             reaches E ends in an arrow head, another in a cross.
         names: texts for the routes' numbers (short ones); None numbers them from 1 if there are several.
         position: (row, column) of a walker to draw.
-        taken: positions of the squares to draw as already taken.
+        taken: positions visited; the items on them are drawn as already taken.
         labels: names of columns and rows along the border.
         width: width of the picture in pixels; None leaves the natural size.
 
@@ -56,7 +56,7 @@ def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, wi
     '<svg xmlns="http://www.w3.org/2000/svg" v'
     """
     rows, columns = maze.shape
-    taken = set(taken)
+    taken = _items(maze) & set(taken)
     margin = 0.5 * CELL if labels else 0.08 * CELL
     far = 0.08 * CELL
     full_width, full_height = columns * CELL + margin + far, rows * CELL + margin + far
@@ -99,6 +99,10 @@ def _summary(maze, routes):
     parts.append(f"S on {maze.square_name(maze.start)}, E on {maze.square_name(maze.exit)}")
     parts += [f"route {i}: {route or 'empty'}" for i, route in enumerate(routes, start=1)]
     return "; ".join(parts)
+
+
+def _items(maze):
+    return {*maze.gold, *maze.diamonds, *maze.lava, *maze.bonus}
 
 
 def _centre(position):
@@ -259,7 +263,7 @@ def ansi(maze, routes=(), *, position=None, taken=(), colour=True):
         for r, c in walk(maze, route)[0]:
             if rows[r][c] == ".":
                 rows[r][c] = "*"
-    for r, c in taken:
+    for r, c in _items(maze) & set(taken):
         rows[r][c] = rows[r][c].lower()
     if position is not None:
         rows[position[0]][position[1]] = "@"
@@ -295,7 +299,7 @@ def rgb_array(maze, routes=(), *, position=None, taken=()):
     """
     rows, columns = maze.shape
     image = np.full((rows * _SIDE, columns * _SIDE, 3), 255, dtype=np.uint8)
-    taken = set(taken)
+    taken = _items(maze) & set(taken)
     squares = [(r, c) for r in range(rows) for c in range(columns)]
     for r, c in squares:
         _sign(_tile(image, (r, c)), maze.symbol((r, c)), (r, c) in taken)

@@ -390,9 +390,9 @@ class MazeEnv(gymnasium.Env):
     def render(self):
         if self.render_mode is None:
             return None
-        taken = [tile for tile, flag in zip(self._tiles, self.taken, strict=False) if flag]
+        visited, _ = drawing.walk(self.maze, self.route)
         draw = {"ansi": drawing.ansi, "rgb_array": drawing.rgb_array, "svg": drawing.svg}[self.render_mode]
-        return draw(self.maze, [self.route], position=self.position, taken=taken)
+        return draw(self.maze, [self.route], position=self.position, taken=visited)
 
     @property
     def steps_left(self):

@@ -63,6 +63,13 @@ def test_walker_and_taken_squares():
     plain, later = drawing.svg(MAZE), drawing.svg(MAZE, position=(0, 2), taken=[(0, 2)])
     assert later.count("<circle") == plain.count("<circle") + 1
     assert later.count('opacity="0.25"') == 1 and plain.count('opacity="0.25"') == 0
+    # a whole walk may be given: only items can be taken
+    assert drawing.svg(MAZE, taken=[(0, 0), (0, 1), (0, 2)]) == drawing.svg(MAZE, taken=[(0, 2)])
+    assert drawing.ansi(MAZE, taken=[(0, 0), (1, 0), (2, 0)], colour=False).splitlines()[1:] == [
+        "1 S . G",
+        "2 . # L",
+        "3 d B E",
+    ]
 
 
 def test_names_are_escaped_and_counted():
