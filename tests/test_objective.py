@@ -261,7 +261,8 @@ def U(R, alpha=1.0):
 
 
 def slack(R, alpha):
-    return 1e-10 if alpha == 1 or R.shape[1] <= 2 else 1e-9 + 8 * float(vpo.exact_set_reward(R, alpha, True)[1])
+    """What sampling may cost where there is no closed form: some ten standard errors."""
+    return 1e-10 if alpha == 1 or R.shape[1] <= 2 else 4e-3
 
 
 @settings(max_examples=60, deadline=None)
@@ -297,7 +298,7 @@ def test_shift_and_positive_factor_pass_through(R, alpha, shift, factor):
 @settings(max_examples=60, deadline=None)
 @given(R=rewards, alpha=alphas)
 def test_between_the_best_single_answer_and_the_ideal_point(R, alpha):
-    assert R.mean(axis=1).max() - 1e-10 <= U(R, alpha) <= R.max(axis=0).mean() + slack(R, alpha)
+    assert R.mean(axis=1).max() - 1e-10 <= U(R, alpha) <= R.max(axis=0).mean() + 1e-10
 
 
 @settings(max_examples=30, deadline=None)

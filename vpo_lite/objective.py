@@ -172,7 +172,8 @@ def _integrate_by(way, R, alpha):
     share = M.mean(axis=0).sum(axis=-1)
     noise = gains.std(axis=0, ddof=1) / np.sqrt(len(M)) if len(M) > 1 else 0.0
     error = noise + scale * (abs(1 - share.sum(axis=-1)) + 1e-13)
-    return middle.mean(axis=-1) + gains.mean(axis=0), share, error
+    best_single, ideal = R.mean(axis=-1).max(axis=-1), R.max(axis=1).mean(axis=-1)  # no noise leads out of these
+    return np.clip(middle.mean(axis=-1) + gains.mean(axis=0), best_single, ideal), share, error
 
 
 def _envelope(R, alive, alpha):
