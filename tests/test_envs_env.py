@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -27,6 +29,12 @@ def walk(env, route):
         _, reward, terminated, truncated, _ = env.step(ACTION[move])
         total = total + reward
     return total, terminated, truncated
+
+
+def test_the_package_stands_alone():
+    """`envs` loads gymnasium and numpy, and nothing of the library that trains on it."""
+    code = "import envs, sys; print({'torch', 'vpo_lite', 'scipy', 'plotly', 'transformers'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
 @pytest.mark.parametrize("reward_mode", ["linear", "convex_bonus"])

@@ -110,6 +110,12 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
     assert list(burning.values()) == [True, None, False, None, None, True, None, False]
 
 
+def test_a_maze_with_too_many_items_still_describes_itself():
+    rules = Maze.from_text("S G G G G G G G G\n. D D D D D D D D\n. L . . . . . . E", budget=40).describe()
+    assert list(rules.values())[-2:] == [None, None]
+    assert str(rules).endswith("-    no route is best at everything (the front is not computed above 16 items)")
+
+
 def test_junk_texts_never_do_worse_than_a_valueerror():
     """Each of the random texts becomes a maze or a ValueError in one line."""
     rng = random.Random(0)

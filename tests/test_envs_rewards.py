@@ -227,6 +227,26 @@ def test_one_maze_or_one_each():
     assert envs.score_routes(maze, np.array(routes)).tolist() == one.tolist()
 
 
+def test_more_items_than_fit_one_word():
+    """A drawn maze may hold hundreds of items, too many for a front but not for a score."""
+    rng = np.random.default_rng(6)
+    rows = rng.choice(list(".GGDDLB"), (20, 20))
+    rows[0, 0], rows[19, 19] = "S", "E"
+    maze = envs.Maze.from_text("\n".join(" ".join(row) for row in rows), budget=200)
+    assert len(maze.gold) + len(maze.diamonds) > 130
+    routes = ["".join(rng.permutation(list("RD" * 19 + "UDLR" * 20))) + "R" * 19 + "D" * 19 for _ in range(100)]
+    scores = envs.score_routes(maze, routes)
+    np.testing.assert_allclose(scores, [plain_score(maze.text, 200, route) for route in routes], rtol=0, atol=1e-12)
+    assert scores[:, 0].mean() > 0.5 and scores[:, 1].max() > 0.1
+
+
+def test_bits_are_counted_alike_without_numpy_2(monkeypatch):
+    numbers = np.random.default_rng(0).integers(0, 2**62, size=500)
+    counted = envs.scoring._count_bits(numbers)
+    monkeypatch.delattr(np, "bitwise_count")
+    assert envs.scoring._count_bits(numbers).tolist() == counted.tolist() == [int(x).bit_count() for x in numbers]
+
+
 def test_canonical_routes_compare_effects():
     maze = envs.Maze.from_text("S . E\n# G .", budget=5)
     assert envs.canonical_route(maze, "RRUUUU") == "RR"
