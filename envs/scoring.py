@@ -1,6 +1,7 @@
 """The rules in numbers: what a route earns, for many routes on many mazes at once."""
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -9,11 +10,13 @@ from ._grid import MOVES
 OBJECTIVES = ("completion", "gold", "diamond", "avoid_lava")
 REWARD_MODES = ("linear", "convex_bonus")
 
-# A move is the low five bits of its letter; a blank (0) is what a finished route does while others still walk.
-_CODES = {letter: ord(letter) & 31 for letter in "UDLR"}
-_WIDTH = 32  # table entries a square: one for each five-bit code
+_MOVES = " UDLR"  # moves by number; a blank stays: what a finished route does while others still walk
+_WIDTH = 32  # table entries a square: one for each pair of moves, 5 * first + second, and a few unused
+_PAIRS = np.zeros(1 << 16, dtype=np.intp)  # two letters, read as one little-endian number -> the pair's number
+for _first, _second in itertools.product(_MOVES, repeat=2):
+    _PAIRS[ord(_first) + 256 * ord(_second)] = 5 * _MOVES.index(_first) + _MOVES.index(_second)
+_LANE = 16  # items of one kind whose flags fit one lane of a word (four lanes of 16 bits: one for each kind)
 _CHUNK = 1 << 17  # moves walked at once: bounds the memory, and the work arrays stay in the cache
-_WORD = 62  # items whose flags fit one integer
 
 
 def check_reward_mode(reward_mode):
@@ -73,17 +76,15 @@ def score_routes(mazes, routes, reward_mode="linear"):
     mazes, which = _distinct_mazes(mazes, len(routes))
     rewards = np.zeros((len(routes), len(OBJECTIVES)))
     tables = [_tables(maze) for maze in mazes]
-    words = max((len(table.flags) for table in tables), default=0)
-    # the mazes' squares one behind the other
+    # the tables of all mazes, one behind the other
+    words = max((len(table.flags) for table in tables), default=1)
     sizes = [table.after.size for table in tables]
     first = np.cumsum([0, *sizes[:-1]], dtype=np.intp)[: len(tables)]
     after = np.zeros(sum(sizes), dtype=np.intp)
     flags = np.zeros((words, sum(sizes)), dtype=np.int64)
-    kinds = np.zeros((words, 4, len(tables)), dtype=np.int64)
-    for i, (table, low, size) in enumerate(zip(tables, first, sizes, strict=True)):
+    for table, low, size in zip(tables, first, sizes, strict=True):
         after[low : low + size] = table.after + low
         flags[: len(table.flags), low : low + size] = table.flags
-        kinds[: len(table.flags), :, i] = table.kinds
     start = np.array([table.start for table in tables], dtype=np.intp) + first
     exit_ = np.array([table.exit for table in tables], dtype=np.intp) + first
     budgets = np.array([maze.budget for maze in mazes], dtype=np.intp)
@@ -96,19 +97,17 @@ def score_routes(mazes, routes, reward_mode="linear"):
     for low in range(0, len(routes), rows):
         chunk = slice(low, low + rows)
         maze_of = which[chunk] if len(mazes) > 1 else slice(None)  # one maze for all: broadcast it
-        moves = _move_matrix(routes[chunk], budgets[maze_of], steps)
-        here = np.repeat(start, len(moves.T)) if len(mazes) == 1 else start[maze_of]  # squares, times _WIDTH
+        pairs = _pairs_of_moves(routes[chunk], budgets[maze_of], steps)
+        here = np.repeat(start, pairs.shape[1]) if len(mazes) == 1 else start[maze_of]
         touched = np.zeros((words, len(here)), dtype=np.int64)
-        for move in moves:
-            here = after.take(here + move, mode="clip")
+        for pair in pairs:
+            entry = here + pair
+            here = after.take(entry, mode="clip")
             for word in range(words):
-                touched[word] |= flags[word].take(here, mode="clip")
-        collected = np.zeros((4, len(here)), dtype=np.int64)
-        for word in range(words):
-            for kind in range(4):
-                collected[kind] += _count_bits(touched[word] & kinds[word, kind, maze_of])
-        scores = reward_vectors(collected.T, totals[maze_of], reward_mode)
-        scores[here != exit_[maze_of]] = 0
+                touched[word] |= flags[word].take(entry, mode="clip")
+        collected = _count_bits(touched.view(np.uint16).reshape(words, -1, 4)).sum(axis=0, dtype=np.intp)
+        scores = reward_vectors(collected, totals[maze_of], reward_mode)
+        scores *= (here == exit_[maze_of])[:, None]
         rewards[chunk] = scores
     return rewards
 
@@ -116,41 +115,51 @@ def score_routes(mazes, routes, reward_mode="linear"):
 def _count_bits(numbers):
     if hasattr(np, "bitwise_count"):  # NumPy 2
         return np.bitwise_count(numbers)
-    parts = np.ascontiguousarray(numbers).view(np.uint8).reshape(*numbers.shape, 8)
+    parts = np.ascontiguousarray(numbers)[..., None].view(np.uint8)
     return np.unpackbits(parts, axis=-1).sum(axis=-1)
 
 
 class _Tables:
-    """What the walk needs of one maze: where each move leads, and what lies on each square.
+    """What the walk needs of one maze: where each pair of moves leads, and what is touched on the way.
 
-    A square is numbered row * columns + column, times _WIDTH, so that adding the code of a move gives a table entry.
+    A square is numbered row * columns + column, times _WIDTH, so that adding a pair of moves gives a table entry.
 
     Attributes:
-        after: (squares * _WIDTH,) the square that each move leads to; blanks, and all moves on E, stay.
-        flags: (words, squares * _WIDTH) the flag of the item on each square.
-        kinds: (words, 4) the flags of all gold, diamond, lava and bonus squares.
-        totals: how many of each there are.
+        step: (squares, 5) the square, unscaled, that each single move leads to; blanks, and all moves on E, stay.
+        after: (squares * _WIDTH,) the square that each pair leads to.
+        flags: (words, squares * _WIDTH) the flags of the items that the pair touches; each kind has its own 16 bits.
+        totals: how many gold, diamond, lava and bonus squares there are.
         start, exit: squares.
     """
 
     def __init__(self, maze):
-        number = np.arange(maze.shape[0] * maze.shape[1]).reshape(maze.shape) * _WIDTH
-        self.after = np.repeat(number.ravel(), _WIDTH)
+        number = np.arange(maze.shape[0] * maze.shape[1]).reshape(maze.shape)
+        self.step = np.repeat(number.ravel()[:, None], len(_MOVES), axis=1)
         for row, column in maze.free - {maze.exit}:  # E ends the walk
             for move, (dr, dc) in MOVES.items():
                 if (row + dr, column + dc) in maze.free:
-                    self.after[number[row, column] + _CODES[move]] = number[row + dr, column + dc]
+                    self.step[number[row, column], _MOVES.index(move)] = number[row + dr, column + dc]
         groups = (maze.gold, maze.diamonds, maze.lava, maze.bonus)
         self.totals = [len(group) for group in groups]
-        words = -(-sum(self.totals) // _WORD)
-        self.flags = np.zeros((words, self.after.size), dtype=np.int64)
-        self.kinds = np.zeros((words, 4), dtype=np.int64)
-        items = ((kind, square) for kind, group in enumerate(groups) for square in group)
-        for i, (kind, square) in enumerate(items):
-            word, flag = i // _WORD, 1 << i % _WORD
-            self.flags[word, number[square]] = flag
-            self.kinds[word, kind] |= flag
-        self.start, self.exit = number[maze.start], number[maze.exit]
+        words = max(-(-max(self.totals) // _LANE), 1)
+        lanes = np.zeros((words, number.size, 4), dtype=np.uint16)
+        for kind, group in enumerate(groups):
+            for i, square in enumerate(group):
+                lanes[i // _LANE, number[square], kind] = 1 << i % _LANE
+        flag = lanes.view(np.int64)[..., 0]  # (words, squares)
+
+        twice = self.step[self.step]  # (squares, 5, 5)
+        touched = flag[:, self.step][..., None] | flag[:, twice]
+        self.after = _padded(twice * _WIDTH)
+        self.flags = np.array([_padded(word) for word in touched])
+        self.start, self.exit = number[maze.start] * _WIDTH, number[maze.exit] * _WIDTH
+
+
+def _padded(table):
+    """(squares, 5, 5) as (squares * _WIDTH,)."""
+    entries = np.zeros((len(table), _WIDTH), dtype=table.dtype)
+    entries[:, :25] = table.reshape(-1, 25)
+    return entries.ravel()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -198,14 +207,14 @@ def _check_routes(routes):
     return routes
 
 
-def _move_matrix(routes, budgets, steps):
-    """Moves as codes, (steps, routes); blanks after a route's end and beyond its budget."""
-    padded = (f"%-{steps}.{steps}s" * len(routes) % tuple(routes)).encode("ascii")
-    letters = np.frombuffer(padded, dtype=np.uint8).reshape(len(routes), steps)
-    moves = (letters.T & 31).astype(np.intp)
+def _pairs_of_moves(routes, budgets, steps):
+    """Moves two by two, (pairs, routes); blanks after a route's end and beyond its budget."""
+    width = steps + steps % 2
+    padded = (f"%-{width}.{steps}s" * len(routes) % tuple(routes)).encode("ascii")
+    letters = np.frombuffer(padded, dtype=np.uint8).reshape(len(routes), width)
     if budgets.min() < steps:
-        moves[np.arange(steps)[:, None] >= budgets] = 0
-    return moves
+        letters = np.where(np.arange(width) < budgets[:, None], letters, np.uint8(ord(" ")))
+    return _PAIRS[np.ascontiguousarray(letters.view("<u2").T)]
 
 
 def canonical_route(maze, route):
@@ -217,10 +226,10 @@ def canonical_route(maze, route):
     """
     check_route(route)
     table = _tables(maze)
-    position, moves = table.start, route[: maze.budget]
+    position, moves = table.start // _WIDTH, route[: maze.budget]
     for step, move in enumerate(moves, start=1):
-        position = table.after[position + _CODES[move]]
-        if position == table.exit:
+        position = table.step[position, _MOVES.index(move)]
+        if position * _WIDTH == table.exit:
             return moves[:step]
     return moves
 
