@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 
 import vpo_lite as vpo
-from vpo_lite import objective
+from vpo_lite import _exact
 from vpo_lite.objective import exact_shares, nondominated, winners
 from vpo_lite.randomness import generator
 
@@ -98,7 +98,7 @@ def test_too_many_pieces_fall_back_to_points_and_say_so(monkeypatch):
     exact = vpo.exact_set_reward(R)
     R[1] = np.sort(R[1], axis=0)  # one answer dominates: no cut is needed
     exact[1] = R[1, -1].mean()
-    monkeypatch.setattr(objective, "MAX_PIECES", 5)
+    monkeypatch.setattr(_exact, "MAX_PIECES", 5)
     value, error, method = vpo.exact_set_reward(R, full_output=True)
     assert method == "split+sobol"
     assert value[1] == pytest.approx(exact[1], abs=1e-12)

@@ -10,7 +10,7 @@ so that ``import vpo_lite`` stays light.
 
 import importlib
 
-from .estimators import METHODS, advantages
+from .estimators import METHODS, advantages, rollout_scores
 from .metrics import (
     best_at_k,
     best_subset,
@@ -18,8 +18,9 @@ from .metrics import (
     diversity,
     hypervolume,
     pass_at_k,
+    price_of_conflict,
 )
-from .objective import exact_set_reward, sample_weights, set_reward
+from .objective import exact_set_reward, exact_shares, sample_weights, set_reward, winners
 
 __version__ = "0.1.0"
 
@@ -43,10 +44,14 @@ __all__ = [
     "coverage",
     "diversity",
     "exact_set_reward",
+    "exact_shares",
     "hypervolume",
     "pass_at_k",
+    "price_of_conflict",
+    "rollout_scores",
     "sample_weights",
     "set_reward",
+    "winners",
     *_LAZY,
 ]
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .objective import _check_finite, _check_rewards, _check_whole, exact_set_reward, set_reward
+from ._checks import check_finite, check_rewards, check_whole
+from .objective import exact_set_reward, set_reward
 
 FLOOR = 1e-9  # a group whose scores spread less than this says nothing: its advantages are exactly 0
 
@@ -107,7 +108,7 @@ def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-
             for r, W, w in each
         ]
         return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-    R = _check_rewards(R)
+    R = check_rewards(R)
     if R.ndim != 4 or R.shape[1] == 0:
         raise ValueError(f"R has shape {R.shape}: expected (P, G, m, d), or a list of P arrays (G, m, d_p)")
     P, _, m, d = R.shape
@@ -116,7 +117,7 @@ def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-
     if METHODS[method].weights == "one" and np.shape(weights) != (P, 1, d):
         given = "is missing" if weights is None else f"has shape {np.shape(weights)}"
         raise ValueError(f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per prompt")
-    w_star = np.full(d, 1 / d) if w_star is None else _check_finite(w_star, "w_star", 1)
+    w_star = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
@@ -217,7 +218,7 @@ def max_at_k_advantage(r, k=None):
     k = min(max(2, G // 2), G - 1) if k is None else k
     if G < 2:
         raise ValueError(f"G = {G}: max_at_k compares a rollout with the others, so it needs at least 2 in a group")
-    _check_whole(k, "k", most=G - 1)
+    check_whole(k, "k", most=G - 1)
     order = r.argsort(axis=-1)
     r_sorted = np.take_along_axis(r, order, axis=-1)
     company = np.append(0.0, max_weights(G - 1, k - 1))  # other j > i has place j - 1 among the others

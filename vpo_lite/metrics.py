@@ -9,8 +9,9 @@ from math import comb
 
 import numpy as np
 
+from ._checks import check_alpha, check_finite, check_rewards, check_whole
 from .estimators import max_weights
-from .objective import _check_alpha, _check_finite, _check_rewards, _check_whole, exact_set_reward, nondominated
+from .objective import exact_set_reward, nondominated
 
 __all__ = [
     "best_at_k",
@@ -36,9 +37,9 @@ def best_at_k(scores, k):
     >>> round(float(best_at_k([0.0, 0.5, 1.0], 2)), 6)                             # maxima .5, 1, 1
     0.833333
     """
-    scores = np.sort(_check_finite(scores, "scores", 1), axis=-1)
+    scores = np.sort(check_finite(scores, "scores", 1), axis=-1)
     n = scores.shape[-1]
-    _check_whole(k, "k", most=n)
+    check_whole(k, "k", most=n)
     return scores @ max_weights(n, k)
 
 
@@ -69,7 +70,7 @@ def diversity(R, success=None):
     >>> float(diversity([[1, 0], [0, 1], [1, 0]], success=[True, False, True]))
     0.0
     """
-    R = _check_rewards(R)
+    R = check_rewards(R)
     success = np.ones(R.shape[:-1]) if success is None else np.asarray(success, dtype=float)
     if success.shape != R.shape[:-1]:
         raise ValueError(f"success has shape {success.shape}: expected {R.shape[:-1]}, one truth value per answer of R")
@@ -103,7 +104,7 @@ def hypervolume(R, front=None):
     """
     import moocore  # only here: loading it takes a moment
 
-    R = _check_rewards(R)
+    R = check_rewards(R)
     volume = np.array(
         [moocore.hypervolume(pool, ref=np.zeros(R.shape[-1]), maximise=True) for pool in R.reshape(-1, *R.shape[-2:])]
     ).reshape(R.shape[:-2])
@@ -137,8 +138,8 @@ def best_subset(rewards, m, alpha=1.0):
     >>> indices.tolist(), value
     ([0, 2], 0.75)
     """
-    rewards = _check_rewards(rewards, "rewards")
-    _check_whole(m, "m")
+    rewards = check_rewards(rewards, "rewards")
+    check_whole(m, "m")
     if rewards.ndim != 2:
         raise ValueError(f"rewards has shape {rewards.shape}: expected one pool (n, d)")
     pool = np.flatnonzero(nondominated(rewards))
@@ -180,11 +181,11 @@ def pool_report(R, front=None, *, success=None, w_star=None, alpha=1.0, ks=(1, 3
     >>> report["distinct"], report["nondominated"], round(report["coverage"], 4), report["best_at_k"]
     (2, 2, 0.9868, {1: 0.5, 3: 0.5})
     """
-    R = _check_rewards(R)
+    R = check_rewards(R)
     if R.ndim != 2:
         raise ValueError(f"R has shape {R.shape}: pool_report takes one pool (n, d)")
     n, d = R.shape
-    w_star = np.full(d, 1 / d) if w_star is None else _check_finite(w_star, "w_star", 1)
+    w_star = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
     if w_star.shape != (d,):
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)}")
     undominated = int(nondominated(R).sum())
@@ -212,21 +213,21 @@ def pool_report(R, front=None, *, success=None, w_star=None, alpha=1.0, ks=(1, 3
 
 def _hits(R, front):
     """Which answer is which distinct point of the front: (..., n, f)."""
-    R = _check_rewards(R)
+    R = check_rewards(R)
     front = _check_front(front, R.shape[-1])
     front = front[nondominated(front)]
     return abs(R[..., :, None, :] - front).max(axis=-1) < 1e-9
 
 
 def _check_front(front, d=None):
-    front = _check_rewards(front, "front")
+    front = check_rewards(front, "front")
     if front.ndim != 2 or (d is not None and front.shape[1] != d):
         raise ValueError(f"front has shape {front.shape}: expected (f, {d or 'd'}), the complete front of one instance")
     return front
 
 
 def _front_utility(front, alpha, d=None):
-    front, alpha = _check_front(front, d), _check_alpha(alpha)
+    front, alpha = _check_front(front, d), check_alpha(alpha)
     utility = _cached_utility(front.tobytes(), front.shape, alpha)  # a run asks for the same front at every step
     if not utility > 0:
         raise ValueError(f"front has expected utility {utility}: coverage needs a front worth more than 0")
