@@ -75,41 +75,48 @@ def score_routes(mazes, routes, reward_mode="linear"):
     routes = _check_routes(routes)
     mazes, which = _distinct_mazes(mazes, len(routes))
     rewards = np.zeros((len(routes), len(OBJECTIVES)))
-    tables = [_tables(maze) for maze in mazes]
-    # the tables of all mazes, one behind the other
-    words = max((len(table.flags) for table in tables), default=1)
-    sizes = [table.after.size for table in tables]
-    first = np.cumsum([0, *sizes[:-1]], dtype=np.intp)[: len(tables)]
-    after = np.zeros(sum(sizes), dtype=np.intp)
-    flags = np.zeros((words, sum(sizes)), dtype=np.int64)
-    for table, low, size in zip(tables, first, sizes, strict=True):
-        after[low : low + size] = table.after + low
-        flags[: len(table.flags), low : low + size] = table.flags
-    start = np.array([table.start for table in tables], dtype=np.intp) + first
-    exit_ = np.array([table.exit for table in tables], dtype=np.intp) + first
+    world = _World(mazes)
     budgets = np.array([maze.budget for maze in mazes], dtype=np.intp)
-    totals = np.array([table.totals for table in tables])
-
     steps = int(budgets.max(initial=0))
     if steps > 32:  # below, blanks cost less than looking for the longest route
         steps = min(steps, max(map(len, routes), default=0))
     rows = max(_CHUNK // max(steps, 1), 1)
     for low in range(0, len(routes), rows):
         chunk = slice(low, low + rows)
-        maze_of = which[chunk] if len(mazes) > 1 else slice(None)  # one maze for all: broadcast it
-        pairs = _pairs_of_moves(routes[chunk], budgets[maze_of], steps)
-        here = np.repeat(start, pairs.shape[1]) if len(mazes) == 1 else start[maze_of]
-        touched = np.zeros((words, len(here)), dtype=np.int64)
+        maze_of = which[chunk] if len(mazes) > 1 else [0]  # one maze for all is broadcast
+        reached, collected = world.walk(maze_of, _pairs_of_moves(routes[chunk], budgets[maze_of], steps))
+        rewards[chunk] = reward_vectors(collected, world.totals[maze_of], reward_mode) * reached[:, None]
+    return rewards
+
+
+class _World:
+    """The tables of several mazes, one behind the other, so that one walk goes through all of them."""
+
+    def __init__(self, mazes):
+        tables = [_tables(maze) for maze in mazes]
+        sizes = [table.after.size for table in tables]
+        first = np.cumsum([0, *sizes], dtype=np.intp)[:-1]
+        words = max((len(table.flags) for table in tables), default=1)
+        self.after = np.zeros(sum(sizes), dtype=np.intp)
+        self.flags = np.zeros((words, sum(sizes)), dtype=np.int64)
+        for table, low, size in zip(tables, first, sizes, strict=True):
+            self.after[low : low + size] = table.after + low
+            self.flags[: len(table.flags), low : low + size] = table.flags
+        self.start = np.array([table.start for table in tables], dtype=np.intp) + first
+        self.exit = np.array([table.exit for table in tables], dtype=np.intp) + first
+        self.totals = np.array([table.totals for table in tables])
+
+    def walk(self, maze_of, pairs):
+        """Walks n routes, given as (steps, n) pairs of moves: whether each ends on E (n,), and its counts (n, 4)."""
+        here = np.broadcast_to(self.start[maze_of], pairs.shape[1:])
+        touched = np.zeros((len(self.flags), len(here)), dtype=np.int64)
         for pair in pairs:
             entry = here + pair
-            here = after.take(entry, mode="clip")
-            for word in range(words):
-                touched[word] |= flags[word].take(entry, mode="clip")
-        collected = _count_bits(touched.view(np.uint16).reshape(words, -1, 4)).sum(axis=0, dtype=np.intp)
-        scores = reward_vectors(collected, totals[maze_of], reward_mode)
-        scores *= (here == exit_[maze_of])[:, None]
-        rewards[chunk] = scores
-    return rewards
+            here = self.after.take(entry, mode="clip")
+            for word, flags in zip(touched, self.flags, strict=True):
+                word |= flags.take(entry, mode="clip")
+        lanes = touched.view(np.uint16).reshape(len(touched), -1, 4)
+        return here == self.exit[maze_of], _count_bits(lanes).sum(axis=0, dtype=np.intp)
 
 
 def _count_bits(numbers):
@@ -162,7 +169,7 @@ def _padded(table):
     return entries.ravel()
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)
 def _tables(maze):
     return _Tables(maze)
 
