@@ -189,72 +189,81 @@ class _Draws:
 
 
 def _draw(layout, draws):
-    """One attempt: a maze, or None if the draw breaks a rule."""
+    """One attempt: a maze, or None if the draw breaks a rule. Boards (see _grid) hold sets of squares."""
     n, stride = layout.size, layout.size + 1
-    grid = ((1 << n) - 1) * sum(1 << (r * stride) for r in range(n))  # every square of the board
-    low, high = 0, n - 1
-    corners = [(low, low), (high, high)], [(low, high), (high, low)]
+    grid = ((1 << n) - 1) * sum(1 << (r * stride) for r in range(n))  # every square
+    diagonals = [(0, 0), (n - 1, n - 1)], [(0, n - 1), (n - 1, 0)]
     first = draws.below(2)
-    (start, exit_), (gold_corner, diamond_corner) = (draws.sample(corners[i], 2) for i in (first, 1 - first))
-    s, e, g, d = (_grid.bit(position, stride) for position in (start, exit_, gold_corner, diamond_corner))
+    ends = (draws.sample(diagonals[i], 2) for i in (first, 1 - first))
+    start, exit_, gold_corner, diamond_corner = (_grid.bit(corner, stride) for pair in ends for corner in pair)
     centre = _grid.bit((n // 2, n // 2), stride) if layout.bonus else 0
-    kept_free = s | e | g | d | centre
 
-    if layout.openings is None:
-        squares = _single_bits(grid & ~kept_free)
-        count = draws.between(layout.walls)
-        if count > len(squares):
-            return None
-        free = grid & ~_union(draws.sample(squares, count))
-    else:
-        free = _prim(grid, stride, draws)
-        candidates = [cell for cell in _single_bits(grid & ~free) if _degree(cell, free, stride) >= 2]
-        count = draws.between(layout.openings)
-        free |= _union(draws.sample(candidates, min(count, len(candidates)))) | kept_free
-
-    # distances between the four corners; a square that no corner reaches refuses the draw
-    reach_g = list(_grid.wavefronts(g, free, stride))
-    if sum(reach_g) != free:
+    free = _floor(layout, grid, start | exit_ | gold_corner | diamond_corner | centre, draws)
+    budget = free and _budget(layout, start, exit_, gold_corner, diamond_corner, free)
+    if not budget:
         return None
-    reach_d = list(_grid.wavefronts(d, free, stride))
-    g_s, g_e, g_d = (_steps(reach_g, corner) for corner in (s, e, d))
-    d_s, d_e = (_steps(reach_d, corner) for corner in (s, e))
-    longer = max(g_s + g_e, d_s + d_e)
-    budget = longer + layout.slack
-    if layout.largest_budget is not None:
-        budget = min(budget, layout.largest_budget)
-    both = min(g_s + g_d + d_e, d_s + g_d + g_e)
-    if longer > budget or both <= budget:
-        return None
-
-    taken = s | e | centre
-    gold = _treasure(layout, layout.gold, g, grid, free & ~taken, draws)
-    diamonds = _treasure(layout, layout.diamonds, d, grid, free & ~taken & ~(gold or 0), draws)
+    room = free & ~(start | exit_ | centre)
+    gold = _treasure(layout, layout.gold, gold_corner, grid, room, draws)
+    diamonds = _treasure(layout, layout.diamonds, diamond_corner, grid, room & ~(gold or 0), draws)
     if gold is None or diamonds is None:
         return None
-    taken |= gold | diamonds
-
-    if layout.tempting_lava:
-        open_to_lava = _on_shortest_way(s, e, free, stride) | _grid.neighbours(gold | diamonds, stride)
-    else:
-        open_to_lava = _union(_grid.bit((r, c), stride) for r in range(2, n - 2) for c in range(2, n - 2))
-    places = _single_bits(open_to_lava & free & ~taken)
-    count = draws.between(layout.lava)
-    if not layout.tempting_lava:
-        count = min(count, len(places))  # as the paper's generator does
-    if count > len(places):
+    lava = _lava(layout, start, exit_, gold | diamonds, free, room, draws)
+    if lava is None:
         return None
-    lava = _union(draws.sample(places, count))
-    safe = _grid.distance(s, e, free & ~lava, stride)
+    safe = _grid.distance(start, exit_, free & ~lava, stride)
     if safe is None or safe > budget:
         return None
 
     symbols = [["#"] * n for _ in range(n)]
-    for cells, symbol in ((free, "."), (s, "S"), (e, "E"), (gold, "G"), (diamonds, "D"), (lava, "L"), (centre, "B")):
-        for row, column in _grid.positions(cells, stride):
+    layers = {".": free, "S": start, "E": exit_, "G": gold, "D": diamonds, "L": lava, "B": centre}
+    for symbol, squares in layers.items():
+        for row, column in _grid.positions(squares, stride):
             symbols[row][column] = symbol
     maze = Maze.from_text("\n".join(" ".join(row) for row in symbols), budget)
     return maze if len(front_rewards(maze)) > 1 else None  # one route best at everything: no conflict
+
+
+def _floor(layout, grid, kept_free, draws):
+    """The squares that are not walls, or None if there is no room for the walls."""
+    stride = layout.size + 1
+    if layout.openings is None:
+        squares = _single_bits(grid & ~kept_free)
+        count = draws.between(layout.walls)
+        return grid & ~_union(draws.sample(squares, count)) if count <= len(squares) else None
+    free = _prim(grid, stride, draws)
+    squares = [square for square in _single_bits(grid & ~free) if _degree(square, free, stride) >= 2]
+    count = draws.between(layout.openings)
+    return free | _union(draws.sample(squares, min(count, len(squares)))) | kept_free
+
+
+def _budget(layout, start, exit_, gold_corner, diamond_corner, free):
+    """The budget, or None if a square cannot be reached, if a corner does not fit, or if both fit."""
+    from_gold = list(_grid.wavefronts(gold_corner, free, layout.size + 1))
+    if sum(from_gold) != free:
+        return None
+    from_diamond = list(_grid.wavefronts(diamond_corner, free, layout.size + 1))
+    gold_start, gold_exit, between = (_steps(from_gold, corner) for corner in (start, exit_, diamond_corner))
+    diamond_start, diamond_exit = (_steps(from_diamond, corner) for corner in (start, exit_))
+    longer = max(gold_start + gold_exit, diamond_start + diamond_exit)
+    both = between + min(gold_start + diamond_exit, diamond_start + gold_exit)
+    budget = longer + layout.slack
+    if layout.largest_budget is not None:
+        budget = min(budget, layout.largest_budget)
+    return budget if longer <= budget < both else None
+
+
+def _lava(layout, start, exit_, treasure, free, room, draws):
+    """Lava where the layout wants it, or None if there are too few places."""
+    n, stride = layout.size, layout.size + 1
+    if layout.tempting_lava:
+        where = _on_shortest_way(start, exit_, free, stride) | _grid.neighbours(treasure, stride)
+    else:
+        where = _union(_grid.bit((r, c), stride) for r in range(2, n - 2) for c in range(2, n - 2))
+    places = _single_bits(where & room & ~treasure)
+    count = draws.between(layout.lava)
+    if not layout.tempting_lava:
+        count = min(count, len(places))  # as the paper's generator does
+    return _union(draws.sample(places, count)) if count <= len(places) else None
 
 
 def _treasure(layout, span, corner, grid, free, draws):
