@@ -168,19 +168,24 @@ class _Search:
 
     def route(self, steps, items):
         """A route that is at E with this set of items after this many steps, walked backwards through the layers."""
-        square, moves = self.maze.exit, []
+        square, moves = self.maze.exit, ""
         for t in range(steps - 1, -1, -1):
-            item = self.item_of.get(square)
-            before = (items,) if item is None else (items & ~(1 << item), items)
-            square, items, move = next(
-                (there, held, move)
-                for move, (dr, dc) in _grid.MOVES.items()
-                for there in [(square[0] - dr, square[1] - dc)]
-                for held in before
-                if there != self.maze.exit and self.layers[t].get(there, 0) >> held & 1
-            )
-            moves.append(move)
-        return "".join(reversed(moves))
+            square, items, move = self._before(square, items, t, moves[:1])
+            moves = move + moves
+        return moves
+
+    def _before(self, square, items, t, next_move):
+        """Square and set of items at time t from which one move led here; straight on if it can be, for the picture."""
+        item = self.item_of.get(square)
+        sets = [items] if item is None else [items & ~(1 << item), items]
+        for move in (*next_move, *_grid.MOVES):
+            row, column = _grid.MOVES[move]
+            there = (square[0] - row, square[1] - column)
+            reached = self.layers[t].get(there, 0) if there != self.maze.exit else 0
+            for held in sets:
+                if reached >> held & 1:
+                    return there, held, move
+        raise AssertionError("a state without a predecessor")
 
     def _neighbours(self, square):
         steps = ((square[0] + dr, square[1] + dc) for dr, dc in _grid.MOVES.values())
