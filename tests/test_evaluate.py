@@ -89,15 +89,19 @@ def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder
 
 def test_compare_means_by_method_and_refuses_what_is_no_run(tmp_path):
     base = figures([FRONT.routes[0]] * 3) | {"steps": 1, "seconds": 1.0}
+    base["per_maze"] = {name: [base[name]] for name in ("coverage", "set_reward", "diversity", "reach_rate")}
     for name, method, coverage in (("a", "vpo", 0.8), ("b", "vpo", 0.9), ("c", "grpo", 0.5)):
         folder = tmp_path / name
         folder.mkdir()
         config = TrainConfig.preset("demo", method=method, maze_seed=1003)
         (folder / "config.json").write_text(json.dumps(config.to_json()))
-        summary = base | {"method": method, "coverage": coverage, "start": base}
+        per_maze = base["per_maze"] | {"coverage": [coverage]}
+        summary = base | {"method": method, "coverage": coverage, "start": base, "per_maze": per_maze}
         (folder / "summary.json").write_text(json.dumps(summary))
     rows = compare([tmp_path / n for n in "abc"])
     assert [(r["method"], r["runs"], round(r["coverage"], 6)) for r in rows] == [("vpo", 2, 0.85), ("grpo", 1, 0.5)]
+    assert rows[0]["interval"]["coverage"] == pytest.approx((0.8, 0.9))  # of two values, resampled: 0.8, 0.85 or 0.9
+    assert rows[1]["interval"]["coverage"] is None  # one maze says nothing of others
     text = table(rows)
     assert "0.850" in text
     assert len({len(line) for line in text.splitlines()}) == 1
@@ -105,3 +109,14 @@ def test_compare_means_by_method_and_refuses_what_is_no_run(tmp_path):
         compare([tmp_path])
     with pytest.raises(ValueError, match="at least one"):
         compare([])
+
+
+def test_bootstrap_intervals_cover_the_true_mean_as_often_as_they_say():
+    from vpo_lite.training.evaluate import bootstrap_interval
+
+    rng = np.random.default_rng(0)
+    intervals = [bootstrap_interval(rng.normal(0.3, 0.1, 40)) for _ in range(200)]
+    hits = np.mean([low <= 0.3 <= high for low, high in intervals])
+    assert 0.88 < hits < 0.99
+    widths = np.mean([high - low for low, high in intervals])
+    assert widths == pytest.approx(2 * 1.96 * 0.1 / np.sqrt(40), rel=0.1)

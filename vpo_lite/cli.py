@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser("compare", help="a table of several runs, means by method")
     compare.set_defaults(run=_compare)
     compare.add_argument("folders", nargs="+", type=Path, metavar="RUN")
+    compare.add_argument("--html", type=Path, metavar="FILE", help="write a report with curves that opens offline, too")
     compare.add_argument("--json", action="store_true")
 
     pretrain = commands.add_parser("pretrain", help="make the pocket policy from a seed")
@@ -273,6 +274,10 @@ def _compare(options) -> int:
         from .training.evaluate import compare, table
 
         rows = compare(options.folders)
+        if options.html:
+            from .report import write_report
+
+            write_report(options.folders, options.html, rows)
     print(json.dumps(rows) if options.json else table(rows))
     return 0
 

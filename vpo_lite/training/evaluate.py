@@ -15,6 +15,7 @@ from .step import as_sets
 
 ROWS = 256  # completions sampled at a time
 BUDGETS = (1, 3, 10, 30)
+INTERVALS = ("coverage", "set_reward", "diversity", "reach_rate")  # figures that get an interval over mazes
 
 
 def evaluate(policy: Policy, config: TrainConfig, *, mazes: int = 64, answers: int = 30, seed: int = 0, task=None) -> dict:
@@ -27,14 +28,16 @@ def evaluate(policy: Policy, config: TrainConfig, *, mazes: int = 64, answers: i
 
     Returns a dict: set_reward, coverage, coverage_best_single (the ceiling of a collapsed policy; None, as coverage, without
     a known front), diversity (among the answers that succeed), diversity_all, best_at_k {"1": ...}, parse_rate, reach_rate,
-    repeat_rate, objectives {name: mean}, tokens_per_answer, answers, mazes.
+    repeat_rate, objectives {name: mean}, tokens_per_answer, answers, mazes, and per_maze {figure: one value per maze} for
+    intervals.
     """
     if mazes < 1 or answers < 1:
         raise ValueError(f"mazes = {mazes}, answers = {answers}: both must be 1 or more")
     task = task or config.make_task()
     instances = [task.instance(s) for s in range(1 if config.one_maze else mazes)]
     pools = sample_pools(policy, task, config, instances, answers, seed)
-    return _mean([pool_figures(task, config, x, *pool) for x, pool in zip(instances, pools, strict=True)])
+    rows = [pool_figures(task, config, x, *pool) for x, pool in zip(instances, pools, strict=True)]
+    return _mean(rows) | {"per_maze": {name: [row[name] for row in rows] for name in INTERVALS}}
 
 
 def sample_pools(policy: Policy, task: Task, config: TrainConfig, instances, answers: int, seed: int) -> list[tuple]:
@@ -112,7 +115,8 @@ def compare(folders) -> list[dict]:
     """Means of the summaries of several runs, one row per (method, size of the compared sets), in order of appearance.
 
     A row holds method, set (answers in a compared set), runs, and the means of the figures of ``summary.json``, with
-    ``start`` for those before training. Raises ValueError naming a folder that is no finished run.
+    ``start`` for those before training and ``interval`` {figure: (low, high)}, the 95 % bootstrap interval of the mean over
+    mazes (None for a single maze). Raises ValueError naming a folder that is no finished run.
     """
     groups: dict[tuple, list[dict]] = {}
     for folder in folders:
@@ -130,12 +134,28 @@ def compare(folders) -> list[dict]:
     rows = []
     for (method, size), summaries in groups.items():
         figures = _mean([_figures(s) | {"start": _figures(s["start"])} for s in summaries])
-        rows.append({"method": method, "set": size, "runs": len(summaries)} | figures)
+        mazes = {name: [v for s in summaries for v in s["per_maze"][name]] for name in INTERVALS}
+        intervals = {name: bootstrap_interval(values) for name, values in mazes.items()}
+        rows.append({"method": method, "set": size, "runs": len(summaries)} | figures | {"interval": intervals})
     return rows
 
 
+def bootstrap_interval(values, level: float = 0.95, resamples: int = 2000) -> tuple[float, float] | None:
+    """Percentile bootstrap interval of the mean; None for fewer than two values, or where one is unknown. Keyed draws.
+
+    >>> bootstrap_interval([0.5, 0.5, 0.5])
+    (0.5, 0.5)
+    """
+    if len(values) < 2 or any(v is None for v in values):
+        return None
+    picks = generator(0, "bootstrap").integers(len(values), size=(resamples, len(values)))
+    means = np.asarray(values, dtype=float)[picks].mean(1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
 def _figures(summary: dict) -> dict:
-    skipped = ("method", "start", "device", "versions")
+    skipped = ("method", "start", "device", "versions", "per_maze")
     return {k: v for k, v in summary.items() if k not in skipped and isinstance(v, dict | float | int | None)} | {
         "answers": summary["answers"], "mazes": summary["mazes"],
     }
