@@ -4,6 +4,8 @@ Cell (row, column) of a grid with `columns` columns is bit ``row * stride + colu
 extra column is never free, so a shift to the left or right cannot wrap into the next row.
 """
 
+import reprlib
+
 # letter -> (row step, column step); the order is the order of the actions 0-3
 MOVES = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 
@@ -51,3 +53,8 @@ def distance(start, target, free, stride):
         if wave & target:
             return steps
     return None
+
+
+def shown(value):
+    """A value as an error message names it: short, and on one line."""
+    return " ".join(reprlib.repr(value).split())

@@ -9,11 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _grid
+from ._grid import shown
 from .front import LARGEST_ITEMS, front_rewards
 from .maze import Maze
 
 # Which seeds are for what, so that no maze of an evaluation was ever trained on
-SEEDS = {"held_out": range(10_000), "training": range(10_000, 1_000_000), "pretraining": range(1_000_000, 2**63)}
+LARGEST_SEED = 2**63
+SEEDS = {
+    "held_out": range(10_000),
+    "training": range(10_000, 1_000_000),
+    "pretraining": range(1_000_000, LARGEST_SEED),
+}
 
 ATTEMPTS = 5_000  # draws before a layout is declared impossible; the presets need 1 to 17 on average
 ZONE_RADIUS = 2  # treasure lies this near to its corner, in Manhattan distance
@@ -57,9 +63,9 @@ class Layout:
 
     def __post_init__(self):
         if not isinstance(self.name, str):
-            raise ValueError(f"name: got {self.name!r}, expected a string")
+            raise ValueError(f"name: got {shown(self.name)}, expected a string")
         if not isinstance(self.size, int) or not 4 <= self.size <= 12:
-            raise ValueError(f"size: got {self.size!r}, expected a whole number from 4 to 12")
+            raise ValueError(f"size: got {shown(self.size)}, expected a whole number from 4 to 12")
         squares = self.size**2
         most = {"walls": squares, "openings": squares, "gold": ZONE_CELLS, "diamonds": ZONE_CELLS, "lava": squares}
         for name, limit in most.items():
@@ -68,7 +74,12 @@ class Layout:
                 continue
             ok = isinstance(span, tuple) and len(span) == 2 and all(isinstance(x, int) for x in span)
             if not ok or not 0 <= span[0] <= span[1] <= limit:
-                raise ValueError(f"{name}: got {span!r}, expected (least, most) with 0 <= least <= most <= {limit}")
+                raise ValueError(
+                    f"{name}: got {shown(span)}, expected (least, most) with 0 <= least <= most <= {limit}"
+                )
+        for name in ("tempting_lava", "treasure_on_corner", "bonus"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}: got {shown(getattr(self, name))}, expected True or False")
         if self.gold[1] + self.diamonds[1] + self.lava[1] > LARGEST_ITEMS:
             raise ValueError(
                 f"gold, diamonds, lava: up to {self.gold[1] + self.diamonds[1] + self.lava[1]} items together, but the "
@@ -80,12 +91,12 @@ class Layout:
                 f"diamonds={self.diamonds}; set treasure_on_corner=False"
             )
         if not isinstance(self.slack, int) or not 0 <= self.slack <= 4 * self.size:
-            raise ValueError(f"slack: got {self.slack!r}, expected a whole number from 0 to {4 * self.size}")
+            raise ValueError(f"slack: got {shown(self.slack)}, expected a whole number from 0 to {4 * self.size}")
         if self.largest_budget is not None and (
             not isinstance(self.largest_budget, int) or self.largest_budget < 2 * (self.size - 1)
         ):
             raise ValueError(
-                f"largest_budget: got {self.largest_budget!r}, expected None or a whole number from "
+                f"largest_budget: got {shown(self.largest_budget)}, expected None or a whole number from "
                 f"{2 * (self.size - 1)}, the shortest way between opposite corners"
             )
 
@@ -139,8 +150,8 @@ def generate(preset, seed):
         number = operator.index(seed)
     except TypeError:
         number = -1
-    if number < 0 or isinstance(seed, bool):
-        raise ValueError(f"seed: got {seed!r}, expected a whole number from 0")
+    if not 0 <= number < LARGEST_SEED or isinstance(seed, bool):
+        raise ValueError(f"seed: got {shown(seed)}, expected a whole number from 0 and below 2^63")
     draws = _Draws(f"{layout.name}/{number}")
     for _ in range(ATTEMPTS):
         maze = _draw(layout, draws)
@@ -155,7 +166,7 @@ def _check_layout(preset):
     if isinstance(preset, Layout):
         return preset
     if not isinstance(preset, str) or preset not in PRESETS:
-        raise ValueError(f"preset: got {preset!r}, expected a Layout or one of {', '.join(PRESETS)}")
+        raise ValueError(f"preset: got {shown(preset)}, expected a Layout or one of {', '.join(PRESETS)}")
     return PRESETS[preset]
 
 

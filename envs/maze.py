@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 import operator
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from . import _grid, drawing
+from ._grid import shown
 from .front import front_rewards, pareto_front
 from .scoring import OBJECTIVES, check_reward_mode, reward_vectors
 
@@ -185,7 +187,7 @@ class Maze:
         try:
             row, column = (operator.index(x) for x in position)
         except (TypeError, ValueError):
-            raise ValueError(f"position: got {position!r}, expected a (row, column) pair of integers") from None
+            raise ValueError(f"position: got {shown(position)}, expected a (row, column) pair of integers") from None
         if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
             raise ValueError(f"position: {(row, column)} lies outside the maze of shape {self.shape}")
         return row, column
@@ -225,7 +227,7 @@ def _check_budget(budget, shortest, size):
     except TypeError:
         steps = None
     if steps is None or isinstance(budget, bool):
-        raise ValueError(f"budget: got {budget!r}, expected a whole number of steps, or None")
+        raise ValueError(f"budget: got {shown(budget)}, expected a whole number of steps, or None")
     if not shortest <= steps <= LARGEST_BUDGET:
         raise ValueError(
             f"budget: got {steps}, but the shortest way to E takes {shortest} step{'s' * (shortest != 1)}; "
@@ -319,10 +321,12 @@ class MazeEnv(gymnasium.Env):
         render_mode=None,
     ):
         check_reward_mode(reward_mode)
-        if observation not in _OBSERVATIONS:
-            raise ValueError(f"observation: got {observation!r}, expected one of {', '.join(_OBSERVATIONS)}")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode: got {render_mode!r}, expected None, 'ansi', 'rgb_array' or 'svg'")
+        if not isinstance(observation, str) or observation not in _OBSERVATIONS:
+            raise ValueError(f"observation: got {shown(observation)}, expected one of {', '.join(_OBSERVATIONS)}")
+        if render_mode is not None and not (
+            isinstance(render_mode, str) and render_mode in self.metadata["render_modes"]
+        ):
+            raise ValueError(f"render_mode: got {shown(render_mode)}, expected None, 'ansi', 'rgb_array' or 'svg'")
         self.maze = _make_maze(preset, seed, maze)
         self.reward_mode = reward_mode
         self.scalarize = None if scalarize is None else _check_weights(scalarize)
@@ -359,7 +363,7 @@ class MazeEnv(gymnasium.Env):
         try:
             move = "UDLR"[range(4).index(operator.index(action))]
         except (TypeError, ValueError):
-            raise ValueError(f"action: got {action!r}, expected 0, 1, 2 or 3 (up, down, left, right)") from None
+            raise ValueError(f"action: got {shown(action)}, expected 0, 1, 2 or 3 (up, down, left, right)") from None
         row, column = (x + dx for x, dx in zip(self.position, _grid.MOVES[move], strict=True))
         if (row, column) in self.maze.free:
             self.position = (row, column)
@@ -383,8 +387,8 @@ class MazeEnv(gymnasium.Env):
 
         The return of a route of T steps is gamma^(T - 1) times its reward vector, since that is paid on the last step.
         """
-        if not 0 < gamma <= 1:
-            raise ValueError(f"gamma: got {gamma!r}, expected a discount above 0 and at most 1")
+        if not isinstance(gamma, numbers.Real) or not 0 < gamma <= 1:
+            raise ValueError(f"gamma: got {shown(gamma)}, expected a discount above 0 and at most 1")
         return list(front_rewards(self.maze, self.reward_mode, gamma))
 
     def render(self):
@@ -454,10 +458,10 @@ def _make_maze(preset, seed, maze):
 def _check_weights(weights):
     try:
         array = np.array(weights, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         array = np.empty(0)
     if array.shape != (len(OBJECTIVES),) or not np.isfinite(array).all():
         raise ValueError(
-            f"scalarize: got {weights!r}, expected {len(OBJECTIVES)} finite weights, one for each of {OBJECTIVES}"
+            f"scalarize: got {shown(weights)}, expected {len(OBJECTIVES)} finite weights, one for each of {OBJECTIVES}"
         )
     return array

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from ._grid import MOVES
+from ._grid import MOVES, shown
 
 OBJECTIVES = ("completion", "gold", "diamond", "avoid_lava")
 REWARD_MODES = ("linear", "convex_bonus")
@@ -20,8 +20,8 @@ _CHUNK = 1 << 17  # moves walked at once: bounds the memory, and the work arrays
 
 
 def check_reward_mode(reward_mode):
-    if reward_mode not in REWARD_MODES:
-        raise ValueError(f"reward_mode: got {reward_mode!r}, expected one of {', '.join(map(repr, REWARD_MODES))}")
+    if not isinstance(reward_mode, str) or reward_mode not in REWARD_MODES:
+        raise ValueError(f"reward_mode: got {shown(reward_mode)}, expected one of {', '.join(map(repr, REWARD_MODES))}")
 
 
 def reward_vectors(collected, totals, reward_mode="linear"):
@@ -181,7 +181,7 @@ def _distinct_mazes(mazes, n):
     try:
         mazes = list(mazes)
     except TypeError:
-        raise ValueError(f"mazes: got {mazes!r}, expected a Maze, or a list of them") from None
+        raise ValueError(f"mazes: got {shown(mazes)}, expected a Maze, or a list of them") from None
     for i, maze in enumerate(mazes):
         if not hasattr(maze, "pareto_front"):
             raise ValueError(f"mazes: item {i} is a {type(maze).__name__}, expected a Maze")
@@ -207,7 +207,7 @@ def _check_routes(routes):
     if strange:  # find out which one it is only when there is one
         for i, route in enumerate(routes):
             if not isinstance(route, str):
-                raise ValueError(f"routes: route {i} is {route!r}, expected a string of the letters U, D, L, R")
+                raise ValueError(f"routes: route {i} is {shown(route)}, expected a string of the letters U, D, L, R")
             for letter in route:
                 if letter not in "UDLR":
                     raise ValueError(f"routes: route {i} has the letter {letter!r}; the moves are U, D, L, R")
@@ -243,7 +243,7 @@ def canonical_route(maze, route):
 
 def check_route(route):
     if not isinstance(route, str):
-        raise ValueError(f"route: got {route!r}, expected a string of the letters U, D, L, R")
+        raise ValueError(f"route: got {shown(route)}, expected a string of the letters U, D, L, R")
     for step, move in enumerate(route, start=1):
         if move not in "UDLR":
             raise ValueError(f"route: letter {move!r} at step {step}; the moves are U, D, L, R")

@@ -192,6 +192,7 @@ def test_layouts_of_every_size(size):
         ({"slack": -1}, "slack: got -1"),
         ({"largest_budget": 9}, "largest_budget: got 9, expected None or a whole number from 10"),
         ({"name": 3}, "name: got 3"),
+        ({"bonus": 1}, "bonus: got 1, expected True or False"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(changes, message):
@@ -211,7 +212,8 @@ def test_a_layout_that_admits_no_maze_says_so():
     [
         ("huge", 0, "preset: got 'huge', expected a Layout or one of tiny-4x4, lite-6x6, hard-8x8, paper-9x9"),
         (None, 0, "preset: got None"),
-        ("lite-6x6", -1, "seed: got -1, expected a whole number from 0"),
+        ("lite-6x6", -1, "seed: got -1, expected a whole number from 0 and below 2^63"),
+        ("lite-6x6", 2**63, "seed: got 9223372036854775808"),
         ("lite-6x6", 1.0, "seed: got 1.0"),
         ("lite-6x6", "7", "seed: got '7'"),
         ("lite-6x6", True, "seed: got True"),

@@ -1,5 +1,6 @@
 """The record: reading drawn grids, refusing wrong ones, and describing what holds."""
 
+import dataclasses
 import random
 
 import numpy as np
@@ -148,6 +149,44 @@ def junk_text(rng):
     except ValueError as error:
         assert "at most 16" in str(error)
     return "maze"
+
+
+STRANGE = [
+    None, True, -1, 2.5, float("nan"), 10**5000, "", "x" * 10_000, b"UD", "\n", [], [1, [2]], {}, {"a": 1}, (0, 0),
+    (1, 2, 3, 4), np.zeros((40, 40)), np.array("U"), object(), int, lambda: 0, range(3), [[]], np.float32(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: Maze.from_text(x),
+        lambda x: Maze.from_text("S E", x),
+        lambda x: envs.generate(x, 0),
+        lambda x: envs.generate("tiny-4x4", x),
+        lambda x: envs.PROBES["one_step"].pareto_front(x),
+        lambda x: envs.PROBES["one_step"].distances(x),
+        lambda x: envs.PROBES["one_step"].square_name(x),
+        lambda x: envs.score_routes(x, ["R"]),
+        lambda x: envs.score_routes(envs.PROBES["one_step"], x),
+        lambda x: envs.score_routes(envs.PROBES["one_step"], [x]),
+        lambda x: envs.score_routes(envs.PROBES["one_step"], ["R"], x),
+        lambda x: envs.canonical_route(envs.PROBES["one_step"], x),
+        lambda x: envs.drawing.svg(envs.PROBES["one_step"], [x]),
+        lambda x: envs.MazeEnv(maze=x),
+        lambda x: envs.MazeEnv(scalarize=x),
+        lambda x: envs.MazeEnv(observation=x),
+        lambda x: envs.MazeEnv(render_mode=x),
+        lambda x: envs.MazeEnv().pareto_front(x),
+        *(lambda x, name=field.name: envs.Layout(**{name: x}) for field in dataclasses.fields(envs.Layout)),
+    ],
+)
+def test_strange_arguments_are_refused_in_one_short_line(call):
+    for strange in STRANGE:
+        try:
+            call(strange)
+        except ValueError as error:
+            assert "\n" not in str(error) and 10 < len(str(error)) < 400, strange
 
 
 def test_junk_routes_never_do_worse_than_a_valueerror():
