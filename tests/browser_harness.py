@@ -1,0 +1,175 @@
+"""A real JupyterLab in a real chromium, offline, for tests/test_browser.py: server, browser, and what a test may ask.
+
+Waits are for facts of the page (session connected, prompts numbered), never for a time. Requests off loopback, failed
+requests, console errors and page errors are collected and fail the test at its end.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",  # offline by rule, not by luck
+]  # fmt: skip
+CONNECTED = """() => { const s = window.jupyterapp?.shell.currentWidget?.sessionContext, k = s?.session?.kernel;
+  return Boolean(s?.isReady && k?.connectionStatus === 'connected' && k.status === 'idle'); }"""
+RUN_ALL = "() => window.jupyterapp.commands.execute('notebook:run-all-cells')"
+IN_KERNEL = """async (code) => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  let text = ''; const future = kernel.requestExecute({code, store_history: false});
+  future.onIOPub = (m) => { if (m.header.msg_type === 'stream') text += m.content.text;
+                            if (m.header.msg_type === 'error') text += m.content.traceback.join('\\n'); };
+  await future.done; return text; }"""
+FAILED_CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells.flatMap(
+  (c) => (c.outputs || []).filter((o) => o.output_type === 'error').map((o) => o.evalue))"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _die_with_parent():
+    """A test run that is killed leaves no server behind (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def server(notebooks, command="jupyterlab", extra=()):
+    """A Jupyter server of its own on copies of these notebooks; yields its address."""
+    root = Path(tempfile.mkdtemp(prefix="vpo-browser-"))
+    work = root / "work"
+    work.mkdir()
+    for notebook in notebooks:
+        shutil.copy(notebook, work)
+    places = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTERLAB_SETTINGS_DIR",
+              "JUPYTERLAB_WORKSPACES_DIR")  # fmt: skip
+    environment = os.environ | {name: str(root / name.lower()) for name in places} | {"OMP_WAIT_POLICY": "PASSIVE"}
+    quiet = root / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension"
+    quiet.mkdir(parents=True)
+    (quiet / "notification.jupyterlab-settings").write_text(
+        json.dumps({"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True})
+    )
+    port = free_port()
+    if command == "jupyterlab":
+        arguments = [
+            "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+            "--IdentityProvider.token=", "--ServerApp.password=", f"--ServerApp.root_dir={work}",
+            "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
+        ]  # fmt: skip
+        ready = "/api/status"
+    else:
+        arguments = ["voila", str(work), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}", *extra]
+        ready = "/voila/static/voila.js"
+    with open(root / "server.log", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments], env=environment, stdout=log, stderr=log, cwd=work, preexec_fn=_die_with_parent
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(address + ready, timeout=5)
+                break
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command} did not start: {(root / 'server.log').read_text()[-2000:]}")
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(15)
+        process.kill()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def browser(width=1400, height=1000):
+    """A chromium without a way out; yields Playwright's browser context."""
+    from playwright.sync_api import sync_playwright
+
+    if not Path(CHROMIUM).exists():
+        raise RuntimeError(f"{CHROMIUM} is missing: install it (Debian: apt-get install chromium)")
+    folder = tempfile.mkdtemp(prefix="vpo-chromium-")
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            folder, executable_path=CHROMIUM, headless=True, args=ARGUMENTS, viewport={"width": width, "height": height}
+        )
+        context.set_default_timeout(60_000)
+        try:
+            yield context
+        finally:
+            context.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class Page:
+    """One open notebook, with a log of everything that went wrong in it."""
+
+    def __init__(self, context, address):
+        self.page, self.address, self.wrong = context.new_page(), address, []
+        self.page.on("request", self._request)
+        self.page.on("requestfailed", lambda r: self._note("request failed", f"{r.url} {r.failure}"))
+        self.page.on("response", lambda r: r.status >= 400 and self._note(f"status {r.status}", r.url))
+        self.page.on("console", lambda m: m.type == "error" and self._note("console", m.text))
+        self.page.on("pageerror", lambda e: self._note("page error", str(e)))
+
+    def _note(self, kind, text):
+        self.wrong.append(f"{kind}: {text}")
+
+    def _request(self, request):
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in ("127.0.0.1", "localhost"):
+            self._note("request off this machine", request.url)
+
+    def open(self, notebook, path="lab/tree"):
+        self.page.goto(f"{self.address}/{path}/{notebook}?reset")
+        self.page.wait_for_function(CONNECTED)
+        return self
+
+    def run_all(self):
+        """Run All, to the end of the last cell; fails with the cells' errors."""
+        self.page.evaluate(RUN_ALL)
+        failed = self.page.evaluate(FAILED_CELLS)
+        assert not failed, failed
+
+    def kernel(self, code):
+        """Run code in the notebook's kernel; returns what it printed."""
+        return self.page.evaluate(IN_KERNEL, code)
+
+    def text(self, selector):
+        return self.page.locator(selector).first.inner_text()
+
+    def wait_text(self, selector, piece, timeout=60_000):
+        found = "([s, t]) => [...document.querySelectorAll(s)].some((e) => e.innerText.includes(t))"
+        self.page.wait_for_function(found, arg=[selector, piece], timeout=timeout)
+
+    def trace(self, name, axis="x", field="y"):
+        """The data of the plotted traces with this name on this axis, one after another."""
+        return self.page.evaluate(
+            """([name, axis, field]) => { const g = document.querySelector('.js-plotly-plot');
+              return g ? g.data.filter((t) => t.name === name && (t.xaxis || '') === axis)
+                          .flatMap((t) => Array.from(t[field] || [])) : null; }""",
+            [name, axis, field],
+        )  # fmt: skip
+
+    def close(self):
+        self.page.close()

@@ -1,0 +1,371 @@
+// The maze board: one ES module, no build step, nothing fetched. Python sets text, groups, note, large, editable;
+// the browser answers with edit (a proposed grid), room (width to draw in, in pixels) and dark (the page's theme).
+// Symbols, colours and letters are those of envs/drawing.py: nothing is said by colour alone.
+
+const CELL = 64, MARGIN = 30, FAR = 5;
+const BLACK = "#000000", FLOOR = "#FFFFFF", WALL = "#3B3B3B", LINE = "#C8C8C8";
+const TOOLS = [
+  ["#", "wall", "w"], [".", "floor", " "], ["G", "gold", "g"], ["D", "diamond", "d"],
+  ["L", "lava", "l"], ["S", "start", "s"], ["E", "exit", "e"],
+];
+const NAMES = Object.fromEntries([...TOOLS.map(([symbol, name]) => [symbol, name]), ["B", "bonus"]]);
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+const LAP = 2200, LAPS = 2; // milliseconds that a marker walks, and how often after each change
+
+const CSS = `
+.vpo-board { color: var(--jp-ui-font-color1, #222); font: 15px/1.35 var(--jp-ui-font-family, system-ui, sans-serif); }
+.vpo-board.large { font-size: 20px; }
+.vpo-board .groups { display: flex; flex-wrap: wrap; gap: 18px; }
+.vpo-board figure { margin: 0; flex: 1 1 250px; min-width: 230px; max-width: 440px; }
+.vpo-board.large figure { max-width: 560px; }
+.vpo-board figcaption { font-weight: 700; margin: 0 0 4px; display: flex; gap: 8px; align-items: center; }
+.vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; touch-action: none; }
+.vpo-board svg.maze:focus-visible, .vpo-board button:focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
+.vpo-board.dark svg.maze:focus-visible, .vpo-board.dark button:focus-visible { outline-color: #56B4E9; }
+.vpo-board .answers { list-style: none; margin: 8px 0 0; padding: 0; }
+.vpo-board .answers li { display: flex; align-items: center; gap: 8px; padding: 3px 0; white-space: nowrap; }
+.vpo-board .answers svg { flex: none; width: 1.7em; height: 1.7em; }
+.vpo-board .what { flex: 1 1 auto; overflow: hidden; text-overflow: ellipsis; }
+.vpo-board .share { flex: 0 0 6.6em; height: 1.25em; position: relative; border-radius: 3px;
+  background: var(--jp-layout-color2, #eee); overflow: hidden; }
+.vpo-board .share i { position: absolute; inset: 0 auto 0 0; opacity: .38; transition: width .12s; }
+.vpo-board .share b { position: relative; display: block; text-align: center; line-height: 1.3em; font-size: .87em; font-weight: 600; }
+.vpo-board .tools { display: flex; flex-wrap: wrap; gap: 5px; margin-top: 8px; }
+.vpo-board button { font: inherit; color: inherit; background: var(--jp-layout-color2, #eee); border: 2px solid transparent;
+  border-radius: 4px; padding: 2px 9px; cursor: pointer; }
+.vpo-board button[aria-pressed="true"], .vpo-board button[aria-checked="true"] { border-color: #0072B2; font-weight: 700; }
+.vpo-board.dark button[aria-pressed="true"], .vpo-board.dark button[aria-checked="true"] { border-color: #56B4E9; }
+.vpo-board .note { min-height: 1.35em; margin: 5px 0 0; }
+.vpo-board .note.wrong { color: #B3261E; font-weight: 600; }
+.vpo-board.dark .note.wrong { color: #FF9C8F; }
+.vpo-board .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+`;
+
+const tag = (name, attributes, inner = "") =>
+  `<${name} ${Object.entries(attributes).map(([k, v]) => `${k}="${v}"`).join(" ")}>${inner}</${name}>`;
+const centre = ([r, c]) => [(c + 0.5) * CELL, (r + 0.5) * CELL];
+const make = (name, className, parent) => {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  return parent ? parent.appendChild(element) : element;
+};
+
+function shape(symbol, x, y, r, attributes) {
+  const points = (list) => tag("polygon", { points: list.map(([a, b]) => `${x + a * r},${y + b * r}`).join(" "), ...attributes });
+  if (symbol === "square") return points([[-.85, -.85], [.85, -.85], [.85, .85], [-.85, .85]]);
+  if (symbol === "diamond") return points([[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]]);
+  if (symbol === "triangle-up") return points([[0, -1.2], [1.15, .85], [-1.15, .85]]);
+  if (symbol === "triangle-down") return points([[0, 1.2], [1.15, -.85], [-1.15, -.85]]);
+  return tag("circle", { cx: x, cy: y, r, ...attributes });
+}
+
+function squares(rows) {
+  const out = [], signs = [];
+  const rim = { stroke: BLACK, "stroke-width": 3, "stroke-linejoin": "round" };
+  const letter = (x, y, text, fill, halo) => signs.push(tag("text", {
+    x, y: y + 8, "font-size": 23, fill, stroke: halo, "stroke-width": 5, "stroke-linejoin": "round", "paint-order": "stroke",
+  }, text));
+  rows.forEach((row, r) => [...row].forEach((symbol, c) => {
+    const [x, y] = centre([r, c]), left = c * CELL, top = r * CELL;
+    const fill = symbol === "#" ? WALL : symbol === "L" ? "#D55E00" : FLOOR;
+    out.push(tag("rect", { x: left, y: top, width: CELL, height: CELL, fill, stroke: symbol === "#" ? WALL : LINE, "data-r": r, "data-c": c }));
+    if (symbol === "S") out.push(tag("circle", { cx: x, cy: y, r: 23, fill: "none", stroke: BLACK, "stroke-width": 5 })), letter(x, y, "S", BLACK, FLOOR);
+    if (symbol === "E") out.push(tag("rect", { x: left + 6, y: top + 6, width: 52, height: 52, rx: 6, fill: "#009E73", ...rim })), letter(x, y, "E", FLOOR, "#009E73");
+    if (symbol === "G") out.push(tag("circle", { cx: x, cy: y, r: 22, fill: "#F0E442", ...rim })), letter(x, y, "G", BLACK, "#F0E442");
+    if (symbol === "D") out.push(shape("diamond", x, y, 23, { fill: "#56B4E9", ...rim })), letter(x, y, "D", BLACK, "#56B4E9");
+    if (symbol === "B") out.push(tag("circle", { cx: x, cy: y, r: 20, fill: "#CC79A7", ...rim })), letter(x, y, "B", BLACK, "#CC79A7");
+    if (symbol === "L") {
+      const wave = (dy) => `M${left + 3} ${y + dy} q7.25 -7 14.5 0 t14.5 0 t14.5 0 t14.5 0`;
+      out.push(tag("path", { d: `${wave(-18)} ${wave(22)}`, fill: "none", stroke: FLOOR, "stroke-width": 3.5 })), letter(x, y, "L", FLOOR, "#D55E00");
+    }
+  }));
+  return [out.join(""), signs.join("")];
+}
+
+// the polyline of a route, in its own lane, stopping at the door of E
+function track(route, i, n) {
+  const lane = (i - (n - 1) / 2) * Math.min(9, 0.5 * CELL / Math.max(n, 1));
+  const points = route.path.map((p) => centre(p).map((v) => v + lane));
+  if (route.reached && points.length > 1) {
+    const [a, b] = points.slice(-2);
+    points[points.length - 1] = [a[0] + 0.45 * (b[0] - a[0]), a[1] + 0.45 * (b[1] - a[1])];
+  }
+  return points;
+}
+
+function drawRoute(route, points) {
+  const line = points.map((p) => p.join(",")).join(" ");
+  const shared = { points: line, fill: "none", "stroke-linejoin": "round", "stroke-linecap": "round" };
+  const out = [
+    tag("polyline", { ...shared, stroke: FLOOR, "stroke-width": 9, opacity: 0.85 }),
+    tag("polyline", { ...shared, stroke: route.colour, "stroke-width": route.thin ? 3.5 : 5, "stroke-dasharray": route.dash || "none" }),
+  ];
+  const [x, y] = points[points.length - 1];
+  if (points.length > 1 && route.reached) {
+    const [px, py] = points[points.length - 2], dx = Math.sign(x - px), dy = Math.sign(y - py), a = 11;
+    const corners = [[x + a * dx, y + a * dy], [x - a * dy, y + a * dx], [x + a * dy, y - a * dx]];
+    out.push(tag("polygon", { points: corners.map((p) => p.join(",")).join(" "), fill: route.colour, stroke: FLOOR, "stroke-width": 2 }));
+  } else if (!route.reached) {
+    const cross = `M${x - 9} ${y - 9} l18 18 M${x - 9} ${y + 9} l18 -18`;
+    out.push(tag("path", { d: cross, stroke: FLOOR, "stroke-width": 11 }), tag("path", { d: cross, stroke: route.colour, "stroke-width": 6 }));
+  }
+  return out.join("");
+}
+
+function along(points, share) {
+  const lengths = points.slice(1).map((p, i) => Math.hypot(p[0] - points[i][0], p[1] - points[i][1]));
+  let left = share * lengths.reduce((a, b) => a + b, 0);
+  for (let i = 0; i < lengths.length; i++) {
+    if (left <= lengths[i] && lengths[i] > 0) {
+      const t = left / lengths[i];
+      return [points[i][0] + t * (points[i + 1][0] - points[i][0]), points[i][1] + t * (points[i + 1][1] - points[i][1])];
+    }
+    left -= lengths[i];
+  }
+  return points[points.length - 1];
+}
+
+function render({ model, el }) {
+  const root = make("div", "vpo-board", el);
+  make("style", "", root).textContent = CSS;
+  const shelf = make("div", "groups", root);
+  const tools = make("div", "tools", root);
+  const note = make("p", "note", root);
+  note.setAttribute("role", "status");
+  const text = make("p", "unseen text", root);
+  const figures = []; // one for each group: {figure, caption, svg, layers, list, routes}
+  let draft = model.get("text"), editing = false, tool = "#", cursor = [0, 0], said = "", began = performance.now(), frame = 0, queued = false;
+  const rows = () => draft.split("\n").map((row) => row.split(" ").join(""));
+
+  // ---- drawing ----
+  function figureFor(i) {
+    if (figures[i]) return figures[i];
+    const figure = make("figure", "", shelf), caption = make("figcaption", "", figure);
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("class", "maze");
+    const names = ["labels", "squares", "routes", "signs", "walkers", "cursor"];
+    svg.innerHTML = names.map((n) => `<g class="${n}"${n === "labels" ? "" : ` transform="translate(${MARGIN} ${MARGIN})"`}></g>`).join("");
+    svg.setAttribute("font-family", "Helvetica, Arial, sans-serif");
+    svg.setAttribute("font-weight", "bold");
+    svg.setAttribute("text-anchor", "middle");
+    figure.appendChild(svg);
+    const layers = Object.fromEntries(names.map((n) => [n, svg.querySelector(`g.${n}`)]));
+    for (const n of ["routes", "signs", "walkers", "cursor"]) layers[n].setAttribute("pointer-events", "none");
+    const list = make("ul", "answers", figure);
+    figures[i] = { figure, caption, svg, layers, list, routes: [] };
+    if (i === 0) listen(svg);
+    return figures[i];
+  }
+
+  function drawMaze(part, grid) {
+    const key = grid.join("\n");
+    if (part.key === key) return;
+    part.key = key;
+    const width = grid[0].length * CELL, height = grid.length * CELL;
+    part.svg.setAttribute("viewBox", `0 0 ${width + MARGIN + FAR} ${height + MARGIN + FAR}`);
+    const label = (x, y, value) => tag("text", { x, y, "font-size": 19, fill: "#555555" }, value);
+    part.layers.labels.innerHTML =
+      [...grid[0]].map((_, c) => label(MARGIN + (c + 0.5) * CELL, 22, String.fromCharCode(97 + c))).join("") +
+      grid.map((_, r) => label(15, MARGIN + (r + 0.5) * CELL + 7, r + 1)).join("");
+    const [below, above] = squares(grid);
+    part.layers.squares.innerHTML = below + tag("rect", { width, height, fill: "none", stroke: WALL, "stroke-width": 4, "pointer-events": "none" });
+    part.layers.signs.innerHTML = above;
+  }
+
+  function drawAnswers(part, group) {
+    const shown = group.routes.filter((r) => r.path.length > 0);
+    part.routes = shown.map((route, i) => ({ ...route, points: track(route, i, shown.length) }));
+    part.layers.routes.innerHTML = part.routes.map((route) => drawRoute(route, route.points)).join("");
+    part.list.replaceChildren(...group.routes.map((route) => {
+      const item = make("li");
+      item.innerHTML = `<svg viewBox="-14 -14 28 28" aria-hidden="true">${shape(route.marker, 0, 0, 10, { fill: route.colour, stroke: "#fff", "stroke-width": 1.5 })}` +
+        tag("text", { x: 0, y: 5, "text-anchor": "middle", "font-size": 14, "font-weight": 700, fill: route.ink }, route.name) + "</svg>";
+      make("span", "what", item).textContent = route.what;
+      if (route.share !== null) {
+        const bar = make("span", "share", item), fill = make("i", "", bar);
+        fill.style.width = `${100 * route.share}%`;
+        fill.style.background = route.colour;
+        make("b", "", bar).textContent = `wins ${Math.round(100 * route.share)} %`;
+      }
+      return item;
+    }));
+  }
+
+  function drawCursor() {
+    const [r, c] = cursor, part = figures[0];
+    part.layers.cursor.innerHTML = editing
+      ? tag("rect", { x: c * CELL + 3, y: r * CELL + 3, width: CELL - 6, height: CELL - 6, fill: "none", stroke: FLOOR, "stroke-width": 9, rx: 5 }) +
+        tag("rect", { x: c * CELL + 3, y: r * CELL + 3, width: CELL - 6, height: CELL - 6, fill: "none", stroke: "#0072B2", "stroke-width": 5, rx: 5 })
+      : "";
+    part.svg.style.cursor = editing ? "crosshair" : "default";
+  }
+
+  function drawTools() {
+    const editable = model.get("editable");
+    tools.hidden = !editable;
+    const held = document.activeElement && tools.contains(document.activeElement) ? document.activeElement.dataset.tool : null;
+    tools.replaceChildren();
+    if (!editable) return;
+    const toggle = make("button", "edit", tools);
+    toggle.textContent = editing ? "✓ Done" : "✎ Edit maze";
+    toggle.dataset.tool = "toggle";
+    toggle.setAttribute("aria-pressed", editing);
+    toggle.onclick = () => { editing = !editing; say(editing ? "Click a square, or use the arrow keys and a letter (W wall, blank floor)." : ""); drawTools(); drawCursor(); };
+    if (editing) {
+      const bar = make("span", "", tools);
+      bar.setAttribute("role", "radiogroup");
+      bar.setAttribute("aria-label", "what to paint");
+      bar.style.cssText = "display:contents";
+      for (const [symbol, name] of TOOLS) {
+        const button = make("button", "tool", bar);
+        button.textContent = symbol === "." ? "floor" : symbol === "#" ? "wall" : `${symbol} ${name}`;
+        button.dataset.tool = symbol;
+        button.setAttribute("role", "radio");
+        button.setAttribute("aria-checked", symbol === tool);
+        button.onclick = () => { tool = symbol; drawTools(); };
+      }
+    }
+    if (held) tools.querySelector(`[data-tool="${held}"]`)?.focus();
+  }
+
+  function say(words) { said = words; drawNote(); }
+  function drawNote() {
+    note.textContent = model.get("note") || said;
+    note.classList.toggle("wrong", Boolean(model.get("note")));
+  }
+
+  function draw() {
+    queued = false;
+    const groups = model.get("groups").length ? model.get("groups") : [{ title: "", routes: [] }];
+    const grid = rows();
+    groups.forEach((group, i) => {
+      const part = figureFor(i);
+      part.caption.textContent = group.title;
+      part.caption.style.color = group.colour || "";
+      part.svg.setAttribute("aria-label", `${group.title}. ${model.get("description")}`);
+      part.svg.setAttribute("role", i === 0 && model.get("editable") ? "application" : "img");
+      drawMaze(part, grid);
+      drawAnswers(part, group);
+    });
+    figures.splice(groups.length).forEach((part) => part.figure.remove());
+    cursor = [Math.min(cursor[0], grid.length - 1), Math.min(cursor[1], grid[0].length - 1)];
+    drawCursor();
+    drawNote();
+    text.textContent = model.get("description");
+    root.classList.toggle("large", model.get("large"));
+    root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
+    root.dataset.text = draft;
+    root.dataset.groups = groups.map((g) => g.title).join("|");
+    walk();
+  }
+  const redraw = () => { if (!queued) { queued = true; requestAnimationFrame(draw); } };
+
+  // ---- walkers: each route's marker walks along it twice after a change, then rests ----
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  function walk() {
+    cancelAnimationFrame(frame);
+    let last = 0;
+    const tick = (now) => {
+      const laps = (now - began) / LAP, moving = laps < LAPS && !still.matches;
+      if (now - last > 45 || !moving) {
+        last = now;
+        for (const part of figures) {
+          part.layers.walkers.innerHTML = part.routes.filter((r) => r.points.length > 1).map((route, i) => {
+            const [x, y] = along(route.points, moving ? laps % 1 : 0.45 + 0.12 * (i % 4));
+            return shape(route.marker, x, y, 11, { fill: route.colour, stroke: FLOOR, "stroke-width": 2.5 }) +
+              tag("text", { x, y: y + 5, "font-size": 15, fill: route.ink }, route.name);
+          }).join("");
+        }
+      }
+      if (moving) frame = requestAnimationFrame(tick);
+    };
+    frame = requestAnimationFrame(tick);
+  }
+
+  // ---- editing ----
+  function paint(r, c, symbol) {
+    const grid = rows().map((row) => [...row]), there = grid[r]?.[c];
+    if (there === undefined) return;
+    model.set("note", "");
+    if ("SE".includes(there) && there !== symbol) return say(`${there} can be moved, not painted over: press ${there} on another square.`);
+    if (there === symbol && "SE".includes(symbol)) return;
+    if ("SE".includes(symbol)) grid.forEach((row) => row.forEach((s, i) => { if (s === symbol) row[i] = "."; }));
+    grid[r][c] = there === symbol ? "." : symbol;
+    draft = grid.map((row) => row.join(" ")).join("\n");
+    say(`${String.fromCharCode(97 + c)}${r + 1}: ${NAMES[grid[r][c]]}`);
+    model.set("edit", { text: draft, count: (model.get("edit").count || 0) + 1 });
+    model.save_changes();
+    redraw();
+  }
+
+  function listen(svg) {
+    svg.setAttribute("tabindex", 0);
+    svg.setAttribute("aria-roledescription", "maze");
+    let last = "";
+    const at = (event) => {
+      const square = document.elementFromPoint(event.clientX, event.clientY)?.closest?.("[data-r]");
+      return square && svg.contains(square) ? [Number(square.dataset.r), Number(square.dataset.c)] : null;
+    };
+    const touch = (event, first) => {
+      const square = editing && at(event);
+      if (!square || (!first && String(square) === last)) return;
+      last = String(square);
+      cursor = square;
+      if (first || rows()[square[0]][square[1]] !== tool) paint(...square, tool);
+      drawCursor();
+    };
+    svg.addEventListener("pointerdown", (event) => { if (editing) { svg.focus(); event.preventDefault(); touch(event, true); } });
+    svg.addEventListener("pointermove", (event) => { if (event.buttons & 1) touch(event, false); });
+    svg.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !model.get("editable")) return;
+      const step = STEPS[event.key], key = event.key.toLowerCase();
+      const chosen = TOOLS.find(([symbol, , letter]) => key === letter || key === symbol.toLowerCase());
+      if (!editing && event.key !== "Enter") return; // keys paint only after Edit (or Enter on the board)
+      event.preventDefault();
+      event.stopPropagation(); // the notebook's own single-letter shortcuts must not fire
+      if (event.key === "Enter" || event.key === "Escape") {
+        editing = event.key === "Enter" && !editing;
+        say(editing ? "Editing: arrow keys move, letters paint (W wall, blank floor), Enter ends." : "");
+        drawTools();
+      } else if (step) {
+        const grid = rows();
+        cursor = [Math.max(0, Math.min(grid.length - 1, cursor[0] + step[0])), Math.max(0, Math.min(grid[0].length - 1, cursor[1] + step[1]))];
+        say(`${String.fromCharCode(97 + cursor[1])}${cursor[0] + 1}: ${NAMES[grid[cursor[0]][cursor[1]]]}`);
+      } else if (chosen) paint(...cursor, chosen[0]);
+      drawCursor();
+    });
+  }
+
+  // ---- what the page tells Python: the width there is, and whether it is dark ----
+  function tell(name, value) {
+    if (model.get(name) !== value) { model.set(name, value); model.save_changes(); }
+  }
+  let box = null, waiting = 0;
+  const sizes = new ResizeObserver(() => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { if (box?.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
+  });
+  const place = setTimeout(() => { box = root.closest(".vpo-lab") || root.parentElement; if (box) sizes.observe(box); }, 0);
+  const theme = () => {
+    const { jpThemeLight } = document.body.dataset;
+    const dark = jpThemeLight ? jpThemeLight === "false" : document.body.classList.contains("vscode-dark");
+    root.classList.toggle("dark", dark);
+    tell("dark", dark);
+  };
+  const themes = new MutationObserver(theme);
+  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  theme();
+
+  const settle = () => { draft = model.get("text"); redraw(); };
+  const anew = () => { began = performance.now(); redraw(); };
+  model.on("change:text", settle);
+  model.on("change:note", settle);
+  model.on("change:groups", anew);
+  model.on("change:large change:description", redraw);
+  model.on("change:editable", () => { drawTools(); redraw(); });
+  drawTools();
+  draw();
+  return () => { cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); themes.disconnect(); };
+}
+
+export default { render };
