@@ -1,5 +1,7 @@
 """The README keeps up with the code: its tree, its commands, its pictures, its letters."""
 
+import importlib.util
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "tests" / "benchmarks" / "results"
 README = (ROOT / "README.md").read_text()
 
 
@@ -41,6 +44,25 @@ def test_commands_of_the_readme_parse():
 
     for line in re.findall(r"^vpo-lite (.+?)(?:\s+#.*)?$", README, re.MULTILINE):
         _parser().parse_args(line.split())
+
+
+def test_the_table_of_the_demo_is_the_one_that_was_measured():
+    spec = importlib.util.spec_from_file_location("demo_study", ROOT / "tests" / "benchmarks" / "demo_study.py")
+    demo_study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo_study)
+    results = json.loads(demo_study.RESULTS.read_text())
+    assert demo_study.readme_table(results) in README
+
+
+def test_the_demo_shows_what_the_lesson_says():
+    """Means over the 20 mazes: a set of three covers more than any single answer could, GRPO's collapses below that ceiling."""
+    rows = {row["method"]: row for row in json.loads((RESULTS / "demo_study.json").read_text())["rows"]}
+    vpo, grpo = rows["vpo"], rows["grpo"]
+    assert vpo["runs"] == grpo["runs"] == 20
+    assert vpo["coverage"] >= 0.93 and vpo["coverage"] >= vpo["coverage_best_single"] + 0.05
+    assert grpo["coverage"] <= grpo["coverage_best_single"] + 0.03
+    assert grpo["diversity"] < grpo["start"]["diversity"] / 2
+    assert vpo["reach_rate"] >= vpo["start"]["reach_rate"] - 0.10
 
 
 def test_no_placeholder_is_left():

@@ -3,7 +3,8 @@
     .venv/bin/python tests/benchmarks/demo_study.py [--out runs/demo] [--threads 1] [--methods vpo grpo] [--mazes 20]
 
 Runs `vpo-lite train` for every maze and method (finished runs are skipped, broken-off ones resumed), then prints what
-`vpo-lite compare` prints and writes tests/benchmarks/results/demo_study.json: the same rows, and each maze's figures.
+`vpo-lite compare` prints and writes tests/benchmarks/results/demo_study.json: the same rows, and each maze's figures. The
+README's table is made from that file by readme_table (tests/test_docs.py holds the two together).
 """
 
 import argparse
@@ -16,6 +17,23 @@ from vpo_lite.cli import main as vpo_lite
 from vpo_lite.training.evaluate import compare, table
 
 RESULTS = Path(__file__).parent / "results" / "demo_study.json"
+
+
+def readme_table(results: dict) -> str:
+    """The results as a Markdown table."""
+    names = {"vpo": "VPO, m = 3", "grpo": "GRPO, 3 sampled answers", "multi_rlvr": "Multi-RLVR, m = 3"}
+    columns = ["method", "coverage: start", "end (95 % interval)", "best@1", "best@3", "best@30", "diversity: start", "end"]
+    head = "| " + " | ".join([*columns, "reach: start", "end"]) + " |"
+    lines = [head, "|---" * (head.count("|") - 1) + "|"]
+    for row in results["rows"]:
+        start, (low, high) = row["start"], row["interval"]["coverage"]
+        cells = [
+            names[row["method"]], f"{start['coverage']:.2f}", f"**{row['coverage']:.2f}** ({low:.2f} to {high:.2f})",
+            *(f"{row['best_at_k'][k]:.3f}" for k in ("1", "3", "30")),
+            f"{start['diversity']:.2f}", f"{row['diversity']:.2f}", f"{start['reach_rate']:.2f}", f"{row['reach_rate']:.2f}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def main():
@@ -49,10 +67,13 @@ def main():
         each.setdefault(str(seed), {})[method] = {k: round(summary[k], 4) for k in shown} | {
             k: round(v, 4) for k, v in start.items()
         }
-    RESULTS.write_text(json.dumps({
+    results = {
         "command": "python tests/benchmarks/demo_study.py", "machine": platform.processor() or platform.machine(),
         "threads": options.threads, "versions": summary["versions"], "rows": rows, "mazes": each,
-    }, indent=1) + "\n")  # fmt: skip
+    }  # fmt: skip
+    if options.mazes == 20:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    print(readme_table(results))
 
 
 if __name__ == "__main__":
