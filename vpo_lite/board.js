@@ -314,7 +314,7 @@ function render({ model, el }) {
       if (first || rows()[square[0]][square[1]] !== tool) paint(...square, tool);
       drawCursor();
     };
-    svg.addEventListener("pointerdown", (event) => { if (editing) { svg.focus(); event.preventDefault(); touch(event, true); } });
+    svg.addEventListener("pointerdown", (event) => { if (editing) { svg.focus({ preventScroll: true }); event.preventDefault(); touch(event, true); } });
     svg.addEventListener("pointermove", (event) => { if (event.buttons & 1) touch(event, false); });
     svg.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !model.get("editable")) return;
@@ -338,7 +338,9 @@ function render({ model, el }) {
 
   // ---- what the page tells Python: the width there is, and whether it is dark ----
   function tell(name, value) {
-    if (model.get(name) !== value) { model.set(name, value); model.save_changes(); }
+    if (model.get(name) === value) return;
+    model.set(name, value);
+    try { model.save_changes(); } catch { /* the panel was closed, or the kernel is gone: nobody to tell */ }
   }
   let box = null, waiting = 0;
   const sizes = new ResizeObserver(() => {

@@ -1,0 +1,130 @@
+"""The panel in a real browser: JupyterLab, chromium, no network. Asserts are on the page's own data, never on pixels.
+
+A machine without chromium fails here (Debian: apt-get install chromium); leave these tests out with -m "not browser".
+"""
+
+from pathlib import Path
+
+import browser_harness as harness
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+START = NOTEBOOKS / "00_start_here.ipynb"
+
+
+@pytest.fixture(scope="module")
+def place():
+    with harness.server([START]) as address, harness.browser() as context:
+        yield context, address
+
+
+@pytest.fixture
+def start(place):
+    """00_start_here, run to its end; fails at the end of the test if the page saw an error or asked for anything outside."""
+    page = harness.Page(*place).open(START.name, "doc/tree")
+    page.run_all()
+    page.page.wait_for_selector(".js-plotly-plot .main-svg")
+    page.page.wait_for_selector(".vpo-board svg.maze")
+    yield page
+    page.kernel("lab.close()")
+    page.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.close()
+    assert not page.wrong, page.wrong
+
+
+DATA = "document.querySelector('.js-plotly-plot').data"
+DOTS = f"""() => {{ const a = Array.from({DATA}.find((t) => t.name === 'weightings').a);
+  return [a.length, a.reduce((sum, x) => sum + Math.abs(x - 1 / 3), 0)]; }}"""
+SHOWN_STEP = "Number((document.querySelector('.vpo-status').innerText.match(/step (\\d+) of/) || [])[1])"
+
+
+def turn(page, name, key, times=1):
+    page.page.locator(f".vpo-{name} .noUi-handle").focus()
+    for _ in range(times):
+        page.page.keyboard.press(key)
+
+
+def test_idle_train_turn_stop_reset(start):
+    page = start.page
+    assert "The true front of this maze has" in start.text(".vpo-words")
+    count, spread = page.evaluate(DOTS)
+    assert count == 64
+    turn(start, "alpha", "ArrowLeft", 12)  # a tenth: the weightings move into the corners, without any training
+    page.wait_for_function(f"() => ({DOTS})()[1] > {spread * 1.3}")
+    page.locator("button.vpo-train").click()
+    start.wait_text(".vpo-status", "step 3 of 40")
+    assert len(start.trace("VPO", "x2", "x")) >= 3 and start.text(".vpo-words").startswith("VPO, step ")
+    before = start.kernel("print(lab.config.alpha)")
+    turn(start, "alpha", "ArrowRight", 6)
+    page.wait_for_function(f"() => {DATA}.some((t) => t.name === 'marks 0' && t.text.some((s) => s.startsWith('α')))")
+    assert start.kernel("print(lab.config.alpha)") != before
+    assert start.kernel("print(lab.records[0].alpha != lab.records[-1].alpha)").strip() == "True"
+    page.locator("button.vpo-stop").click()
+    start.wait_text(".vpo-status", "stopped")
+    assert page.locator("button.vpo-stop").is_disabled()
+    page.locator("button.vpo-reset").click()
+    start.wait_text(".vpo-status", "ready")
+    page.wait_for_function(f"() => {DATA}.every((t) => t.name !== 'VPO' || Array.from(t.x)[0] === null)")
+    assert start.kernel("print(lab.last_error)").strip() == "None"
+
+
+def test_run_all_twice_and_a_cell_out_of_order_leave_one_panel_training(start):
+    start.kernel("old = lab; old.train()")
+    start.wait_text(".vpo-status", "step 1 of")
+    start.run_all()
+    assert start.kernel("print(old.join(60), old.state)").strip() == "True paused"
+    start.kernel("lab.train()")
+    start.wait_text(".vpo-status", "step 1 of")
+    code = "import threading; print([t.name for t in threading.enumerate()].count('vpo-lite training'))"
+    assert start.kernel(code).strip() == "1"
+    start.kernel("lab.stop(); lab.join(60); old.close()")
+
+
+def test_painting_by_click_and_by_keyboard(start):
+    page = start.page
+    maze = start.kernel("print(lab.maze.text)").strip()
+    page.locator(".vpo-board button.edit").first.click()
+    row, column = next((r, c) for r, line in enumerate(maze.split("\n")) for c, s in enumerate(line.split()) if s == ".")
+    page.locator(f'.vpo-board svg.maze [data-r="{row}"][data-c="{column}"]').first.click()
+    start.wait_text(".vpo-status", "your maze")
+    walls = f"print(lab.maze.text.split().count('#'), lab.maze.symbol(({row}, {column})))"
+    assert start.kernel(walls).split() == [str(maze.split().count("#") + 1), "#"]
+    page.locator(".vpo-board svg.maze").first.focus()
+    page.keyboard.press("g")
+    page.wait_for_function("() => document.querySelector('.vpo-board').dataset.text.includes('G')")
+    assert start.kernel(walls).split()[1] == "G"
+    gold = start.kernel("print(*lab.maze.pareto_front().rewards[:, 1])").split()
+    page.wait_for_function(f"() => {DATA}[0].x.length === {len(gold)}")
+    assert start.trace("true front", "x", "x") == [float(x) for x in gold], "the front of the painted maze"
+    start.wait_text(".vpo-board .note", "gold")
+    page.keyboard.press("ArrowUp" if row else "ArrowDown")
+    start.wait_text(".vpo-board .note", start.kernel(f"print(lab.maze.square_name(({row - 1 if row else 1}, {column})))").strip())
+
+
+def test_a_wall_in_front_of_the_exit_is_refused_in_words(start):
+    start.kernel("lab.set_maze('S . E\\n# # #\\nG . D')")
+    start.wait_text(".vpo-status", "your maze")
+    page = start.page
+    page.locator(".vpo-board button.edit").first.click()
+    page.locator('.vpo-board svg.maze [data-r="0"][data-c="1"]').first.click()
+    start.wait_text(".vpo-board .note", "no way from S")
+    assert start.kernel("print(lab.maze.text.splitlines()[0])").strip() == "S . E"
+    page.wait_for_function("() => document.querySelector('.vpo-board').dataset.text.startsWith('S . E')")
+
+
+def test_reload_during_training_brings_the_panel_back(start):
+    page = start.page
+    page.locator("button.vpo-train").click()
+    start.wait_text(".vpo-status", "step 2 of")
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.reload()
+    page.wait_for_selector(".vpo-board svg.maze")
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    steps = start.trace("VPO", "x2", "x")
+    assert len(steps) >= 2, "the curve as it is now, not as it was when the cell ran"
+    page.wait_for_function(f"() => {SHOWN_STEP} > {len(steps) + 1}")
+    assert len(start.trace("VPO", "x2", "x")) > len(steps)
+    page.wait_for_function(harness.CONNECTED)
+    page.locator("button.vpo-stop").click()
+    start.wait_text(".vpo-status", "stopped")
