@@ -13,7 +13,7 @@ import vpo_lite as vpo
 from vpo_lite.policy.decoding import Rollouts
 from vpo_lite.policy.model import load_policy
 from vpo_lite.training.loop import train
-from vpo_lite.training.loss import clipped_loss, kl_to_reference
+from vpo_lite.training.loss import clipped_loss, kl_to_reference, token_weights
 from vpo_lite.training.runs import RunFolder
 from vpo_lite.training.step import Learner, TrainingError, as_sets, draw_weights, train_step, update_policy
 
@@ -35,18 +35,18 @@ def test_clipped_loss_by_hand():
     """Ratios 1, 1.5, 0.5 with A = 2 and A = -1, clip 0.2, by PPO's definition."""
     logp = torch.log(torch.tensor([[1.0, 1.5, 0.5], [1.0, 1.5, 0.5]]))
     mask = torch.ones(2, 3, dtype=torch.bool)
-    loss, clipped = clipped_loss(logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), mask, clip=0.2)
+    loss, clipped = clipped_loss(logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask), clip=0.2)
     gains = [2 * 1, 2 * 1.2, 2 * 0.5, -1 * 1, -1 * 1.5, -1 * 0.8]
     assert loss.item() == pytest.approx(-sum(gains) / 6)
-    assert clipped == pytest.approx(2 / 6)
+    assert clipped == 2
 
 
 def test_masked_tokens_do_not_count_whatever_stands_there():
     logp = torch.tensor([[-1.0, -2.0, 1e4], [-3.0, -1e4, 1e4]], requires_grad=True)
     old = torch.tensor([[-1.1, -2.0, -1e4], [-3.0, 1e4, -1e4]])
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]], dtype=torch.bool)
-    loss, _ = clipped_loss(logp, old, torch.tensor([1.0, -0.5]), mask)
-    (loss + kl_to_reference(logp, old, mask)).backward()
+    loss, _ = clipped_loss(logp, old, torch.tensor([1.0, -0.5]), token_weights(mask))
+    (loss + kl_to_reference(logp, old, token_weights(mask))).backward()
     expected = -(math.exp(0.1) * 1 + 1 * 1 - 0.5 * 1) / 3
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     assert (logp.grad[~mask] == 0).all()
@@ -60,7 +60,7 @@ def test_k3_estimates_the_kl():
     p, q = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
     tokens = rng.choice(6, size=(1, 200_000), p=p)
     logp, logq = (torch.as_tensor(np.log(x)[tokens]) for x in (p, q))
-    estimate = kl_to_reference(logp, logq, torch.ones(1, 200_000, dtype=torch.bool)).item()
+    estimate = kl_to_reference(logp, logq, torch.full((1, 200_000), 1 / 200_000)).item()
     assert estimate == pytest.approx((p * np.log(p / q)).sum(), rel=0.05)
 
 
@@ -154,6 +154,48 @@ def test_a_loss_that_is_no_number_stops_before_the_update(tiny):
     with pytest.raises(TrainingError, match=r"step 7.*lower lr"):
         update_policy(learner, cfg, rollouts, np.array([[math.nan, 1.0, 1.0, 1.0]]), where="step 7")
     assert torch.equal(sequence_logp(learner, rollouts), before)
+
+
+def test_aggregations_by_hand():
+    """Three tokens and one token, loss -A per token: all tokens alike, all rollouts alike, or a constant divisor."""
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]], dtype=torch.bool)
+    logp, gain = torch.zeros(2, 3), torch.tensor([1.0, -2.0])
+    each = [token_weights(mask, how, 4) for how in ("token", "sequence", "constant")]
+    losses = [clipped_loss(logp, logp, gain, weights)[0].item() for weights in each]
+    assert losses == pytest.approx([-(3 - 2) / 4, -(1 - 2) / 2, -(3 - 2) / 8])
+    with pytest.raises(ValueError, match="aggregation = 'mean'"):
+        token_weights(mask, "mean")
+
+
+@pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
+def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
+    """One pass over four rollouts of unequal length, and passes over one, two and three: the same gradients and figures."""
+    figures, gradients = [], []
+    for rows in (None, 1, 2, 3):
+        cfg = tiny(micro_batch=rows, aggregation=aggregation, kl=0.1, lr=1e-8)
+        learner = Learner(cfg)
+        with torch.no_grad():  # away from the reference, so that the KL has a gradient
+            for name, p in learner.policy.model.named_parameters():
+                if "lora_B" in name:
+                    p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.05)
+        rollouts = rollouts_of(learner, cfg)
+        rollouts.mask[1, 7:] = False
+        figures.append(update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test"))
+        gradients.append(torch.cat([p.grad.flatten() for p in learner.parameters]))
+    for other, gradient in zip(figures[1:], gradients[1:], strict=True):
+        assert other == pytest.approx(figures[0], rel=1e-4, abs=1e-6)
+        assert torch.allclose(gradient, gradients[0], atol=1e-6, rtol=1e-4)
+    assert figures[0]["kl"] > 0 and gradients[0].abs().max() > 1e-4
+
+
+def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
+    """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones some are."""
+    cfg = tiny(lr=3e-2, epochs=1)
+    learner = Learner(cfg)
+    rollouts, gain = rollouts_of(learner, cfg), np.array([[1.0, -1.0, 0.5, -0.5]])
+    assert update_policy(learner, cfg, rollouts, gain, where="test")["clip_share"] == 0
+    again = Learner(cfg)
+    assert update_policy(again, cfg.but(epochs=4), rollouts, gain, where="test")["clip_share"] > 0
 
 
 # --- a step -------------------------------------------------------------------------------------------------------------
@@ -365,6 +407,8 @@ def test_the_presets_are_the_ones_of_the_design():
         (dict(kl=-1.0), "kl = -1.0"),
         (dict(k=16), "k = 16 with group_size = 16"),
         (dict(reward_mode="cubic"), "cubic"),
+        (dict(aggregation="mean"), "unknown aggregation 'mean'"),
+        (dict(micro_batch=0), "micro_batch = 0"),
         (dict(maze="S E\nS ."), "S"),
         (dict(maze="S # E\n. # ."), "no way"),
         (dict(maze="S . .\n. E"), "row"),

@@ -83,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--rank", type=_whole, metavar="N", help="of LoRA")
     add("--lora-alpha", type=_whole, metavar="N")
     add("--kl", type=_number, metavar="X", help="coefficient of the KL to the reference, 0 only reports it")
+    add("--aggregation", metavar="NAME", help="of tokens in the loss: token, sequence or constant")
+    add("--micro-batch", type=_whole, metavar="N", help="rollouts in one forward pass: less memory, the same gradient")
     add("--temperature", type=_number, metavar="X")
     add("--max-new-tokens", type=_whole, metavar="N")
     add("--seed", type=_whole, metavar="N")

@@ -31,6 +31,10 @@ class Rollouts(NamedTuple):
     mask: torch.Tensor
     logprobs: torch.Tensor
 
+    def rows(self, part: slice) -> "Rollouts":
+        """Some of the rollouts."""
+        return Rollouts(*(None if x is None else x[part] for x in self))
+
 
 def pad_prompts(prompts, pad_id: int, device) -> tuple[torch.Tensor, torch.Tensor]:
     """Left-pad lists of token ids to (P, L), with their mask."""

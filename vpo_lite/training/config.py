@@ -10,6 +10,7 @@ import envs
 from ..estimators import METHODS
 from ..tasks import Task, task_named
 
+AGGREGATIONS = ("token", "sequence", "constant")  # what training/loss.py knows; named here so that a config needs no torch
 HELD_OUT_SEEDS = range(0, 10_000)
 TRAINING_SEEDS = range(10_000, 1_000_000)  # from 1,000,000: pretraining (training/pretrain.py)
 
@@ -36,7 +37,9 @@ class TrainConfig:
     ``math.inf`` for the exact expectation; alpha: Dirichlet concentration; k: of max_at_k, 1..G-1 (None: max(2, G // 2)).
     steps; prompts P and group_size G per step; epochs over each step's rollouts. lr: AdamW, constant; rank, lora_alpha:
     LoRA; kl: coefficient of the KL to the reference in the loss (0: only reported); clip: PPO's ratio clip; eps: beside
-    the group's spread; temperature: of sampling and scoring; max_new_tokens: None = what m answers need.
+    the group's spread; aggregation of tokens in the loss: "token", "sequence" or "constant" (training/loss.py); micro_batch:
+    rollouts in one forward pass, None = all (less memory, the same gradient); temperature: of sampling and scoring;
+    max_new_tokens: None = what m answers need.
     seed: of every draw; device: "auto", "cpu", "cuda"; threads: of torch on the CPU, None = as torch decides;
     save_every: steps between two saved states.
 
@@ -71,6 +74,8 @@ class TrainConfig:
     kl: float = 0.0
     clip: float = 0.2
     eps: float = 1e-4
+    aggregation: str = "token"
+    micro_batch: int | None = None
     temperature: float = 1.0
     max_new_tokens: int | None = None
     seed: int = 0
@@ -99,7 +104,7 @@ class TrainConfig:
         for name in ("m", "set_size", "steps", "prompts", "epochs", "rank", "lora_alpha", "save_every"):
             self._whole(name, 1)
         self._whole("group_size", 2, "an advantage compares the rollouts of one group")
-        for name in ("threads", "max_new_tokens", "maze_budget"):
+        for name in ("threads", "max_new_tokens", "maze_budget", "micro_batch"):
             if getattr(self, name) is not None:
                 self._whole(name, 1)
         self._whole("seed", 0)
@@ -114,6 +119,8 @@ class TrainConfig:
             self._whole("k", 1, "it counts answers of one group")
             if self.k >= self.group_size:
                 raise ValueError(f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1")
+        if self.aggregation not in AGGREGATIONS:
+            raise ValueError(f"unknown aggregation {self.aggregation!r}: there are {', '.join(AGGREGATIONS)}")
         if self.reward_mode not in ("linear", "convex_bonus"):
             raise ValueError(f"unknown reward_mode {self.reward_mode!r}: there are 'linear', 'convex_bonus'")
         if self.maze is not None and self.maze_seed is not None:

@@ -19,7 +19,7 @@ from ..policy.model import Policy, load_policy
 from ..randomness import generator, integer
 from ..tasks.base import Task, for_training, reward_matrix
 from .config import TRAINING_SEEDS, TrainConfig
-from .loss import clipped_loss, kl_to_reference
+from .loss import clipped_loss, kl_to_reference, token_weights
 
 
 class TrainingError(RuntimeError):
@@ -134,7 +134,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     scores, advantages = estimators.estimate(                                        # (P, G) both
         config.method, R, weights=weights, alpha=config.alpha, w_star=w_star, k=config.k, eps=config.eps
     )
-    update = update_policy(learner, config, rollouts, advantages, where=f"step {step + 1}, prompt {prompts[0]!r}")
+    where = f"step {step + 1}, prompt {prompts[0]!r}"
+    update = update_policy(learner, config, rollouts, advantages, where=where, longest=shape[1])
     groups = tuple(
         Group(x, t, a, s.rewards, A) for x, t, a, s, A in zip(instances, texts, answers, scored, advantages, strict=True)
     )
@@ -159,32 +160,41 @@ def draw_weights(task: Task, config: TrainConfig, instances, keys, step: int):
     ]
 
 
-def update_policy(learner: Learner, config: TrainConfig, rollouts, advantages, where: str) -> dict:
-    """Ascend the clipped objective; returns its figures. A loss that is no number stops the run before the update."""
-    policy, mask = learner.policy, rollouts.mask
+def update_policy(learner: Learner, config: TrainConfig, rollouts, advantages, *, where: str, longest: int = 0) -> dict:
+    """Ascend the clipped objective, ``config.epochs`` times; returns the last pass's figures. ``longest``: most tokens that
+    a rollout could have had. A loss that is no number stops the run before the update."""
+    rows, mask = config.micro_batch or len(rollouts.tokens), rollouts.mask
+    parts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
+    weights = token_weights(mask, config.aggregation, longest or mask.shape[1])
     gain = torch.as_tensor(advantages.reshape(-1), device=mask.device)
-    with policy.reference():
-        reference_logp, _ = policy.token_logprobs(rollouts, config.temperature)
-    old_logp = None
+    before = [None] * len(parts)  # (old, reference) log-probabilities of each part
     for _ in range(config.epochs):
-        logp, entropy = policy.token_logprobs(rollouts, config.temperature)
-        old_logp = logp.detach() if old_logp is None else old_logp
-        loss, clip_share = clipped_loss(logp, old_logp, gain, mask, config.clip)
-        kl = kl_to_reference(logp, reference_logp, mask)
-        loss = loss + config.kl * kl if config.kl else loss
         learner.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        total = kl_total = entropy_total = clipped_total = 0.0
+        for i, part in enumerate(parts):
+            logp, entropy = learner.policy.token_logprobs(rollouts.rows(part), config.temperature)
+            if before[i] is None:
+                with learner.policy.reference():
+                    reference_logp, _ = learner.policy.token_logprobs(rollouts.rows(part), config.temperature)
+                before[i] = logp.detach(), reference_logp
+            old_logp, reference_logp = before[i]
+            loss, clipped = clipped_loss(logp, old_logp, gain[part], weights[part], config.clip)
+            kl = kl_to_reference(logp, reference_logp, weights[part])
+            loss = loss + config.kl * kl if config.kl else loss
+            loss.backward()
+            total, kl_total, clipped_total = total + loss.item(), kl_total + kl.item(), clipped_total + clipped
+            entropy_total += (entropy * mask[part]).sum().item()
         norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
-        if not (torch.isfinite(loss) and torch.isfinite(norm)):
+        if not (math.isfinite(total) and torch.isfinite(norm)):
             learner.optimizer.zero_grad(set_to_none=True)
             raise TrainingError(
-                f"loss = {loss.item():g}, gradient norm = {norm.item():g} at {where}: lower lr ({config.lr:g}) or raise kl "
+                f"loss = {total:g}, gradient norm = {norm.item():g} at {where}: lower lr ({config.lr:g}) or raise kl "
                 f"({config.kl:g}); the policy is as it was after the last good step"
             )
         learner.optimizer.step()
+    tokens = int(mask.sum())
     return dict(
-        loss=loss.item(), kl=kl.item(), clip_share=clip_share, gradient_norm=norm.item(),
-        entropy=((entropy * mask).sum() / mask.sum()).item(),
+        loss=total, kl=kl_total, clip_share=clipped_total / tokens, gradient_norm=norm.item(), entropy=entropy_total / tokens
     )
 
 
