@@ -51,13 +51,15 @@ def _die_with_parent():
 
 
 @contextlib.contextmanager
-def server(notebooks, command="jupyterlab", extra=()):
-    """A Jupyter server of its own on copies of these notebooks; yields its address."""
+def server(notebooks, command="jupyterlab", extra=(), copies=0):
+    """A Jupyter server of its own on copies of these notebooks (and of each NAME-1.ipynb, ...); yields its address."""
     root = Path(tempfile.mkdtemp(prefix="vpo-browser-"))
     work = root / "work"
     work.mkdir()
     for notebook in notebooks:
         shutil.copy(notebook, work)
+        for i in range(1, copies + 1):
+            shutil.copy(notebook, work / f"{Path(notebook).stem}-{i}.ipynb")
     places = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTERLAB_SETTINGS_DIR",
               "JUPYTERLAB_WORKSPACES_DIR")  # fmt: skip
     environment = os.environ | {name: str(root / name.lower()) for name in places} | {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -127,13 +129,17 @@ class Page:
     def __init__(self, context, address):
         self.page, self.address, self.wrong = context.new_page(), address, []
         self.page.on("request", self._request)
-        self.page.on("requestfailed", lambda r: self._note("request failed", f"{r.url} {r.failure}"))
+        self.page.on("requestfailed", self._failed)
         self.page.on("response", lambda r: r.status >= 400 and self._note(f"status {r.status}", r.url))
         self.page.on("console", lambda m: m.type == "error" and self._note("console", m.text))
         self.page.on("pageerror", lambda e: self._note("page error", str(e)))
 
     def _note(self, kind, text):
         self.wrong.append(f"{kind}: {text}")
+
+    def _failed(self, request):
+        if request.failure != "net::ERR_ABORTED":  # what a page leaves behind when it is reloaded
+            self._note("request failed", f"{request.url} {request.failure}")
 
     def _request(self, request):
         parts = urlsplit(request.url)
@@ -172,4 +178,6 @@ class Page:
         )  # fmt: skip
 
     def close(self):
+        """Close the page and end its kernel."""
+        self.page.evaluate("() => window.jupyterapp?.serviceManager.sessions.shutdownAll()")
         self.page.close()

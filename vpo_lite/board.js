@@ -1,5 +1,5 @@
 // The maze board: one ES module, no build step, nothing fetched. Python sets text, groups, note, large, editable;
-// the browser answers with edit (a proposed grid), room (width to draw in, in pixels) and dark (the page's theme).
+// the browser answers with edit (a proposed grid), room (width to draw in, in pixels), dark (the page's theme) and ready (the plots beside it stand).
 // Symbols, colours and letters are those of envs/drawing.py: nothing is said by colour alone.
 
 const CELL = 64, MARGIN = 30, FAR = 5;
@@ -342,12 +342,23 @@ function render({ model, el }) {
     model.set(name, value);
     try { model.save_changes(); } catch { /* the panel was closed, or the kernel is gone: nobody to tell */ }
   }
-  let box = null, waiting = 0;
+  // In the panel Python holds back changes of the plots until they have been drawn once: plotly cannot take them earlier.
+  let box = null, waiting = 0, patience = 100, stands = false;
   const sizes = new ResizeObserver(() => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => { if (box?.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
+    waiting = setTimeout(() => { if (box.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
   });
-  const place = setTimeout(() => { box = root.closest(".vpo-lab") || root.parentElement; if (box) sizes.observe(box); }, 0);
+  const settled = () => {
+    box = root.closest(".vpo-lab");
+    if (--patience > 0 && !box?.querySelector(".js-plotly-plot .main-svg")) return (place = setTimeout(settled, 100));
+    stands = true;
+    tell("ready", true);
+    if (box) sizes.observe(box);
+  };
+  const still_here = () => { if (stands && !model.get("ready")) tell("ready", true); }; // another view went, this one did not
+  model.on("change:ready", still_here);
+  tell("ready", false);
+  let place = setTimeout(settled, 0);
   const theme = () => {
     const { jpThemeLight } = document.body.dataset;
     const dark = jpThemeLight ? jpThemeLight === "false" : document.body.classList.contains("vscode-dark");
@@ -367,7 +378,12 @@ function render({ model, el }) {
   model.on("change:editable", () => { drawTools(); redraw(); });
   drawTools();
   draw();
-  return () => { cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); themes.disconnect(); };
+  return () => {
+    stands = false;
+    model.off("change:ready", still_here);
+    tell("ready", false); // off the page: plotly cannot take changes any more
+    cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); themes.disconnect();
+  };
 }
 
 export default { render };

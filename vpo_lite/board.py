@@ -19,7 +19,8 @@ class MazeBoard(anywidget.AnyWidget):
 
     text: the grid; groups: one drawing for each, as made by :func:`group`; description: what a screen reader says; note: a
     line in red; editable, large: switches. From the browser come edit ({"text", "count"}: a grid that somebody painted, for
-    Python to accept by setting ``text`` or to refuse by setting ``note``), room (pixels there are), dark (theme).
+    Python to accept by setting ``text`` or to refuse by setting ``note``), room (pixels there are), dark (theme), and
+    ready (the plots beside it are on the page).
     """
 
     _esm = Path(__file__).with_suffix(".js")
@@ -33,6 +34,7 @@ class MazeBoard(anywidget.AnyWidget):
     edit = traitlets.Dict().tag(sync=True)
     room = traitlets.Int(0).tag(sync=True)
     dark = traitlets.Bool(False).tag(sync=True)
+    ready = traitlets.Bool(True).tag(sync=True)
 
 
 def group(maze, title, routes, *, shares=None, colour="", thin=False):

@@ -11,10 +11,12 @@ snapshot (:class:`View`), so that what is drawn is a pure function of what has h
 a time: another panel, or the same cell run again, stops the one before.
 """
 
+import base64
 import dataclasses
 import functools
 import html
 import itertools
+import json
 import math
 import os
 import re
@@ -23,7 +25,10 @@ import threading
 import time
 import traceback
 import weakref
+import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 
 import ipywidgets as widgets
 import numpy as np
@@ -46,6 +51,8 @@ AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # act fro
 DEMONSTRATION = range(1000, 2000)  # seeds of the mazes that New maze goes through (all held out from training)
 PAUSE = 0.1  # seconds between two drawings
 MOST_RUNS = 3  # side by side
+RECORDINGS = Path(__file__).parent / "recordings"
+_OF_THE_MACHINE = ("threads", "device", "save_every")  # what a share code leaves out
 
 
 # ---- what one step looked like -----------------------------------------------------------------------------------------
@@ -209,7 +216,8 @@ class Lab:
     mazes (the maze is then the one to look at before). preset and further settings: see ``TrainConfig``.
     panel: "widgets", "plain" (pictures drawn anew, where custom widgets do not work), "auto".
 
-    Attributes: state ("idle", "running", "stopping", "paused", "stopped", "finished", "failed"); config; runs {method: Run};
+    Attributes: state ("idle", "running", "stopping", "paused", "stopped", "finished", "failed", "recorded"); config;
+    runs {method: Run};
     records (of the first method); last_error (traceback as text, or None).
 
     >>> lab = Lab(maze_seed=1000)
@@ -238,6 +246,8 @@ class Lab:
         other = Lab._training and Lab._training()
         if other is not None:
             other.pause("Paused: a newer panel was opened. Go on here whenever you like.")
+            if other._panel is not None:
+                other._panel.ask_whether_seen()
 
     # -- requests; each returns at once --
 
@@ -327,6 +337,85 @@ class Lab:
             self._front_too = bool(on)
             self._changed()
         return self
+
+    # -- share codes and recordings --
+
+    def share(self) -> str:
+        """A short code of maze, settings and seeds; `Lab.from_code` (or the panel) restores them exactly, offline.
+
+        >>> code = Lab("grpo", maze_seed=1007, alpha=0.3).share()
+        >>> lab = Lab.from_code(code)
+        >>> lab.methods, lab.maze_seed, lab.config.alpha
+        (('grpo',), 1007, 0.3)
+        """
+        usual = TrainConfig.preset("demo").to_json()
+        settings = {k: v for k, v in self._config.to_json().items() if usual[k] != v and k not in ("method", *_OF_THE_MACHINE)}
+        maze = self.maze_seed if self.maze_seed is not None else [self.maze.text.replace(" ", ""), self.maze.budget]
+        plain = json.dumps([list(self.methods), maze, settings, self.many], separators=(",", ":"))
+        return "VPO1-" + base64.urlsafe_b64encode(zlib.compress(plain.encode(), 9)).decode().rstrip("=")
+
+    @classmethod
+    def from_code(cls, code, **options) -> "Lab":
+        """The lab that a share code describes. ValueError for a code that is none."""
+        return cls(**options).load(code)
+
+    def load(self, code):
+        """Take over maze, settings and seeds of a share code; forgets all runs. ValueError: nothing is changed."""
+        methods, maze, settings, many = _decoded(code)
+        try:
+            config = TrainConfig.preset("demo", method=_methods(methods)[0], **_plain_K(settings))
+            config = config.but(**{name: getattr(self._config, name) for name in _OF_THE_MACHINE})
+            shown = envs.generate(config.layout, maze) if isinstance(maze, int) else envs.Maze.from_text(*maze)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"code {code!r} was made by another version: {error}") from error
+        with self._lock:
+            self._forget()
+            self.methods, self.many, self._config = _methods(methods), bool(many), config
+            self.maze, self.maze_seed = shown, maze if isinstance(maze, int) else None
+            self._say("Restored from its code.", outside=True)
+        return self
+
+    def record(self, folder, command=""):
+        """Write the runs to ``folder``/recording.json (all answers of all steps; made from: ``command``); read by `replay`."""
+        with self._lock:
+            if not any(run.records for run in self.runs.values()) or self.many:
+                raise ValueError("record: there must be runs, on one maze; train first")
+            runs = [(m, list(run.records), self._run_config(m)) for m, run in self.runs.items() if run.records]
+        routes = sorted({a for _, records, _ in runs for r in records for g in r.groups for row in g.answers for a in row if a})
+        number = {route: i for i, route in enumerate(routes)} | {"": -1, None: -2}
+        written = []
+        for method, records, config in runs:
+            answers = [[[[number[a] for a in row] for row in g.answers] for g in r.groups] for r in records]
+            packed = b"".join(np.array(step, dtype="<i2").tobytes() for step in answers)
+            written.append({
+                "method": method, "config": config.but(threads=None).to_json(),
+                "records": [_rounded(r.to_json()) for r in records], "shapes": [list(np.shape(step)) for step in answers],
+                "answers": base64.b64encode(zlib.compress(packed, 9)).decode(),
+            })  # fmt: skip
+        lab = {"share": self.share(), "command": command, "maze": self.maze.text, "budget": self.maze.budget}
+        path = Path(folder) / "recording.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"version": 1} | lab | {"routes": routes, "runs": written}) + "\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def replay(cls, folder, **options) -> "Lab":
+        """A lab that shows recorded runs, without any model: move the time slider, or press Train to do it again, live.
+
+        folder: as written by `record`, or the name of a recording that the package carries. ValueError if it is none.
+        """
+        path = next((p for p in (Path(folder), RECORDINGS / folder) if (p / "recording.json").is_file()), None)
+        if path is None:
+            known = sorted(str(p.parent.relative_to(RECORDINGS)) for p in RECORDINGS.rglob("recording.json"))
+            raise ValueError(f"{folder}: no recording; the package carries {', '.join(known)}")
+        try:
+            stored = json.loads((path / "recording.json").read_text(encoding="utf-8"))
+            lab = cls.from_code(stored["share"], **options)
+            lab.runs = {run["method"]: _restored(lab.maze, stored["routes"], run) for run in stored["runs"]}
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{path / 'recording.json'}: no recording that this version can read ({error})") from error
+        lab._state, lab._message = "recorded", stored["command"] and f"Made by: {stored['command']}"
+        return lab
 
     # -- what one can ask --
 
@@ -546,6 +635,47 @@ class Lab:
                     self._changed()
             sweeps += 1
         return all(len(run.records) >= self._config.steps for run in job.runs.values())
+
+
+def _decoded(code):
+    text = str(code).strip()
+    try:
+        if not text.startswith("VPO1-"):
+            raise ValueError("it begins with VPO1-")
+        data = text[5:] + "=" * (-len(text[5:]) % 4)
+        methods, maze, settings, many = json.loads(zlib.decompress(base64.b64decode(data, altchars=b"-_", validate=True)))
+    except (ValueError, zlib.error) as error:  # a letter lost or wrong: base64, the checksum of zlib, or JSON finds it
+        raise ValueError(f"code {text[:60]!r}: no share code, or mistyped; copy the whole of what lab.share() gives") from error
+    return methods, maze, settings, many
+
+
+def _rounded(value):
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    return round(value, 5) if isinstance(value, float) else value
+
+
+def _restored(maze, routes, stored):
+    """A Run from its stored form: rewards are scored again from the routes."""
+    config = TrainConfig.from_json(stored["config"])
+    known = [*routes, None, ""]  # numbers -2 and -1 count from the end
+    vectors = np.vstack([envs.score_routes(maze, routes, config.reward_mode), np.zeros((2, len(envs.OBJECTIVES)))])
+    numbers = np.frombuffer(zlib.decompress(base64.b64decode(stored["answers"])), dtype="<i2")
+    run, at = Run(stored["method"]), 0
+    for values, shape in zip(stored["records"], stored["shapes"], strict=True):
+        step = numbers[at : at + math.prod(shape)].reshape(shape)
+        at += step.size
+        groups = tuple(
+            SimpleNamespace(instance=maze, answers=[[known[i] for i in row] for row in group], rewards=vectors[group])
+            for group in step.tolist()
+        )
+        values = values | {"K": math.inf if values["K"] == "inf" else values["K"]}
+        record = SimpleNamespace(**values, groups=groups)
+        run.records.append(record)
+        run.moments.append(Moment.of(record, config.but(m=record.m, group_size=shape[1], prompts=shape[0])))
+    return run
 
 
 @dataclass
@@ -920,7 +1050,7 @@ def _layout(width, large, dark):
 
 SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 WORDS = {"idle": "ready", "running": "training", "finished": "finished", "failed": "failed", "stopped": "stopped",
-         "paused": "paused", "stopping": "stopping"}  # fmt: skip
+         "paused": "paused", "stopping": "stopping", "recorded": "a recording"}  # fmt: skip
 CURVE_CHOICES = list(CURVES)
 
 
@@ -993,7 +1123,11 @@ class Controls:
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
         self.front = widgets.Checkbox(description="true front's routes on the board", indent=False)
         self.look = widgets.IntSlider(description="look at step", min=1, max=1, value=1, layout=wide, style=style)
-        for name, made in (("large", self.large), ("front", self.front), ("look", self.look)):
+        self._play = widgets.Play(min=1, max=1, value=1, interval=350, show_repeat=False, description="play the run again")
+        self._play.observe(lambda change: act(self._play_on, change["new"]), "value")
+        self.code = widgets.Text(description="share code", continuous_update=False, layout=wide, style=style)
+        self.code.observe(lambda change: act(self._load, change["new"]), "value")
+        for name, made in (("large", self.large), ("front", self.front), ("look", self.look), ("code", self.code)):
             made.add_class(f"vpo-{name}")
         for made in (*self.curves, self.large):
             made.observe(lambda _: act(lab._changed), "value")
@@ -1004,11 +1138,12 @@ class Controls:
         k = self.knobs
         rest = [k[n] for n in ("K", "m", "group_size", "lr", "steps", "seed", "many")]
         again = [self.buttons["step"], self.buttons["reseed"]]
-        self._rest = _row([*rest, *self.curves, self.look, *again, self.large, self.front])
+        self._rest = _row([*rest, *self.curves, self.code, *again, self.large, self.front])
+        self._time = _row([self._play, self.look])
         self._rest.layout.display = "none"
         self.more.observe(lambda change: setattr(self._rest.layout, "display", "" if change["new"] else "none"), "value")
         first = [self.buttons[n] for n in ("train", "pause", "stop", "reset", "new_maze")]
-        self.box = widgets.VBox([_row([k["methods"], k["alpha"]]), _row([*first, self.more]), self._rest])
+        self.box = widgets.VBox([_row([k["methods"], k["alpha"]]), _row([*first, self.more]), self._rest, self._time])
         self._version, self._follower = lab.view().version, None
 
     def _turn(self, name, value):
@@ -1024,8 +1159,16 @@ class Controls:
         """Whether this very thread is setting the knobs; what a person turns meanwhile, in another thread, counts."""
         return self._follower == threading.get_ident()
 
-    def _look(self, step):
+    def _load(self, code):
+        if not self._is_following() and code.strip() != self.lab.share():
+            self.lab.load(code)
+
+    def _play_on(self, step):
         if not self._is_following():
+            self.look.value = step
+
+    def _look(self, step):
+        if not self._is_following() and self.lab.state not in ("running", "stopping"):
             self.lab.look(step if step < self.look.max else None)
 
     def follow(self, view):
@@ -1039,10 +1182,14 @@ class Controls:
         steps = max([len(run.records) for run in list(self.lab.runs.values())], default=1)
         self._follower = threading.get_ident()
         try:
-            at = steps if self.lab._look is None else self.lab._look
-            if self.look.max < at:
-                _set(self.look, max=max(steps, 1))
-            _set(self.look, value=max(at, 1), max=max(steps, 1), disabled=steps < 2 or busy)
+            at, most = steps if self.lab._look is None else self.lab._look, max(steps, 1)
+            if not self.lab._look or busy:
+                _set(self.look, min=1, max=max(most, self.look.max))
+                _set(self.look, value=max(at, 1))
+                _set(self.look, max=most)
+                _set(self._play, max=most, value=most)
+            _set(self._time.layout, display="none" if busy or steps < 2 else "")
+            _set(self.code, value=self.lab.share())
             if view.version != self._version:
                 self._version, c = view.version, view.config
                 now = {name: getattr(c, name) for name in self.knobs if hasattr(c, name)}
@@ -1149,11 +1296,15 @@ class Panel:
 
         self.board = MazeBoard(editable=True)
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
-        self.board.observe(lambda change: self.act(self.lab._changed), ["room", "dark"])
+        self.board.observe(lambda change: self.act(self.lab._changed), ["room", "dark", "ready"])
         self.plots = Plots(go.FigureWidget)
         right = widgets.VBox([self.words, self.plots.figure])
         right.layout.overflow = self.board.layout.overflow = "visible"
         return [_row([self.board, right])]
+
+    def ask_whether_seen(self):
+        """The page may just be dropping this panel (its cell was run again): hold the plots until the board answers."""
+        self.board.ready = False
 
     def _paint(self, edit):
         try:
@@ -1174,6 +1325,8 @@ class Panel:
         _set(self.board.layout, width=f"{left:.0f}px")
         _set(self.words.layout, width=f"{right}px", min_height="84px")
         curves = tuple(c.value for c in self.controls.curves)
+        if not self.board.ready:  # the plots are about to appear; they take changes from then on
+            return
         self.plots.draw(view, width=right, large=large, dark=self.board.dark, curves=curves)
         figure = self.plots.figure  # what a browser reload shows: plotly would go back to the first state
         figure._widget_data = [trace.to_plotly_json() for trace in figure.data]
@@ -1183,7 +1336,7 @@ class Panel:
         display(self.box)
 
     def close(self):
-        for made in (self.plots.figure, self.board, self.box):
+        for made in (self.box, self.board, self.plots.figure):  # first off the page
             made.close()
 
 
@@ -1195,6 +1348,9 @@ class PlainPanel(Panel):
     def _pictures(self):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
         return [self.maze, self.words]
+
+    def ask_whether_seen(self):
+        """Nothing to ask: a picture can always be changed."""
 
     def _draw(self, view, groups, large):
         parts = []
