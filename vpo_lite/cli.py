@@ -380,7 +380,8 @@ def _lab(options) -> int:
     shown = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     browser = options.browser == "yes" or (options.browser == "auto" and bool(shown))
     command = [
-        sys.executable, "-m", "jupyterlab", str(notebook), f"--port={options.port}", f"--ServerApp.root_dir={ROOT}",
+        sys.executable, "-m", "jupyterlab", f"--port={options.port}", f"--ServerApp.root_dir={ROOT}", "--log-level=WARN",
+        "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",  # also in the address that is printed
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
     if not browser:
