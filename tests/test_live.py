@@ -1,5 +1,6 @@
 """The lab without a screen: requests, states, threads, what is drawn and said. The same object that the panel drives."""
 
+import dataclasses
 import gc
 import math
 import threading
@@ -402,6 +403,100 @@ def test_still_picture_of_the_maze(trained):
     assert trained.picture().startswith("<svg") and trained.picture("vpo").count("polyline") >= 3
     with pytest.raises(ValueError, match="grpo"):
         trained.picture("grpo")
+
+
+# ---- share codes and recordings ----
+
+
+def test_share_code_restores_maze_settings_and_seeds_exactly():
+    lab = Lab(("vpo", "maxrl"), maze_seed=1012, alpha=0.07, K=math.inf, m=5, lr=3e-4, seed=9, steps=17)
+    again = Lab.from_code(lab.share())
+    said = {"message": "", "version": 0}
+    assert dataclasses.replace(again.view(), **said) == dataclasses.replace(lab.view(), **said)
+    assert again.share() == lab.share() and len(lab.share()) < 160
+    lab.set_maze("S . G\n. # L\nD . E", budget=9)
+    again = Lab.from_code(f"  {lab.share()}\n")
+    assert again.maze == lab.maze and again.maze.budget == 9 and again.config == lab.config
+    assert Lab.from_code(Lab(many=True).share()).many
+
+
+SPOILT = (lambda c: c[:-1], lambda c: c[:12] + c[13:], lambda c: c[5:], lambda c: "", lambda c: c.swapcase())
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_bad_share_code_gets_a_clear_error_and_changes_nothing(spoil):
+    lab = Lab(maze_seed=1004)
+    code, before = Lab(maze_seed=1012, alpha=0.3).share(), lab.view()
+    with pytest.raises(ValueError, match="code"):
+        lab.load(spoil(code))
+    assert lab.view() == before
+
+
+def test_share_code_with_impossible_settings_is_refused():
+    import base64
+    import json
+    import zlib
+
+    for content in ([["vpo"], 1000, {"alpha": -1}, False], [["vpo"], ["S#E", 9], {}, False], [["ppo"], 1000, {}, False]):
+        code = "VPO1-" + base64.urlsafe_b64encode(zlib.compress(json.dumps(content).encode())).decode()
+        with pytest.raises(ValueError, match="code"):
+            Lab.from_code(code)
+
+
+def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monkeypatch):
+    lab = Lab(("vpo", "grpo"), steps=2, **SMALL)
+    lab.train()
+    assert lab.join(WAIT), lab.last_error
+    path = lab.record(tmp_path / "run", "a command")
+    monkeypatch.setitem(live.sys.modules, "torch", None)  # whoever needs it now fails
+    again = Lab.replay(tmp_path / "run")
+    assert again.state == "recorded" and "a command" in again.view().message and path.name == "recording.json"
+    for method in ("vpo", "grpo"):
+        for ours, theirs in zip(again.runs[method].records, lab.runs[method].records, strict=True):
+            assert [g.answers for g in ours.groups] == [g.answers for g in theirs.groups]
+            assert all((a.rewards == b.rewards).all() for a, b in zip(ours.groups, theirs.groups, strict=True))
+            assert ours.coverage == pytest.approx(theirs.coverage, abs=1e-5)
+    assert again.sentence() == lab.sentence()
+    again.look(1)
+    assert again.sentence() != lab.sentence()
+
+
+def test_recorded_run_can_be_trained_again_live(slow):
+    lab = Lab.replay("three_methods/seed-0")
+    lab.change(methods="vpo", steps=2)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished" and len(lab.runs["vpo"].records) == 2
+
+
+def test_wrong_recordings_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="three_methods/seed-0"):
+        Lab.replay("nowhere")
+    (tmp_path / "recording.json").write_text('{"version": 1}')
+    with pytest.raises(ValueError, match="no recording that this version can read"):
+        Lab.replay(tmp_path)
+    with pytest.raises(ValueError, match="train first"):
+        Lab().record(tmp_path)
+
+
+RECORDED = sorted(path.parent.relative_to(live.RECORDINGS).as_posix() for path in live.RECORDINGS.rglob("recording.json"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
+    assert (live.RECORDINGS / name / "recording.json").stat().st_size < 300_000
+    lab = Lab.replay(name)
+    assert lab.view().message == f"Made by: python -m vpo_lite.recordings . {name}"
+    for run in lab.runs.values():
+        assert [r.step for r in run.records] == list(range(1, 41))
+        last = run.records[-1]
+        front = lab.maze.pareto_front().rewards
+        size = len(run.moments[-1].rewards)
+        sets = np.concatenate([g.rewards.reshape(-1, 4) for g in last.groups])
+        sets = sets[: len(sets) // size * size].reshape(-1, size, 4)
+        reached = np.mean([g.rewards[..., 0] > 0 for g in last.groups])
+        assert reached == pytest.approx(last.reach_rate, abs=1e-4), "the stored figures are those of the stored answers"
+        if size == 3 and run.method != "grpo":
+            assert metrics.coverage(sets, front).mean() == pytest.approx(last.coverage, abs=1e-4)
 
 
 # ---- the panel's widgets, without a browser ----

@@ -20,6 +20,7 @@ const CSS = `
 .vpo-board.large figure { max-width: 560px; }
 .vpo-board figcaption { font-weight: 700; margin: 0 0 4px; display: flex; gap: 8px; align-items: center; }
 .vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; touch-action: none; }
+.vpo-board .squares :not([data-r]) { pointer-events: none; }
 .vpo-board svg.maze:focus-visible, .vpo-board button:focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
 .vpo-board.dark svg.maze:focus-visible, .vpo-board.dark button:focus-visible { outline-color: #56B4E9; }
 .vpo-board .answers { list-style: none; margin: 8px 0 0; padding: 0; }
