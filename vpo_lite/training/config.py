@@ -108,6 +108,10 @@ class TrainConfig:
             if getattr(self, name) is not None:
                 self._whole(name, 1)
         self._whole("seed", 0)
+        if self.answers == 1 and self.set_size > self.group_size:
+            raise ValueError(
+                f"set_size = {self.set_size} with group_size = {self.group_size}: a compared set is taken from one group"
+            )
         if self.K != math.inf:
             self._whole("K", 1, "or inf for the exact expectation")
         self._number("alpha", "the Dirichlet concentration must be a finite number above 0, 1 draws all weightings alike")
@@ -147,7 +151,7 @@ class TrainConfig:
     @property
     def compared_size(self) -> int:
         """Answers in the sets that methods are compared on: one rollout's, or ``set_size`` single ones."""
-        return self.set_size if self.answers == 1 and METHODS[self.method].single_answer else self.answers
+        return self.set_size if self.answers == 1 else self.answers
 
     @property
     def one_maze(self) -> bool:

@@ -11,7 +11,7 @@ from ..policy.model import Policy
 from ..randomness import generator
 from ..tasks.base import Task, reward_matrix
 from .config import TrainConfig
-from .step import as_sets
+from .step import as_sets, draw_uniforms
 
 ROWS = 256  # completions sampled at a time
 BUDGETS = (1, 3, 10, 30)
@@ -51,13 +51,15 @@ def sample_pools(policy: Policy, task: Task, config: TrainConfig, instances, ans
     step = max(1, ROWS // copies)
     for first in range(0, len(instances), step):
         batch = instances[first : first + step]
-        draws = [generator(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
-        uniforms = np.stack([rng.random((copies, longest)) for rng in draws])
+        keys = [(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
+        uniforms = np.stack([draw_uniforms((copies, longest), *key) for key in keys])
         if conditioned:  # one fresh weighting per answer, so every answer has a prompt of its own
             prompts = [
                 task.request(x, m, weights=w, board=policy.board)
-                for x, rng in zip(batch, draws, strict=True)
-                for w in sample_weights(copies, len(task.objectives(x)), config.alpha, rng=rng)
+                for x, (_, _, i, key) in zip(batch, keys, strict=True)
+                for w in sample_weights(
+                    copies, len(task.objectives(x)), config.alpha, rng=generator(seed, "evaluation weights", i, key)
+                )
             ]
             uniforms = uniforms.reshape(-1, 1, longest)
         else:

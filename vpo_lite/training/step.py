@@ -123,7 +123,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     shown = weights if estimators.METHODS[config.method].weight_in_prompt else [None] * len(instances)
     prompts = [learner.prompt(config, x, None if w is None else w[0]) for x, w in zip(instances, shown, strict=True)]
     shape = (config.group_size, learner.most_tokens(config, instances))
-    uniforms = np.stack([generator(config.seed, "rollout", step, key).random(shape) for key in keys])  # (P, G, T)
+    uniforms = np.stack([draw_uniforms(shape, config.seed, "rollout", step, key) for key in keys])  # (P, G, T)
     rollouts = policy.sample(prompts, uniforms, config.temperature)                  # B = P * G completions
     sampled = time.perf_counter()
     texts = _grouped(policy.texts(rollouts), config.group_size)                      # P lists of G
@@ -145,6 +145,13 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         **measure(task, config, groups), repeat_rate=float(np.mean([s.repeats for s in scored])), **update,
         seconds=time.perf_counter() - started, rollout_seconds=sampled - started, groups=groups,
     )
+
+
+def draw_uniforms(shape, *key) -> np.ndarray:
+    """Uniforms (G, T) for the tokens of one prompt group. Token by token, so that a larger T only adds to them: what a
+    prompt's neighbours need changes nothing."""
+    rollouts, tokens = shape
+    return generator(*key).random((tokens, rollouts)).T
 
 
 def draw_weights(task: Task, config: TrainConfig, instances, keys, step: int):
