@@ -44,8 +44,10 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["coverage"] == pytest.approx(summary["coverage"])
-    assert main(["compare", str(out), str(out)]) == 0
-    assert "   2  " in capsys.readouterr().out
+    assert main(["compare", str(out)]) == 0
+    assert "vpo" in capsys.readouterr().out
+    assert main(["compare", str(out), str(out)]) == 2
+    assert "given twice" in capsys.readouterr().err
     assert main(["train", "--resume", str(out)]) == 2
     assert "finished" in capsys.readouterr().err
     assert main([*small, "--out", str(out)]) == 2
@@ -121,6 +123,10 @@ WRONG = {
     "option": (["--colour", "red"], "--colour"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
+    "resume with a preset": (["--resume", ".", "--preset", "gpu"], "leave out preset"),
+    "lr beyond numbers": (["--lr", "1e300"], "at most 1"),
+    "K beyond memory": (["--K", "10000000000000"], "at most 1,000,000"),
+    "a device of another kind": (["--device", "meta"], "'meta'"),
 }
 
 
@@ -191,6 +197,34 @@ def test_other_commands_refuse_in_one_line_too(tmp_path, capsys):
         assert main(arguments) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_files_of_a_run_are_named_in_one_line(small, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main([*small, "--out", str(out), "--json"]) == 0
+    weights = out / "adapter" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    capsys.readouterr()
+    assert main(["evaluate", str(out), "--device", "cpu"]) == 2
+    error = capsys.readouterr().err
+    assert "adapter cannot be loaded" in error and len(error.splitlines()) == 1
+    (out / "summary.json").unlink()
+    (out / "state.safetensors").write_bytes(b"not a state")
+    assert main(["train", "--resume", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "state cannot be read" in error and len(error.splitlines()) == 1
+    (out / "config.json").write_text("[]")
+    assert main(["train", "--resume", str(out)]) == 2
+    assert "no settings of a run" in capsys.readouterr().err
+
+
+def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main([*small, "--seed", "5", "--out", str(out), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert all(again[name] == pytest.approx(summary[name]) for name in ("tokens_per_answer", "parse_rate", "coverage"))
 
 
 def test_doctor_names_versions_and_threads(capsys):

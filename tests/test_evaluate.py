@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -87,28 +88,103 @@ def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder
     assert f["coverage_best_single"] == pytest.approx(np.mean(ceilings))
 
 
-def test_compare_means_by_method_and_refuses_what_is_no_run(tmp_path):
-    base = figures([FRONT.routes[0]] * 3) | {"steps": 1, "seconds": 1.0}
+@pytest.fixture
+def made(tmp_path):
+    """Write a finished run's two files."""
+    base = figures([FRONT.routes[0]] * 3)
     base["per_maze"] = {name: [base[name]] for name in ("coverage", "set_reward", "diversity", "reach_rate")}
-    for name, method, coverage in (("a", "vpo", 0.8), ("b", "vpo", 0.9), ("c", "grpo", 0.5)):
+
+    def make(name, coverage, **settings):
         folder = tmp_path / name
         folder.mkdir()
-        config = TrainConfig.preset("demo", method=method, maze_seed=1003)
+        config = TrainConfig.preset("demo", **{"maze_seed": 1003} | settings)
         (folder / "config.json").write_text(json.dumps(config.to_json()))
         per_maze = base["per_maze"] | {"coverage": [coverage]}
-        summary = base | {"method": method, "coverage": coverage, "start": base, "per_maze": per_maze}
+        summary = base | {"method": config.method, "coverage": coverage, "start": base, "per_maze": per_maze}
         (folder / "summary.json").write_text(json.dumps(summary))
-    rows = compare([tmp_path / n for n in "abc"])
-    assert [(r["method"], r["runs"], round(r["coverage"], 6)) for r in rows] == [("vpo", 2, 0.85), ("grpo", 1, 0.5)]
+        return folder
+
+    return make
+
+
+def test_compare_means_by_kind_and_intervals_over_mazes(made):
+    folders = [made("a", 0.8), made("b", 0.9, maze_seed=1004), made("c", 0.5, method="grpo", maze_seed=1004)]
+    rows = compare(folders)
+    seen = [(r["label"], r["runs"], r["mazes"], round(r["coverage"], 6)) for r in rows]
+    assert seen == [("vpo", 2, 2, 0.85), ("grpo", 1, 1, 0.5)]
     assert rows[0]["interval"]["coverage"] == pytest.approx((0.8, 0.9))  # of two values, resampled: 0.8, 0.85 or 0.9
     assert rows[1]["interval"]["coverage"] is None  # one maze says nothing of others
     text = table(rows)
     assert "0.850" in text
     assert len({len(line) for line in text.splitlines()}) == 1
-    with pytest.raises(ValueError, match="no finished run"):
-        compare([tmp_path])
+
+
+def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
+    rows = compare([made("a", 0.8), made("b", 0.9, seed=1), made("c", 0.7, alpha=0.1), made("d", 0.6, m=5)])
+    assert [(r["label"], r["runs"], r["mazes"]) for r in rows] == [
+        ("vpo, m=3, alpha=1.0", 2, 1),
+        ("vpo, m=3, alpha=0.1", 1, 1),
+        ("vpo, m=5, alpha=1.0", 1, 1),
+    ]
+    assert rows[0]["interval"]["coverage"] is None
+    assert rows[0]["coverage"] == pytest.approx(0.85)
+
+
+def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):
+    folder = made("a", 0.8)
+    with pytest.raises(ValueError, match="given twice"):
+        compare([folder, folder])
     with pytest.raises(ValueError, match="at least one"):
         compare([])
+    for text in ("{}", "[]", "{", '{"start": {}}'):
+        (folder / "summary.json").write_text(text)
+        with pytest.raises(ValueError, match="no finished run"):
+            compare([folder])
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match="no finished run"):
+        compare([folder])
+
+
+def test_evaluation_is_at_temperature_one_and_every_goal_gets_its_own_prompt(tiny_policy_folder, monkeypatch):
+    policy = load_policy(tiny_policy_folder, device="cpu")
+    config = TrainConfig.preset("demo", model=str(tiny_policy_folder), maze_seed=1000, max_new_tokens=12)
+    assert evaluate(policy, config, answers=6) == evaluate(policy, config.but(temperature=2.0), answers=6)
+    prompts = []
+    sample = type(policy).sample
+    monkeypatch.setattr(type(policy), "sample", lambda self, p, u, *t: prompts.append(p) or sample(self, p, u, *t))
+    for alpha in (0.05, 50.0):
+        evaluate(policy, config.but(method="goal_conditioned", alpha=alpha), answers=6)
+    sharp, flat = ([max(int(w) for w in re.findall(r"<w(\d+)>", p)) for p in batch] for batch in prompts)
+    assert len(prompts[0]) == 6 and len(set(prompts[0])) > 1
+    assert np.mean(sharp) > 7 and max(flat) <= 5  # small alpha: one objective each; large: all alike
+
+
+def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
+    """Budgets differ from maze to maze, so the longest completion does; the answers of the first maze must not."""
+    config = TrainConfig.preset("demo", model=str(tiny_policy_folder))
+    policy = load_policy(tiny_policy_folder, device="cpu")
+    mazes = sorted((envs.generate("lite-6x6", s) for s in range(12)), key=lambda z: z.budget)
+    assert mazes[0].budget < mazes[-1].budget
+
+    def uniforms_of(instances):
+        seen = []
+        monkey = type("Spy", (), {})()
+        monkey.board, monkey.texts = policy.board, policy.texts
+        monkey.sample = lambda prompts, u: seen.append(u) or policy.sample(prompts, u)
+        sample_pools(monkey, TASK, config, instances, 3, 0)
+        return seen[0][0]
+
+    alone, together = uniforms_of(mazes[:1]), uniforms_of([mazes[0], mazes[-1]])
+    assert alone.shape[1] < together.shape[1]
+    assert np.array_equal(alone, together[:, : alone.shape[1]])
+
+
+def test_repeats_beyond_the_cut_do_not_count():
+    best, other = FRONT.routes[:2]
+    rows = [[best, other, "UU", None], [best, None, None, best]]  # the only repeat is the eighth answer
+    config = TrainConfig.preset("demo", m=4, maze_seed=1003)
+    assert pool_figures(TASK, config, MAZE, reward_matrix(TASK, MAZE, rows), rows, 100, 8)["repeat_rate"] == 1 / 8
+    assert pool_figures(TASK, config, MAZE, reward_matrix(TASK, MAZE, rows), rows, 100, 6)["repeat_rate"] == 0
 
 
 def test_bootstrap_intervals_cover_the_true_mean_as_often_as_they_say():

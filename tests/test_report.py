@@ -29,7 +29,7 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
     markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)\s*=\s*["']""", markup)
     assert not re.findall(r"<script[^>]+src=", text)
-    assert "3 runs, 2 methods" in markup
+    assert "3 runs of 2 kinds" in markup
     for name in ("vpo-1000", "vpo-1001", "grpo-1000", "maze_seed=1001", "tokens per answer", "best@30"):
         assert name in markup
 

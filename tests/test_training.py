@@ -11,11 +11,21 @@ import torch
 import envs
 import vpo_lite as vpo
 from vpo_lite.policy.decoding import Rollouts
-from vpo_lite.policy.model import load_policy
+from vpo_lite.policy.model import Policy, load_policy
+from vpo_lite.randomness import generator
+from vpo_lite.training import step as step_module
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, kl_to_reference, token_weights
 from vpo_lite.training.runs import RunFolder
-from vpo_lite.training.step import Learner, TrainingError, as_sets, draw_weights, train_step, update_policy
+from vpo_lite.training.step import (
+    Learner,
+    TrainingError,
+    as_sets,
+    draw_uniforms,
+    draw_weights,
+    train_step,
+    update_policy,
+)
 
 
 def config(folder, **changes):
@@ -124,9 +134,8 @@ def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
     eos = policy.tokenizer.eos_token_id
     prompt = torch.tensor([policy.encode(learner.prompt(tiny(), learner.task.instance(0)))] * 2)
     tokens = torch.tensor([[5, eos], [5, 6]])
-    rollouts = Rollouts(
-        prompt, torch.ones_like(prompt, dtype=torch.bool), tokens, torch.ones(2, 2, dtype=torch.bool), None
-    )
+    every = torch.ones(2, 2, dtype=torch.bool)
+    rollouts = Rollouts(prompt, torch.ones_like(prompt, dtype=torch.bool), tokens, every, torch.zeros(2, 2))
     before, _ = policy.token_logprobs(rollouts)
     before = before.detach()[0, 1]
     for _ in range(5):
@@ -151,7 +160,7 @@ def test_a_loss_that_is_no_number_stops_before_the_update(tiny):
     learner = Learner(cfg)
     rollouts = rollouts_of(learner, cfg)
     before = sequence_logp(learner, rollouts)
-    with pytest.raises(TrainingError, match=r"step 7.*lower lr"):
+    with pytest.raises(TrainingError, match=r"lower lr.*step 7"):
         update_policy(learner, cfg, rollouts, np.array([[math.nan, 1.0, 1.0, 1.0]]), where="step 7")
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
@@ -262,6 +271,173 @@ def test_sets_of_single_answers_are_consecutive_and_whole():
     assert as_sets(rewards, 3)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14]]
     pairs = np.arange(12, dtype=float).reshape(4, 3, 1)
     assert as_sets(pairs, 3)[..., 0].tolist() == pairs[..., 0].tolist()
+
+
+# --- what a whole step hands on: mutations of the wiring must not pass --------------------------------------------------
+
+
+@pytest.fixture
+def wired(monkeypatch):
+    """Record what train_step hands to the estimator, the sampler and the loss."""
+    seen = {"estimate": [], "sample": [], "score": []}
+    estimate, sample, score = step_module.estimators.estimate, Policy.sample, Policy.token_logprobs
+
+    def spy_estimate(method, R, **credit):
+        seen["estimate"].append((method, R, credit))
+        return estimate(method, R, **credit)
+
+    def spy_sample(self, prompts, uniforms, temperature=1.0):
+        seen["sample"].append((prompts, uniforms, temperature))
+        return sample(self, prompts, uniforms, temperature)
+
+    def spy_score(self, rollouts, temperature=1.0):
+        adapter = not any(m.disable_adapters for m in self.model.modules() if hasattr(m, "lora_A"))
+        seen["score"].append((adapter, temperature))
+        return score(self, rollouts, temperature)
+
+    monkeypatch.setattr(step_module.estimators, "estimate", spy_estimate)
+    monkeypatch.setattr(Policy, "sample", spy_sample)
+    monkeypatch.setattr(Policy, "token_logprobs", spy_score)
+    return seen
+
+
+def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
+    cfg = tiny(alpha=0.3, K=7, eps=0.125, temperature=0.5, method="vpo")
+    learner = Learner(cfg)
+    train_step(learner, cfg, 4)
+    ((method, _, credit),) = wired["estimate"]
+    key = learner.task.key(learner.task.instance(0))
+    expected = [vpo.sample_weights(7, 4, 0.3, rng=generator(0, "weights", 4, f"{key}#{slot}")) for slot in range(2)]
+    assert method == "vpo" and np.array_equal(credit["weights"], expected)
+    assert (credit["alpha"], credit["eps"]) == (0.3, 0.125)
+    assert np.array_equal(credit["w_star"], np.full((2, 4), 0.25))
+    assert [temperature for _, _, temperature in wired["sample"]] == [0.5]
+    assert sorted(wired["score"]) == [(False, 0.5), (True, 0.5)]  # reference and policy, under what sampled them
+    for cfg in (tiny(method="max_at_k", k=3), tiny(K=math.inf, alpha=4.0)):
+        train_step(Learner(cfg), cfg, 0)
+    assert wired["estimate"][1][2]["k"] == 3
+    assert wired["estimate"][2][2]["weights"] is None and wired["estimate"][2][2]["alpha"] == 4.0
+
+
+def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(tiny, wired, monkeypatch):
+    cfg = tiny(m=2, group_size=2, prompts=1)
+    learner = Learner(cfg)
+    maze = learner.task.instance(0)
+    best, other = maze.pareto_front().routes[0], maze.pareto_front().routes[-1]
+    written = [learner.task.format(maze, [best, best]), learner.task.format(maze, [best, other])]
+    monkeypatch.setattr(Policy, "texts", lambda self, rollouts: written)
+    record = train_step(learner, cfg, 0)
+    vectors = envs.score_routes(maze, [best, other])
+    assert np.array_equal(wired["estimate"][0][1][0], [[vectors[0], np.zeros(4)], vectors])
+    assert np.array_equal(record.groups[0].rewards, [[vectors[0], vectors[0]], vectors])
+    assert record.repeat_rate == 0.25
+    assert record.groups[0].advantages[1] > 0 > record.groups[0].advantages[0]
+
+
+def test_sampler_and_trainer_agree_inside_a_step_at_any_temperature(tiny):
+    for temperature in (1.0, 0.6):
+        (record,) = train(tiny(temperature=temperature, steps=1))
+        assert record.sampler_gap < 1e-4
+
+
+def test_two_groups_on_one_maze_two_steps_and_two_seeds_draw_differently(tiny):
+    cfg = tiny(lr=1e-9)
+    learner = Learner(cfg)
+    first, second = (train_step(learner, cfg, step) for step in (0, 1))
+    assert first.groups[0].texts != first.groups[1].texts
+    assert first.groups[0].texts != second.groups[0].texts
+    many = tiny(maze_seed=None)
+    learner = Learner(many)
+    keys = [[learner.task.key(x) for x in learner.instances(many, step)] for step in (0, 1)]
+    assert len({*keys[0], *keys[1]}) == 4
+
+
+def test_draws_do_not_depend_on_what_the_neighbours_need():
+    short, long = (draw_uniforms((4, tokens), 0, "rollout", 3, "maze") for tokens in (5, 9))
+    assert np.array_equal(short, long[:, :5])
+
+
+def test_goal_conditioned_is_shown_its_own_weights_and_the_others_none(tiny, wired):
+    cfg = tiny(method="goal_conditioned", maze_seed=None)
+    learner = Learner(cfg)
+    train_step(learner, cfg, 0)
+    ((prompts, _, _),) = wired["sample"]
+    weights = wired["estimate"][0][2]["weights"]
+    assert len(prompts) == 2
+    for prompt, w in zip(prompts, weights, strict=True):
+        assert w.shape == (1, 4)
+        assert " ".join(f"<w{round(10 * x)}>" for x in w[0]) in prompt
+    cfg = tiny(method="random_weighting")
+    train_step(Learner(cfg), cfg, 0)
+    assert not any("<w" in prompt for prompt in wired["sample"][1][0])
+
+
+def test_the_kl_in_the_loss_pulls_back_to_the_reference(tiny):
+    cfg = tiny(kl=1.0, lr=1e-3)
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    with torch.no_grad():
+        for name, p in learner.policy.model.named_parameters():
+            if "lora_B" in name:
+                p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.1)
+    nothing = np.zeros((1, cfg.group_size))
+    kls = [update_policy(learner, cfg, rollouts, nothing, where="test")["kl"] for _ in range(5)]
+    assert kls[-1] < 0.9 * kls[0]
+
+
+def test_entropy_counts_the_completion_alone(tiny):
+    cfg = tiny(lr=1e-9)
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    rollouts.mask[:, 3:] = False
+    with torch.no_grad():
+        _, entropy = learner.policy.token_logprobs(rollouts)
+    figures = update_policy(learner, cfg, rollouts, np.zeros((1, cfg.group_size)), where="test")
+    assert figures["entropy"] == pytest.approx(entropy[:, :3].mean().item(), rel=1e-4)
+
+
+def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
+    """AdamW's first step moves a parameter by at most lr, without weight decay; a changed lr acts from the next step."""
+    gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))  # an untrained model's own answers all score 0
+    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (gain, gain))
+    cfg = tiny(steps=2, lr=1e-4)
+    learner = Learner(cfg)
+    assert learner.optimizer.defaults["weight_decay"] == 0
+    before = state_of(learner)
+    steps = train(cfg, learner=learner)
+    next(steps)
+    moved = max(float((p - before[n]).abs().max()) for n, p in state_of(learner).items())
+    assert 0.5e-4 < moved <= 1.01e-4
+    between = state_of(learner)
+    steps.send(cfg.but(lr=1e-2))
+    moved = max(float((p - between[n]).abs().max()) for n, p in state_of(learner).items())
+    assert moved > 1e-3
+
+
+def test_the_gradient_is_clipped_to_norm_one(tiny, monkeypatch):
+    limits = []
+    clip = torch.nn.utils.clip_grad_norm_
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda p, limit: limits.append(limit) or clip(p, limit))
+    list(train(tiny(steps=1)))
+    assert limits == [1.0]
+
+
+def test_training_starts_from_a_base_model(tiny, tmp_path):
+    cfg = tiny()
+    Learner(cfg).policy.save(tmp_path / "adapter")
+    with pytest.raises(ValueError, match="holds a trained adapter"):
+        Learner(cfg.but(model=str(tmp_path)))
+
+
+def test_failed_epochs_leave_nothing_behind(tiny):
+    cfg = tiny(epochs=2)
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    before = state_of(learner)
+    learner.optimizer.step = lambda: [p.data.fill_(math.nan) for p in learner.parameters]  # the first epoch breaks them
+    with pytest.raises(TrainingError, match="as it was before this step"):
+        update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test")
+    assert all(torch.equal(p, before[n]) for n, p in state_of(learner).items())
 
 
 # --- the loop and the run folder ----------------------------------------------------------------------------------------
@@ -398,6 +574,9 @@ def test_the_presets_are_the_ones_of_the_design():
         (dict(m=True), "m = True"),
         (dict(K=0), "K = 0.*inf"),
         (dict(K=2.5), "K = 2.5"),
+        (dict(K=10**13), "at most 1,000,000"),
+        (dict(lr=1e300), "at most 1"),
+        (dict(method="grpo", set_size=5, group_size=4), "set_size = 5 with group_size = 4"),
         (dict(alpha=0.0), "alpha = 0.0"),
         (dict(alpha=-1), "alpha = -1"),
         (dict(alpha=math.nan), "alpha = nan"),

@@ -18,6 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+from . import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -42,8 +44,8 @@ def main(arguments=None) -> int:
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (RuntimeError, OSError) as error:
-        return _say(error, 1)
+    except (RuntimeError, OSError, ValueError, MemoryError) as error:
+        return _say(error or type(error).__name__, 1)
 
 
 def _say(message, status: int) -> int:
@@ -53,14 +55,14 @@ def _say(message, status: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="vpo-lite", description="Learn, try and teach Vector Policy Optimization (VPO).")
-    parser.add_argument("--version", action="version", version=f"vpo_lite {importlib.metadata.version('vpo_lite')}")
+    parser.add_argument("--version", action="version", version=f"vpo_lite {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
     train = commands.add_parser("train", help="train a LoRA policy, leave a run folder", description=(
         "Train a LoRA policy and leave a run folder. Settings not given come from the preset."))  # fmt: skip
     train.set_defaults(run=_train)
     add = train.add_argument
-    add("--preset", default="demo", metavar="NAME", help="demo, laptop, gpu or paper (default: demo)")
+    add("--preset", metavar="NAME", help="demo, laptop, gpu or paper (default: demo)")
     add("--out", type=Path, metavar="FOLDER", help="where the run goes (default: runs/TIME)")
     add("--resume", type=Path, metavar="FOLDER", help="go on with this run; everything else comes from it")
     add("--method", metavar="NAME", help="vpo, grpo, multi_rlvr, ...")
@@ -88,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--temperature", type=_number, metavar="X")
     add("--max-new-tokens", type=_whole, metavar="N")
     add("--seed", type=_whole, metavar="N")
-    add("--device", metavar="NAME", help="auto, cpu, cuda or mps")
+    add("--device", metavar="NAME", help="auto, cpu or cuda")
     add("--threads", type=_whole, metavar="N", help="of torch on the CPU")
     add("--save-every", type=_whole, metavar="N", help="steps between two states to resume from")
     add("--json", action="store_true", help="print the summary as JSON, no bar, no table")
@@ -98,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("folder", type=Path, metavar="RUN")
     evaluate.add_argument("--mazes", type=_whole, default=64, metavar="N", help="held-out mazes (default: 64)")
     evaluate.add_argument("--answers", type=_whole, default=30, metavar="N", help="answers per maze (default: 30)")
-    evaluate.add_argument("--seed", type=_whole, default=0, metavar="N")
+    evaluate.add_argument("--seed", type=_whole, metavar="N", help="of the answers (default: the run's own)")
     evaluate.add_argument("--device", default="auto", metavar="NAME")
     evaluate.add_argument("--json", action="store_true")
 
@@ -162,8 +164,9 @@ def _train(options) -> int:
         from .training.step import Learner
 
         if options.resume:
-            if given or options.out or options.maze:
-                extra = ", ".join(sorted([*given, *(k for k in ("out", "maze") if getattr(options, k))]))
+            beside = [k for k in ("out", "maze", "preset") if getattr(options, k)]
+            if given or beside:
+                extra = ", ".join(sorted([*given, *beside]))
                 raise Wrong(f"--resume {options.resume}: everything else comes from the run; leave out {extra}")
             folder = RunFolder.open(options.resume)
             config = folder.config()
@@ -172,14 +175,18 @@ def _train(options) -> int:
         else:
             if options.maze:
                 given["maze"] = _maze_text(options.maze)
-            config = TrainConfig.preset(options.preset, **given)
+            config = TrainConfig.preset(options.preset or "demo", **given)
         learner = Learner(config)  # before the folder is made: a model that is not there leaves nothing behind
         if not options.resume:
             folder = RunFolder.create(options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"), config)
-    return _run(folder, config, learner, options.json)
+        first = folder.restore(learner)
+    try:
+        return _run(folder, config, learner, first, options.json)
+    except KeyboardInterrupt:
+        return _say(f"stopped; go on with: vpo-lite train --resume {folder.path}", 1)
 
 
-def _run(folder, config, learner, as_json: bool) -> int:
+def _run(folder, config, learner, first: int, as_json: bool) -> int:
     from tqdm import tqdm
 
     from .training.evaluate import evaluate, table
@@ -187,7 +194,6 @@ def _run(folder, config, learner, as_json: bool) -> int:
     from .training.runs import write_json
 
     started = time.perf_counter()
-    first = folder.restore(learner)
     before = folder.path / "start.json"
     if not before.exists():
         with learner.policy.reference():  # a fresh adapter changes nothing, so this is the policy before training
@@ -266,7 +272,8 @@ def _evaluate(options) -> int:
         if options.mazes < 1 or options.answers < 1:
             raise Wrong(f"--mazes {options.mazes} --answers {options.answers}: both must be 1 or more")
         policy = load_policy(folder.path, device=options.device)
-    figures = evaluate(policy, config, mazes=options.mazes, answers=options.answers, seed=options.seed)
+    seed = config.seed if options.seed is None else options.seed
+    figures = evaluate(policy, config, mazes=options.mazes, answers=options.answers, seed=seed)
     print(json.dumps(figures) if options.json else table([figures | {"method": config.method, "set": config.compared_size}]))
     return 0
 
@@ -298,6 +305,8 @@ def _pretrain(options) -> int:
         names = {f.name for f in dataclasses.fields(PretrainConfig)}
         config = PretrainConfig(**{k: v for k, v in vars(options).items() if k in names and v is not None})
         device = choose_device(options.device)
+        if options.workers < 0 or (options.threads is not None and options.threads < 1):
+            raise Wrong(f"--workers {options.workers} --threads {options.threads}: workers are 0 or more, threads 1 or more")
         if options.threads:
             torch.set_num_threads(options.threads)
         check_folder(config, options.out)
@@ -333,7 +342,7 @@ def _doctor(options) -> int:
     print(f"python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
     base = _versions("numpy", "scipy", "gymnasium", "moocore", "torch", "transformers", "peft", "safetensors", "tqdm")
     lab = _versions("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget")
-    for title, found, cure in (("training", base, "pip install vpo_lite"), ("notebooks", lab, 'pip install "vpo_lite[lab]"')):
+    for title, found, cure in (("training", base, "pip install -e ."), ("notebooks", lab, 'pip install -e ".[lab]"')):
         print(f"{title}: " + ", ".join(f"{n} {v}" for n, v in found.items() if v))
         missing = [n for n, v in found.items() if not v]
         if missing:
@@ -344,8 +353,6 @@ def _doctor(options) -> int:
         if torch.cuda.is_available():
             memory = torch.cuda.get_device_properties(0).total_memory / 2**30
             print(f"device: cuda, {torch.cuda.get_device_name(0)} with {memory:.0f} GiB")
-        elif torch.backends.mps.is_available():
-            print("device: mps")
         else:
             print("device: cpu (no GPU found; all that ships runs on it)")
         waiting = os.environ.get("OMP_WAIT_POLICY", "unset")
@@ -355,9 +362,9 @@ def _doctor(options) -> int:
 
             print(f"pocket policies: {', '.join(pocket_names()) or 'none'}")
             if not pocket_names():
-                faults.append("missing: the pocket policy's weights; cure: pip install --force-reinstall vpo_lite")
+                faults.append("missing: the pocket policy's weights; cure: git checkout vpo_lite/policy/pocket")
         except ImportError as error:
-            faults.append(f"{error}; cure: pip install -U vpo_lite")
+            faults.append(f"{error}; cure: pip install -U -e .")
     import envs
 
     if not hasattr(envs, "generate"):
@@ -373,7 +380,7 @@ def _doctor(options) -> int:
 def _lab(options) -> int:
     """JupyterLab on the first notebook; prints the address. Works as root and without a display."""
     if importlib.util.find_spec("jupyterlab") is None:
-        raise Wrong('jupyterlab is not installed; cure: pip install "vpo_lite[lab]"')
+        raise Wrong('jupyterlab is not installed; cure, in the repository: pip install -e ".[lab]"')
     notebook = ROOT / "notebooks" / "00_start_here.ipynb"
     if not notebook.is_file():
         raise Wrong(f"{notebook}: not there; the notebooks live in the repository, clone it and run `make lab`")

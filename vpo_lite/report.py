@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .training.evaluate import BUDGETS, INTERVALS
+from .training.evaluate import BUDGETS, INTERVALS, label_of
 from .training.runs import RunFolder, write_atomically
 
 _STYLE = """
@@ -28,20 +28,20 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     try:
         from . import figures
     except ImportError as error:
-        raise ValueError(f'--html needs plotly ({error}); cure: pip install "vpo_lite[lab]"') from error
+        raise ValueError(f'--html needs plotly ({error}); cure, in the repository: pip install -e ".[lab]"') from error
     runs = [RunFolder(folder) for folder in folders]
     series: dict[str, list[dict]] = {}
     for run in runs:
-        series.setdefault(run.config().method, []).append({
+        series.setdefault(label_of(run.path, rows, folders), []).append({
             name: [row[name] for row in run.records()] for name in ("step", "coverage", "diversity", "reach_rate")
         })  # fmt: skip
     known = all(row.get("coverage_best_single") is not None for row in rows)
     ceiling = {"best single answer": float(np.mean([row["coverage_best_single"] for row in rows]))} if known else {}
     panels = [*(["coverage"] if known else []), "diversity", "reach_rate"]
     curves = figures.curves(_stacked(series), panels=panels, levels={"coverage": ceiling}, width=1150)
-    pools = figures.best_at_k({r["method"]: r["best_at_k"] for r in rows}, width=1150)
+    pools = figures.best_at_k({row["label"]: row["best_at_k"] for row in rows}, width=1150)
     parts = [
-        f"<h1>{len(runs)} runs, {len(rows)} methods</h1>",
+        f"<h1>{len(runs)} runs of {len(rows)} kinds</h1>",
         "<p>Figures are means over mazes at temperature 1, at equal numbers of <em>answers</em>; in brackets the 95 % "
         "bootstrap interval over mazes. Coverage: expected best answer of a set over that of the true front, α = 1. "
         "<em>One answer</em>: what the best single answer there is would cover.</p>",
@@ -85,7 +85,7 @@ def _table(rows: list[dict]) -> str:
     head = ["method", "set", "runs", *_SHOWN.values(), "one answer", *(f"best@{k}" for k in budgets), "tokens per answer"]
     body = [
         [
-            html.escape(row["method"]), str(row["set"]), str(row["runs"]), *(cell(row, name) for name in _SHOWN),
+            html.escape(row["label"]), str(row["set"]), str(row["runs"]), *(cell(row, name) for name in _SHOWN),
             cell(row, "coverage_best_single"), *(f"{row['best_at_k'][k]:.3f}" for k in budgets),
             f"{row['tokens_per_answer']:.1f}",
         ]

@@ -133,10 +133,14 @@ class DecoderView:
     @staticmethod
     def knows(model) -> bool:
         bare = _bare(model)
+        if type(bare).__name__ not in DECODED_ARCHITECTURES:
+            return False
         config = bare.config
         scaled = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default") in ("dynamic", "longrope")
         windowed = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
-        return type(bare).__name__ in DECODED_ARCHITECTURES and not scaled and not windowed
+        # in half precision the adapter's part would be rounded away when it is folded into the weights
+        exact = next(model.parameters()).dtype == torch.float32 and config.hidden_act in ("silu", "swish")
+        return exact and not scaled and not windowed
 
     def __init__(self, model):
         bare = _bare(model)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import torch
 from huggingface_hub import constants, snapshot_download
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..randomness import integer
@@ -36,14 +37,16 @@ def pocket_names() -> list[str]:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """cuda or mps where there is one, else cpu; or the device named. ValueError for one that this machine lacks."""
+    """The device named "cpu", "cuda" or "cuda:1"; "auto" is cuda where there is one, else cpu.
+
+    ValueError for one that this machine lacks, and for any other kind: sampling counts in double precision, which Apple's
+    mps does not have.
+    """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        found = ["cpu"] + ["cuda"] * torch.cuda.is_available() + ["mps"] * torch.backends.mps.is_available()
-        raise ValueError(f"device {name!r} cannot be used here: this machine has {', '.join(found)}") from error
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if name not in (*found, *(["cuda"] if len(found) > 1 else [])):
+        raise ValueError(f"device {name!r} cannot be used here: there is {', '.join(found)}")
     return torch.device(name)
 
 
@@ -150,8 +153,10 @@ def fingerprint(base: str) -> str | None:
     if folder is None:
         return None
     digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(folder.glob("*.safetensors")):
-        digest.update(file.read_bytes())
+    for path in sorted(folder.glob("*.safetensors")):
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 24):
+                digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -167,32 +172,45 @@ def load_policy(
     """Load a policy: a base model with a fresh adapter, or a trained adapter on its base.
 
     Args: path_or_name: "pocket-6x6" (carried by the package), a run folder or its adapter folder, a folder with a Hugging
-    Face model, or the name of one on the hub; device: "auto", "cpu", "cuda", "mps"; rank, lora_alpha: of a fresh adapter;
+    Face model, or the name of one on the hub; device: "auto", "cpu", "cuda"; rank, lora_alpha: of a fresh adapter;
     seed: of its initialisation.
     Returns: :class:`Policy`, in evaluation mode (no dropout), the adapter's parameters the only ones with gradients.
     Raises: ValueError in one line when there is no such model, or when the adapter belongs to other weights.
     """
     device = choose_device(device)
-    folder = Path(path_or_name)
-    if (folder / "adapter" / "adapter_config.json").is_file():
-        folder = folder / "adapter"
-    if (folder / "adapter_config.json").is_file():
-        card = json.loads((folder / _CARD).read_text()) if (folder / _CARD).is_file() else {}
-        base = card.get("base") or json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
-        if card.get("fingerprint") not in (None, fingerprint(base)):
-            raise ValueError(f"{folder}: this adapter was trained on other weights than the {base!r} found here")
-        model, tokenizer = _load_base(base, device)
-        with quiet():
-            model = PeftModel.from_pretrained(model, folder, is_trainable=True)
+    folder = adapter_folder(path_or_name)
+    if folder is not None:
+        try:
+            card = json.loads((folder / _CARD).read_text()) if (folder / _CARD).is_file() else {}
+            base = card.get("base") or json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
+            model, tokenizer = _load_base(base, device)
+            if card.get("fingerprint") not in (None, fingerprint(base)):
+                raise ValueError(f"it was trained on other weights than the {base!r} found here")
+            with quiet():
+                model = PeftModel.from_pretrained(model, folder, is_trainable=True)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+            raise ValueError(f"{folder}: this adapter cannot be loaded: {error}") from error
     else:
         base = str(path_or_name)
+        if base not in pocket_names() and Path(base).is_dir():
+            base = str(Path(base).resolve())  # an adapter finds it again from any place
         model, tokenizer = _load_base(base, device)
-        lora = LoraConfig(r=rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
+        lora = LoraConfig(
+            r=rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
         with quiet(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer(seed, "lora"))
             model = get_peft_model(model, lora)
     model.eval()
     return Policy(model, tokenizer, base, getattr(model.get_base_model().config, "vpo_board", None))
+
+
+def adapter_folder(path) -> Path | None:
+    """The folder of a trained adapter: the path itself or the run's adapter/ in it; None where there is none."""
+    for folder in (Path(path) / "adapter", Path(path)):
+        if (folder / "adapter_config.json").is_file():
+            return folder
+    return None
 
 
 def _load_base(base: str, device: torch.device):

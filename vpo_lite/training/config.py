@@ -114,9 +114,13 @@ class TrainConfig:
             )
         if self.K != math.inf:
             self._whole("K", 1, "or inf for the exact expectation")
+            if self.K > 1_000_000:
+                raise ValueError(f"K = {self.K}: at most 1,000,000 sampled weights; inf is the exact expectation")
         self._number("alpha", "the Dirichlet concentration must be a finite number above 0, 1 draws all weightings alike")
         for name in ("lr", "temperature", "clip", "eps"):
             self._number(name, "must be a finite number above 0")
+        if self.lr > 1:
+            raise ValueError(f"lr = {self.lr!r}: must be at most 1; LoRA learns at 1e-5 to 1e-3")
         if self.kl != 0:
             self._number("kl", "must be a finite number, 0 or above")
         if self.k is not None:

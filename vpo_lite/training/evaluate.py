@@ -10,7 +10,7 @@ from ..objective import exact_set_reward, sample_weights
 from ..policy.model import Policy
 from ..randomness import generator
 from ..tasks.base import Task, reward_matrix
-from .config import TrainConfig
+from .config import HELD_OUT_SEEDS, TrainConfig
 from .step import as_sets, draw_uniforms
 
 ROWS = 256  # completions sampled at a time
@@ -33,11 +33,14 @@ def evaluate(policy: Policy, config: TrainConfig, *, mazes: int = 64, answers: i
     """
     if mazes < 1 or answers < 1:
         raise ValueError(f"mazes = {mazes}, answers = {answers}: both must be 1 or more")
+    if mazes > len(HELD_OUT_SEEDS):
+        raise ValueError(f"mazes = {mazes}: there are {len(HELD_OUT_SEEDS):,} held-out ones")
     task = task or config.make_task()
-    instances = [task.instance(s) for s in range(1 if config.one_maze else mazes)]
+    instances = [task.instance(s) for s in HELD_OUT_SEEDS[: 1 if config.one_maze else mazes]]
     pools = sample_pools(policy, task, config, instances, answers, seed)
     rows = [pool_figures(task, config, x, *pool) for x, pool in zip(instances, pools, strict=True)]
-    return _mean(rows) | {"per_maze": {name: [row[name] for row in rows] for name in INTERVALS}}
+    per_maze = {name: [row[name] for row in rows] for name in INTERVALS}
+    return _mean(rows) | {"answers": answers, "mazes": len(rows), "per_maze": per_maze}
 
 
 def sample_pools(policy: Policy, task: Task, config: TrainConfig, instances, answers: int, seed: int) -> list[tuple]:
@@ -94,52 +97,102 @@ def pool_figures(task: Task, config: TrainConfig, instance, scored, parsed, toke
         repeat_rate=float(scored.repeats.reshape(-1)[:answers].mean()),
         objectives=dict(zip(task.objectives(instance), map(float, pool.mean(0)), strict=True)),
         tokens_per_answer=tokens / scored.parsed.size,
-        answers=len(flat),
-        mazes=1,
     )
 
 
 def _mean(rows: list[dict]) -> dict:
-    """Means over mazes, key by key; counts of mazes are added."""
+    """Means of equal dicts of figures, key by key."""
 
     def merge(values):
         if isinstance(values[0], dict):
-            return {k: merge([v[k] for v in values if k in v]) for k in values[0]}
+            return {k: merge([v[k] for v in values]) for k in values[0] if all(k in v for v in values)}
         return None if any(v is None for v in values) else float(np.mean(values))
 
-    return {k: merge([r[k] for r in rows]) for k in rows[0]} | {"answers": rows[0]["answers"], "mazes": len(rows)}
+    return {k: merge([r[k] for r in rows]) for k in rows[0]}
 
 
 # --- comparing runs ---------------------------------------------------------------------------------------------------
 
+_FIGURES = (
+    "set_reward", "coverage", "coverage_best_single", "diversity", "diversity_all", "best_at_k", "parse_rate", "reach_rate",
+    "repeat_rate", "objectives", "tokens_per_answer",
+)  # fmt: skip
+_REPETITIONS = ("seed", "maze_seed", "maze", "maze_budget", "device", "threads", "save_every", "micro_batch")
+
 
 def compare(folders) -> list[dict]:
-    """Means of the summaries of several runs, one row per (method, size of the compared sets), in order of appearance.
+    """Means of the summaries of several runs, one row for each kind of run, in order of appearance.
 
-    A row holds method, set (answers in a compared set), runs, and the means of the figures of ``summary.json``, with
-    ``start`` for those before training and ``interval`` {figure: (low, high)}, the 95 % bootstrap interval of the mean over
-    mazes (None for a single maze). Raises ValueError naming a folder that is no finished run.
+    Runs are of one kind if their settings differ in nothing but seeds, mazes and machine. A row holds label (the method, and
+    the settings in which the kinds of that method differ), method, set (answers in a compared set), runs, mazes, the means
+    of the figures of ``summary.json``, ``start`` with those before training, and ``interval`` {figure: (low, high)}, the
+    95 % bootstrap interval over mazes (None for a single maze). Raises ValueError naming a folder that is no finished run,
+    or that is given twice.
     """
-    groups: dict[tuple, list[dict]] = {}
+    kinds: dict[str, list[tuple]] = {}
+    seen = set()
     for folder in folders:
-        path = Path(folder) / "summary.json"
-        try:
-            summary = json.loads(path.read_text())
-            config = TrainConfig.from_json(json.loads((Path(folder) / "config.json").read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise ValueError(
-                f"{folder}: no finished run (a folder that `vpo-lite train --out` made, with config.json and summary.json)"
-            ) from error
-        groups.setdefault((config.method, config.compared_size), []).append(summary)
-    if not groups:
+        config, summary = _finished(Path(folder))
+        if Path(folder).resolve() in seen:
+            raise ValueError(f"{folder}: given twice")
+        seen.add(Path(folder).resolve())
+        kinds.setdefault(json.dumps(_kind(config)), []).append((config, summary))
+    if not kinds:
         raise ValueError("compare: name at least one run folder")
     rows = []
-    for (method, size), summaries in groups.items():
-        figures = _mean([_figures(s) | {"start": _figures(s["start"])} for s in summaries])
-        mazes = {name: [v for s in summaries for v in s["per_maze"][name]] for name in INTERVALS}
-        intervals = {name: bootstrap_interval(values) for name, values in mazes.items()}
-        rows.append({"method": method, "set": size, "runs": len(summaries)} | figures | {"interval": intervals})
+    for kind, runs in kinds.items():
+        config = runs[0][0]
+        mine = json.loads(kind)
+        rivals = [json.loads(k) for k in kinds if json.loads(k)["method"] == config.method]
+        differing = [name for name in mine if len({json.dumps(rival[name]) for rival in rivals}) > 1]
+        label = ", ".join([config.method, *(f"{name}={mine[name]}" for name in differing)])
+        figures = _mean([_only(s) | {"start": _only(s["start"])} for _, s in runs])
+        per_maze = {name: _by_maze(runs, name) for name in INTERVALS}
+        intervals = {name: bootstrap_interval(values) for name, values in per_maze.items()}
+        rows.append(
+            {"label": label, "method": config.method, "set": config.compared_size, "runs": len(runs)}
+            | {"mazes": len(per_maze["coverage"])} | figures | {"interval": intervals}
+        )  # fmt: skip
     return rows
+
+
+def label_of(folder, rows: list[dict], folders) -> str:
+    """The label of the row that a compared run belongs to."""
+    kinds = list(dict.fromkeys(json.dumps(_kind(_finished(Path(f))[0])) for f in folders))
+    return rows[kinds.index(json.dumps(_kind(_finished(Path(folder))[0])))]["label"]
+
+
+def _finished(folder: Path) -> tuple[TrainConfig, dict]:
+    try:
+        config = TrainConfig.from_json(json.loads((folder / "config.json").read_text()))
+        summary = json.loads((folder / "summary.json").read_text())
+        if not all(name in figures for figures in (summary, summary["start"]) for name in (*_FIGURES, "per_maze")):
+            raise ValueError("figures are missing")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{folder}: no finished run (a folder that `vpo-lite train --out` made, with config.json and summary.json): {error}"
+        ) from error
+    return config, summary
+
+
+def _kind(config: TrainConfig) -> dict:
+    settings = config.to_json() | {"m": config.answers, "one_maze": config.one_maze}
+    settings["set_size"] = settings["set_size"] if config.answers == 1 else None  # else the m answers are the set
+    return {k: v for k, v in settings.items() if k not in _REPETITIONS}
+
+
+def _only(figures: dict) -> dict:
+    return {name: figures[name] for name in _FIGURES}
+
+
+def _by_maze(runs, name: str) -> list:
+    """One value per maze: the mean over the runs that measured it. Runs on one maze are repetitions, not mazes."""
+    values: dict = {}
+    for config, summary in runs:
+        for i, value in enumerate(summary["per_maze"][name]):
+            place = (config.maze, config.maze_budget, config.maze_seed) if config.one_maze else i
+            values.setdefault(place, []).append(value)
+    return [None if None in v else float(np.mean(v)) for v in values.values()]
 
 
 def bootstrap_interval(values, level: float = 0.95, resamples: int = 2000) -> tuple[float, float] | None:
@@ -154,13 +207,6 @@ def bootstrap_interval(values, level: float = 0.95, resamples: int = 2000) -> tu
     means = np.asarray(values, dtype=float)[picks].mean(1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-def _figures(summary: dict) -> dict:
-    skipped = ("method", "start", "device", "versions", "per_maze")
-    return {k: v for k, v in summary.items() if k not in skipped and isinstance(v, dict | float | int | None)} | {
-        "answers": summary["answers"], "mazes": summary["mazes"],
-    }
 
 
 def table(rows: list[dict], at_start: bool = True) -> str:
@@ -180,8 +226,8 @@ def table(rows: list[dict], at_start: bool = True) -> str:
               "diversity", "reach", "repeats"]  # fmt: skip
     lines = [header] + [
         [
-            row["method"], str(row["set"]), str(row.get("runs", 1)), cell(row, "set_reward"), moved(row, "coverage"),
-            cell(row, "coverage_best_single"), *[f"{row['best_at_k'][k]:.3f}" for k in budgets],
+            row.get("label", row["method"]), str(row["set"]), str(row.get("runs", 1)), cell(row, "set_reward"),
+            moved(row, "coverage"), cell(row, "coverage_best_single"), *[f"{row['best_at_k'][k]:.3f}" for k in budgets],
             moved(row, "diversity"), moved(row, "reach_rate"), cell(row, "repeat_rate"),
         ]
         for row in rows

@@ -9,6 +9,7 @@ where it was.
 import dataclasses
 import json
 import math
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,7 +252,7 @@ def pretrain(config: PretrainConfig, out, *, device, workers: int = 1) -> Iterat
     order = range(done * config.batch, len(data))
     loader = DataLoader(
         data, batch_size=config.batch, sampler=order, num_workers=workers, collate_fn=_collate,
-        prefetch_factor=4 if workers else None, persistent_workers=workers > 0,
+        prefetch_factor=4 if workers else None, persistent_workers=workers > 0, worker_init_fn=_leave_interrupts_alone,
     )
     half = torch.autocast(device.type, torch.bfloat16, enabled=_has_fast_bf16(device))
     model.train()
@@ -287,6 +288,11 @@ def check_folder(config: PretrainConfig, out) -> Path:
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out}: exists and is no folder that pretraining began in; choose another --out")
     return out
+
+
+def _leave_interrupts_alone(worker: int) -> None:
+    """Ctrl-C is for the main process, which then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _has_fast_bf16(device: torch.device) -> bool:

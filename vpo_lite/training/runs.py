@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 STATE = "state.safetensors"
@@ -50,7 +50,11 @@ def save_state(path: Path, model, optimizer, step: int, **meta) -> None:
 def load_state(path: Path, model, optimizer) -> int:
     """Put a stored state back; returns its step. ValueError if it belongs to another model."""
     names = dict(_trained(model))
-    with safe_open(path, "pt") as file:
+    try:
+        opened = safe_open(path, "pt")
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: this state cannot be read ({error}); start the run anew") from error
+    with opened as file:
         stored = set(file.keys())
         if {f"p.{n}" for n in names} != {k for k in stored if k.startswith("p.")}:
             raise ValueError(f"{path}: this state was saved from another model")
@@ -108,7 +112,7 @@ class RunFolder:
 
         try:
             return TrainConfig.from_json(json.loads((self.path / "config.json").read_text()))
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{self.path / 'config.json'}: no settings of a run ({error})") from error
 
     @property

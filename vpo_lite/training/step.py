@@ -15,7 +15,7 @@ import torch
 
 from .. import estimators, metrics
 from ..objective import exact_set_reward, sample_weights
-from ..policy.model import Policy, load_policy
+from ..policy.model import Policy, adapter_folder, load_policy
 from ..randomness import generator, integer
 from ..tasks.base import Task, for_training, reward_matrix
 from .config import TRAINING_SEEDS, TrainConfig
@@ -48,7 +48,8 @@ class StepRecord:
     succeed; parse_rate, reach_rate, repeat_rate: shares of the answers asked for; objectives: means by name; slots: mean
     ``w* . r`` of the 1st, 2nd, ... answer; silent_groups: share of groups whose advantages were all 0; entropy: nats per
     token; kl: k3 to the reference, nats per token; clip_share; gradient_norm before clipping; loss; tokens: sampled;
-    seconds, rollout_seconds: of the step and its sampling.
+    seconds, rollout_seconds: of the step and its sampling; sampler_gap: mean |log-probability of the sampler - of the
+    trainer| per token, nats: above 1e-3 the two are not the same policy.
     """
 
     step: int
@@ -74,6 +75,7 @@ class StepRecord:
     tokens: int
     seconds: float
     rollout_seconds: float
+    sampler_gap: float = 0.0
     groups: tuple[Group, ...] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict:
@@ -91,7 +93,7 @@ class Learner:
             torch.set_num_threads(config.threads)
         self.task: Task = config.make_task()
         self.policy = policy or load_policy(
-            config.model, device=config.device, rank=config.rank, lora_alpha=config.lora_alpha, seed=config.seed
+            _base_of(config.model), device=config.device, rank=config.rank, lora_alpha=config.lora_alpha, seed=config.seed
         )
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
@@ -114,6 +116,16 @@ class Learner:
         return config.answers * (per_answer if self.policy.board else 4 * per_answer + 16) + 1
 
 
+def _base_of(model: str) -> str:
+    """Training starts from a base model: a trained adapter would be measured against the wrong start and reference."""
+    if adapter_folder(model) is not None:
+        raise ValueError(
+            f"model = {model!r}: holds a trained adapter, and training starts from a base model; a broken-off run goes on with "
+            "--resume"
+        )
+    return model
+
+
 def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     """Sample, score, update: one step of any method. ``step`` counts from 0 and keys every random draw."""
     started, policy, task = time.perf_counter(), learner.policy, learner.task
@@ -134,7 +146,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     scores, advantages = estimators.estimate(                                        # (P, G) both
         config.method, R, weights=weights, alpha=config.alpha, w_star=w_star, k=config.k, eps=config.eps
     )
-    where = f"step {step + 1}, prompt {prompts[0]!r}"
+    where = f"step {step + 1}, first prompt {prompts[0]!r}"
     update = update_policy(learner, config, rollouts, advantages, where=where, longest=shape[1])
     groups = tuple(
         Group(x, t, a, s.rewards, A) for x, t, a, s, A in zip(instances, texts, answers, scored, advantages, strict=True)
@@ -175,6 +187,8 @@ def update_policy(learner: Learner, config: TrainConfig, rollouts, advantages, *
     weights = token_weights(mask, config.aggregation, longest or mask.shape[1])
     gain = torch.as_tensor(advantages.reshape(-1), device=mask.device)
     before = [None] * len(parts)  # (old, reference) log-probabilities of each part
+    kept = [p.detach().clone() for p in learner.parameters] if config.epochs > 1 else []
+    gap = 0.0
     for _ in range(config.epochs):
         learner.optimizer.zero_grad(set_to_none=True)
         total = kl_total = entropy_total = clipped_total = 0.0
@@ -184,6 +198,7 @@ def update_policy(learner: Learner, config: TrainConfig, rollouts, advantages, *
                 with learner.policy.reference():
                     reference_logp, _ = learner.policy.token_logprobs(rollouts.rows(part), config.temperature)
                 before[i] = logp.detach(), reference_logp
+                gap += ((logp.detach() - rollouts.logprobs[part]).abs() * mask[part]).sum().item()
             old_logp, reference_logp = before[i]
             loss, clipped = clipped_loss(logp, old_logp, gain[part], weights[part], config.clip)
             kl = kl_to_reference(logp, reference_logp, weights[part])
@@ -194,14 +209,18 @@ def update_policy(learner: Learner, config: TrainConfig, rollouts, advantages, *
         norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
         if not (math.isfinite(total) and torch.isfinite(norm)):
             learner.optimizer.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                for p, value in zip(learner.parameters, kept, strict=False):
+                    p.copy_(value)
             raise TrainingError(
-                f"loss = {total:g}, gradient norm = {norm.item():g} at {where}: lower lr ({config.lr:g}) or raise kl "
-                f"({config.kl:g}); the policy is as it was after the last good step"
+                f"loss = {total:g}, gradient norm = {norm.item():g}: lower lr ({config.lr:g}) or raise kl ({config.kl:g}); the "
+                f"adapter is as it was before this step. At {where}"
             )
         learner.optimizer.step()
     tokens = int(mask.sum())
     return dict(
-        loss=total, kl=kl_total, clip_share=clipped_total / tokens, gradient_norm=norm.item(), entropy=entropy_total / tokens
+        loss=total, kl=kl_total, clip_share=clipped_total / tokens, gradient_norm=norm.item(),
+        entropy=entropy_total / tokens, sampler_gap=gap / tokens,
     )
 
 
