@@ -50,8 +50,18 @@ def _die_with_parent():
         ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)
 
 
+def _offline_template(root):
+    """Voila's own page without the two style sheets that it asks of a public server."""
+    folder = root / "share" / "voila" / "templates" / "offline"
+    folder.mkdir(parents=True)
+    page = Path(sys.prefix, "share/jupyter/voila/templates/lab/index.html.j2").read_text()
+    kept = [line for line in page.splitlines() if not ("<link" in line and "http" in line)]
+    (folder / "index.html.j2").write_text("\n".join(kept))
+    (folder / "conf.json").write_text('{"base_template": "lab"}')
+
+
 @contextlib.contextmanager
-def server(notebooks, command="jupyterlab", extra=(), copies=0):
+def server(notebooks, command="jupyterlab", copies=0):
     """A Jupyter server of its own on copies of these notebooks (and of each NAME-1.ipynb, ...); yields its address."""
     root = Path(tempfile.mkdtemp(prefix="vpo-browser-"))
     work = root / "work"
@@ -78,8 +88,10 @@ def server(notebooks, command="jupyterlab", extra=(), copies=0):
         ]  # fmt: skip
         ready = "/api/status"
     else:
-        arguments = ["voila", str(work), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}", *extra]
-        ready = "/voila/static/voila.js"
+        _offline_template(root)
+        environment["JUPYTER_PATH"] = str(root / "share")
+        arguments = ["voila", str(work), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}", "--template=offline"]
+        ready = "/"
     with open(root / "server.log", "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", *arguments], env=environment, stdout=log, stderr=log, cwd=work, preexec_fn=_die_with_parent
@@ -149,6 +161,10 @@ class Page:
     def open(self, notebook, path="lab/tree"):
         self.page.goto(f"{self.address}/{path}/{notebook}?reset")
         self.page.wait_for_function(CONNECTED)
+        return self
+
+    def open_voila(self, notebook):
+        self.page.goto(f"{self.address}/voila/render/{notebook}")
         return self
 
     def run_all(self):

@@ -70,11 +70,12 @@ def record(config, step, maze, front):
     m, G = config.answers, config.group_size
     pick = [i % len(front.routes) for i in range(m)]
     group = Group(maze, [""] * G, [[front.routes[i] for i in pick]] * G, np.array([front.rewards[pick]] * G), np.zeros(G))
-    means = {"gold": 0.5, "diamond": 0.5, "avoid_lava": 1.0}
-    return StepRecord(
-        step, config.method, config.alpha, config.K, m, 0.5, 0.5, 0.9, 0.7, 1.0, 1.0, 0.0, means, [0.5] * m,
-        0.0, 1.0, 0.0, 0.0, 1.0, 0.1, 10, 0.05, 0.01, (group,) * config.prompts,
-    )  # fmt: skip
+    known = {
+        "step": step, "method": config.method, "alpha": config.alpha, "K": config.K, "m": m, "coverage": 0.9, "diversity": 0.7,
+        "objectives": {"gold": 0.5, "diamond": 0.5, "avoid_lava": 1.0}, "slots": [0.5] * m, "tokens": 10, "seconds": 0.05,
+        "reach_rate": 1.0, "groups": (group,) * config.prompts,
+    }  # fmt: skip
+    return StepRecord(**{f.name: known.get(f.name, 0.5) for f in dataclasses.fields(StepRecord)})
 
 
 # ---- with the real policy ----

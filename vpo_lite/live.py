@@ -326,8 +326,12 @@ class Lab:
 
     def look(self, step=None):
         """Show the runs as they were after this step; None: as they are."""
+        return self._look_at(step, outside=True)
+
+    def _look_at(self, step, outside):
         with self._lock:
             self._look = step
+            self._version += outside
             self._changed()
         return self
 
@@ -1169,7 +1173,7 @@ class Controls:
 
     def _look(self, step):
         if not self._is_following() and self.lab.state not in ("running", "stopping"):
-            self.lab.look(step if step < self.look.max else None)
+            self.lab._look_at(step if step < self.look.max else None, outside=False)
 
     def follow(self, view):
         """Bring buttons and, after a change from outside, the knobs to the view."""
@@ -1183,7 +1187,7 @@ class Controls:
         self._follower = threading.get_ident()
         try:
             at, most = steps if self.lab._look is None else self.lab._look, max(steps, 1)
-            if not self.lab._look or busy:
+            if not self.lab._look or busy or view.version != self._version:
                 _set(self.look, min=1, max=max(most, self.look.max))
                 _set(self.look, value=max(at, 1))
                 _set(self.look, max=most)
@@ -1318,8 +1322,8 @@ class Panel:
 
         room = (self.board.room or 960) - 8
         beside = room >= 860 and len(groups) <= 2
-        left = {1: 330, 2: 270}[len(groups)] * (1.25 if large else 1) if beside else room
-        right = int(room - left - 16 if beside else room)
+        left = min({1: 330, 2: 270}.get(len(groups), 290 * len(groups)) * (1.25 if large else 1), room)
+        right = int(room - left - 16) if beside else room
         with self.board.hold_sync():
             _set(self.board, text=view.seen_maze.text, groups=groups, large=large, description=describe(view.seen_maze, groups))
         _set(self.board.layout, width=f"{left:.0f}px")
