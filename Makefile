@@ -2,13 +2,14 @@
 # make test   set up once, then the whole test suite (what CI runs)
 # make quick  the tests under 90 seconds, for your own loop
 # make bench  benchmarks and large test sets; results in tests/benchmarks/results
+# make study  the runs behind the README's table (three quarters of an hour); picture: its screenshot of the panel
 # make clean  remove .venv
 
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: lab test quick bench lint clean
+.PHONY: lab test quick bench study picture lint clean
 .DEFAULT_GOAL := lab
 
 .venv/made:
@@ -38,6 +39,12 @@ quick: .venv/test-installed
 
 bench: .venv/test-installed
 	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+study: .venv/test-installed
+	$(BIN)/python tests/benchmarks/demo_study.py
+
+picture: .venv/test-installed
+	$(BIN)/python tests/benchmarks/readme_picture.py
 
 lint: .venv/test-installed
 	$(BIN)/ruff check .

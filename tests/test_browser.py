@@ -133,7 +133,6 @@ def test_reload_during_training_brings_the_panel_back(start):
 
 
 def test_the_same_panel_under_voila(place):
-    pytest.importorskip("voila", reason="voila is not installed: pip install voila")
     with harness.server([START], command="voila") as address:
         voila = harness.Page(place[0], address).open_voila(START.name)
         page = voila.page

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+import browser_harness as harness
 import pytest
 
 import envs
 
-harness = pytest.importorskip("browser_harness")
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "03_the_maze.ipynb"
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
