@@ -11,6 +11,7 @@ snapshot (:class:`View`), so that what is drawn is a pure function of what has h
 a time: another panel, or the same cell run again, stops the one before.
 """
 
+import atexit
 import base64
 import dataclasses
 import functools
@@ -639,6 +640,15 @@ class Lab:
                     self._changed()
             sweeps += 1
         return all(len(run.records) >= self._config.steps for run in job.runs.values())
+
+
+@atexit.register
+def _stop_before_exit():
+    """A thread inside torch while the interpreter ends would abort the process."""
+    lab = Lab._training and Lab._training()
+    if lab is not None:
+        lab.stop()
+        lab.join(10)
 
 
 def _decoded(code):
