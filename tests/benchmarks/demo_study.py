@@ -40,7 +40,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--methods", nargs="+", default=["vpo", "grpo", "multi_rlvr"])
+    parser.add_argument("--methods", nargs="+", default=["vpo", "grpo"])
     parser.add_argument("--mazes", type=int, default=20)
     options = parser.parse_args()
     seeds = range(1000, 1000 + options.mazes)
