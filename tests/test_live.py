@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 import pytest
 
 import envs
-from vpo_lite import live, metrics
+from vpo_lite import live, metrics, plots
 from vpo_lite.live import Lab
 from vpo_lite.objective import exact_shares
+from vpo_lite.panel import PlainPanel, board_groups, status_line
 from vpo_lite.training import loop
 
 SMALL = {"prompts": 2, "group_size": 8}
@@ -139,7 +140,7 @@ def test_changes_of_alpha_and_K_act_from_the_next_step_and_are_marked(slow):
     lab.join(WAIT)
     alphas = [r.alpha for r in lab.records]
     assert alphas[at + 1 :] == [0.25] * len(alphas[at + 1 :]) and alphas[: at - 1] == [1.0] * (at - 1)
-    marks = live.changes(lab.records)
+    marks = plots.changes(lab.records)
     assert len(marks) == 1 and marks[0][1] == "α 0.25, K ∞" and marks[0][0] in (at, at + 1, at + 2)
     assert "α 0.25, K ∞" in [t for trace in lab.figure().data if trace.name == "marks 0" for t in trace.text]
 
@@ -149,7 +150,7 @@ def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
     lab.train()
     assert until(lambda: len(lab.records) >= 1)
     lab.change(methods="grpo", seed=5)
-    assert lab.view().restart == "method, seed" and "Train anew" in live.status_line(lab.view())
+    assert lab.view().restart == "method, seed" and "Train anew" in status_line(lab.view())
     assert until(lambda: len(lab.runs["vpo"].records) >= 4)
     assert {(method, seed) for method, _, _, seed, _ in slow} == {("vpo", 0)}, "the run under way goes on as it began"
     lab.train()
@@ -251,7 +252,7 @@ def test_exception_in_the_middle_of_training(slow, monkeypatch):
     lab = Lab(steps=5)
     lab.train()
     assert lab.join(WAIT) and lab.state == "failed"
-    assert lab.view().error.startswith("ZeroDivisionError") and "ZeroDivisionError" in live.status_line(lab.view())
+    assert lab.view().error.startswith("ZeroDivisionError") and "ZeroDivisionError" in status_line(lab.view())
 
 
 def test_interrupt_while_waiting_stops_training(slow, monkeypatch):
@@ -374,18 +375,18 @@ def test_looking_back(trained):
 
 
 def test_every_curve_can_be_drawn(trained):
-    for name in live.CURVES:
-        plots = live.Plots(go.Figure)
-        plots.draw(trained.view(), curves=(name, live.DIVERSITY))
-        curve = next(t for t in plots.figure.data if t.name == "VPO" and t.yaxis == "y2")
+    for name in plots.CURVES:
+        drawn = plots.Plots(go.Figure)
+        drawn.draw(trained.view(), curves=(name, plots.DIVERSITY))
+        curve = next(t for t in drawn.figure.data if t.name == "VPO" and t.yaxis == "y2")
         assert len(curve.y) == 3 and all(v is not None and math.isfinite(v) for v in curve.y), name
 
 
 def test_nothing_is_sent_twice(trained):
-    plots = live.Plots(go.Figure)
-    assert plots.draw(trained.view()) and not plots.draw(trained.view())
+    drawn = plots.Plots(go.Figure)
+    assert drawn.draw(trained.view()) and not drawn.draw(trained.view())
     trained.change(alpha=0.3)
-    assert plots.draw(trained.view())
+    assert drawn.draw(trained.view())
 
 
 def test_failed_and_unreadable_answers_are_drawn_as_such(trained):
@@ -396,7 +397,7 @@ def test_failed_and_unreadable_answers_are_drawn_as_such(trained):
     )
     cloud = next(t for t in trained.figure().data if t.name == "VPO" and t.yaxis == "y")
     assert list(cloud.marker.symbol) == ["x", "circle-open", "circle"] and cloud.text[0] == "50% miss E"
-    drawn = live.board_groups(trained.view())[0]["routes"]
+    drawn = board_groups(trained.view())[0]["routes"]
     assert drawn[0]["what"] == "not a route" and drawn[0]["path"] == []
 
 
@@ -601,11 +602,11 @@ def test_a_dropped_lab_can_be_collected(slow):
 def test_plain_panel_where_custom_widgets_do_not_work(monkeypatch):
     monkeypatch.setitem(live.sys.modules, "google.colab", object())
     lab = Lab(steps=1)
-    assert isinstance(lab.panel, live.PlainPanel) and "<svg" in lab.panel.maze.value
+    assert isinstance(lab.panel, PlainPanel) and "<svg" in lab.panel.maze.value
     lab.close()
     monkeypatch.delitem(live.sys.modules, "google.colab")
     monkeypatch.setitem(live.sys.modules, "anywidget", None)
-    assert isinstance(Lab(steps=1).panel, live.PlainPanel)
+    assert isinstance(Lab(steps=1).panel, PlainPanel)
 
 
 def test_plain_panel_redraws_its_figure(slow):

@@ -77,15 +77,18 @@ MAY_IMPORT = {  # first part of a module's path in vpo_lite -> the parts that it
     "integrations": {*NUMPY_CORE, "tasks", "policy", "training", "integrations"},
     "figures": NUMPY_CORE,
     "board": set(),
+    "recordings": {*NUMPY_CORE, "live"},
     "report": {*NUMPY_CORE, "training", "figures"},
-    "live": {*NUMPY_CORE, "tasks", "policy", "training", "figures", "board"},
+    "plots": {*NUMPY_CORE, "figures"},
+    "panel": {*NUMPY_CORE, "figures", "plots", "board"},
+    "live": {*NUMPY_CORE, "tasks", "policy", "training", "figures", "plots", "panel", "board"},
 }
 OUTSIDE = {  # packages that only these parts may import
     "torch": {"policy", "training", "search", "integrations", "live", "cli"},
-    "ipywidgets": {"board", "live"},
-    "anywidget": {"board", "live"},
-    "plotly": {"figures", "live"},  # report.py goes through figures
-    "envs": {"tasks", "training", "board", "live", "cli"},
+    "ipywidgets": {"board", "panel"},
+    "anywidget": {"board", "panel", "live"},
+    "plotly": {"figures", "plots", "panel", "live"},  # report.py goes through figures
+    "envs": {"tasks", "training", "board", "plots", "panel", "live", "cli"},
 }
 
 
