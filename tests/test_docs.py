@@ -46,6 +46,15 @@ def test_commands_of_the_readme_parse():
         _parser().parse_args(line.split())
 
 
+def test_the_python_of_the_readme_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    small = code.replace("maze_seed=1000)", "maze_seed=1000, steps=2, prompts=1, group_size=4)")
+    assert small != code
+    exec(small, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["1", "2"]
+
+
 def test_the_table_of_the_demo_is_the_one_that_was_measured():
     spec = importlib.util.spec_from_file_location("demo_study", ROOT / "tests" / "benchmarks" / "demo_study.py")
     demo_study = importlib.util.module_from_spec(spec)
