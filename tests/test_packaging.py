@@ -1,6 +1,7 @@
 """What is promised about installing: conda and pip agree, packages carry their data, imports stay in their layers."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -58,6 +59,13 @@ def test_importing_the_package_loads_nothing_heavy():
         "assert not heavy, heavy; assert vpo_lite.TrainConfig.preset('demo').steps == 40"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_waiting_threads_do_not_spin_whichever_module_comes_first():
+    code = "import os, vpo_lite.training.runs, sys; assert 'torch' in sys.modules; print(os.environ['OMP_WAIT_POLICY'])"
+    clean = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "PASSIVE"
 
 
 # --- the layers of the design: which module may import which ------------------------------------------------------------
