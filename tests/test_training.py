@@ -20,7 +20,6 @@ from vpo_lite.training.runs import RunFolder
 from vpo_lite.training.step import (
     Learner,
     TrainingError,
-    as_sets,
     draw_uniforms,
     draw_weights,
     train_step,
@@ -267,6 +266,7 @@ def test_a_record_reports_what_its_groups_hold(tiny):
 
 
 def test_sets_of_single_answers_are_consecutive_and_whole():
+    as_sets = vpo.metrics.as_sets
     rewards = np.arange(16, dtype=float).reshape(16, 1, 1)
     assert as_sets(rewards, 3)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14]]
     pairs = np.arange(12, dtype=float).reshape(4, 3, 1)

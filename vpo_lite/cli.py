@@ -395,7 +395,6 @@ def _lab(options) -> int:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if os.name == "nt":
         import subprocess
 

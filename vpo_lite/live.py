@@ -38,9 +38,9 @@ from .objective import exact_set_reward, exact_shares, sample_weights, winners
 from .panel import Panel, PlainPanel, renderer, sentence
 from .plots import MOST_RUNS, Plots
 from .randomness import generator
+from .tasks.base import group_key
+from .tasks.maze import MazeTask
 from .training.config import TrainConfig
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads of torch would starve the panel on small machines
 
 AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # act from the next step of a run under way
 DEMONSTRATION = range(1000, 2000)  # seeds of the mazes that New maze goes through (all held out from training)
@@ -69,8 +69,8 @@ class Moment:
         groups = record.groups if config.one_maze else record.groups[:1]
         pool = np.concatenate([g.rewards.reshape(-1, g.rewards.shape[-1]) for g in groups])
         answers = [answer for g in groups for rollout in g.answers for answer in rollout]
-        size = min(config.compared_size, len(pool))
-        sets = pool[: len(pool) // size * size].reshape(-1, size, pool.shape[-1])
+        sets = metrics.as_sets(pool, config.compared_size)
+        size = sets.shape[1]
         typical = int(np.argsort(exact_set_reward(sets), kind="stable")[len(sets) // 2])
         points, counts = np.unique(pool, axis=0, return_counts=True)
         scores = pool.mean(axis=-1)
@@ -166,7 +166,7 @@ class View:
         """The K weightings (K, d) that the step on the board drew at the settings of now; with K = infinity 512 of them, to
         look at."""
         step = self.focus[1].step - 1 if self.focus else 0
-        key = f"{self.seen_maze.text}|{self.seen_maze.budget}#0"
+        key = group_key(MazeTask(), self.seen_maze, 0)
         count = 512 if self.config.K == math.inf else self.config.K
         rng = generator(self.config.seed, "weights", step, key)
         return sample_weights(count, len(envs.OBJECTIVES), self.config.alpha, rng=rng)

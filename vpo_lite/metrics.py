@@ -14,6 +14,7 @@ from .estimators import max_weights
 from .objective import exact_set_reward, nondominated
 
 __all__ = [
+    "as_sets",
     "best_at_k",
     "best_subset",
     "coverage",
@@ -167,6 +168,15 @@ def price_of_conflict(front, sizes=(1, 2, 3), alpha=1.0):
     """
     utility = _front_utility(front, alpha)
     return {int(m): best_subset(front, m, alpha)[1] / utility for m in sizes}
+
+
+def as_sets(rewards: np.ndarray, size: int) -> np.ndarray:
+    """The sets that methods are compared on, (n, size, d), from one group's vectors (G, m, d): each rollout's m answers
+    when m = size, else runs of ``size`` consecutive answers; what does not fill a set is left out."""
+    flat = rewards.reshape(-1, rewards.shape[-1])
+    size = min(size, len(flat))
+    whole = len(flat) // size
+    return flat[: whole * size].reshape(whole, size, -1)
 
 
 def pool_report(R, front=None, *, success=None, w_star=None, alpha=1.0, ks=(1, 3, 10, 30)):

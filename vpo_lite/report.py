@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .training.evaluate import BUDGETS, INTERVALS, label_of
+from .training.evaluate import BUDGETS, INTERVALS
 from .training.runs import RunFolder, write_atomically
 
 _STYLE = """
@@ -30,11 +30,10 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     except ImportError as error:
         raise ValueError(f'--html needs plotly ({error}); cure, in the repository: pip install -e ".[lab]"') from error
     runs = [RunFolder(folder) for folder in folders]
-    series: dict[str, list[dict]] = {}
-    for run in runs:
-        series.setdefault(label_of(run.path, rows, folders), []).append({
-            name: [row[name] for row in run.records()] for name in ("step", "coverage", "diversity", "reach_rate")
-        })  # fmt: skip
+    shown = ("step", "coverage", "diversity", "reach_rate")
+    series = {
+        row["label"]: [_columns(RunFolder(folder).records(), shown) for folder in row["folders"]] for row in rows
+    }  # fmt: skip
     known = all(row.get("coverage_best_single") is not None for row in rows)
     ceiling = {"best single answer": float(np.mean([row["coverage_best_single"] for row in rows]))} if known else {}
     panels = [*(["coverage"] if known else []), "diversity", "reach_rate"]
@@ -61,6 +60,10 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     except OSError as error:
         raise ValueError(f"--html {path}: cannot be written ({error.strerror})") from error
     return Path(path)
+
+
+def _columns(records: list[dict], names) -> dict:
+    return {name: [record[name] for record in records] for name in names}
 
 
 def _stacked(series: dict) -> dict:

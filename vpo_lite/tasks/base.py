@@ -102,6 +102,11 @@ def for_training(scored: Scored, worst: np.ndarray) -> np.ndarray:
     return np.where(scored.repeats[..., None], worst, scored.rewards)
 
 
+def group_key(task: Task, instance, slot: int) -> str:
+    """What keys the draws of one prompt group: its instance and its slot in the batch."""
+    return f"{task.key(instance)}#{slot}"
+
+
 def task_named(name: str, **options) -> Task:
     """The task with this name. Raises ValueError, with the names there are, for an unknown one."""
     if name == "maze":

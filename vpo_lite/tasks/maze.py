@@ -5,6 +5,7 @@ The pocket policies read squares (``b3#``: square b3 is a wall) and write the sq
 asked in words and answers with moves. Both are parsed by the same function, and both end as move strings like ``RRDD``.
 """
 
+import functools
 import re
 
 import numpy as np
@@ -112,10 +113,13 @@ class MazeTask:
 
     def format(self, instance, routes) -> str:
         """Write routes (move strings) the way a pocket policy does; the inverse of :meth:`parse` for walks without bumps."""
+        return self.format_walks(_walk(instance, route) for route in routes)
+
+    def format_walks(self, walks) -> str:
+        """The same for walks given as lists of the squares (row, column) after S."""
         parts = []
-        for i, route in enumerate(routes, 1):
-            squares = [_name(*cell) for cell in _walk(instance, route)]
-            parts += [f"<route_{i}>", *squares, f"</route_{i}>"]
+        for i, cells in enumerate(walks, 1):
+            parts += [f"<route_{i}>", *(_name(*cell) for cell in cells), f"</route_{i}>"]
         return " ".join(parts)
 
     def _moves(self, maze, body: str) -> str | None:
@@ -150,10 +154,16 @@ class MazeTask:
         return np.asarray(rewards)[..., 0] > 0
 
     def front(self, instance) -> np.ndarray:
-        return instance.pareto_front(reward_mode=self.reward_mode).rewards
+        return _front(instance, self.reward_mode)
 
     def answer_tokens(self, instance) -> int:
         return instance.budget + 2
+
+
+@functools.lru_cache(maxsize=1024)
+def _front(maze, reward_mode: str) -> np.ndarray:
+    """A run asks for the same front for every group at every step."""
+    return maze.pareto_front(reward_mode=reward_mode).rewards
 
 
 def _name(row: int, column: int) -> str:

@@ -11,8 +11,7 @@ from ..estimators import METHODS
 from ..tasks import Task, task_named
 
 AGGREGATIONS = ("token", "sequence", "constant")  # what training/loss.py knows; named here so that a config needs no torch
-HELD_OUT_SEEDS = range(0, 10_000)
-TRAINING_SEEDS = range(10_000, 1_000_000)  # from 1,000,000: pretraining (training/pretrain.py)
+HELD_OUT_SEEDS, TRAINING_SEEDS = envs.SEEDS["held_out"], envs.SEEDS["training"]  # the rest: training/pretrain.py
 
 _PRESETS: dict[str, dict[str, Any]] = {
     # one maze, live, CPU

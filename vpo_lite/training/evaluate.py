@@ -11,7 +11,7 @@ from ..policy.model import Policy
 from ..randomness import generator
 from ..tasks.base import Task, reward_matrix
 from .config import HELD_OUT_SEEDS, TrainConfig
-from .step import as_sets, draw_uniforms
+from .step import draw_uniforms, longest_completion
 
 ROWS = 256  # completions sampled at a time
 BUDGETS = (1, 3, 10, 30)
@@ -48,8 +48,7 @@ def sample_pools(policy: Policy, task: Task, config: TrainConfig, instances, ans
     m = config.answers
     copies = -(-answers // m)
     conditioned = estimators.METHODS[config.method].weight_in_prompt
-    per_answer = max(task.answer_tokens(x) for x in instances)
-    longest = config.max_new_tokens or m * (per_answer if policy.board else 4 * per_answer + 16) + 1
+    longest = longest_completion(policy, task, config, instances)
     pools = []
     step = max(1, ROWS // copies)
     for first in range(0, len(instances), step):
@@ -80,7 +79,7 @@ def pool_figures(task: Task, config: TrainConfig, instance, scored, parsed, toke
     """The figures of one instance's pool."""
     d = scored.rewards.shape[-1]
     pool = scored.rewards.reshape(-1, d)[:answers]
-    sets = as_sets(pool[:, None], config.compared_size)
+    sets = metrics.as_sets(pool[:, None], config.compared_size)
     success = task.succeeded(pool)
     flat = [answer for row in parsed for answer in row][:answers]
     front = task.front(instance)
@@ -124,8 +123,8 @@ def compare(folders) -> list[dict]:
     """Means of the summaries of several runs, one row for each kind of run, in order of appearance.
 
     Runs are of one kind if their settings differ in nothing but seeds, mazes and machine. A row holds label (the method, and
-    the settings in which the kinds of that method differ), method, set (answers in a compared set), runs, mazes, the means
-    of the figures of ``summary.json``, ``start`` with those before training, and ``interval`` {figure: (low, high)}, the
+    the settings in which the kinds of that method differ), method, set (answers in a compared set), runs, mazes, folders, the
+    means of the figures of ``summary.json``, ``start`` with those before training, and ``interval`` {figure: (low, high)}, the
     95 % bootstrap interval over mazes (None for a single maze). Raises ValueError naming a folder that is no finished run,
     or that is given twice.
     """
@@ -136,7 +135,7 @@ def compare(folders) -> list[dict]:
         if Path(folder).resolve() in seen:
             raise ValueError(f"{folder}: given twice")
         seen.add(Path(folder).resolve())
-        kinds.setdefault(json.dumps(_kind(config)), []).append((config, summary))
+        kinds.setdefault(json.dumps(_kind(config)), []).append((config, summary, folder))
     if not kinds:
         raise ValueError("compare: name at least one run folder")
     rows = []
@@ -146,20 +145,14 @@ def compare(folders) -> list[dict]:
         rivals = [json.loads(k) for k in kinds if json.loads(k)["method"] == config.method]
         differing = [name for name in mine if len({json.dumps(rival[name]) for rival in rivals}) > 1]
         label = ", ".join([config.method, *(f"{name}={mine[name]}" for name in differing)])
-        figures = _mean([_only(s) | {"start": _only(s["start"])} for _, s in runs])
+        figures = _mean([_only(s) | {"start": _only(s["start"])} for _, s, _ in runs])
         per_maze = {name: _by_maze(runs, name) for name in INTERVALS}
         intervals = {name: bootstrap_interval(values) for name, values in per_maze.items()}
         rows.append(
             {"label": label, "method": config.method, "set": config.compared_size, "runs": len(runs)}
-            | {"mazes": len(per_maze["coverage"])} | figures | {"interval": intervals}
+            | {"mazes": len(per_maze["coverage"]), "folders": [str(f) for _, _, f in runs]} | figures | {"interval": intervals}
         )  # fmt: skip
     return rows
-
-
-def label_of(folder, rows: list[dict], folders) -> str:
-    """The label of the row that a compared run belongs to."""
-    kinds = list(dict.fromkeys(json.dumps(_kind(_finished(Path(f))[0])) for f in folders))
-    return rows[kinds.index(json.dumps(_kind(_finished(Path(folder))[0])))]["label"]
 
 
 def _finished(folder: Path) -> tuple[TrainConfig, dict]:
@@ -188,7 +181,7 @@ def _only(figures: dict) -> dict:
 def _by_maze(runs, name: str) -> list:
     """One value per maze: the mean over the runs that measured it. Runs on one maze are repetitions, not mazes."""
     values: dict = {}
-    for config, summary in runs:
+    for config, summary, _ in runs:
         for i, value in enumerate(summary["per_maze"][name]):
             place = (config.maze, config.maze_budget, config.maze_seed) if config.one_maze else i
             values.setdefault(place, []).append(value)
@@ -209,7 +202,7 @@ def bootstrap_interval(values, level: float = 0.95, resamples: int = 2000) -> tu
     return float(low), float(high)
 
 
-def table(rows: list[dict], at_start: bool = True) -> str:
+def table(rows: list[dict]) -> str:
     """The rows of :func:`compare` as aligned text; ``start -> end`` for the figures that training moves."""
 
     def cell(row, name):
@@ -219,7 +212,7 @@ def table(rows: list[dict], at_start: bool = True) -> str:
     def moved(row, name):
         if row.get(name) is None:
             return "-"
-        return f"{row['start'][name]:.3f} > {row[name]:.3f}" if at_start and "start" in row else f"{row[name]:.3f}"
+        return f"{row['start'][name]:.3f} > {row[name]:.3f}" if "start" in row else f"{row[name]:.3f}"
 
     budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
     header = ["method", "set", "runs", "set reward", "coverage", "one answer", *[f"best@{k}" for k in budgets],

@@ -29,7 +29,7 @@ from ..tasks.base import reward_matrix
 from ..tasks.maze import MazeTask
 from .runs import load_state, save_state, write_atomically, write_json
 
-FIRST_SEED = 1_000_000  # maze seeds from here on are for pretraining; below lie held-out and training mazes
+FIRST_SEED = envs.SEEDS["pretraining"].start  # below lie held-out and training mazes
 HELD_OUT = range(500)
 ABOUT = "pretrain.json"  # the settings, and at the end the held-out figures
 
@@ -196,10 +196,7 @@ class Demonstrations(Dataset):
         prompt = encode_prompt(
             self.tokenizer, self.task.request(maze, m, weights=weights, board=self.config.board), pocket=True
         )
-        words = [
-            word for n, cells in enumerate(routes, 1)
-            for word in (f"<route_{n}>", *(maze.square_name(cell) for cell in cells), f"</route_{n}>")
-        ]
+        words = self.task.format_walks(routes).split()
         return prompt, [*(self.vocabulary[w] for w in words), self.tokenizer.eos_token_id]
 
 

@@ -17,7 +17,7 @@ from .. import estimators, metrics
 from ..objective import exact_set_reward, sample_weights
 from ..policy.model import Policy, adapter_folder, load_policy
 from ..randomness import generator, integer
-from ..tasks.base import Task, for_training, reward_matrix
+from ..tasks.base import Task, for_training, group_key, reward_matrix
 from .config import TRAINING_SEEDS, TrainConfig
 from .loss import clipped_loss, kl_to_reference, token_weights
 
@@ -108,12 +108,13 @@ class Learner:
     def prompt(self, config: TrainConfig, instance, weights=None) -> str:
         return self.task.request(instance, config.answers, weights=weights, board=self.policy.board)
 
-    def most_tokens(self, config: TrainConfig, instances) -> int:
-        """Longest completion to sample: what m answers need, unless the config says."""
-        if config.max_new_tokens:
-            return config.max_new_tokens
-        per_answer = max(self.task.answer_tokens(instance) for instance in instances)
-        return config.answers * (per_answer if self.policy.board else 4 * per_answer + 16) + 1
+
+def longest_completion(policy: Policy, task: Task, config: TrainConfig, instances) -> int:
+    """Most tokens to sample for these problems: what m answers need, unless the config says."""
+    if config.max_new_tokens:
+        return config.max_new_tokens
+    per_answer = max(task.answer_tokens(instance) for instance in instances)
+    return config.answers * (per_answer if policy.board else 4 * per_answer + 16) + 1
 
 
 def _base_of(model: str) -> str:
@@ -130,11 +131,11 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     """Sample, score, update: one step of any method. ``step`` counts from 0 and keys every random draw."""
     started, policy, task = time.perf_counter(), learner.policy, learner.task
     instances = learner.instances(config, step)                                      # P problems
-    keys = [f"{task.key(x)}#{slot}" for slot, x in enumerate(instances)]             # two groups on one maze draw differently
+    keys = [group_key(task, x, slot) for slot, x in enumerate(instances)]            # two groups on one maze draw differently
     weights = draw_weights(task, config, instances, keys, step)                      # P times (K, d), shared in a group
     shown = weights if estimators.METHODS[config.method].weight_in_prompt else [None] * len(instances)
     prompts = [learner.prompt(config, x, None if w is None else w[0]) for x, w in zip(instances, shown, strict=True)]
-    shape = (config.group_size, learner.most_tokens(config, instances))
+    shape = (config.group_size, longest_completion(policy, task, config, instances))
     uniforms = np.stack([draw_uniforms(shape, config.seed, "rollout", step, key) for key in keys])  # (P, G, T)
     rollouts = policy.sample(prompts, uniforms, config.temperature)                  # B = P * G completions
     sampled = time.perf_counter()
@@ -228,7 +229,7 @@ def measure(task: Task, config: TrainConfig, groups) -> dict:
     """The figures of a step that need no model: exact set reward and coverage of the compared sets, diversity, rates."""
     set_rewards, coverages, diversities = [], [], []
     for group in groups:
-        sets = as_sets(group.rewards, config.compared_size)
+        sets = metrics.as_sets(group.rewards, config.compared_size)
         set_rewards.append(exact_set_reward(sets, config.alpha).mean())
         front = task.front(group.instance)
         if front is not None:
@@ -247,15 +248,6 @@ def measure(task: Task, config: TrainConfig, groups) -> dict:
         objectives=dict(zip(names, _mean_vector(groups), strict=True)) if same else {},
         slots=[float(x) for x in np.mean([(g.rewards @ w).mean(0) for g, w in zip(groups, w_star, strict=True)], axis=0)],
     )
-
-
-def as_sets(rewards: np.ndarray, size: int) -> np.ndarray:
-    """The sets that methods are compared on, (n, size, d), from one group's vectors (G, m, d): each rollout's m answers
-    when m = size, else runs of ``size`` consecutive answers; what does not fill a set is left out."""
-    flat = rewards.reshape(-1, rewards.shape[-1])
-    size = min(size, len(flat))
-    whole = len(flat) // size
-    return flat[: whole * size].reshape(whole, size, -1)
 
 
 def _mean_vector(groups) -> list[float]:
