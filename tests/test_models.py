@@ -1,5 +1,6 @@
 """Any Hugging Face causal LM takes the pocket policy's place: random Qwen- and Llama-style folders made here."""
 
+import importlib.util
 import json
 
 import numpy as np
@@ -11,8 +12,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 import envs
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.policy import model as policy_model
 from vpo_lite.policy.model import load_policy
 from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training.step import Learner
 
 CHAT = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -121,3 +124,124 @@ def test_a_folder_that_is_no_model_is_one_clear_line(tmp_path):
         load_policy(tmp_path, device="cpu")
     with pytest.raises(ValueError, match=r"no pocket policy.*check the name"):
         load_policy("nobody/nothing", device="cpu")
+
+
+# --- number types, gradient checkpointing, quantised bases ------------------------------------------------------------
+
+
+def on(folder, **changes):
+    """Settings of one small step on one maze with this model."""
+    few = dict(maze_seed=1, layout="tiny-4x4", steps=1, prompts=1, group_size=4, max_new_tokens=8, device="cpu")
+    return vpo.TrainConfig.preset("demo", model=str(folder), **few | changes)
+
+
+def numbers(policy):
+    """Number types of the base's and of the adapter's parameters."""
+    named = list(policy.model.named_parameters())
+    return {p.dtype for n, p in named if "lora_" not in n}, {p.dtype for n, p in named if "lora_" in n}
+
+
+def gradients(policy, rollouts):
+    policy.model.zero_grad()
+    policy.token_logprobs(rollouts)[0][rollouts.mask].sum().backward()
+    return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.requires_grad}
+
+
+def unfold_adapter(policy):
+    """A fresh adapter changes nothing, and half its gradients are 0: give it some weight."""
+    torch.manual_seed(1)
+    for name, p in policy.model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(p, std=0.05)
+
+
+def test_the_base_may_be_bfloat16_and_the_adapter_stays_float32(folder, tmp_path):
+    assert numbers(load_policy(folder, device="cpu")) == ({torch.float32}, {torch.float32})
+    learner = Learner(on(folder, dtype="bfloat16"))
+    list(vpo.train(on(folder, dtype="bfloat16"), learner=learner))
+    learner.policy.save(tmp_path / "adapter")
+    again = load_policy(tmp_path / "adapter", device="cpu")
+    for policy in (learner.policy, again):
+        assert numbers(policy) == ({torch.bfloat16}, {torch.float32})
+    moments = [m for state in learner.optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])]
+    assert moments and {m.dtype for m in moments} == {torch.float32}
+    assert numbers(load_policy(tmp_path / "adapter", device="cpu", dtype="float32"))[0] == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "has_it", "pocket", "number"),
+    [
+        ("auto", "cuda", True, False, torch.bfloat16),
+        ("auto", "cuda", False, False, torch.float32),
+        ("auto", "cuda", True, True, torch.float32),
+        ("auto", "cpu", True, False, torch.float32),
+        ("bfloat16", "cpu", False, True, torch.bfloat16),
+        ("float32", "cuda", True, False, torch.float32),
+    ],
+)
+def test_auto_is_bfloat16_for_language_models_on_a_gpu_that_has_it(monkeypatch, asked, device, has_it, pocket, number):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: has_it or including_emulation)
+    assert policy_model._number_type(asked, torch.device(device), pocket) == number
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtype):
+    plain, spare = (load_policy(folder, device="cpu", dtype=dtype, gradient_checkpointing=on) for on in (False, True))
+    assert (plain.checkpointing, spare.checkpointing) == (False, True)
+    uniforms = np.random.default_rng(0).random((2, 3, 6))
+    unfold_adapter(plain)
+    unfold_adapter(spare)
+    drawn, passes, lengths, wanted = [], [], [], []
+    for policy in (plain, spare):
+        layers = policy.model.get_base_model().model.layers
+        seen = []
+        note = lambda module, inputs: seen.append(inputs[0].shape[1])  # noqa: B023, E731
+        hooks = [layer.mlp.register_forward_pre_hook(note) for layer in layers]
+        drawn.append(policy.sample(["Go.", "Go on now."], uniforms))
+        lengths.append(list(seen))
+        seen.clear()
+        wanted.append(gradients(policy, drawn[-1]))
+        passes.append(len(seen))
+        seen.clear()
+        with policy.reference():
+            policy.token_logprobs(drawn[-1])
+        lengths.append(list(seen))
+        [hook.remove() for hook in hooks]
+        assert not any(module.training for module in policy.model.modules())  # no dropout in the loss
+    assert passes[1] == 2 * len(layers) <= 2 * passes[0]
+    assert torch.equal(drawn[0].tokens, drawn[1].tokens)
+    assert lengths[0] == lengths[2]  # sampling is as before: the cache is used, one token a step
+    if dtype == "bfloat16":
+        assert set(lengths[2][len(layers) :]) == {1}
+    assert any(g.abs().max() > 0 for g in wanted[0].values())
+    for name, gradient in wanted[0].items():
+        torch.testing.assert_close(wanted[1][name], gradient, atol=1e-6, rtol=1e-6 if dtype == "float32" else 0.05)
+
+
+def test_checkpointing_frees_what_the_layers_would_keep(folder):
+    kept = []
+    for on_or_off in (False, True):
+        policy = load_policy(folder, device="cpu", gradient_checkpointing=on_or_off)
+        rollouts = policy.sample(["Go."], np.random.default_rng(0).random((1, 4, 16)))
+        storages = {}
+        note = lambda x: (storages.__setitem__(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()), x)[1]  # noqa: B023, E731
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+            policy.token_logprobs(rollouts)
+        kept.append(sum(storages.values()))
+    assert kept[1] < kept[0] / 2
+
+
+def test_a_model_without_such_layers_says_so():
+    bare = LlamaForCausalLM(LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=0,
+                                        num_attention_heads=1))  # fmt: skip
+    with pytest.raises(ValueError, match=r"gradient_checkpointing = True.*leave it out"):
+        policy_model.checkpoint_layers(policy_model.get_peft_model(bare, policy_model.LoraConfig(target_modules=["lm_head"])))
+
+
+def test_a_quantised_base_without_bitsandbytes_is_one_clear_line(folder, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "bitsandbytes" else found(name, *a))
+    with pytest.raises(ValueError, match=r"^load_in = '4bit': needs bitsandbytes; cure: pip install 'bitsandbytes"):
+        load_policy(folder, device="cpu", load_in="4bit")
+    with pytest.raises(ValueError, match="pocket policy"):
+        load_policy("pocket-6x6", device="cpu", load_in="8bit")

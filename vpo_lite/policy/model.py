@@ -5,7 +5,9 @@ and JSON; nothing is pickled.
 """
 
 import contextlib
+import functools
 import hashlib
+import importlib.util
 import json
 import logging
 import os
@@ -21,7 +23,9 @@ import torch
 from huggingface_hub import constants, snapshot_download
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..randomness import integer
 from .decoding import Rollouts, sample_tokens
@@ -55,13 +59,17 @@ class Policy:
     """A causal LM with one LoRA adapter. Make one with :func:`load_policy`.
 
     model: the peft model; base: what it was built on (a pocket name, a folder, a hub name); board: squares a side that a
-    pocket policy reads, None for a model that is prompted in words.
+    pocket policy reads, None for a model that is prompted in words; dtype, load_in: how the base was asked for, which its
+    adapter keeps; checkpointing: whether the layers are recomputed in the backward pass.
     """
 
     model: PeftModel
     tokenizer: object
     base: str
     board: int | None
+    dtype: str = "auto"
+    load_in: str | None = None
+    checkpointing: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -128,7 +136,7 @@ class Policy:
             with quiet():
                 self.model.save_pretrained(staging, save_embedding_layers=False)
             (staging / "README.md").unlink(missing_ok=True)  # peft's empty model card
-            card = {"base": self.base, "fingerprint": fingerprint(self.base)}
+            card = {"base": self.base, "fingerprint": fingerprint(self.base), "dtype": self.dtype, "load_in": self.load_in}
             (staging / _CARD).write_text(json.dumps(card, indent=1) + "\n")
             replace_folder(staging, path)
         finally:
@@ -167,13 +175,17 @@ def _base_folder(base: str) -> Path | None:
 
 
 def load_policy(
-    path_or_name="pocket-6x6", *, device: str = "auto", rank: int = 16, lora_alpha: int = 32, seed: int = 0
-) -> Policy:
+    path_or_name="pocket-6x6", *, device: str = "auto", rank: int = 16, lora_alpha: int = 32, seed: int = 0,
+    dtype: str = "auto", load_in: str | None = None, gradient_checkpointing: bool = False,
+) -> Policy:  # fmt: skip
     """Load a policy: a base model with a fresh adapter, or a trained adapter on its base.
 
     Args: path_or_name: "pocket-6x6" (carried by the package), a run folder or its adapter folder, a folder with a Hugging
     Face model, or the name of one on the hub; device: "auto", "cpu", "cuda"; rank, lora_alpha: of a fresh adapter;
-    seed: of its initialisation.
+    seed: of its initialisation; dtype of the base weights: "bfloat16", "float32", or "auto" (bfloat16 for a language model on a
+    GPU that has it, else float32); load_in: "8bit" or "4bit" quantises them (:func:`quantisation`); a trained adapter gets
+    the dtype and load_in that it was trained with unless these say otherwise, and is float32 whatever the base;
+    gradient_checkpointing: recompute the layers in the backward pass (:func:`checkpoint_layers`).
     Returns: :class:`Policy`, in evaluation mode (no dropout), the adapter's parameters the only ones with gradients.
     Raises: ValueError in one line when there is no such model, or when the adapter belongs to other weights.
     """
@@ -183,7 +195,9 @@ def load_policy(
         try:
             card = json.loads((folder / _CARD).read_text()) if (folder / _CARD).is_file() else {}
             base = card.get("base") or json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
-            model, tokenizer = _load_base(base, device)
+            dtype = card.get("dtype", "auto") if dtype == "auto" else dtype
+            load_in = load_in or card.get("load_in")
+            model, tokenizer = _load_base(base, device, dtype, load_in)
             if card.get("fingerprint") not in (None, fingerprint(base)):
                 raise ValueError(f"it was trained on other weights than the {base!r} found here")
             with quiet():
@@ -194,7 +208,7 @@ def load_policy(
         base = str(path_or_name)
         if base not in pocket_names() and Path(base).is_dir():
             base = str(Path(base).resolve())  # an adapter finds it again from any place
-        model, tokenizer = _load_base(base, device)
+        model, tokenizer = _load_base(base, device, dtype, load_in)
         lora = LoraConfig(
             r=rank, lora_alpha=lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
         )
@@ -202,7 +216,10 @@ def load_policy(
             torch.manual_seed(integer(seed, "lora"))
             model = get_peft_model(model, lora)
     model.eval()
-    return Policy(model, tokenizer, base, getattr(model.get_base_model().config, "vpo_board", None))
+    if gradient_checkpointing:
+        checkpoint_layers(model)
+    board = getattr(model.get_base_model().config, "vpo_board", None)
+    return Policy(model, tokenizer, base, board, dtype, load_in, gradient_checkpointing)
 
 
 def adapter_folder(path) -> Path | None:
@@ -213,17 +230,86 @@ def adapter_folder(path) -> Path | None:
     return None
 
 
-def _load_base(base: str, device: torch.device):
+def _load_base(base: str, device: torch.device, dtype: str, load_in: str | None):
     folder = _base_folder(base) or _from_hub(base)
-    # a million parameters gain nothing from half precision; a language model on a GPU does
-    half = device.type == "cuda" and torch.cuda.is_bf16_supported() and base not in pocket_names()
     try:
         with quiet():
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16 if half else torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+            config = AutoConfig.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ValueError(f"model {base!r}: cannot be loaded as a causal language model: {error}") from error
-    return model.to(device), tokenizer
+    pocket = getattr(config, "vpo_board", None) is not None
+    number = _number_type(dtype, device, pocket)
+    if load_in is not None and pocket:
+        raise ValueError(f"load_in = {load_in!r}: {base!r} is a pocket policy, a few million weights that gain nothing from it")
+    quantised = {} if load_in is None else dict(
+        quantization_config=quantisation(load_in, number), device_map={"": str(device)}
+    )  # fmt: skip
+    try:
+        with quiet():
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=number, **quantised)
+            tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    except (ImportError, RuntimeError) as error:
+        if load_in is None:
+            raise
+        raise ValueError(f"load_in = {load_in!r}: bitsandbytes cannot do it on {device}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"model {base!r}: cannot be loaded as a causal language model: {error}") from error
+    return model if quantised else model.to(device), tokenizer
+
+
+def _number_type(dtype: str, device: torch.device, pocket: bool) -> torch.dtype:
+    if dtype not in ("auto", "bfloat16", "float32"):
+        raise ValueError(f"dtype = {dtype!r}: there are auto, bfloat16, float32")
+    # a few million parameters gain nothing from half precision; a language model on a GPU that has it, not emulates it, does
+    half = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) and not pocket
+    return torch.bfloat16 if dtype == "bfloat16" or (dtype == "auto" and half) else torch.float32
+
+
+def quantisation(load_in: str, dtype: torch.dtype) -> BitsAndBytesConfig:
+    """How the base's linear layers are stored: int8 (LLM.int8(), Dettmers et al. 2022) or 4-bit NormalFloat with its scales
+    quantised too (QLoRA, Dettmers et al. 2023, section 3). Embeddings, norms and output head are kept in ``dtype``, and 4-bit
+    weights are multiplied in it; what peft's ``prepare_model_for_kbit_training`` adds is not needed here: freezing (a fresh
+    adapter does), float32 norms and head (as little as without quantisation) and gradients of the inputs (for reentrant
+    checkpointing only). Raises ValueError, with the cure, without bitsandbytes.
+
+    >>> quantisation("3bit", torch.float32)
+    Traceback (most recent call last):
+    ...
+    ValueError: load_in = '3bit': there are 8bit, 4bit
+    """
+    if load_in not in ("8bit", "4bit"):
+        raise ValueError(f"load_in = {load_in!r}: there are 8bit, 4bit")
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ValueError(f"load_in = {load_in!r}: needs bitsandbytes; cure: pip install 'bitsandbytes>=0.46.1'")
+    for chatty in ("bitsandbytes.autograd._functions", "bitsandbytes.backends.cpu.ops"):  # a notice on every pass
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    if load_in == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    )
+
+
+def checkpoint_layers(model) -> None:
+    """Make every decoder layer recompute itself in the backward pass (Chen et al. 2016) instead of keeping what it computed:
+    the same gradient, less memory, one more forward pass. Acts whenever gradients are recorded.
+
+    The library's own switch acts only while layers are in training mode, which brings dropout along and takes the cache away
+    from sampling; here nothing but the recording of gradients decides. A layer that is handed a cache is run plainly: a
+    second pass would write its keys twice.
+    """
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        name = type(model.get_base_model()).__name__
+        raise ValueError(f"gradient_checkpointing = True: {name} has no layers that can be recomputed; leave it out")
+    for layer in layers:
+        layer.forward = functools.partial(_recomputed, layer.forward)
+
+
+def _recomputed(forward, *args, **kwargs):
+    if torch.is_grad_enabled() and kwargs.get("past_key_values") is None:
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+    return forward(*args, **kwargs)
 
 
 def _from_hub(name: str) -> Path:

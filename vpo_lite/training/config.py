@@ -11,6 +11,7 @@ from ..estimators import METHODS
 from ..tasks import Task, task_named
 
 AGGREGATIONS = ("token", "sequence", "constant")  # what training/loss.py knows; named here so that a config needs no torch
+DTYPES, LOAD_IN = ("auto", "bfloat16", "float32"), ("8bit", "4bit")  # what policy/model.py knows
 HELD_OUT_SEEDS, TRAINING_SEEDS = envs.SEEDS["held_out"], envs.SEEDS["training"]  # the rest: training/pretrain.py
 
 _PRESETS: dict[str, dict[str, Any]] = {
@@ -38,7 +39,10 @@ class TrainConfig:
     LoRA; kl: coefficient of the KL to the reference in the loss (0: only reported); clip: PPO's ratio clip; eps: beside
     the group's spread; aggregation of tokens in the loss: "token", "sequence" or "constant" (training/loss.py); micro_batch:
     rollouts in one forward pass, None = all (less memory, the same gradient); temperature: of sampling and scoring;
-    max_new_tokens: None = what m answers need.
+    max_new_tokens: None = what m answers need. dtype of the base weights (the adapter's is
+    always float32): "auto" (bfloat16 for a language model on a GPU that has it), "bfloat16", "float32"; load_in: "8bit" or
+    "4bit" quantises them, None = as they are; gradient_checkpointing: recompute the layers in the backward pass (less
+    memory, the same gradient).
     seed: of every draw; device: "auto", "cpu", "cuda"; threads: of torch on the CPU, None = as torch decides;
     save_every: steps between two saved states.
 
@@ -77,6 +81,9 @@ class TrainConfig:
     micro_batch: int | None = None
     temperature: float = 1.0
     max_new_tokens: int | None = None
+    dtype: str = "auto"
+    load_in: str | None = None
+    gradient_checkpointing: bool = False
     seed: int = 0
     device: str = "auto"
     threads: int | None = None
@@ -128,6 +135,12 @@ class TrainConfig:
                 raise ValueError(f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1")
         if self.aggregation not in AGGREGATIONS:
             raise ValueError(f"unknown aggregation {self.aggregation!r}: there are {', '.join(AGGREGATIONS)}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"unknown dtype {self.dtype!r}: there are {', '.join(DTYPES)}")
+        if self.load_in not in (None, *LOAD_IN):
+            raise ValueError(f"unknown load_in {self.load_in!r}: there are {', '.join(LOAD_IN)}; None is no quantisation")
+        if not isinstance(self.gradient_checkpointing, bool):
+            raise ValueError(f"gradient_checkpointing = {self.gradient_checkpointing!r}: must be True or False")
         if self.reward_mode not in ("linear", "convex_bonus"):
             raise ValueError(f"unknown reward_mode {self.reward_mode!r}: there are 'linear', 'convex_bonus'")
         if self.maze is not None and self.maze_seed is not None:

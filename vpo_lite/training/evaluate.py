@@ -116,7 +116,9 @@ _FIGURES = (
     "set_reward", "coverage", "coverage_best_single", "diversity", "diversity_all", "best_at_k", "parse_rate", "reach_rate",
     "repeat_rate", "objectives", "tokens_per_answer",
 )  # fmt: skip
-_REPETITIONS = ("seed", "maze_seed", "maze", "maze_budget", "device", "threads", "save_every", "micro_batch")
+_REPETITIONS = (
+    "seed", "maze_seed", "maze", "maze_budget", "device", "threads", "save_every", "micro_batch", "gradient_checkpointing",
+)  # fmt: skip
 
 
 def compare(folders) -> list[dict]:

@@ -93,7 +93,8 @@ class Learner:
             torch.set_num_threads(config.threads)
         self.task: Task = config.make_task()
         self.policy = policy or load_policy(
-            _base_of(config.model), device=config.device, rank=config.rank, lora_alpha=config.lora_alpha, seed=config.seed
+            _base_of(config.model), device=config.device, rank=config.rank, lora_alpha=config.lora_alpha, seed=config.seed,
+            dtype=config.dtype, load_in=config.load_in, gradient_checkpointing=config.gradient_checkpointing,
         )
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
