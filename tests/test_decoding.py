@@ -9,13 +9,15 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
-from vpo_lite.policy.decoding import DecoderView, HFForward, decoder_for, pad_prompts, sample_tokens
+from vpo_lite.policy.decoding import DecoderView, HFForward, completion_logits, decoder_for, pad_prompts, sample_tokens
 from vpo_lite.policy.model import Policy
 
 SHAPE = dict(vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
@@ -83,7 +85,7 @@ def test_teacher_forced_logits_equal_the_models_with_padding_and_adapter_on_and_
     def compare():
         with torch.no_grad():
             forward = decoder_for(model)
-            seen = [forward.prefill(ids, mask, 2, 4)[[0, 2]]]
+            seen = [forward.prefill(ids, mask, torch.tensor([0, 0, 1, 1]), 4)[[0, 2]]]
             for t in range(3):
                 seen.append(forward.step(forced[:, t].repeat_interleave(2))[[0, 2]])
         for row, prompt in enumerate(PROMPTS):
@@ -110,6 +112,50 @@ def test_sampler_logprobs_equal_the_trainers(model):
             logp, entropy = policy.token_logprobs(rollouts, temperature)
         assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
         assert (entropy[rollouts.mask] > 0).all() and (entropy[rollouts.mask] <= np.log(37) + 1e-5).all()
+
+
+def gradients_of(model, rollouts, share):
+    """Logits at the counted tokens, the adapter's gradient of a fixed sum over them, and the tokens that the model read."""
+    read = []
+    embedding = model.get_input_embeddings()
+    hook = embedding.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0].numel()))
+    trained = [p for name, p in model.named_parameters() if "lora" in name]
+    model.zero_grad()
+    logits = completion_logits(model, rollouts, share=share)
+    hook.remove()
+    counted = torch.log_softmax(logits, -1)[rollouts.mask]
+    (counted * torch.sin(torch.arange(counted.numel())).view_as(counted)).sum().backward()
+    return logits.detach()[rollouts.mask], torch.cat([p.grad.flatten() for p in trained]), sum(read)
+
+
+def test_a_shared_prompt_gives_the_logits_and_gradients_of_whole_rows(model):
+    """Prompts of different length, rows in any order, of different length; the prompts are read once instead of six times."""
+    uniforms = np.random.default_rng(5).random((2, 3, 9))
+    rollouts = sample_tokens(model, PROMPTS, uniforms, eos_ids={2, 3, 4, 5, 6, 7}, pad_id=0)
+    shuffled = rollouts.rows(torch.tensor([4, 0, 3, 5, 1]))
+    assert shuffled.prompt_of.tolist() == [1, 0, 1, 1, 0] and shuffled.prompts.shape == rollouts.prompts.shape
+    T = rollouts.tokens.shape[1]
+    for some in (rollouts, shuffled, rollouts.rows(slice(3, 5))):
+        shared, gradient, read = gradients_of(model, some, True)
+        whole, expected, everything = gradients_of(model, some, False)
+        assert torch.allclose(shared, whole, atol=1e-5)
+        assert (gradient - expected).abs().max() < 2e-5 * expected.abs().max()
+        rows, prompts = len(some.tokens), len(some.prompts)
+        assert (read, everything) == (prompts * 5 + rows * (T - 1), rows * (5 + T))
+
+
+def test_one_token_completions_and_sliding_windows_are_scored_too():
+    one = sample_tokens(MODELS[0][1], PROMPTS, np.random.default_rng(6).random((2, 2, 1)), eos_ids={2}, pad_id=0)
+    assert torch.allclose(*(completion_logits(MODELS[0][1], one, share=share) for share in (True, False)), atol=1e-5)
+    torch.manual_seed(1)
+    windowed = MistralForCausalLM(MistralConfig(**SHAPE, num_key_value_heads=2, sliding_window=4)).eval()
+    rollouts = sample_tokens(windowed, PROMPTS, np.random.default_rng(7).random((2, 3, 9)), eos_ids={2}, pad_id=0)
+    with torch.no_grad():
+        logits = completion_logits(windowed, rollouts)
+    for row in range(6):
+        end = int(rollouts.mask[row].sum())
+        ids = PROMPTS[rollouts.prompt_of[row]] + rollouts.tokens[row, :end].tolist()
+        assert torch.allclose(logits[row, :end], plain_logits(windowed, ids)[-end - 1 : -1], atol=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -131,10 +131,11 @@ def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
     learner = Learner(tiny())
     policy = learner.policy
     eos = policy.tokenizer.eos_token_id
-    prompt = torch.tensor([policy.encode(learner.prompt(tiny(), learner.task.instance(0)))] * 2)
+    prompt = torch.tensor([policy.encode(learner.prompt(tiny(), learner.task.instance(0)))])
     tokens = torch.tensor([[5, eos], [5, 6]])
     every = torch.ones(2, 2, dtype=torch.bool)
-    rollouts = Rollouts(prompt, torch.ones_like(prompt, dtype=torch.bool), tokens, every, torch.zeros(2, 2))
+    both = torch.tensor([0, 0])
+    rollouts = Rollouts(prompt, torch.ones_like(prompt, dtype=torch.bool), both, tokens, every, torch.zeros(2, 2))
     before, _ = policy.token_logprobs(rollouts)
     before = before.detach()[0, 1]
     for _ in range(5):
@@ -146,11 +147,11 @@ def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
 def test_padding_of_prompts_changes_no_logprob(tiny):
     policy = Learner(tiny()).policy
     prompt, tokens = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[7, 8]])
-    mask = torch.ones(1, 2, dtype=torch.bool)
-    plain, _ = policy.token_logprobs(Rollouts(prompt, torch.ones(1, 4, dtype=torch.bool), tokens, mask, None))
+    mask, first = torch.ones(1, 2, dtype=torch.bool), torch.tensor([0])
+    plain, _ = policy.token_logprobs(Rollouts(prompt, torch.ones(1, 4, dtype=torch.bool), first, tokens, mask, None))
     padded = torch.cat((torch.zeros(1, 3, dtype=torch.long), prompt), 1)
     real = torch.tensor([[0, 0, 0, 1, 1, 1, 1]], dtype=torch.bool)
-    left, _ = policy.token_logprobs(Rollouts(padded, real, tokens, mask, None))
+    left, _ = policy.token_logprobs(Rollouts(padded, real, first, tokens, mask, None))
     assert torch.allclose(plain, left, atol=1e-5)
 
 
@@ -383,6 +384,30 @@ def test_the_kl_in_the_loss_pulls_back_to_the_reference(tiny):
     nothing = np.zeros((1, cfg.group_size))
     kls = [update_policy(learner, cfg, rollouts, nothing, where="test")["kl"] for _ in range(5)]
     assert kls[-1] < 0.9 * kls[0]
+
+
+def test_a_kl_outside_the_loss_is_estimated_on_every_fourth_rollout(tiny):
+    """Against k3 by hand over rollouts 0 and 4 of six, whatever the micro-batches; a KL in the loss counts all six."""
+    rng = np.random.default_rng(0)
+    kls = {}
+    for kl, rows in ((0.0, None), (0.0, 1), (0.0, 5), (1e-9, None)):
+        cfg = tiny(group_size=6, kl=kl, micro_batch=rows, lr=1e-9)
+        learner = Learner(cfg)
+        with torch.no_grad():
+            for name, p in learner.policy.model.named_parameters():
+                if "lora_B" in name:
+                    p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.1)
+        rollouts = rollouts_of(learner, cfg)
+        with torch.no_grad():
+            p = learner.policy.token_logprobs(rollouts)[0]
+        with learner.policy.reference():
+            q = learner.policy.token_logprobs(rollouts)[0]
+        k3 = (torch.exp(q - p) - (q - p) - 1) * rollouts.mask
+        expected = [float(k3[which].sum() / rollouts.mask[which].sum()) for which in ([0, 4], slice(None))]
+        advantages = rng.standard_normal((1, 6))
+        kls[kl, rows] = update_policy(learner, cfg, rollouts, advantages, where="test")["kl"]
+        assert kls[kl, rows] == pytest.approx(expected[kl > 0], rel=1e-3)
+    assert expected[0] != pytest.approx(expected[1], rel=1e-2)
 
 
 def test_entropy_counts_the_completion_alone(tiny):

@@ -14,26 +14,32 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from transformers.cache_utils import DynamicLayer
 
 DECODED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
 
 class Rollouts(NamedTuple):
-    """B = P * G sampled completions, row p * G + g.
+    """B = P * G sampled completions of P prompts, row p * G + g.
 
-    prompts (B, L): left-padded prompt ids; prompt_mask (B, L); tokens (B, T): completion ids, padded after EOS;
-    mask (B, T): True up to and including the first EOS; logprobs (B, T): of the sampled tokens, 0 outside the mask.
+    prompts (P, L): left-padded prompt ids; prompt_mask (P, L); prompt_of (B,): which of them each row continues;
+    tokens (B, T): completion ids, padded after EOS; mask (B, T): True up to and including the first EOS; logprobs (B, T):
+    of the sampled tokens, 0 outside the mask.
     """
 
     prompts: torch.Tensor
     prompt_mask: torch.Tensor
+    prompt_of: torch.Tensor
     tokens: torch.Tensor
     mask: torch.Tensor
     logprobs: torch.Tensor
 
-    def rows(self, part: slice) -> "Rollouts":
-        """Some of the rollouts."""
-        return Rollouts(*(None if x is None else x[part] for x in self))
+    def rows(self, part) -> "Rollouts":
+        """Some of the rollouts (a slice or a mask), with the prompts that they continue."""
+        used, prompt_of = self.prompt_of[part].unique(return_inverse=True)
+        return Rollouts(
+            self.prompts[used], self.prompt_mask[used], prompt_of, self.tokens[part], self.mask[part], self.logprobs[part]
+        )
 
 
 def pad_prompts(prompts, pad_id: int, device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,8 +65,9 @@ def sample_tokens(model, prompts, uniforms, *, eos_ids, pad_id: int, temperature
     groups, copies, longest = uniforms.shape
     u = torch.as_tensor(uniforms, dtype=torch.float64, device=device).reshape(groups * copies, longest)
     ends = torch.tensor(sorted(eos_ids), device=device)
+    prompt_of = torch.arange(groups, device=device).repeat_interleave(copies)
     forward = decoder_for(model)
-    logits = forward.prefill(ids, prompt_mask, copies, longest)
+    logits = forward.prefill(ids, prompt_mask, prompt_of, longest)
     tokens = torch.full((groups * copies, longest), pad_id, device=device)
     mask = torch.zeros_like(tokens, dtype=torch.bool)
     logprobs = torch.zeros(tokens.shape, device=device)
@@ -76,8 +83,7 @@ def sample_tokens(model, prompts, uniforms, *, eos_ids, pad_id: int, temperature
             break
         logits = forward.step(tokens[:, t])
     used = t + 1
-    repeat = lambda x: x.repeat_interleave(copies, 0)  # noqa: E731
-    return Rollouts(repeat(ids), repeat(prompt_mask), tokens[:, :used], mask[:, :used], logprobs[:, :used])
+    return Rollouts(ids, prompt_mask, prompt_of, tokens[:, :used], mask[:, :used], logprobs[:, :used])
 
 
 def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -97,31 +103,60 @@ def _bare(model):
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def completion_logits(model, rollouts: Rollouts, *, share: bool = True) -> torch.Tensor:
+    """The model's logits (B, T, V) at every completion token, for training: gradients flow through prompt and completion.
+
+    With ``share`` each prompt is run once, and its G completions continue its keys and values, as in sampling: the same
+    logits and gradients as G whole rows (tests/test_decoding.py), and 1 / G of the prompt's work. Models whose cache cannot
+    be shared so (sliding windows, recurrent layers) get whole rows, as does ``share=False``.
+    """
+    if share:
+        forward = HFForward(model)
+        first = forward.prefill(rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of)
+        if forward.shared:
+            rest = forward.steps(rollouts.tokens[:, :-1]) if rollouts.tokens.shape[1] > 1 else first[:, None][:, :0]
+            return torch.cat((first[:, None], rest), 1)
+    ids = torch.cat((rollouts.prompts[rollouts.prompt_of], rollouts.tokens), 1)
+    attention = torch.cat((rollouts.prompt_mask[rollouts.prompt_of], rollouts.mask), 1).long()
+    positions = (attention.cumsum(-1) - 1).clamp(min=0)
+    length = rollouts.tokens.shape[1]
+    out = model(input_ids=ids, attention_mask=attention, position_ids=positions, use_cache=False, logits_to_keep=length + 1)
+    return out.logits[:, :-1]
+
+
 class HFForward:
-    """The same two calls as :class:`DecoderView`, by the model's own forward pass and cache."""
+    """The same calls as :class:`DecoderView`, by the model's own forward pass and cache; differentiable."""
 
     def __init__(self, model):
         self.model = model
 
-    def prefill(self, ids, mask, copies: int, new_tokens: int) -> torch.Tensor:
+    def prefill(self, ids, mask, prompt_of, new_tokens: int = 0) -> torch.Tensor:
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
         out = self.model(
             input_ids=ids, attention_mask=mask.long(), position_ids=positions, use_cache=True, logits_to_keep=1
         )
         self.cache = out.past_key_values
-        self.cache.batch_repeat_interleave(copies)
-        self.mask = mask.long().repeat_interleave(copies, 0)
-        self.next_position = mask.sum(-1, keepdim=True).repeat_interleave(copies, 0)
-        return out.logits[:, -1].repeat_interleave(copies, 0)
+        kinds = {type(layer) for layer in getattr(self.cache, "layers", ())}
+        self.shared = kinds == {DynamicLayer}
+        self.cache.batch_select_indices(prompt_of)
+        self.mask = mask.long()[prompt_of]
+        self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
+        return out.logits[prompt_of, -1]
+
+    def steps(self, tokens) -> torch.Tensor:
+        """Append S tokens to every row; the logits (B, S, V) after each."""
+        count = tokens.shape[1]
+        self.mask = F.pad(self.mask, (0, count), value=1)
+        out = self.model(
+            input_ids=tokens, attention_mask=self.mask, past_key_values=self.cache, use_cache=True,
+            position_ids=self.next_position + torch.arange(count, device=tokens.device),
+        )
+        self.next_position = self.next_position + count
+        return out.logits
 
     def step(self, tokens) -> torch.Tensor:
-        self.mask = F.pad(self.mask, (0, 1), value=1)
-        out = self.model(
-            input_ids=tokens[:, None], attention_mask=self.mask, position_ids=self.next_position,
-            past_key_values=self.cache, use_cache=True,
-        )
-        self.next_position = self.next_position + 1
-        return out.logits[:, -1]
+        """Append one token to every row; the next token's logits (B, V)."""
+        return self.steps(tokens[:, None])[:, -1]
 
 
 class DecoderView:
@@ -167,8 +202,8 @@ class DecoderView:
                 "down": _folded(mlp.down_proj),
             })
 
-    def prefill(self, ids, mask, copies: int, new_tokens: int) -> torch.Tensor:
-        """Run P prompts once, lay out the cache for P * copies rows, return the next token's logits (P * copies, V)."""
+    def prefill(self, ids, mask, prompt_of, new_tokens: int) -> torch.Tensor:
+        """Run P prompts once, lay out the cache for the B rows that continue them, return the next token's logits (B, V)."""
         length = ids.shape[1]
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
@@ -183,17 +218,17 @@ class DecoderView:
                 q.flatten(1, 2), k.repeat_interleave(self.share, 1), v.repeat_interleave(self.share, 1), seen[:, None]
             )
             for store, new in ((self.keys, k), (self.values, v)):
-                full = new.new_zeros(new.shape[0] * copies, self.kv_heads, length + new_tokens, self.head)
-                full[:, :, :length] = new.repeat_interleave(copies, 0)
+                full = new.new_zeros(len(prompt_of), self.kv_heads, length + new_tokens, self.head)
+                full[:, :, :length] = new[prompt_of]
                 store.append(full)
             x = self._finish(layer, x, out.transpose(1, 2).flatten(2))
         self.length = length
-        self.position = mask.sum(-1, keepdim=True).repeat_interleave(copies, 0)
+        self.position = mask.sum(-1, keepdim=True)[prompt_of]
         self.bias = None  # -inf on left padding
         if not mask.all():
             bias = torch.zeros(mask.shape, dtype=x.dtype, device=ids.device).masked_fill_(~mask, float("-inf"))
-            self.bias = F.pad(bias, (0, new_tokens)).repeat_interleave(copies, 0)[:, None, None]
-        return self._logits(x).repeat_interleave(copies, 0)
+            self.bias = F.pad(bias, (0, new_tokens))[prompt_of][:, None, None]
+        return self._logits(x)[prompt_of]
 
     def step(self, tokens) -> torch.Tensor:
         """Append one token to every row; the next token's logits (B, V)."""

@@ -28,7 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..randomness import integer
-from .decoding import Rollouts, sample_tokens
+from .decoding import Rollouts, completion_logits, sample_tokens
 from .tokenizer import encode_prompt
 
 POCKET = Path(__file__).parent / "pocket"
@@ -110,14 +110,8 @@ class Policy:
         Scored under the distribution that sampled them: the temperature divides the logits. Values outside ``rollouts.mask``
         mean nothing.
         """
-        ids = torch.cat((rollouts.prompts, rollouts.tokens), 1)
-        attention = torch.cat((rollouts.prompt_mask, rollouts.mask), 1).long()
-        positions = (attention.cumsum(-1) - 1).clamp(min=0)
-        length = rollouts.tokens.shape[1]
-        out = self.model(
-            input_ids=ids, attention_mask=attention, position_ids=positions, use_cache=False, logits_to_keep=length + 1
-        )
-        logp = torch.log_softmax(out.logits[:, :-1].float() / temperature, -1)
+        logits = completion_logits(self.model, rollouts)
+        logp = torch.log_softmax(logits.float() / temperature, -1)
         entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
         return logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropy
 
