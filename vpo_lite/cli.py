@@ -120,11 +120,15 @@ def _parser() -> argparse.ArgumentParser:
     pretrain.add_argument("--updates", type=_whole, metavar="N")
     pretrain.add_argument("--batch", type=_whole, metavar="N")
     pretrain.add_argument("--mazes", type=_whole, metavar="N", help="different mazes to learn from")
+    pretrain.add_argument("--smaller-share", type=_number, metavar="X", help="share of batches from presets of smaller boards")
+    for name in ("width", "layers", "heads", "mlp"):
+        pretrain.add_argument(f"--{name}", type=_whole, metavar="N", help="of the model")
     pretrain.add_argument("--lr", type=_number, metavar="X")
     pretrain.add_argument("--seed", type=_whole, metavar="N")
     pretrain.add_argument("--device", default="auto", metavar="NAME")
     pretrain.add_argument("--threads", type=_whole, metavar="N")
     pretrain.add_argument("--workers", type=_whole, default=1, metavar="N", help="processes that draw demonstrations")
+    pretrain.add_argument("--compile", action="store_true", help="through torch.compile (needs a C++ compiler)")
 
     doctor = commands.add_parser("doctor", help="what was found on this machine, what is missing, and the cure")
     doctor.set_defaults(run=_doctor)
@@ -316,7 +320,9 @@ def _pretrain(options) -> int:
     loss, done = math.nan, 0
     try:
         with tqdm(total=config.updates, unit="update", dynamic_ncols=True) as bar:
-            for done, now in pretrain(config, options.out, device=device, workers=options.workers):
+            for done, now in pretrain(
+                config, options.out, device=device, workers=options.workers, compile=options.compile
+            ):
                 loss = now if math.isnan(loss) else 0.98 * loss + 0.02 * now
                 bar.update(done - bar.n)
                 bar.set_postfix_str(f"loss {loss:.3f}")
