@@ -110,7 +110,7 @@ class Policy:
         Scored under the distribution that sampled them: the temperature divides the logits. Values outside ``rollouts.mask``
         mean nothing.
         """
-        logits = completion_logits(self.model, rollouts)
+        logits = completion_logits(self.model, rollouts, share=not self.checkpointing)
         logp = torch.log_softmax(logits.float() / temperature, -1)
         entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
         return logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropy
@@ -238,6 +238,7 @@ def _load_base(base: str, device: torch.device, dtype: str, load_in: str | None)
     quantised = {} if load_in is None else dict(
         quantization_config=quantisation(load_in, number), device_map={"": str(device)}
     )  # fmt: skip
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # else a notice on import and on every pass
     try:
         with quiet():
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=number, **quantised)
@@ -248,7 +249,12 @@ def _load_base(base: str, device: torch.device, dtype: str, load_in: str | None)
         raise ValueError(f"load_in = {load_in!r}: bitsandbytes cannot do it on {device}: {error}") from error
     except (OSError, ValueError) as error:
         raise ValueError(f"model {base!r}: cannot be loaded as a causal language model: {error}") from error
-    return model if quantised else model.to(device), tokenizer
+    if not quantised:
+        return model.to(device), tokenizer
+    for module in model.modules():  # some CPUs have a kernel without gradients, and a first pass that needs none stays with it
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model, tokenizer
 
 
 def _number_type(dtype: str, device: torch.device, pocket: bool) -> torch.dtype:
@@ -275,8 +281,6 @@ def quantisation(load_in: str, dtype: torch.dtype) -> BitsAndBytesConfig:
         raise ValueError(f"load_in = {load_in!r}: there are 8bit, 4bit")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ValueError(f"load_in = {load_in!r}: needs bitsandbytes; cure: pip install 'bitsandbytes>=0.46.1'")
-    for chatty in ("bitsandbytes.autograd._functions", "bitsandbytes.backends.cpu.ops"):  # a notice on every pass
-        logging.getLogger(chatty).setLevel(logging.ERROR)
     if load_in == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
