@@ -1,5 +1,7 @@
 """The sampler: same logits as the model, same probabilities as the trainer, honest frequencies, EOS and padding."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -167,6 +169,62 @@ def test_token_frequencies_match_the_softmax(temperature):
     seen = np.bincount(rollouts.tokens[:, 0].numpy(), minlength=37) / 40_000
     expected = torch.softmax(plain_logits(model, PROMPTS[0])[-1] / temperature, -1).numpy()
     assert abs(seen - expected).max() < 4 * np.sqrt(expected.max() / 40_000)
+
+
+@pytest.mark.parametrize("name, index", [("llama", 0), ("qwen2 with biases", 2), ("qwen3 with normed heads", 3)])
+def test_in_bfloat16_the_view_is_as_near_to_fp32_as_the_model_is(name, index):
+    """Over fp32 weights (LoRA folded in, then rounded) and over bf16 weights (LoRA kept apart): the error against the fp32
+    model is that of the HF model in bf16, which shows that nothing else was lost."""
+    model = MODELS[index][1]
+    ids, mask = pad_prompts(PROMPTS, 0, "cpu")
+    forced = torch.tensor([[11, 12, 13], [21, 22, 23]])
+    half = copy.deepcopy(model)
+    for name_, p in half.named_parameters():
+        if "lora" not in name_:
+            p.data = p.data.bfloat16()
+    exact = [plain_logits(model, prompt + row) for prompt, row in zip(PROMPTS, forced.tolist(), strict=True)]
+    own = [plain_logits(half, prompt + row) for prompt, row in zip(PROMPTS, forced.tolist(), strict=True)]
+    rounding = max((a - b).abs().max() for a, b in zip(own, exact, strict=True))
+    for source in (model, half):
+        with torch.no_grad():
+            view = DecoderView(source, dtype=torch.bfloat16)
+            seen = [view.prefill(ids, mask, torch.tensor([0, 1]), 4)]
+            seen += [view.step(forced[:, t]) for t in range(3)]
+        for row, prompt in enumerate(PROMPTS):
+            for t, logits in enumerate(seen):
+                assert logits.dtype == torch.bfloat16
+                assert (logits[row] - exact[row][len(prompt) - 1 + t]).abs().max() < 2 * rounding
+
+
+def test_a_small_adapter_is_not_rounded_away_beside_bfloat16_weights():
+    """LoRA that is a thousandth of the weights: within half a unit in the last place of bf16, so folding would lose it."""
+    model = copy.deepcopy(MODELS[0][1])
+    for name, p in model.named_parameters():
+        p.data = p.data * 1e-3 if "lora_B" in name else p.data
+        p.data = p.data if "lora" in name else p.data.bfloat16()
+    layer = model.get_base_model().model.layers[0].self_attn
+    projections = (layer.q_proj, layer.k_proj, layer.v_proj)
+    weight, _, down, up = DecoderView(model).weights["layers"][0]["qkv"]
+    assert torch.equal(weight, torch.cat([p.base_layer.weight for p in projections]))
+    delta = torch.cat([p.get_delta_weight("default") for p in projections])
+    assert ((weight + delta).bfloat16() == weight).float().mean() > 0.8
+    assert (up.float() @ down.float() - delta).abs().max() < 0.02 * delta.abs().max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 3])
+def test_the_compiled_view_samples_what_the_eager_one_samples(index):
+    """With padded prompts, over two snapshots of changing weights, at lengths that do and do not fill the padded cache."""
+    model = copy.deepcopy(MODELS[index][1])
+    for T in (9, 40):
+        uniforms = np.random.default_rng(T).random((2, 3, T))
+        eager, compiled = (
+            sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0, compiled=how) for how in (False, True)
+        )
+        assert torch.equal(eager.tokens, compiled.tokens) and torch.equal(eager.mask, compiled.mask)
+        assert torch.allclose(eager.logprobs, compiled.logprobs, atol=1e-4)
+        for p in model.parameters():
+            p.data.mul_(0.9)
 
 
 def test_a_rollout_does_not_depend_on_its_neighbours():

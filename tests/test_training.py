@@ -197,6 +197,22 @@ def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
     assert figures[0]["kl"] > 0 and gradients[0].abs().max() > 1e-4
 
 
+def test_sampling_in_bfloat16_is_told_apart_from_the_trained_policy(tiny):
+    gaps = {name: train_step(Learner(cfg := tiny(rollout_dtype=name)), cfg, 0).sampler_gap for name in ("auto", "bfloat16")}
+    assert gaps["auto"] < 1e-5 < 1e-4 < gaps["bfloat16"] < 0.05
+
+
+def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch):
+    for name in ("CXX", "PATH"):
+        monkeypatch.setenv(name, "")
+    with pytest.raises(ValueError, match=r"compile = True: no C\+\+ compiler was found"):
+        Learner(tiny(compile=True))
+    monkeypatch.undo()
+    monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
+    with pytest.raises(ValueError, match=r"compile = True: LlamaForCausalLM .* own forward pass"):
+        Learner(tiny(compile=True))
+
+
 def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
     """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones some are."""
     cfg = tiny(lr=3e-2, epochs=1)
@@ -287,9 +303,9 @@ def wired(monkeypatch):
         seen["estimate"].append((method, R, credit))
         return estimate(method, R, **credit)
 
-    def spy_sample(self, prompts, uniforms, temperature=1.0):
-        seen["sample"].append((prompts, uniforms, temperature))
-        return sample(self, prompts, uniforms, temperature)
+    def spy_sample(self, prompts, uniforms, temperature=1.0, **how):
+        seen["sample"].append((prompts, uniforms, temperature, how))
+        return sample(self, prompts, uniforms, temperature, **how)
 
     def spy_score(self, rollouts, temperature=1.0):
         adapter = not any(m.disable_adapters for m in self.model.modules() if hasattr(m, "lora_A"))
@@ -303,7 +319,7 @@ def wired(monkeypatch):
 
 
 def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
-    cfg = tiny(alpha=0.3, K=7, eps=0.125, temperature=0.5, method="vpo")
+    cfg = tiny(alpha=0.3, K=7, eps=0.125, temperature=0.5, method="vpo", rollout_dtype="bfloat16")
     learner = Learner(cfg)
     train_step(learner, cfg, 4)
     ((method, _, credit),) = wired["estimate"]
@@ -312,7 +328,8 @@ def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
     assert method == "vpo" and np.array_equal(credit["weights"], expected)
     assert (credit["alpha"], credit["eps"]) == (0.3, 0.125)
     assert np.array_equal(credit["w_star"], np.full((2, 4), 0.25))
-    assert [temperature for _, _, temperature in wired["sample"]] == [0.5]
+    assert [heat for _, _, heat, _ in wired["sample"]] == [0.5]
+    assert [how for *_, how in wired["sample"]] == [{"dtype": "bfloat16", "compiled": False}]
     assert sorted(wired["score"]) == [(False, 0.5), (True, 0.5)]  # reference and policy, under what sampled them
     for cfg in (tiny(method="max_at_k", k=3), tiny(K=math.inf, alpha=4.0)):
         train_step(Learner(cfg), cfg, 0)
@@ -362,7 +379,7 @@ def test_goal_conditioned_is_shown_its_own_weights_and_the_others_none(tiny, wir
     cfg = tiny(method="goal_conditioned", maze_seed=None)
     learner = Learner(cfg)
     train_step(learner, cfg, 0)
-    ((prompts, _, _),) = wired["sample"]
+    ((prompts, *_),) = wired["sample"]
     weights = wired["estimate"][0][2]["weights"]
     assert len(prompts) == 2
     for prompt, w in zip(prompts, weights, strict=True):

@@ -91,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-new-tokens", type=_whole, metavar="N")
     add("--dtype", metavar="NAME", help="of the base weights: auto, bfloat16 or float32")
     add("--load-in", metavar="BITS", help="quantise the base weights: 8bit or 4bit (needs bitsandbytes)")
+    add("--rollout-dtype", metavar="NAME", help="that sampling counts in: auto (the weights'), bfloat16 or float32")
+    add("--compile", action="store_true", default=None, help="sample through torch.compile: for runs of many minutes")
     add("--gradient-checkpointing", action="store_true", default=None, help="less memory, more time, the same gradient")
     add("--seed", type=_whole, metavar="N")
     add("--device", metavar="NAME", help="auto, cpu or cuda")

@@ -10,6 +10,10 @@ a pure function of weights, prompt and uniforms: it does not depend on its neigh
 stream, or on how often anything else was sampled before.
 """
 
+import functools
+import importlib.util
+import os
+import shutil
 from typing import NamedTuple
 
 import torch
@@ -51,11 +55,14 @@ def pad_prompts(prompts, pad_id: int, device) -> tuple[torch.Tensor, torch.Tenso
 
 
 @torch.no_grad()
-def sample_tokens(model, prompts, uniforms, *, eos_ids, pad_id: int, temperature: float = 1.0) -> Rollouts:
+def sample_tokens(
+    model, prompts, uniforms, *, eos_ids, pad_id: int, temperature: float = 1.0, dtype=None, compiled: bool = False
+) -> Rollouts:
     """Sample G completions for each of P prompts.
 
     Args: model: causal LM, with or without adapter; prompts: P lists of token ids; uniforms: (P, G, T) in [0, 1), one per
-    token, T = most new tokens; eos_ids: any of these ends a completion; temperature: divides the logits, > 0.
+    token, T = most new tokens; eos_ids: any of these ends a completion; temperature: divides the logits, > 0; dtype and
+    compiled: of :class:`DecoderView`, without effect on other architectures.
     Returns: :class:`Rollouts`; T shrinks to the longest completion.
     """
     if not temperature > 0:
@@ -66,7 +73,7 @@ def sample_tokens(model, prompts, uniforms, *, eos_ids, pad_id: int, temperature
     u = torch.as_tensor(uniforms, dtype=torch.float64, device=device).reshape(groups * copies, longest)
     ends = torch.tensor(sorted(eos_ids), device=device)
     prompt_of = torch.arange(groups, device=device).repeat_interleave(copies)
-    forward = decoder_for(model)
+    forward = decoder_for(model, dtype=dtype, compiled=compiled)
     logits = forward.prefill(ids, prompt_mask, prompt_of, longest)
     tokens = torch.full((groups * copies, longest), pad_id, device=device)
     mask = torch.zeros_like(tokens, dtype=torch.bool)
@@ -93,9 +100,9 @@ def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     return drawn.clamp_(max=logp.shape[-1] - 1)
 
 
-def decoder_for(model):
-    """The fast view where the architecture is known, the model's own forward pass otherwise."""
-    return DecoderView(model) if DecoderView.knows(model) else HFForward(model)
+def decoder_for(model, **options):
+    """The fast view (with its options) where the architecture is known, the model's own forward pass otherwise."""
+    return DecoderView(model, **options) if DecoderView.knows(model) else HFForward(model)
 
 
 def _bare(model):
@@ -162,7 +169,11 @@ class HFForward:
 class DecoderView:
     """A snapshot of a Llama- or Qwen-style model for sampling; make a new one after each update of the weights.
 
-    Logits equal the HF model's to 1e-5 in fp32 (tests/test_decoding.py).
+    Args: model: in fp32 or bf16, with or without LoRA; dtype: to count in, None = the model's own; compiled: each step as
+    one torch.compile kernel (10 to 15 s for the first step of every new batch shape; see :func:`compiler_missing`).
+
+    From fp32 weights LoRA is folded in before they are rounded to ``dtype``; beside half-precision weights it stays apart, or
+    the sum would round it away. Logits equal the HF model's to 1e-5 in fp32 (tests/test_decoding.py).
     """
 
     @staticmethod
@@ -173,124 +184,183 @@ class DecoderView:
         config = bare.config
         scaled = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default") in ("dynamic", "longrope")
         windowed = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
-        # in half precision the adapter's part would be rounded away when it is folded into the weights
-        exact = next(model.parameters()).dtype == torch.float32 and config.hidden_act in ("silu", "swish")
-        return exact and not scaled and not windowed
+        weights = [module.weight for module in bare.modules() if isinstance(module, torch.nn.Linear | torch.nn.Embedding)]
+        plain = all(w.dtype in (torch.float32, torch.bfloat16) for w in weights)  # not quantised
+        return plain and config.hidden_act in ("silu", "swish") and not scaled and not windowed
 
-    def __init__(self, model):
+    def __init__(self, model, *, dtype: torch.dtype | None = None, compiled: bool = False):
         bare = _bare(model)
-        config = self.config = bare.config
-        self.kv_heads = config.num_key_value_heads
-        self.share = config.num_attention_heads // self.kv_heads  # query heads that read one key/value head
-        self.head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.eps = config.rms_norm_eps
-        self.embedding = bare.get_input_embeddings().weight
-        self.output = _folded(bare.get_output_embeddings())
-        self.final_norm = bare.model.norm.weight
-        self.rotary = bare.model.rotary_emb
-        self.layers = []
+        config = bare.config
+        dtype = dtype or bare.dtype
+        as_is = lambda w: None if w is None else w.detach().to(dtype)  # noqa: E731
+        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+        head = getattr(config, "head_dim", None) or config.hidden_size // heads
+        self.shape = _Shape(kv_heads, heads // kv_heads, head, config.rms_norm_eps)
+        self.dtype, self.rotary = dtype, bare.model.rotary_emb
+        self.run = _compiled_step() if compiled else _step
+        self.compiled = compiled
+        layers = []
         for layer in bare.model.layers:
             attention, mlp = layer.self_attn, layer.mlp
-            self.layers.append({
-                "norm1": layer.input_layernorm.weight,
-                "qkv": _fused(attention.q_proj, attention.k_proj, attention.v_proj),
-                "q_norm": getattr(getattr(attention, "q_norm", None), "weight", None),
-                "k_norm": getattr(getattr(attention, "k_norm", None), "weight", None),
-                "out": _folded(attention.o_proj),
-                "norm2": layer.post_attention_layernorm.weight,
-                "gate_up": _fused(mlp.gate_proj, mlp.up_proj),
-                "down": _folded(mlp.down_proj),
+            layers.append({
+                "norm1": as_is(layer.input_layernorm.weight),
+                "qkv": _fused(dtype, attention.q_proj, attention.k_proj, attention.v_proj),
+                "qk_norm": _stacked_norms(attention, heads, kv_heads, dtype),
+                "out": _fused(dtype, attention.o_proj),
+                "norm2": as_is(layer.post_attention_layernorm.weight),
+                "gate_up": _fused(dtype, mlp.gate_proj, mlp.up_proj),
+                "down": _fused(dtype, mlp.down_proj),
             })
+        self.weights = {
+            "embedding": as_is(bare.get_input_embeddings().weight), "layers": layers,
+            "norm": as_is(bare.model.norm.weight), "output": _fused(dtype, bare.get_output_embeddings()),
+        }
 
     def prefill(self, ids, mask, prompt_of, new_tokens: int) -> torch.Tensor:
         """Run P prompts once, lay out the cache for the B rows that continue them, return the next token's logits (B, V)."""
-        length = ids.shape[1]
+        shape, length = self.shape, ids.shape[1]
+        total = length + new_tokens
+        if self.compiled:
+            total = -(-total // 64) * 64  # few shapes, so few compilations
+        x = F.embedding(ids, self.weights["embedding"])
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
+        turns = self.rotary(x, torch.arange(total, device=ids.device)[None])
+        self.turns = [table[0] for table in turns]  # cos and sin (total, head) by position
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         # padded queries may look at themselves: a row of nothing but -inf would be NaN
         seen = (causal & mask[:, None, :]) | torch.eye(length, dtype=torch.bool, device=ids.device)
         self.keys, self.values = [], []
-        x = F.embedding(ids, self.embedding)
-        cos, sin = self._turns(x, positions)
-        for layer in self.layers:
-            q, k, v = self._project(layer, x, cos, sin)
+        for layer in self.weights["layers"]:
+            q, k, v = _project(shape, layer, x, *(table[positions][:, None] for table in self.turns))
             out = F.scaled_dot_product_attention(
-                q.flatten(1, 2), k.repeat_interleave(self.share, 1), v.repeat_interleave(self.share, 1), seen[:, None]
+                q, k.repeat_interleave(shape.share, 1), v.repeat_interleave(shape.share, 1), seen[:, None]
             )
             for store, new in ((self.keys, k), (self.values, v)):
-                full = new.new_zeros(len(prompt_of), self.kv_heads, length + new_tokens, self.head)
+                full = new.new_zeros(len(prompt_of), shape.kv_heads, total, shape.head)
                 full[:, :, :length] = new[prompt_of]
                 store.append(full)
-            x = self._finish(layer, x, out.transpose(1, 2).flatten(2))
+            x = _finish(shape, layer, x, out.transpose(1, 2).flatten(2))
         self.length = length
-        self.position = mask.sum(-1, keepdim=True)[prompt_of]
+        self.position = mask.sum(-1)[prompt_of]
         self.bias = None  # -inf on left padding
-        if not mask.all():
-            bias = torch.zeros(mask.shape, dtype=x.dtype, device=ids.device).masked_fill_(~mask, float("-inf"))
-            self.bias = F.pad(bias, (0, new_tokens))[prompt_of][:, None, None]
-        return self._logits(x)[prompt_of]
+        if self.compiled or not mask.all():
+            bias = torch.zeros(mask.shape, dtype=self.dtype, device=ids.device).masked_fill_(~mask, float("-inf"))
+            self.bias = F.pad(bias, (0, total - length))[prompt_of][:, None, None]
+        return _logits(shape, self.weights, x[:, -1])[prompt_of]
 
+    @torch.no_grad()
     def step(self, tokens) -> torch.Tensor:
         """Append one token to every row; the next token's logits (B, V)."""
-        x = F.embedding(tokens[:, None], self.embedding)
-        cos, sin = self._turns(x, self.position)
-        at, self.length = self.length, self.length + 1
-        for i, layer in enumerate(self.layers):
-            q, k, v = self._project(layer, x, cos, sin)
-            self.keys[i][:, :, at] = k[:, :, 0]
-            self.values[i][:, :, at] = v[:, :, 0]
-            scores = q[:, :, :, 0] @ self.keys[i][:, :, : self.length].transpose(-1, -2) * self.head**-0.5
-            if self.bias is not None:
-                scores = scores + self.bias[..., : self.length]
-            out = scores.softmax(-1) @ self.values[i][:, :, : self.length]
-            x = self._finish(layer, x, out.flatten(1)[:, None])
+        at = torch.tensor([self.length], device=tokens.device)
+        self.length += 1
+        # compiled: one static shape, what is not written yet is masked; eager: only what is written is read
+        used = None if self.compiled else self.length
+        logits = self.run(
+            self.shape, self.weights, self.keys, self.values, tokens, *self.turns, self.position, at, self.bias, used
+        )
         self.position = self.position + 1
-        return self._logits(x)
-
-    def _turns(self, x, positions):
-        cos, sin = self.rotary(x, positions)
-        return cos[:, None], sin[:, None]
-
-    def _project(self, layer, x, cos, sin):
-        """Rotated queries (B, kv, share, S, head), keys and values (B, kv, S, head)."""
-        rows, steps, width = x.shape
-        h = F.rms_norm(x, (width,), layer["norm1"], self.eps)
-        qkv = F.linear(h, *layer["qkv"]).view(rows, steps, -1, self.head).transpose(1, 2)
-        q, k, v = qkv.split([self.kv_heads * self.share, self.kv_heads, self.kv_heads], 1)
-        if layer["q_norm"] is not None:
-            q = F.rms_norm(q, (self.head,), layer["q_norm"], self.eps)
-            k = F.rms_norm(k, (self.head,), layer["k_norm"], self.eps)
-        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-        return q.reshape(rows, self.kv_heads, self.share, steps, self.head), k, v
-
-    def _finish(self, layer, x, attended) -> torch.Tensor:
-        """Output projection, residual, and the gated MLP."""
-        x = x + F.linear(attended, *layer["out"])
-        h = F.rms_norm(x, (x.shape[-1],), layer["norm2"], self.eps)
-        gate, up = F.linear(h, *layer["gate_up"]).chunk(2, -1)
-        return x + F.linear(F.silu(gate) * up, *layer["down"])
-
-    def _logits(self, x) -> torch.Tensor:
-        return F.linear(F.rms_norm(x[:, -1], (x.shape[-1],), self.final_norm, self.eps), *self.output)
+        return logits
 
 
-def _rotate(x, cos, sin):
-    """Rotary position embedding in the half-split layout of Llama."""
-    half = x.shape[-1] // 2
-    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+class _Shape(NamedTuple):
+    kv_heads: int
+    share: int  # query heads that read one key/value head
+    head: int  # width of a head
+    eps: float
 
 
-def _folded(linear) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Weight and bias of a linear layer, its active LoRA adapters added in."""
-    base = getattr(linear, "base_layer", linear)
-    weight = base.weight.detach()
-    if base is not linear and not linear.disable_adapters:
-        for name in linear.active_adapters:
-            weight = weight + linear.get_delta_weight(name).to(weight.dtype)
-    return weight, base.bias
+def _step(shape, weights, keys, values, tokens, cos, sin, position, at, bias, used):
+    """One token for every row: writes its keys and values at ``at`` and attends to the first ``used`` places, or to all up to
+    ``at``. Weights are arguments, so that a compiled step serves every snapshot."""
+    x = F.embedding(tokens[:, None], weights["embedding"])
+    cos, sin = cos[position][:, None, None], sin[position][:, None, None]
+    if used is None:
+        places = torch.arange(bias.shape[-1], device=bias.device)
+        bias = bias.masked_fill(places > at, float("-inf"))
+    elif bias is not None:
+        bias = bias[..., :used]
+    for layer, key, value in zip(weights["layers"], keys, values, strict=True):
+        q, k, v = _project(shape, layer, x, cos, sin)
+        key.index_copy_(2, at, k)
+        value.index_copy_(2, at, v)
+        q = q.view(-1, shape.kv_heads, shape.share, shape.head)
+        scores = q @ key[:, :, :used].transpose(-1, -2) * shape.head**-0.5
+        if bias is not None:
+            scores = scores + bias
+        out = scores.softmax(-1, dtype=torch.float32).to(x.dtype) @ value[:, :, :used]
+        x = _finish(shape, layer, x, out.flatten(1)[:, None])
+    return _logits(shape, weights, x[:, -1])
 
 
-def _fused(*linears) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Several projections of one input as a single one."""
-    weights, biases = zip(*map(_folded, linears), strict=True)
-    return torch.cat(weights), torch.cat(biases) if biases[0] is not None else None
+@functools.cache
+def _compiled_step():
+    return torch.compile(_step, dynamic=False)
+
+
+def compiler_missing(device: torch.device) -> str | None:
+    """What torch.compile lacks on this machine, in one line; None if it has all that it needs."""
+    if device.type == "cpu":
+        found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("cl")
+        return None if found else "no C++ compiler was found (g++ or clang++)"
+    return None if importlib.util.find_spec("triton") else "the package triton is not installed"
+
+
+def _project(shape, layer, x, cos, sin):
+    """Rotated queries (B, heads, S, head), rotated keys and values (B, kv, S, head)."""
+    rows, steps, width = x.shape
+    h = F.rms_norm(x, (width,), layer["norm1"], shape.eps)
+    qkv = _linear(h, layer["qkv"]).view(rows, steps, -1, shape.head).transpose(1, 2)
+    qk, v = qkv[:, : -shape.kv_heads], qkv[:, -shape.kv_heads :]
+    if layer["qk_norm"] is not None:
+        qk = F.rms_norm(qk, (shape.head,), None, shape.eps) * layer["qk_norm"]
+    half = shape.head // 2  # rotary position embedding in the half-split layout of Llama
+    qk = qk * cos + torch.cat((-qk[..., half:], qk[..., :half]), -1) * sin
+    return qk[:, : -shape.kv_heads], qk[:, -shape.kv_heads :], v
+
+
+def _finish(shape, layer, x, attended) -> torch.Tensor:
+    """Output projection, residual, and the gated MLP."""
+    x = x + _linear(attended, layer["out"])
+    gate, up = _linear(F.rms_norm(x, (x.shape[-1],), layer["norm2"], shape.eps), layer["gate_up"]).chunk(2, -1)
+    return x + _linear(F.silu(gate) * up, layer["down"])
+
+
+def _logits(shape, weights, x) -> torch.Tensor:
+    return _linear(F.rms_norm(x, (x.shape[-1],), weights["norm"], shape.eps), weights["output"])
+
+
+def _linear(x, parts) -> torch.Tensor:
+    """One fused projection; its adapter, where it is kept apart, added."""
+    weight, bias, down, up = parts
+    y = F.linear(x, weight, bias)
+    return y if down is None else y + F.linear(F.linear(x, down), up)
+
+
+def _stacked_norms(attention, heads: int, kv_heads: int, dtype):
+    """Qwen3's norms of queries and keys as one weight (heads + kv, 1, head); None for models without."""
+    if not hasattr(attention, "q_norm"):
+        return None
+    q, k = attention.q_norm.weight.detach().to(dtype), attention.k_norm.weight.detach().to(dtype)
+    return torch.cat((q.expand(heads, 1, -1), k.expand(kv_heads, 1, -1)))
+
+
+def _fused(dtype, *linears):
+    """Several projections of one input as a single one: weight, bias, and what is kept apart of their adapters (A, B)."""
+    bases = [getattr(linear, "base_layer", linear) for linear in linears]
+    adapters = [
+        [(linear.lora_A[n].weight, linear.lora_B[n].weight * linear.scaling[n]) for n in linear.active_adapters]
+        if linear is not base and not linear.disable_adapters else []
+        for linear, base in zip(linears, bases, strict=True)
+    ]
+    fold = all(base.weight.dtype == torch.float32 for base in bases)
+    weights, downs, ups = [], [], []
+    for base, pairs in zip(bases, adapters, strict=True):
+        weights.append(base.weight.detach() + sum(B.detach() @ A.detach() for A, B in pairs if fold))
+        downs += [A.detach() for A, _ in pairs if not fold]
+        ups.append(torch.cat([B.detach() for _, B in pairs], 1) if pairs and not fold else weights[-1][:, :0])
+    biases = [base.bias for base in bases]
+    weight = torch.cat(weights).to(dtype)
+    bias = None if biases[0] is None else torch.cat(biases).detach().to(dtype)
+    if not downs:
+        return weight, bias, None, None
+    return weight, bias, torch.cat(downs).to(dtype), torch.block_diag(*(up.float() for up in ups)).to(dtype)

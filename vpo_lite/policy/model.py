@@ -89,12 +89,18 @@ class Policy:
     def encode(self, prompt: str) -> list[int]:
         return encode_prompt(self.tokenizer, prompt, pocket=self.board is not None)
 
-    def sample(self, prompts, uniforms, temperature: float = 1.0) -> Rollouts:
-        """Rollouts for P prompts (texts) at uniforms (P, G, T); see :func:`vpo_lite.policy.decoding.sample_tokens`."""
+    def sample(
+        self, prompts, uniforms, temperature: float = 1.0, *, dtype: str = "auto", compiled: bool = False
+    ) -> Rollouts:
+        """Rollouts for P prompts (texts) at uniforms (P, G, T); see :func:`vpo_lite.policy.decoding.sample_tokens`.
+
+        dtype: "auto" counts in the weights' own, or "float32", "bfloat16".
+        """
         self.model.eval()
         return sample_tokens(
             self.model, [self.encode(p) for p in prompts], uniforms,
             eos_ids=self.eos_ids, pad_id=self.pad_id, temperature=temperature,
+            dtype=None if dtype == "auto" else getattr(torch, dtype), compiled=compiled,
         )
 
     def texts(self, rollouts: Rollouts) -> list[str]:

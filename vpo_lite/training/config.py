@@ -42,7 +42,9 @@ class TrainConfig:
     max_new_tokens: None = what m answers need. dtype of the base weights (the adapter's is
     always float32): "auto" (bfloat16 for a language model on a GPU that has it), "bfloat16", "float32"; load_in: "8bit" or
     "4bit" quantises them, None = as they are; gradient_checkpointing: recompute the layers in the backward pass (less
-    memory, the same gradient).
+    memory, the same gradient). rollout_dtype: what sampling counts in, "auto" = the weights' own (the sampler then is no
+    longer quite the trained policy: see StepRecord.sampler_gap); compile: sample through torch.compile (a minute's
+    compilation, then faster: for long runs).
     seed: of every draw; device: "auto", "cpu", "cuda"; threads: of torch on the CPU, None = as torch decides;
     save_every: steps between two saved states.
 
@@ -84,6 +86,8 @@ class TrainConfig:
     dtype: str = "auto"
     load_in: str | None = None
     gradient_checkpointing: bool = False
+    rollout_dtype: str = "auto"
+    compile: bool = False
     seed: int = 0
     device: str = "auto"
     threads: int | None = None
@@ -139,8 +143,11 @@ class TrainConfig:
             raise ValueError(f"unknown dtype {self.dtype!r}: there are {', '.join(DTYPES)}")
         if self.load_in not in (None, *LOAD_IN):
             raise ValueError(f"unknown load_in {self.load_in!r}: there are {', '.join(LOAD_IN)}; None is no quantisation")
-        if not isinstance(self.gradient_checkpointing, bool):
-            raise ValueError(f"gradient_checkpointing = {self.gradient_checkpointing!r}: must be True or False")
+        if self.rollout_dtype not in DTYPES:
+            raise ValueError(f"unknown rollout_dtype {self.rollout_dtype!r}: there are {', '.join(DTYPES)}")
+        for name in ("gradient_checkpointing", "compile"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} = {getattr(self, name)!r}: must be True or False")
         if self.reward_mode not in ("linear", "convex_bonus"):
             raise ValueError(f"unknown reward_mode {self.reward_mode!r}: there are 'linear', 'convex_bonus'")
         if self.maze is not None and self.maze_seed is not None:

@@ -118,6 +118,7 @@ _FIGURES = (
 )  # fmt: skip
 _REPETITIONS = (
     "seed", "maze_seed", "maze", "maze_budget", "device", "threads", "save_every", "micro_batch", "gradient_checkpointing",
+    "compile",
 )  # fmt: skip
 
 

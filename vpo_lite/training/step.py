@@ -15,6 +15,7 @@ import torch
 
 from .. import estimators, metrics
 from ..objective import exact_set_reward, sample_weights
+from ..policy.decoding import DecoderView, compiler_missing
 from ..policy.model import Policy, adapter_folder, load_policy
 from ..randomness import generator, integer
 from ..tasks.base import Task, for_training, group_key, reward_matrix
@@ -99,6 +100,8 @@ class Learner:
             _base_of(config.model), device=config.device, rank=config.rank, lora_alpha=config.lora_alpha, seed=config.seed,
             dtype=config.dtype, load_in=config.load_in, gradient_checkpointing=config.gradient_checkpointing,
         )
+        if config.compile:
+            _check_compile(self.policy)
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
         # a prompt that this policy cannot read is refused before anything runs
@@ -121,6 +124,15 @@ def longest_completion(policy: Policy, task: Task, config: TrainConfig, instance
     return config.answers * (per_answer if policy.board else 4 * per_answer + 16) + 1
 
 
+def _check_compile(policy: Policy) -> None:
+    """ValueError where ``compile`` would fail, or do nothing."""
+    missing = compiler_missing(policy.device)
+    if missing is None and not DecoderView.knows(policy.model):
+        missing = f"{type(policy.model.get_base_model()).__name__} with these weights samples through its own forward pass"
+    if missing:
+        raise ValueError(f"compile = True: {missing}; leave it out, or see to that")
+
+
 def _base_of(model: str) -> str:
     """Training starts from a base model: a trained adapter would be measured against the wrong start and reference."""
     if adapter_folder(model) is not None:
@@ -141,7 +153,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     prompts = [learner.prompt(config, x, None if w is None else w[0]) for x, w in zip(instances, shown, strict=True)]
     shape = (config.group_size, longest_completion(policy, task, config, instances))
     uniforms = np.stack([draw_uniforms(shape, config.seed, "rollout", step, key) for key in keys])  # (P, G, T)
-    rollouts = policy.sample(prompts, uniforms, config.temperature)                  # B = P * G completions
+    how = dict(dtype=config.rollout_dtype, compiled=config.compile)
+    rollouts = policy.sample(prompts, uniforms, config.temperature, **how)           # B = P * G completions
     sampled = time.perf_counter()
     texts = _grouped(policy.texts(rollouts), config.group_size)                      # P lists of G
     answers = [[task.parse(x, text, config.answers) for text in group] for x, group in zip(instances, texts, strict=True)]
