@@ -203,10 +203,12 @@ def _run(folder, config, learner, first: int, as_json: bool) -> int:
     from .training.runs import write_json
 
     started = time.perf_counter()
+    _state_memory(learner, config, quiet=as_json)
     before = folder.path / "start.json"
     if not before.exists():
         with learner.policy.reference():  # a fresh adapter changes nothing, so this is the policy before training
             write_json(before, evaluate(learner.policy, config, seed=config.seed, task=learner.task))
+        _warn_of_unread_answers(learner, config, json.loads(before.read_text()))
     bar = tqdm(total=config.steps, initial=first, unit="step", disable=as_json, dynamic_ncols=True, file=sys.stderr)
     with bar, _patient() as asked_to_stop:
         for record in train(config, learner=learner, first_step=first):
@@ -238,6 +240,29 @@ def _run(folder, config, learner, first: int, as_json: bool) -> int:
         f"sampling) on {summary['device']}; {time.perf_counter() - started:.1f} s in all. Written to {folder.path}"
     )
     return 0
+
+
+def _state_memory(learner, config, quiet: bool) -> None:
+    """One line before training: what it will need and what there is; louder, with the cures, where that is not enough."""
+    from .training.memory import available_memory, cures, memory_needed, size
+
+    need, found = memory_needed(learner.policy, config, learner.task), available_memory(learner.policy.device)
+    line = f"memory: {need}" + (f"; {size(found)} available on {learner.policy.device}" if found else "")
+    if found and need.peak > found:
+        _say(f"{line}: this may not be enough; {', or '.join(cures(need, config))}", 0)
+    elif not quiet:
+        print(line, file=sys.stderr)
+
+
+def _warn_of_unread_answers(learner, config, start: dict) -> None:
+    """A model that does not write the format earns nothing whatever it does, and no method can begin."""
+    if learner.policy.board is None and start["parse_rate"] < 0.1:
+        _say(
+            f"before training, {start['parse_rate']:.1%} of the answers of {config.model} could be read: it rarely writes the "
+            "asked-for form, so there is nothing to reinforce yet; try an instruct model or a larger one, supervised "
+            "fine-tuning on the form first, or more max_new_tokens "
+            f"({config.max_new_tokens or 'as the task asks'}; it wrote {start['tokens_per_answer']:.0f} tokens an answer)", 0
+        )  # fmt: skip
 
 
 @contextlib.contextmanager

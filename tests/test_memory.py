@@ -1,0 +1,204 @@
+"""The memory that is stated before training, against what optimizer, cache and autograd really hold."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from test_models import byte_tokenizer
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.policy.decoding import DecoderView, HFForward, Rollouts
+from vpo_lite.training import memory
+from vpo_lite.training.memory import available_memory, cures, memory_needed
+from vpo_lite.training.step import Learner, update_policy
+
+SHAPES = {  # P, G, prompt tokens, new tokens, rank; hidden, MLP, layers, query heads, key heads, vocabulary
+    "short, large vocabulary": (4, 4, 50, 30, 16, 96, 200, 3, 6, 2, 3000),
+    "long prompts, deep": (3, 4, 120, 20, 8, 64, 128, 6, 4, 4, 413),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request):
+    return SHAPES[request.param]
+
+
+@pytest.fixture
+def build(shape, tmp_path):
+    """Makes a learner on a random language model of this shape."""
+    P, G, _, _, rank, H, I, layers, heads, kv, V = shape
+
+    def make(kind=LlamaForCausalLM, **changes):
+        settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind]
+        torch.manual_seed(0)
+        kind(settings(
+            hidden_size=H, intermediate_size=I, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv,
+            vocab_size=V, eos_token_id=2, bos_token_id=1, pad_token_id=None, tie_word_embeddings=False,
+        )).save_pretrained(tmp_path / "model")  # fmt: skip
+        byte_tokenizer(chat=False).save_pretrained(tmp_path / "model")
+        fixed = dict(prompts=P, group_size=G, rank=rank, layout="tiny-4x4", maze_seed=1, device="cpu", lr=1e-5, m=3)
+        config = vpo.TrainConfig.preset("demo", model=str(tmp_path / "model"), **fixed | changes)
+        return Learner(config), config
+
+    return make
+
+
+def full_rollouts(shape) -> Rollouts:
+    """Completions that use every token."""
+    P, G, L, T = shape[:4]
+    random = torch.Generator().manual_seed(0)
+    whole = lambda *size: torch.ones(size, dtype=torch.bool)  # noqa: E731
+    return Rollouts(
+        torch.randint(5, 400, (P, L), generator=random), whole(P, L), torch.arange(P).repeat_interleave(G),
+        torch.randint(5, 400, (P * G, T), generator=random), whole(P * G, T), torch.zeros(P * G, T),
+    )  # fmt: skip
+
+
+def stated(learner, config, shape):
+    return memory_needed(learner.policy, config, learner.task, prompt_tokens=shape[2], new_tokens=shape[3])
+
+
+def advantages(shape):
+    return np.random.default_rng(0).normal(size=shape[:2])
+
+
+def kept_for_backward(policy, rollouts) -> int:
+    """Bytes of the tensors that autograd saves, parameters and buffers left out, shared storage counted once."""
+    own = {x.untyped_storage().data_ptr() for x in [*policy.model.parameters(), *policy.model.buffers()]}
+    held = {}
+
+    def note(tensor):
+        if tensor.untyped_storage().data_ptr() not in own:
+            held[tensor.untyped_storage().data_ptr()] = tensor  # alive, so that no other gets its address
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        policy.token_logprobs(rollouts)
+    return sum(tensor.untyped_storage().nbytes() for tensor in held.values())
+
+
+def peak(work) -> int:
+    """Most bytes allocated at one time while ``work`` runs, beyond those before it, as torch's allocator reports them."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
+        work()
+    sizes = [event.nbytes() for event in measured.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return int(np.cumsum(sizes).max())
+
+
+def test_weights_adapter_and_optimizer_are_exact(build, shape):
+    for changes, copies in (({}, 0), ({"epochs": 2}, 1)):
+        learner, config = build(**changes)
+        need = stated(learner, config, shape)
+        update_policy(learner, config, full_rollouts(shape), advantages(shape), where="")
+        trained = sum(p.nbytes for p in learner.parameters)
+        moments = sum(x.nbytes for state in learner.optimizer.state.values() for x in state.values())
+        gradients = sum(p.grad.nbytes for p in learner.parameters)
+        assert need.adapter == trained + gradients + moments + copies * trained
+        base = [p for p in learner.policy.model.parameters() if not p.requires_grad]
+        assert need.weights - sum(p.nbytes for p in base) == sum(b.nbytes for b in learner.policy.model.buffers())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_cache_is_exact(build, shape, dtype):
+    learner, config = build(dtype=dtype, rollout_dtype=dtype)
+    rollouts = full_rollouts(shape)
+    view = DecoderView(learner.policy.model)
+    view.prefill(rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of, shape[3])
+    assert stated(learner, config, shape).cache == sum(x.nbytes for x in [*view.keys, *view.values])
+    plain = HFForward(learner.policy.model)
+    with torch.no_grad():
+        plain.prefill(rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of)
+        plain.steps(rollouts.tokens)
+    assert stated(learner, config, shape).cache == sum(x.keys.nbytes + x.values.nbytes for x in plain.cache.layers)
+
+
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
+    learner, config = build(kind, dtype=dtype)
+    need, (P, G, _, T), V = stated(learner, config, shape), shape[:4], shape[-1]
+    saved = kept_for_backward(learner.policy, full_rollouts(shape))
+    assert (need.activations + 4 * P * G * T * V) / saved == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"kl": 0.1, "micro_batch": 4},
+        {"dtype": "bfloat16"},
+        {"gradient_checkpointing": True},
+        {"gradient_checkpointing": True, "micro_batch": 4, "dtype": "bfloat16"},
+    ],
+    ids=str,
+)
+def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, changes):
+    learner, config = build(**changes)
+    work = lambda: update_policy(learner, config, full_rollouts(shape), advantages(shape), where="")  # noqa: E731
+    work()  # gradients are freed at the start of an update, moments stay
+    measured = peak(work) - sum(p.nbytes for p in learner.parameters)
+    assert 1 / 1.5 < stated(learner, config, shape).update / measured < 1.5
+
+
+def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape):
+    P, G, L, T = shape[:4]
+    for dtype in ("float32", "bfloat16"):
+        learner, config = build(dtype=dtype)
+        learner.policy.encode = lambda prompt: [5] * L
+        uniforms = np.full((P, G, T), 0.9)
+        measured = peak(lambda: learner.policy.sample(["a"] * P, uniforms))  # noqa: B023
+        assert 1 / 1.5 < stated(learner, config, shape).sampling / measured < 1.5
+
+
+def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
+    need = stated(*build(), shape)
+    for changes, part in (
+        ({"micro_batch": 4}, "update"), ({"gradient_checkpointing": True}, "activations"), ({"group_size": 3}, "sampling"),
+        ({"dtype": "bfloat16"}, "weights"), ({"rank": 2}, "adapter"),
+    ):  # fmt: skip
+        assert getattr(stated(*build(**changes), shape), part) < getattr(need, part), changes
+    assert stated(*build(), (*shape[:3], shape[3] - 5)).peak < need.peak
+    config = build()[1]
+    large = dict(view=0, cache=0, prefill=0, draw=0, activations=0, backward=0, logits=0, adapter=0, weights=0)
+    first = lambda **part: cures(memory.Memory(**large | part), config)[0]  # noqa: E731
+    assert "micro_batch" in first(logits=9) and "group_size" in first(cache=9) and "4bit" in first(weights=9)
+
+
+def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu")
+    learner = Learner(config)
+    (record,) = vpo.train(config.but(steps=1), learner=learner)
+    prompt = learner.policy.encode(learner.prompt(config, record.groups[0].instance))
+    shape = learner.policy.model.get_base_model().config
+    longest = memory_needed(learner.policy, config).cache / (2 * 4 * shape.num_hidden_layers * shape.hidden_size * 64)
+    assert longest == len(prompt) + memory.longest_completion(learner.policy, learner.task, config, [record.groups[0].instance])
+
+
+def test_available_memory_is_between_what_is_held_and_the_machine():
+    found = available_memory(torch.device("cpu"))
+    assert found is None or 2**26 < found < 2**46
+
+
+def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, capsys, monkeypatch):
+    train = [
+        "train", "--model", str(tiny_policy_folder), "--maze-seed", "1", "--prompts", "1", "--group-size", "3", "--steps", "1",
+        "--max-new-tokens", "8", "--device", "cpu", "--out",
+    ]  # fmt: skip
+    assert main([*train, str(tmp_path / "a")]) == 0
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
+    assert line.startswith("memory: about ") and "available on cpu" in line and "may not be enough" not in line
+    assert main([*train, str(tmp_path / "b"), "--json"]) == 0
+    assert "memory" not in capsys.readouterr().err
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
+    assert main([*train, str(tmp_path / "c"), "--json"]) == 0  # a warning, no refusal
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
+    assert "may not be enough" in line and "micro_batch below 3" in line and "max_new_tokens (8)" in line
+
+
+def test_memory_is_printed_in_one_line():
+    need = memory.Memory(**{field.name: 2**30 for field in dataclasses.fields(memory.Memory)})
+    assert str(need) == "about 5.0 GiB (weights 1.0 GiB, adapter and optimizer 1.0 GiB, sampling 3.0 GiB, update 2.0 GiB)"
