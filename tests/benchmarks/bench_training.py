@@ -1,10 +1,10 @@
 """Where a demo step's time goes, and rollouts against peft's `generate`: ratios of one process, one machine.
 
-    .venv/bin/python tests/benchmarks/bench_training.py [--threads 2] [--rounds 5]
+    .venv/bin/python tests/benchmarks/bench_training.py [--threads 2] [--rounds 7]
 
-Writes tests/benchmarks/results/training.json. Rollouts: 8 prompts x 8 rollouts, 48 new tokens, the pocket policy with its
-adapter. All samplers work on the same weights and write exactly 48 tokens a row (no row may end early), so that tokens a
-second compare.
+Writes tests/benchmarks/results/training.json, one entry per number of threads. Rollouts: 8 prompts x 8 rollouts, 48 new
+tokens, from the pocket policy (1 M parameters) and a Qwen3 of random weights (10 M), with adapters. All samplers work on the
+same weights and write exactly 48 tokens a row (no row may end early), so that tokens a second compare.
 """
 
 import argparse
@@ -12,13 +12,17 @@ import json
 import platform
 import statistics
 import time
+import unittest.mock
 from pathlib import Path
 
 import numpy as np
 import torch
+from peft import LoraConfig, get_peft_model
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from vpo_lite.policy import decoding
 from vpo_lite.policy.decoding import HFForward, sample_tokens
-from vpo_lite.policy.model import load_policy
+from vpo_lite.policy.model import Policy, load_policy
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
@@ -26,15 +30,26 @@ from vpo_lite.training.step import Learner
 RESULTS = Path(__file__).parent / "results" / "training.json"
 
 
-def best(times):
-    return min(times), statistics.median(times)
-
-
-def rollouts(rounds: int) -> dict:
+def sized(size: str) -> Policy:
+    """The pocket policy, or a Qwen3 of ten million random weights with its tokenizer; the adapters' B are not zero."""
     policy = load_policy("pocket-6x6", device="cpu")
+    if size == "10m":
+        torch.manual_seed(0)
+        shape = Qwen3Config(
+            vocab_size=len(policy.tokenizer), hidden_size=320, intermediate_size=960, num_hidden_layers=9, head_dim=40,
+            num_attention_heads=8, num_key_value_heads=4, tie_word_embeddings=False,
+        )  # fmt: skip
+        lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+        policy = Policy(get_peft_model(Qwen3ForCausalLM(shape), lora).eval(), policy.tokenizer, "random", policy.board)
     for name, p in policy.model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.02)  # a trained adapter: its share of the work is there
+    return policy
+
+
+def rollouts(size: str, rounds: int) -> dict:
+    """Ways to sample 8 x 8 rollouts of exactly 48 tokens; what each needs before its first sample is its ``warm_up``."""
+    policy = sized(size)
     config = TrainConfig.preset("demo")
     learner = Learner(config, policy)
     prompts = [policy.encode(learner.prompt(config, learner.task.instance(s))) for s in range(8)]
@@ -48,32 +63,35 @@ def rollouts(rounds: int) -> dict:
                 min_new_tokens=48, max_new_tokens=48, pad_token_id=policy.pad_id,
             )  # fmt: skip
 
-    def ours():
-        sample_tokens(policy.model, prompts, uniforms, eos_ids={-1}, pad_id=policy.pad_id)
+    def view(**how):
+        return lambda: sample_tokens(policy.model, prompts, uniforms, eos_ids={-1}, pad_id=policy.pad_id, **how)
 
     def own_forward():
-        import vpo_lite.policy.decoding as decoding
+        with unittest.mock.patch.object(decoding, "decoder_for", lambda model, **how: HFForward(model)):
+            view()()
 
-        known, decoding.decoder_for = decoding.decoder_for, HFForward
-        try:
-            ours()
-        finally:
-            decoding.decoder_for = known
-
-    ways = {"peft generate": generate, "HF forward, shared prefill": own_forward, "decoder view": ours}
-    times = {name: [] for name in ways}
-    for way in ways.values():
+    half = dict(dtype=torch.bfloat16)
+    ways = {
+        "peft generate": generate, "HF forward, shared prefill": own_forward, "decoder view": view(),
+        "decoder view, bf16": view(**half), "decoder view, compiled": view(compiled=True),
+        "decoder view, bf16, compiled": view(compiled=True, **half),
+    }  # fmt: skip
+    times, warm_up = {name: [] for name in ways}, {}
+    for name, way in ways.items():
+        started = time.perf_counter()
         way()
+        warm_up[name] = time.perf_counter() - started
     for _ in range(rounds):  # interleaved: a busy neighbour meets all of them
         for name, way in ways.items():
             started = time.perf_counter()
             way()
             times[name].append(time.perf_counter() - started)
-    reference = best(times["peft generate"])[0]
+    reference = times["peft generate"]
     return {
         name: {
-            "seconds": round(best(t)[0], 4), "median": round(best(t)[1], 4),
-            "tokens_per_second": round(64 * 48 / best(t)[0]), "ratio": round(reference / best(t)[0], 2),
+            "seconds": round(min(t), 4), "median": round(statistics.median(t), 4), "warm_up": round(warm_up[name], 1),
+            "tokens_per_second": round(64 * 48 / min(t)), "ratio": round(min(reference) / min(t), 2),
+            "ratio_of_medians": round(statistics.median(reference) / statistics.median(t), 2),
         }
         for name, t in times.items()
     }  # fmt: skip
@@ -98,16 +116,17 @@ def demo(threads: int) -> dict:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     figures = {
-        "command": f"python tests/benchmarks/bench_training.py --threads {options.threads}",
+        "command": f"python tests/benchmarks/bench_training.py --threads {options.threads} --rounds {options.rounds}",
         "machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": options.threads,
-        "rollouts": rollouts(options.rounds), "demo": demo(options.threads),
+        "rollouts": {size: rollouts(size, options.rounds) for size in ("1m", "10m")}, "demo": demo(options.threads),
     }  # fmt: skip
     print(json.dumps(figures, indent=1))
-    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**kept, f"threads_{options.threads}": figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -117,8 +117,9 @@ class Policy:
         mean nothing.
         """
         logits = completion_logits(self.model, rollouts, share=not self.checkpointing)
-        logp = torch.log_softmax(logits.float() / temperature, -1)
-        entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
+        logits = logits.float()
+        logp = torch.log_softmax(logits if temperature == 1 else logits / temperature, -1)
+        entropy = -torch.linalg.vecdot(logp.detach().exp(), logp.detach())
         return logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropy
 
     @contextlib.contextmanager
