@@ -163,7 +163,7 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
         assert getattr(stated(*build(**changes), shape), part) < getattr(need, part), changes
     assert stated(*build(), (*shape[:3], shape[3] - 5)).peak < need.peak
     config = build()[1]
-    large = dict(view=0, cache=0, prefill=0, draw=0, activations=0, backward=0, logits=0, adapter=0, weights=0)
+    large = dict(view=0, folding=0, cache=0, prefill=0, draw=0, activations=0, backward=0, logits=0, adapter=0, weights=0)
     first = lambda **part: cures(memory.Memory(**large | part), config)[0]  # noqa: E731
     assert "micro_batch" in first(logits=9) and "group_size" in first(cache=9) and "4bit" in first(weights=9)
 

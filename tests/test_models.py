@@ -16,6 +16,7 @@ from vpo_lite.policy import model as policy_model
 from vpo_lite.policy.decoding import DecoderView
 from vpo_lite.policy.model import load_policy
 from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training.evaluate import _kind
 from vpo_lite.training.step import Learner
 
 CHAT = (
@@ -104,6 +105,20 @@ def test_it_trains_from_the_command_line(folder, tmp_path, capsys):
     assert summary["parse_rate"] == 0  # it has never seen a maze: every answer gets the worst vector, none is dropped
     assert summary["coverage"] == 0
     assert load_policy(out, device="cpu").base == str(folder)
+
+
+def test_its_number_type_comes_from_the_command_line_and_stays_with_the_run(folder, tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = [
+        "train", "--model", str(folder), "--layout", "tiny-4x4", "--maze-seed", "3", "--steps", "1", "--prompts", "1",
+        "--group-size", "3", "--max-new-tokens", "8", "--device", "cpu", "--out", str(out), "--json",
+    ]  # fmt: skip
+    assert main([*arguments, "--dtype", "bfloat16", "--gradient-checkpointing"]) == 0
+    config = json.loads((out / "config.json").read_text())
+    assert (config["dtype"], config["gradient_checkpointing"], config["load_in"]) == ("bfloat16", True, None)
+    assert numbers(load_policy(out, device="cpu")) == ({torch.bfloat16}, {torch.float32})
+    assert json.loads(capsys.readouterr().out)["parse_rate"] == 0
+    assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
 
 
 def test_a_larger_maze_is_no_hindrance_in_words(folder):
@@ -237,6 +252,18 @@ def test_checkpointing_frees_what_the_layers_would_keep(folder):
             policy.token_logprobs(rollouts)
         kept.append(sum(storages.values()))
     assert kept[1] < kept[0] / 2
+
+
+def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
+    few = dict(maze_seed=1000, steps=1, prompts=2, group_size=4, kl=0.1, device="cpu")
+    plain, spare = (vpo.TrainConfig.preset("demo", gradient_checkpointing=on, **few) for on in (False, True))
+    (a,), (b,) = (list(vpo.train(config)) for config in (plain, spare))
+    assert a.gradient_norm > 0 and a.tokens == b.tokens
+    for name in ("gradient_norm", "loss", "entropy", "kl"):
+        assert getattr(a, name) == pytest.approx(getattr(b, name), rel=1e-4, abs=1e-7)
+    assert _kind(plain) == _kind(spare)
+    for changes in ({"dtype": "bfloat16"}, {"load_in": "4bit"}):
+        assert _kind(plain) != _kind(plain.but(**changes))
 
 
 def test_a_model_without_such_layers_says_so():

@@ -245,7 +245,6 @@ def _load_base(base: str, device: torch.device, dtype: str, load_in: str | None)
     quantised = {} if load_in is None else dict(
         quantization_config=quantisation(load_in, number), device_map={"": str(device)}
     )  # fmt: skip
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # else a notice on import and on every pass
     try:
         with quiet():
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=number, **quantised)

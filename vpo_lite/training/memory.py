@@ -11,7 +11,7 @@ from ..estimators import METHODS
 from ..policy.decoding import DecoderView
 from ..policy.model import Policy
 from .config import TRAINING_SEEDS, TrainConfig
-from .evaluate import ROWS
+from .evaluate import BUDGETS, ROWS
 from .step import longest_completion
 
 
@@ -19,15 +19,17 @@ from .step import longest_completion
 class Memory:
     """Bytes that a run needs on its device.
 
-    weights: of the base; adapter: LoRA, its gradients and AdamW's two moments; view: the sampler's own copy of the weights;
-    cache: keys and values of all rollouts at full length; prefill: of the prompts' forward pass; draw: the next token's
-    distribution; activations: what the layers keep for the backward pass; backward: what one layer adds while gradients
-    pass through it; logits: all that has the size of the completions' logits.
+    weights: of the base, without the scales of quantised ones (3 % of 4-bit weights); adapter: LoRA, its gradients and
+    AdamW's two moments; view: the sampler's own copy of the weights; folding: its largest weight once more, while it is
+    made; cache: keys and values of all rollouts at full length; prefill: of the prompts' forward pass; draw: the next
+    token's distribution; activations: what the layers keep for the backward pass; backward: what one layer adds while
+    gradients pass through it; logits: all that has the size of the completions' logits.
     """
 
     weights: int
     adapter: int
     view: int
+    folding: int
     cache: int
     prefill: int
     draw: int
@@ -37,7 +39,7 @@ class Memory:
 
     @property
     def sampling(self) -> int:
-        return self.view + self.cache + max(self.prefill, self.draw)
+        return self.view + max(self.folding, self.cache + max(self.prefill, self.draw))
 
     @property
     def update(self) -> int:
@@ -84,7 +86,8 @@ def memory_needed(
     every query head. Frozen weights need no inputs. Checkpointing keeps s N H a layer, and all the rest of one layer at a
     time. Gradients on their way through a layer are taken to be half of what it keeps. To this, or in its place, come four
     float32 tensors (b, T, V) for V words, five with ``kl``: logits, their log-softmax, and what its entropy, its gradient
-    and the reference policy take: the largest part for real vocabularies.
+    and the reference policy take: the largest part for real vocabularies. Workspaces of the matrix kernels are not counted
+    (bfloat16 on a CPU lays out one weight at a time anew, the output head included).
     tests/test_memory.py holds the estimate against the tensors that autograd really keeps, and against measured peaks.
     """
     prompt, new = _lengths(policy, config, task) if None in (prompt_tokens, new_tokens) else (0, 0)
@@ -99,11 +102,12 @@ def memory_needed(
 
     prompts, rows = _sampled_at_once(config)
     sampler = s if config.rollout_dtype == "auto" else getattr(torch, config.rollout_dtype).itemsize
-    view, total = 0, L + T
+    view, folding, total = 0, 0, L + T
     if DecoderView.knows(policy.model):  # the head and all that bears an adapter are copied, the rest only for another dtype
         parts = [bare.get_output_embeddings(), *(m.base_layer for m in bare.modules() if hasattr(m, "base_layer"))]
         parts += [bare.get_input_embeddings()] if sampler != s else []
-        view = sampler * sum(part.weight.numel() for part in parts)
+        sizes = [part.weight.numel() for part in parts]
+        view, folding = sampler * sum(sizes), s * max(sizes)
         total = -(-total // 64) * 64 if config.compile else total
     cache = 2 * layers * rows * total * (getattr(shape, "num_key_value_heads", None) or heads) * head * sampler
 
@@ -117,7 +121,7 @@ def memory_needed(
     return Memory(
         weights=_bytes([p for p in policy.model.parameters() if not p.requires_grad] + list(policy.model.buffers())),
         adapter=(5 if config.epochs > 1 else 4) * _bytes(trained) + 4 * len(trained),  # AdamW counts steps in 4 bytes each
-        view=view, cache=cache, prefill=sampler * prompts * L * (4 * H + 3 * A + 3 * I),
+        view=view, folding=folding, cache=cache, prefill=sampler * prompts * L * (4 * H + 3 * A + 3 * I),
         draw=24 * rows * V,  # logits, log-softmax, and its sum in double precision
         activations=layers * (layer if shared else s * N * H), backward=layer // 2 if shared else layer + layer // 2,
         logits=(5 if config.kl else 4) * 4 * b * T * V,
@@ -152,7 +156,8 @@ def cures(need: Memory, config: TrainConfig) -> list[str]:
     sampling = [f"lower group_size ({config.group_size}) or prompts ({config.prompts})"]
     base = [] if config.load_in == "4bit" else ["load_in 4bit"]
     first = update if need.update >= need.sampling else sampling
-    return [*base, *first, lower] if need.weights > max(need.update, need.sampling) else [*first, lower, *base]
+    heavy = need.weights + need.view > max(need.update, need.sampling - need.view)  # a quantised base is not copied either
+    return [*base, *first, lower] if heavy else [*first, lower, *base]
 
 
 def _bytes(tensors) -> int:
@@ -171,6 +176,6 @@ def _lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
 
 def _sampled_at_once(config: TrainConfig) -> tuple[int, int]:
     """Prompts and rollouts in one sampling pass: of a step or of the evaluation, whichever is more."""
-    copies = -(-30 // config.answers)
+    copies = -(-BUDGETS[-1] // config.answers)
     mazes = 1 if config.one_maze else max(1, ROWS // copies)
     return max((config.prompts, config.prompts * config.group_size), (mazes, mazes * copies), key=lambda pair: pair[1])
