@@ -10,6 +10,7 @@ a pure function of weights, prompt and uniforms: it does not depend on its neigh
 stream, or on how often anything else was sampled before.
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -20,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from transformers.cache_utils import DynamicLayer
 
+# multiplications in the largest product of a step, of an update, below which a second thread costs more than it helps
+SMALL_STEP, SMALL_UPDATE = 3e7, 1e8
 DECODED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
 
@@ -74,23 +77,38 @@ def sample_tokens(
     ends = torch.tensor(sorted(eos_ids), device=device)
     prompt_of = torch.arange(groups, device=device).repeat_interleave(copies)
     forward = decoder_for(model, dtype=dtype, compiled=compiled)
-    logits = forward.prefill(ids, prompt_mask, prompt_of, longest)
-    tokens = torch.full((groups * copies, longest), pad_id, device=device)
-    mask = torch.zeros_like(tokens, dtype=torch.bool)
-    logprobs = torch.zeros(tokens.shape, device=device)
-    alive = torch.ones(groups * copies, dtype=torch.bool, device=device)
-    for t in range(longest):
-        logp = F.log_softmax(logits.float() / temperature, dim=-1)
-        drawn = _invert(logp, u[:, t])
-        tokens[:, t] = torch.where(alive, drawn, pad_id)
-        mask[:, t] = alive
-        logprobs[:, t] = torch.where(alive, logp.gather(1, drawn[:, None])[:, 0], 0.0)
-        alive = alive & ~torch.isin(drawn, ends)
-        if t + 1 == longest or not alive.any():
-            break
-        logits = forward.step(tokens[:, t])
+    with one_thread_if_small(model, groups * copies, SMALL_STEP):
+        logits = forward.prefill(ids, prompt_mask, prompt_of, longest)
+        tokens = torch.full((groups * copies, longest), pad_id, device=device)
+        mask = torch.zeros_like(tokens, dtype=torch.bool)
+        logprobs = torch.zeros(tokens.shape, device=device)
+        alive = torch.ones(groups * copies, dtype=torch.bool, device=device)
+        for t in range(longest):
+            logp = F.log_softmax(logits.float() / temperature, dim=-1)
+            drawn = _invert(logp, u[:, t])
+            tokens[:, t] = torch.where(alive, drawn, pad_id)
+            mask[:, t] = alive
+            logprobs[:, t] = torch.where(alive, logp.gather(1, drawn[:, None])[:, 0], 0.0)
+            alive = alive & ~torch.isin(drawn, ends)
+            if t + 1 == longest or not alive.any():
+                break
+            logits = forward.step(tokens[:, t])
     used = t + 1
     return Rollouts(ids, prompt_mask, prompt_of, tokens[:, :used], mask[:, :used], logprobs[:, :used])
+
+
+@contextlib.contextmanager
+def one_thread_if_small(model, tokens: int, limit: float):
+    """Inside, torch counts with one CPU thread if the largest matrix product over ``tokens`` takes less than ``limit``
+    multiplications: hundreds of short products are done before other threads have woken up."""
+    before = torch.get_num_threads()
+    weights = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed_tokens" not in name]
+    small = weights[0].device.type == "cpu" and tokens * max(w.numel() for w in weights) < limit
+    try:
+        torch.set_num_threads(1 if small else before)
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -217,47 +235,44 @@ class DecoderView:
         }
 
     def prefill(self, ids, mask, prompt_of, new_tokens: int) -> torch.Tensor:
-        """Run P prompts once, lay out the cache for the B rows that continue them, return the next token's logits (B, V)."""
-        shape, length = self.shape, ids.shape[1]
-        total = length + new_tokens
-        if self.compiled:
-            total = -(-total // 64) * 64  # few shapes, so few compilations
+        """Run P prompts once, make room for the B rows that continue them, return the next token's logits (B, V).
+
+        Rows of one prompt stand together, equally many of each: ``prompt_of`` is 0, .., 0, 1, .., 1, ...
+        """
+        shape, length, rows = self.shape, ids.shape[1], len(prompt_of)
         x = F.embedding(ids, self.weights["embedding"])
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
-        turns = self.rotary(x, torch.arange(total, device=ids.device)[None])
-        self.turns = [table[0] for table in turns]  # cos and sin (total, head) by position
+        turns = self.rotary(x, torch.arange(length + new_tokens, device=ids.device)[None])
+        self.turns = [table[0] for table in turns]  # cos and sin (length, head) by position
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         # padded queries may look at themselves: a row of nothing but -inf would be NaN
         seen = (causal & mask[:, None, :]) | torch.eye(length, dtype=torch.bool, device=ids.device)
-        self.keys, self.values = [], []
+        # compiled, both parts have one of few sizes, so that few shapes are compiled
+        margin, room = (-length % 16, new_tokens + -new_tokens % 16) if self.compiled else (0, new_tokens)
+        self.cache = []
         for layer in self.weights["layers"]:
             q, k, v = _project(shape, layer, x, *(table[positions][:, None] for table in self.turns))
             out = F.scaled_dot_product_attention(
                 q, k.repeat_interleave(shape.share, 1), v.repeat_interleave(shape.share, 1), seen[:, None]
             )
-            for store, new in ((self.keys, k), (self.values, v)):
-                full = new.new_zeros(len(prompt_of), shape.kv_heads, total, shape.head)
-                full[:, :, :length] = new[prompt_of]
-                store.append(full)
+            own = (k.new_zeros(rows, shape.kv_heads, room, shape.head) for _ in "kv")
+            self.cache.append((*(F.pad(part, (0, 0, margin, 0)) for part in (k, v)), *own))
             x = _finish(shape, layer, x, out.transpose(1, 2).flatten(2))
-        self.length = length
-        self.position = mask.sum(-1)[prompt_of]
-        self.bias = None  # -inf on left padding
+        self.written, self.position = 0, mask.sum(-1)[prompt_of]
+        self.bias = None  # (P, 1, 1, length): -inf on left padding
         if self.compiled or not mask.all():
             bias = torch.zeros(mask.shape, dtype=self.dtype, device=ids.device).masked_fill_(~mask, float("-inf"))
-            self.bias = F.pad(bias, (0, total - length))[prompt_of][:, None, None]
+            self.bias = F.pad(bias, (margin, 0), value=float("-inf"))[:, None, None]
         return _logits(shape, self.weights, x[:, -1])[prompt_of]
 
     @torch.no_grad()
     def step(self, tokens) -> torch.Tensor:
         """Append one token to every row; the next token's logits (B, V)."""
-        at = torch.tensor([self.length], device=tokens.device)
-        self.length += 1
-        # compiled: one static shape, what is not written yet is masked; eager: only what is written is read
-        used = None if self.compiled else self.length
-        logits = self.run(
-            self.shape, self.weights, self.keys, self.values, tokens, *self.turns, self.position, at, self.bias, used
-        )
+        at = self.written
+        self.written += 1
+        if self.compiled:  # a number would be compiled into the kernel
+            at = torch.full((1,), at, device=tokens.device)
+        logits = self.run(self.shape, self.weights, self.cache, tokens, *self.turns, self.position, at, self.bias)
         self.position = self.position + 1
         return logits
 
@@ -269,25 +284,35 @@ class _Shape(NamedTuple):
     eps: float
 
 
-def _step(shape, weights, keys, values, tokens, cos, sin, position, at, bias, used):
-    """One token for every row: writes its keys and values at ``at`` and attends to the first ``used`` places, or to all up to
-    ``at``. Weights are arguments, so that a compiled step serves every snapshot."""
+def _step(shape, weights, cache, tokens, cos, sin, position, at, bias):
+    """One token for every row. Weights are arguments, so that a compiled step serves every snapshot.
+
+    A row attends to its prompt, whose keys and values its group shares (read once for all of them), and to what it has
+    written itself: its own places up to ``at``, a number, or (compiled: one shape for all steps) a tensor.
+    """
     x = F.embedding(tokens[:, None], weights["embedding"])
     cos, sin = cos[position][:, None, None], sin[position][:, None, None]
-    if used is None:
-        places = torch.arange(bias.shape[-1], device=bias.device)
-        bias = bias.masked_fill(places > at, float("-inf"))
-    elif bias is not None:
-        bias = bias[..., :used]
-    for layer, key, value in zip(weights["layers"], keys, values, strict=True):
+    rows, groups = len(tokens), len(cache[0][0])
+    kv, share, head = shape.kv_heads, shape.share, shape.head
+    by_prompt = lambda t: t.view(groups, rows // groups, kv, share, -1).transpose(1, 2).flatten(2, 3)  # noqa: E731
+    by_row = lambda t: t.view(groups, kv, rows // groups, share, -1).transpose(1, 2).flatten(0, 1)  # noqa: E731
+    for layer, (prompt_key, prompt_value, key, value) in zip(weights["layers"], cache, strict=True):
         q, k, v = _project(shape, layer, x, cos, sin)
-        key.index_copy_(2, at, k)
-        value.index_copy_(2, at, v)
-        q = q.view(-1, shape.kv_heads, shape.share, shape.head)
-        scores = q @ key[:, :, :used].transpose(-1, -2) * shape.head**-0.5
-        if bias is not None:
-            scores = scores + bias
-        out = scores.softmax(-1, dtype=torch.float32).to(x.dtype) @ value[:, :, :used]
+        if isinstance(at, int):
+            key[:, :, at], value[:, :, at] = k[:, :, 0], v[:, :, 0]
+            key, value = key[:, :, : at + 1], value[:, :, : at + 1]
+        else:
+            key.index_copy_(2, at, k)
+            value.index_copy_(2, at, v)
+        q = q.reshape(rows, kv, share, head) * head**-0.5
+        asked = by_prompt(q) @ prompt_key.transpose(-1, -2)
+        asked = by_row(asked if bias is None else asked + bias)
+        own = q @ key.transpose(-1, -2)
+        if not isinstance(at, int):
+            own = own.masked_fill(torch.arange(own.shape[-1], device=own.device) > at, float("-inf"))
+        share_of = torch.cat((asked, own), -1).softmax(-1, dtype=torch.float32).to(x.dtype)
+        asked, own = share_of.split([asked.shape[-1], own.shape[-1]], -1)
+        out = by_row(by_prompt(asked) @ prompt_value) + own @ value
         x = _finish(shape, layer, x, out.flatten(1)[:, None])
     return _logits(shape, weights, x[:, -1])
 
@@ -355,11 +380,12 @@ def _fused(dtype, *linears):
     fold = all(base.weight.dtype == torch.float32 for base in bases)
     weights, downs, ups = [], [], []
     for base, pairs in zip(bases, adapters, strict=True):
-        weights.append(base.weight.detach() + sum(B.detach() @ A.detach() for A, B in pairs if fold))
+        weight = base.weight.detach()
+        weights.append(weight + sum(B.detach() @ A.detach() for A, B in pairs) if pairs and fold else weight)
         downs += [A.detach() for A, _ in pairs if not fold]
         ups.append(torch.cat([B.detach() for _, B in pairs], 1) if pairs and not fold else weights[-1][:, :0])
     biases = [base.bias for base in bases]
-    weight = torch.cat(weights).to(dtype)
+    weight = (torch.cat(weights) if len(weights) > 1 else weights[0]).to(dtype)  # the output layer is not copied
     bias = None if biases[0] is None else torch.cat(biases).detach().to(dtype)
     if not downs:
         return weight, bias, None, None

@@ -102,14 +102,15 @@ def memory_needed(
 
     prompts, rows = _sampled_at_once(config)
     sampler = s if config.rollout_dtype == "auto" else getattr(torch, config.rollout_dtype).itemsize
-    view, folding, total = 0, 0, L + T
-    if DecoderView.knows(policy.model):  # the head and all that bears an adapter are copied, the rest only for another dtype
-        parts = [bare.get_output_embeddings(), *(m.base_layer for m in bare.modules() if hasattr(m, "base_layer"))]
-        parts += [bare.get_input_embeddings()] if sampler != s else []
+    view, folding, places = 0, 0, rows * (L + T)
+    if DecoderView.knows(policy.model):  # all that bears an adapter is copied, the embeddings only for another dtype
+        parts = [m.base_layer for m in bare.modules() if hasattr(m, "base_layer")]
+        parts += [bare.get_input_embeddings(), bare.get_output_embeddings()] if sampler != s else []
         sizes = [part.weight.numel() for part in parts]
         view, folding = sampler * sum(sizes), s * max(sizes)
-        total = -(-total // 64) * 64 if config.compile else total
-    cache = 2 * layers * rows * total * (getattr(shape, "num_key_value_heads", None) or heads) * head * sampler
+        fill = 16 if config.compile else 1
+        places = prompts * -(-L // fill) * fill + rows * -(-T // fill) * fill  # a prompt's are shared by its rollouts
+    cache = 2 * layers * places * (getattr(shape, "num_key_value_heads", None) or heads) * head * sampler
 
     b = min(config.micro_batch or config.prompts * config.group_size, config.prompts * config.group_size)
     u = -(-b // config.group_size)

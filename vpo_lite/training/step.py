@@ -15,7 +15,7 @@ import torch
 
 from .. import estimators, metrics
 from ..objective import exact_set_reward, sample_weights
-from ..policy.decoding import DecoderView, compiler_missing
+from ..policy.decoding import SMALL_UPDATE, DecoderView, compiler_missing, one_thread_if_small
 from ..policy.model import Policy, adapter_folder, load_policy
 from ..randomness import generator, integer
 from ..tasks.base import Task, for_training, group_key, reward_matrix
@@ -165,7 +165,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         config.method, R, weights=weights, alpha=config.alpha, w_star=w_star, k=config.k, eps=config.eps
     )
     where = f"step {step + 1}, first prompt {prompts[0]!r}"
-    update = update_policy(learner, config, rollouts, advantages, where=where, longest=shape[1])
+    with one_thread_if_small(policy.model, rollouts.mask.numel(), SMALL_UPDATE):
+        update = update_policy(learner, config, rollouts, advantages, where=where, longest=shape[1])
     groups = tuple(
         Group(x, t, a, s.rewards, A) for x, t, a, s, A in zip(instances, texts, answers, scored, advantages, strict=True)
     )
