@@ -2,10 +2,11 @@
 
     .venv/bin/python tests/benchmarks/bench_trl.py [--threads 2] [--size 1m | 10m | both] [--rounds 12]
 
-Needs the extra `trl`. Writes tests/benchmarks/results/trl.json. A step: 8 prompts x 8 rollouts of exactly 48 new tokens, the
-VPO set reward, one AdamW update of a LoRA adapter on all linear layers but lm_head, in fp32, no dropout, beta = kl = 0, mean
-over tokens (TRL's loss_type "dapo" is our aggregation "token"). In all else TRL runs with its own defaults. The two take turns
-step by step, so that a busy neighbour meets both; TRL's time runs from the end of our step to the end of its own.
+Needs the extra `trl`. Writes tests/benchmarks/results/trl.json, one entry per number of threads. A step: 8 prompts x 8
+rollouts of exactly 48 new tokens, the VPO set reward, one AdamW update of a LoRA adapter on all linear layers but lm_head, in
+fp32, no dropout, beta = kl = 0, mean over tokens (TRL's loss_type "dapo" is our aggregation "token"). In all else TRL runs
+with its own defaults. The two take turns step by step, so that a busy neighbour meets both; TRL's time runs from the end of
+our step to the end of its own.
 
 Sizes: 1m is the shipped pocket-6x6; 10m is a Qwen3 of random weights with the same tokenizer. That one writes no routes, so a
 stand-in for the parser reads some into whatever it writes: rewards of 0 throughout would make advantages of 0, and less work.
@@ -290,7 +291,8 @@ def main():
         "sizes": {size: compare(size, options.threads, rounds[size], watch) for size in sizes},
     }  # fmt: skip
     print(json.dumps(figures, indent=1))
-    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**kept, f"threads_{options.threads}": figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
