@@ -255,18 +255,55 @@ def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
     assert weights[0] == weights[1]
 
 
-def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys):
+def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, monkeypatch):
+    from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    out = tmp_path / "p"
-    assert (
-        main(["pretrain", "--out", str(out), "--updates", "2", "--batch", "2", "--workers", "0", "--device", "cpu"])
-        == 0
-    )
+    from vpo_lite.policy.model import load_policy
+    from vpo_lite.training import pretrain
+
+    monkeypatch.setattr(pretrain, "LARGEST_FP32", 100_000)  # bytes; the model below has more
+    monkeypatch.setattr(pretrain, "HELD_OUT", range(2))
+    out, shape = tmp_path / "p", ["--width", "32", "--layers", "1", "--heads", "2", "--mlp", "48"]
+    arguments = ["pretrain", "--out", str(out), "--updates", "2", "--batch", "2", "--workers", "0", "--device", "cpu"]
+    assert main([*arguments, *shape, "--smaller-share", "0.5"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert set(figures) == {"1", "3", "5"}
-    assert AutoModelForCausalLM.from_pretrained(out).config.vpo_board == 6
+    assert {name: set(by_m) for name, by_m in figures.items()} == {"lite-6x6": {"1", "3", "5"}, "tiny-4x4": {"1", "3", "5"}}
+    config = AutoModelForCausalLM.from_pretrained(out).config
+    assert (config.vpo_board, config.hidden_size, config.num_hidden_layers, config.intermediate_size) == (6, 32, 1, 48)
+    assert {str(w.dtype) for w in load_file(out / "model.safetensors").values()} == {"torch.bfloat16"}
+    assert str(load_policy(out, device="cpu").model.dtype) == "torch.float32"
     assert AutoTokenizer.from_pretrained(out)("<m1> a1S")["input_ids"]
-    assert "held-out" in (out / "README.md").read_text()
+    card = (out / "README.md").read_text()
+    assert "held-out" in card and "`tiny-4x4` | 3 |" in card and "--smaller-share 0.5" in card and "--mlp 48" in card
     assert main(["pretrain", "--out", str(out), "--updates", "3", "--device", "cpu"]) == 2
     assert "other settings" in capsys.readouterr().err
+
+
+def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_asked():
+    from vpo_lite.training.pretrain import Demonstrations, PretrainConfig
+
+    def size(row):  # of the board behind a prompt: the squares that are not beyond it
+        prompt = demonstrations.tokenizer.decode(row[0]).split()
+        return max(int(square[1]) for square in prompt if square[0] in "abcdefghi" and square[-1] in ".SEGDL")
+
+    demonstrations = Demonstrations(PretrainConfig(layout="paper-9x9", smaller_share=0.5, drawn_share=0, batch=2))
+    sizes = [size(demonstrations[i]) for i in range(160)]
+    assert sizes[::2] == sizes[1::2] and set(sizes) == {4, 6, 8, 9}
+    assert 0.25 < sizes.count(9) / 160 < 0.75
+    demonstrations = Demonstrations(PretrainConfig(layout="paper-9x9", drawn_share=0, batch=2))
+    assert {size(demonstrations[i]) for i in range(20)} == {9}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--smaller-share", "2", "smaller_share = 2.0: must be a share"),
+        ("--heads", "3", "width = 128, heads = 3: width must be an even multiple of heads"),
+        ("--layers", "0", "layers = 0"),
+    ],
+)
+def test_a_pocket_policy_that_cannot_be_is_refused(tmp_path, capsys, flag, value, message):
+    assert main(["pretrain", "--out", str(tmp_path / "p"), flag, value]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()

@@ -374,7 +374,7 @@ def finish(config: PretrainConfig, out, device) -> dict:
     write_json(out / ABOUT, {"config": dataclasses.asdict(config), "held_out": figures})
     default = PretrainConfig()
     changed = [
-        f"--{f.name} {getattr(config, f.name)}" for f in dataclasses.fields(config)
+        f"--{f.name.replace('_', '-')} {getattr(config, f.name)}" for f in dataclasses.fields(config)
         if getattr(config, f.name) != getattr(default, f.name)
     ]
     shown = ("parse", "reach", "distinct", "treasure", "lava")
