@@ -70,7 +70,7 @@ class MazeTask:
         if max(rows, columns) > board:
             raise ValueError(
                 f"a {rows}x{columns} maze does not fit this policy, which reads boards up to {board}x{board}: "
-                "draw a smaller maze or choose another model"
+                "draw a smaller maze, or choose a model that reads it (pocket-9x9, or one that is asked in words)"
             )
         symbols = maze.text.replace(" ", "").splitlines()
         cells = [  # a smaller maze is a board whose remaining squares are walls

@@ -26,6 +26,15 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+def _pocket_for(changes: dict) -> str:
+    """The smallest pocket policy that reads the boards of a run; requests that name none are left to the config's checks."""
+    size = envs.PRESETS[changes["layout"]].size if changes.get("layout") in envs.PRESETS else 0
+    if changes.get("maze") is not None:
+        rows = [row for row in ("".join(line.split()) for line in str(changes["maze"]).splitlines()) if row]
+        size = max(map(len, [rows, *rows]))
+    return "pocket-9x9" if size > 6 else "pocket-6x6"
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Settings of one run. Start from :meth:`preset`; change one with ``dataclasses.replace`` or :meth:`but`.
@@ -95,14 +104,20 @@ class TrainConfig:
 
     @classmethod
     def preset(cls, name: str, **changes) -> "TrainConfig":
-        """The settings with this name, with ``changes``. Names: demo, laptop, gpu, paper."""
+        """The settings with this name, with ``changes``. Names: demo, laptop, gpu, paper.
+
+        Where no model is named, it is the smallest pocket policy that reads the board.
+
+        >>> TrainConfig.preset("demo", layout="paper-9x9").model
+        'pocket-9x9'
+        """
         if name not in _PRESETS:
             raise ValueError(f"unknown preset {name!r}: there are {', '.join(_PRESETS)}")
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(changes) - known)
         if unknown:
             raise ValueError(f"unknown setting {unknown[0]!r}: there are {', '.join(sorted(known))}")
-        return cls(**_PRESETS[name] | changes)
+        return cls(**_PRESETS[name] | {"model": _pocket_for(changes)} | changes)
 
     def but(self, **changes) -> "TrainConfig":
         """A copy with some settings changed."""
