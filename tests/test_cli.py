@@ -122,7 +122,7 @@ WRONG = {
     "load in": (["--load-in", "2bit"], "'2bit'"),
     "load in with a pocket policy": (["--load-in", "4bit"], "pocket"),
     "maze file": (["--maze", "nowhere.txt"], "nowhere.txt"),
-    "board too large": (["--layout", "hard-8x8", "--maze-seed", "1"], "8x8"),
+    "board too large": (["--layout", "hard-8x8", "--maze-seed", "1", "--model", "pocket-6x6"], "8x8"),
     "option": (["--colour", "red"], "--colour"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
@@ -278,6 +278,11 @@ def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, mon
     assert "held-out" in card and "`tiny-4x4` | 3 |" in card and "--smaller-share 0.5" in card and "--mlp 48" in card
     assert main(["pretrain", "--out", str(out), "--updates", "3", "--device", "cpu"]) == 2
     assert "other settings" in capsys.readouterr().err
+    about = json.loads((out / "pretrain.json").read_text())
+    for name in ("smaller_share", "width", "layers", "heads", "mlp"):  # a folder that was begun before there was this setting
+        del about["config"][name]
+    (out / "pretrain.json").write_text(json.dumps(about))
+    assert pretrain.check_folder(pretrain.PretrainConfig(updates=2, batch=2), out) == out
 
 
 def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_asked():
@@ -306,4 +311,12 @@ def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_
 def test_a_pocket_policy_that_cannot_be_is_refused(tmp_path, capsys, flag, value, message):
     assert main(["pretrain", "--out", str(tmp_path / "p"), flag, value]) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()
+
+
+def test_pretraining_without_a_compiler_is_refused_before_anything_is_written(tmp_path, capsys, monkeypatch):
+    for name in ("CXX", "PATH"):
+        monkeypatch.setenv(name, "")
+    assert main(["pretrain", "--out", str(tmp_path / "p"), "--device", "cpu", "--compile"]) == 2
+    assert "no C++ compiler was found" in capsys.readouterr().err
     assert not (tmp_path / "p").exists()

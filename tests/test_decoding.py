@@ -1,6 +1,7 @@
 """The sampler: same logits as the model, same probabilities as the trainer, honest frequencies, EOS and padding."""
 
 import copy
+import threading
 
 import numpy as np
 import pytest
@@ -19,7 +20,16 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from vpo_lite.policy.decoding import DecoderView, HFForward, completion_logits, decoder_for, pad_prompts, sample_tokens
+from vpo_lite.policy import decoding
+from vpo_lite.policy.decoding import (
+    DecoderView,
+    HFForward,
+    completion_logits,
+    decoder_for,
+    one_thread_if_small,
+    pad_prompts,
+    sample_tokens,
+)
 from vpo_lite.policy.model import Policy
 
 SHAPE = dict(vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
@@ -51,9 +61,12 @@ def with_adapter(model):
         task_type="CAUSAL_LM",
         fan_in_fan_out=model.config.model_type == "gpt2",
     )
-    model = get_peft_model(model, lora)
+    return with_random_adapter(get_peft_model(model, lora))
+
+
+def with_random_adapter(model):
     for name, p in model.named_parameters():
-        if "lora_B" in name:
+        if "lora_B" in name or "lora_embedding" in name:
             torch.nn.init.normal_(p, std=0.2)
     return model.eval()
 
@@ -152,8 +165,11 @@ def test_one_token_completions_and_sliding_windows_are_scored_too():
     torch.manual_seed(1)
     windowed = MistralForCausalLM(MistralConfig(**SHAPE, num_key_value_heads=2, sliding_window=4)).eval()
     rollouts = sample_tokens(windowed, PROMPTS, np.random.default_rng(7).random((2, 3, 9)), eos_ids={2}, pad_id=0)
+    read = []
+    windowed.get_input_embeddings().register_forward_pre_hook(lambda module, inputs: read.append(tuple(inputs[0].shape)))
     with torch.no_grad():
         logits = completion_logits(windowed, rollouts)
+    assert read == [(6, 5 + rollouts.tokens.shape[1])]  # whole rows alone
     for row in range(6):
         end = int(rollouts.mask[row].sum())
         ids = PROMPTS[rollouts.prompt_of[row]] + rollouts.tokens[row, :end].tolist()
@@ -225,6 +241,76 @@ def test_the_compiled_view_samples_what_the_eager_one_samples(index):
         assert torch.allclose(eager.logprobs, compiled.logprobs, atol=1e-4)
         for p in model.parameters():
             p.data.mul_(0.9)
+
+
+def test_lengths_that_differ_a_little_share_one_compiled_step(monkeypatch):
+    """Counted by a compiler that only looks at what it is given."""
+    seen = []
+
+    def look(graph, inputs):
+        seen.append(len(inputs))
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(decoding._step, dynamic=False, backend=look)
+    monkeypatch.setattr(decoding, "_compiled_step", lambda: compiled)
+    model = MODELS[0][1]
+    for length, T in [(10, 20), (10, 21), (11, 21), (12, 31), (16, 17), (9, 29)]:
+        prompts = [list(range(3, 3 + length)), [3, 4]]
+        uniforms = np.random.default_rng(length).random((2, 4, T))
+        fast, plain = (sample_tokens(model, prompts, uniforms, eos_ids={2}, pad_id=0, compiled=how) for how in (True, False))
+        assert torch.equal(fast.tokens, plain.tokens)
+    assert len(seen) == 1
+    sample_tokens(model, PROMPTS, np.random.default_rng(0).random((2, 5, 20)), eos_ids={-1}, pad_id=0, compiled=True)
+    assert len(seen) == 2  # another number of rows is another kernel
+
+
+def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward():
+    """DoRA rescales the sum, and an adapter on the embeddings changes what a token is: neither is in the folded weights."""
+    base = lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))  # noqa: E731
+    plain = dict(r=4, target_modules=["q_proj", "k_proj", "v_proj"], task_type="CAUSAL_LM")
+    assert isinstance(decoder_for(get_peft_model(base(), LoraConfig(**plain))), DecoderView)
+    for more in (dict(use_dora=True), dict(target_modules=["q_proj", "embed_tokens"]), dict(modules_to_save=["lm_head"]),
+                 dict(lora_bias=True)):  # fmt: skip
+        model = with_random_adapter(get_peft_model(base(), LoraConfig(**plain | more)))
+        assert isinstance(decoder_for(model), HFForward), more
+        rollouts = sample_tokens(model, PROMPTS, np.random.default_rng(0).random((2, 3, 6)), eos_ids={2}, pad_id=0)
+        logp = torch.log_softmax(completion_logits(model, rollouts), -1).gather(-1, rollouts.tokens[..., None])[..., 0]
+        assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
+
+
+def test_small_products_run_on_one_thread_and_no_thread_keeps_that():
+    """Thread counts belong to a thread, and a new one copies the process's: one that starts meanwhile must not keep 1."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    tied = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": 5000}, num_key_value_heads=2, tie_word_embeddings=True))
+    seen = {}
+
+    def other():
+        torch.get_num_threads()
+        entered.set()
+        leave.wait(10)
+        with one_thread_if_small(tied, 10, 1e9):
+            seen["inside"] = torch.get_num_threads()
+        seen["after"] = torch.get_num_threads()
+
+    try:
+        entered, leave = threading.Event(), threading.Event()
+        thread = threading.Thread(target=other)
+        with one_thread_if_small(tied, 10, 1e9), one_thread_if_small(tied, 10, 1e9):
+            assert torch.get_num_threads() == 1
+            thread.start()
+            assert entered.wait(10)
+        assert torch.get_num_threads() == 3
+        leave.set()
+        thread.join()
+        assert seen == {"inside": 1, "after": 3}
+        with one_thread_if_small(tied, 10, 10 * 32 * 5000):  # the output layer, though it is the embedding, too
+            assert torch.get_num_threads() == 3
+        with one_thread_if_small(tied, 10, 10 * 32 * 5000 + 1):
+            assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_rollout_does_not_depend_on_its_neighbours():

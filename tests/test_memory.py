@@ -1,6 +1,7 @@
 """The memory that is stated before training, against what optimizer, cache and autograd really hold."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.policy.decoding import DecoderView, HFForward, Rollouts
 from vpo_lite.training import memory
-from vpo_lite.training.memory import available_memory, cures, memory_needed
+from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
 from vpo_lite.training.step import Learner, update_policy
 
 SHAPES = {  # P, G, prompt tokens, new tokens, rank; hidden, MLP, layers, query heads, key heads, vocabulary
@@ -180,6 +181,26 @@ def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):
     assert places == 4 * len(prompt) + 64 * longest
 
 
+def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(tiny_policy_folder, tmp_path, monkeypatch, capsys):
+    """The largest half of a half of all 64 rollouts that fits; a micro_batch of the user's own stays; the run stores it."""
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", steps=1)
+    policy = Learner(config).policy
+
+    def need(rows):
+        figures = memory_needed(policy, config.but(micro_batch=rows))
+        return figures.weights + figures.adapter + figures.update
+
+    assert fitted(policy, config, need(64)) is config
+    assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31, 1)] == [32, 32, 16, 1]
+    assert fitted(policy, config, 0).micro_batch == 1
+    assert fitted(policy, config.but(micro_batch=50), 0).micro_batch == 50
+    monkeypatch.setattr(memory, "available_memory", lambda device: need(16))
+    arguments = ["--model", str(tiny_policy_folder), "--maze-seed", "1000", "--device", "cpu", "--steps", "1"]
+    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
+    assert "16 rollouts in one forward pass" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["micro_batch"] == 16
+
+
 def test_available_memory_is_between_what_is_held_and_the_machine():
     found = available_memory(torch.device("cpu"))
     assert found is None or 2**26 < found < 2**46
@@ -196,7 +217,7 @@ def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, caps
     assert main([*train, str(tmp_path / "b"), "--json"]) == 0
     assert "memory" not in capsys.readouterr().err
     monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
-    assert main([*train, str(tmp_path / "c"), "--json"]) == 0  # a warning, no refusal
+    assert main([*train, str(tmp_path / "c"), "--json", "--micro-batch", "3"]) == 0  # a warning, no refusal
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
     assert "may not be enough" in line and "micro_batch below 3" in line and "max_new_tokens (8)" in line
 

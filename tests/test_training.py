@@ -605,18 +605,18 @@ def test_the_presets_are_the_ones_of_the_design():
         assert (c.steps, c.prompts, c.group_size, c.K, c.m, c.lr, c.rank, c.lora_alpha, c.kl, c.eps) == row
 
 
-def test_a_preset_takes_the_smallest_pocket_policy_that_reads_the_board():
-    model = lambda **changes: vpo.TrainConfig.preset("demo", **changes).model  # noqa: E731
+def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
+    config = vpo.TrainConfig.preset("demo")
+    model = lambda **changes: config.but(**changes).base_model  # noqa: E731
     assert [model(layout=name) for name in ("tiny-4x4", "lite-6x6", "hard-8x8", "paper-9x9")] == [
         "pocket-6x6", "pocket-6x6", "pocket-9x9", "pocket-9x9"
     ]  # fmt: skip
     wide = "S.....E"
     assert model(maze=wide) == model(maze=" ".join(wide)) == model(maze="\n".join(wide)) == "pocket-9x9"
-    assert model(maze="\nS . .\n. . E\n") == model(maze=wide[1:] + "\nS.....") == model() == "pocket-6x6"
-    assert model(layout="paper-9x9", maze="S . E") == "pocket-6x6"
+    assert model(maze="\nS . .\n. . E\n") == model() == model(layout="paper-9x9", maze="S . E") == "pocket-6x6"
     assert model(layout="paper-9x9", model="other") == "other"
-    with pytest.raises(ValueError, match="the grid is empty"):
-        model(maze="")
+    stored = config.but(layout="paper-9x9").to_json()
+    assert stored["model"] == "pocket-9x9" and vpo.TrainConfig.from_json(stored).model == "pocket-9x9"
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,7 @@ def _train(options) -> int:
                 given["maze"] = _maze_text(options.maze)
             config = TrainConfig.preset(options.preset or "demo", **given)
         learner = Learner(config)  # before the folder is made: a model that is not there leaves nothing behind
+        config = _fitted(learner, config)
         if not options.resume:
             folder = RunFolder.create(options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S"), config)
         first = folder.restore(learner)
@@ -242,12 +243,20 @@ def _run(folder, config, learner, first: int, as_json: bool) -> int:
     return 0
 
 
+def _fitted(learner, config):
+    from .training.memory import available_memory, fitted
+
+    found = available_memory(learner.policy.device)
+    return fitted(learner.policy, config, found, learner.task) if found else config
+
+
 def _state_memory(learner, config, quiet: bool) -> None:
     """One line before training: what it will need and what there is; louder, with the cures, where that is not enough."""
     from .training.memory import available_memory, cures, memory_needed, size
 
     need, found = memory_needed(learner.policy, config, learner.task), available_memory(learner.policy.device)
     line = f"memory: {need}" + (f"; {size(found)} available on {learner.policy.device}" if found else "")
+    line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
     if found and need.peak > found:
         _say(f"{line}: this may not be enough; {', or '.join(cures(need, config))}", 0)
     elif not quiet:
@@ -258,8 +267,8 @@ def _warn_of_unread_answers(learner, config, start: dict) -> None:
     """A model that does not write the format earns nothing whatever it does, and no method can begin."""
     if learner.policy.board is None and start["parse_rate"] < 0.1:
         _say(
-            f"before training, {start['parse_rate']:.1%} of the answers of {config.model} could be read: it rarely writes the "
-            "asked-for form, so there is nothing to reinforce yet; try an instruct model or a larger one, supervised "
+            f"before training, {start['parse_rate']:.1%} of the answers of {config.base_model} could be read: it rarely writes "
+            "the asked-for form, so there is nothing to reinforce yet; try an instruct model or a larger one, supervised "
             "fine-tuning on the form first, or more max_new_tokens "
             f"({config.max_new_tokens or 'as the task asks'}; it wrote {start['tokens_per_answer']:.0f} tokens an answer)", 0
         )  # fmt: skip
@@ -333,6 +342,7 @@ def _pretrain(options) -> int:
         import torch
         from tqdm import tqdm
 
+        from .policy.decoding import compiler_missing
         from .policy.model import choose_device
         from .training.pretrain import PretrainConfig, check_folder, finish, pretrain
 
@@ -343,6 +353,8 @@ def _pretrain(options) -> int:
             raise Wrong(f"--workers {options.workers} --threads {options.threads}: workers are 0 or more, threads 1 or more")
         if options.threads:
             torch.set_num_threads(options.threads)
+        if options.compile and (missing := compiler_missing(device)):
+            raise Wrong(f"--compile: {missing}; leave it out, or see to that")
         check_folder(config, options.out)
     loss, done = math.nan, 0
     try:

@@ -16,6 +16,10 @@ import unittest.mock
 from pathlib import Path
 
 import numpy as np
+
+import vpo_lite  # noqa: F401  before torch: it sets how OpenMP's threads wait
+
+# isort: split
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM

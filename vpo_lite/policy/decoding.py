@@ -15,11 +15,16 @@ import functools
 import importlib.util
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from transformers.cache_utils import DynamicLayer
+from peft.tuners.lora import Linear as LoraLinear
+from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils.other import ModulesToSaveWrapper
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 # multiplications in the largest product of a step, of an update, below which a second thread costs more than it helps
 SMALL_STEP, SMALL_UPDATE = 3e7, 1e8
@@ -77,7 +82,7 @@ def sample_tokens(
     ends = torch.tensor(sorted(eos_ids), device=device)
     prompt_of = torch.arange(groups, device=device).repeat_interleave(copies)
     forward = decoder_for(model, dtype=dtype, compiled=compiled)
-    with one_thread_if_small(model, groups * copies, SMALL_STEP):
+    with one_thread_if_small(model, max(groups * copies, ids.numel() // 8), SMALL_STEP):
         logits = forward.prefill(ids, prompt_mask, prompt_of, longest)
         tokens = torch.full((groups * copies, longest), pad_id, device=device)
         mask = torch.zeros_like(tokens, dtype=torch.bool)
@@ -86,29 +91,43 @@ def sample_tokens(
         for t in range(longest):
             logp = F.log_softmax(logits.float() / temperature, dim=-1)
             drawn = _invert(logp, u[:, t])
-            tokens[:, t] = torch.where(alive, drawn, pad_id)
+            latest = tokens[:, t] = torch.where(alive, drawn, pad_id)
             mask[:, t] = alive
             logprobs[:, t] = torch.where(alive, logp.gather(1, drawn[:, None])[:, 0], 0.0)
             alive = alive & ~torch.isin(drawn, ends)
             if t + 1 == longest or not alive.any():
                 break
-            logits = forward.step(tokens[:, t])
+            logits = forward.step(latest)  # not a column of tokens, whose stride would be compiled in
     used = t + 1
     return Rollouts(ids, prompt_mask, prompt_of, tokens[:, :used], mask[:, :used], logprobs[:, :used])
+
+
+_one_thread_blocks = {"inside": 0, "outside": 1}
+_one_thread_lock = threading.Lock()
 
 
 @contextlib.contextmanager
 def one_thread_if_small(model, tokens: int, limit: float):
     """Inside, torch counts with one CPU thread if the largest matrix product over ``tokens`` takes less than ``limit``
     multiplications: hundreds of short products are done before other threads have woken up."""
-    before = torch.get_num_threads()
-    weights = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed_tokens" not in name]
-    small = weights[0].device.type == "cpu" and tokens * max(w.numel() for w in weights) < limit
+    weights = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    if not weights or weights[0].device.type != "cpu" or tokens * max(w.numel() for w in weights) >= limit:
+        yield
+        return
+    with _one_thread_lock:
+        if not _one_thread_blocks["inside"]:
+            # torch keeps the count per thread, and a new thread copies the process's: one that began while another was in
+            # here has 1 for no reason of its own, so a fresh one is asked
+            with ThreadPoolExecutor(1) as fresh:
+                _one_thread_blocks["outside"] = fresh.submit(torch.get_num_threads).result()
+        _one_thread_blocks["inside"] += 1
+    torch.set_num_threads(1)
     try:
-        torch.set_num_threads(1 if small else before)
         yield
     finally:
-        torch.set_num_threads(before)
+        with _one_thread_lock:
+            _one_thread_blocks["inside"] -= 1
+            torch.set_num_threads(_one_thread_blocks["outside"])
 
 
 def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -128,24 +147,31 @@ def _bare(model):
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def completion_logits(model, rollouts: Rollouts, *, share: bool = True) -> torch.Tensor:
+def shares_prompts(model) -> bool:
+    """Whether a prompt's keys and values can be continued by several rows with gradients: plain caches, no sliding windows
+    or recurrent layers."""
+    layers = DynamicCache(config=_bare(model).config.get_text_config()).layers
+    return {type(layer) for layer in layers} <= {DynamicLayer}
+
+
+def completion_logits(model, rollouts: Rollouts, *, share: bool | None = None) -> torch.Tensor:
     """The model's logits (B, T, V) at every completion token, for training: gradients flow through prompt and completion.
 
     With ``share`` each prompt is run once, and its G completions continue its keys and values, as in sampling: the same
-    logits and gradients as G whole rows (tests/test_decoding.py), and 1 / G of the prompt's work. Models whose cache cannot
-    be shared so (sliding windows, recurrent layers) get whole rows, as does ``share=False``.
+    logits and gradients as G whole rows (tests/test_decoding.py), and 1 / G of the prompt's work. None: where the model
+    can (:func:`shares_prompts`).
     """
-    if share:
+    ids, mask, prompt_of, tokens = rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of, rollouts.tokens
+    if shares_prompts(model) if share is None else share:
         forward = HFForward(model)
-        first = forward.prefill(rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of)
-        if forward.shared:
-            rest = forward.steps(rollouts.tokens[:, :-1]) if rollouts.tokens.shape[1] > 1 else first[:, None][:, :0]
-            return torch.cat((first[:, None], rest), 1)
-    ids = torch.cat((rollouts.prompts[rollouts.prompt_of], rollouts.tokens), 1)
-    attention = torch.cat((rollouts.prompt_mask[rollouts.prompt_of], rollouts.mask), 1).long()
+        first = forward.prefill(ids, mask, prompt_of)[:, None]
+        return first if tokens.shape[1] == 1 else torch.cat((first, forward.steps(tokens[:, :-1])), 1)
+    attention = torch.cat((mask[prompt_of], rollouts.mask), 1).long()
     positions = (attention.cumsum(-1) - 1).clamp(min=0)
-    length = rollouts.tokens.shape[1]
-    out = model(input_ids=ids, attention_mask=attention, position_ids=positions, use_cache=False, logits_to_keep=length + 1)
+    out = model(
+        input_ids=torch.cat((ids[prompt_of], tokens), 1), attention_mask=attention, position_ids=positions, use_cache=False,
+        logits_to_keep=tokens.shape[1] + 1,
+    )
     return out.logits[:, :-1]
 
 
@@ -161,8 +187,6 @@ class HFForward:
             input_ids=ids, attention_mask=mask.long(), position_ids=positions, use_cache=True, logits_to_keep=1
         )
         self.cache = out.past_key_values
-        kinds = {type(layer) for layer in getattr(self.cache, "layers", ())}
-        self.shared = kinds == {DynamicLayer}
         self.cache.batch_select_indices(prompt_of)
         self.mask = mask.long()[prompt_of]
         self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
@@ -188,7 +212,7 @@ class DecoderView:
     """A snapshot of a Llama- or Qwen-style model for sampling; make a new one after each update of the weights.
 
     Args: model: in fp32 or bf16, with or without LoRA; dtype: to count in, None = the model's own; compiled: each step as
-    one torch.compile kernel (10 to 15 s for the first step of every new batch shape; see :func:`compiler_missing`).
+    one torch.compile kernel (3 to 10 s for the first step of a new batch shape; see :func:`compiler_missing`).
 
     From fp32 weights LoRA is folded in before they are rounded to ``dtype``; beside half-precision weights it stays apart, or
     the sum would round it away. Logits equal the HF model's to 1e-5 in fp32 (tests/test_decoding.py).
@@ -204,6 +228,8 @@ class DecoderView:
         windowed = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
         weights = [module.weight for module in bare.modules() if isinstance(module, torch.nn.Linear | torch.nn.Embedding)]
         plain = all(w.dtype in (torch.float32, torch.bfloat16) for w in weights)  # not quantised
+        plain = plain and all(_plain_lora(module) for module in bare.modules() if isinstance(module, BaseTunerLayer))
+        plain = plain and not any(isinstance(module, ModulesToSaveWrapper) for module in bare.modules())
         return plain and config.hidden_act in ("silu", "swish") and not scaled and not windowed
 
     def __init__(self, model, *, dtype: torch.dtype | None = None, compiled: bool = False):
@@ -242,13 +268,13 @@ class DecoderView:
         shape, length, rows = self.shape, ids.shape[1], len(prompt_of)
         x = F.embedding(ids, self.weights["embedding"])
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
-        turns = self.rotary(x, torch.arange(length + new_tokens, device=ids.device)[None])
-        self.turns = [table[0] for table in turns]  # cos and sin (length, head) by position
+        # compiled, all sizes are rounded up, so that lengths that differ a little share one kernel
+        margin, room = (-length % 16, new_tokens + -new_tokens % 16) if self.compiled else (0, new_tokens)
+        turns = self.rotary(x, torch.arange(margin + length + room, device=ids.device)[None])
+        self.turns = [table[0] for table in turns]  # cos and sin (places, head) by position
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         # padded queries may look at themselves: a row of nothing but -inf would be NaN
         seen = (causal & mask[:, None, :]) | torch.eye(length, dtype=torch.bool, device=ids.device)
-        # compiled, both parts have one of few sizes, so that few shapes are compiled
-        margin, room = (-length % 16, new_tokens + -new_tokens % 16) if self.compiled else (0, new_tokens)
         self.cache = []
         for layer in self.weights["layers"]:
             q, k, v = _project(shape, layer, x, *(table[positions][:, None] for table in self.turns))
@@ -256,7 +282,7 @@ class DecoderView:
                 q, k.repeat_interleave(shape.share, 1), v.repeat_interleave(shape.share, 1), seen[:, None]
             )
             own = (k.new_zeros(rows, shape.kv_heads, room, shape.head) for _ in "kv")
-            self.cache.append((*(F.pad(part, (0, 0, margin, 0)) for part in (k, v)), *own))
+            self.cache.append((*(F.pad(part, (0, 0, margin, 0)).contiguous() for part in (k, v)), *own))
             x = _finish(shape, layer, x, out.transpose(1, 2).flatten(2))
         self.written, self.position = 0, mask.sum(-1)[prompt_of]
         self.bias = None  # (P, 1, 1, length): -inf on left padding
@@ -359,6 +385,15 @@ def _linear(x, parts) -> torch.Tensor:
     weight, bias, down, up = parts
     y = F.linear(x, weight, bias)
     return y if down is None else y + F.linear(F.linear(x, down), up)
+
+
+def _plain_lora(module) -> bool:
+    """Whether a module's adapters are A and B on a linear layer and nothing more: no DoRA, no biases of their own."""
+    names = [*module.lora_A, *module.lora_embedding_A] if isinstance(module, LoraLinear) else [None]
+    return isinstance(module, LoraLinear) and all(
+        n in module.lora_A and n not in module.lora_variant and not module.fan_in_fan_out and not module.lora_bias.get(n)
+        for n in names
+    )
 
 
 def _stacked_norms(attention, heads: int, kv_heads: int, dtype):

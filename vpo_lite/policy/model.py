@@ -28,7 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..randomness import integer
-from .decoding import Rollouts, completion_logits, sample_tokens
+from .decoding import Rollouts, completion_logits, sample_tokens, shares_prompts
 from .tokenizer import encode_prompt
 
 POCKET = Path(__file__).parent / "pocket"
@@ -76,6 +76,11 @@ class Policy:
         return next(self.model.parameters()).device
 
     @property
+    def shares_prompts(self) -> bool:
+        """Whether an update runs each prompt once for all its rollouts; layers that are run again need whole rows."""
+        return not self.checkpointing and shares_prompts(self.model)
+
+    @property
     def eos_ids(self) -> set[int]:
         """Every token that ends a completion: the tokenizer's EOS and those of the model's generation settings."""
         listed = self.model.generation_config.eos_token_id
@@ -116,7 +121,7 @@ class Policy:
         Scored under the distribution that sampled them: the temperature divides the logits. Values outside ``rollouts.mask``
         mean nothing.
         """
-        logits = completion_logits(self.model, rollouts, share=not self.checkpointing)
+        logits = completion_logits(self.model, rollouts, share=self.shares_prompts)
         logits = logits.float()
         logp = torch.log_softmax(logits if temperature == 1 else logits / temperature, -1)
         entropy = -torch.linalg.vecdot(logp.detach().exp(), logp.detach())

@@ -26,34 +26,26 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def _pocket_for(changes: dict) -> str:
-    """The smallest pocket policy that reads the boards of a run; requests that name none are left to the config's checks."""
-    size = envs.PRESETS[changes["layout"]].size if changes.get("layout") in envs.PRESETS else 0
-    if changes.get("maze") is not None:
-        rows = [row for row in ("".join(line.split()) for line in str(changes["maze"]).splitlines()) if row]
-        size = max(map(len, [rows, *rows]))
-    return "pocket-9x9" if size > 6 else "pocket-6x6"
-
-
 @dataclass(frozen=True)
 class TrainConfig:
     """Settings of one run. Start from :meth:`preset`; change one with ``dataclasses.replace`` or :meth:`but`.
 
     method: a name of ``vpo_lite.METHODS``; task, layout, reward_mode: the problem; maze_seed: train on that one maze;
     maze: text of a hand-drawn maze to train on instead (``maze_budget``: its budget, None = shortest way + 2n); neither:
-    many mazes. model: pocket name, folder or hub name. m: answers in a rollout (methods for single answers take 1);
-    set_size: how many single answers make the set that they are compared on. K: weights drawn per prompt group, or
-    ``math.inf`` for the exact expectation; alpha: Dirichlet concentration; k: of max_at_k, 1..G-1 (None: max(2, G // 2)).
-    steps; prompts P and group_size G per step; epochs over each step's rollouts. lr: AdamW, constant; rank, lora_alpha:
-    LoRA; kl: coefficient of the KL to the reference in the loss (0: only reported); clip: PPO's ratio clip; eps: beside
-    the group's spread; aggregation of tokens in the loss: "token", "sequence" or "constant" (training/loss.py); micro_batch:
-    rollouts in one forward pass, None = all (less memory, the same gradient); temperature: of sampling and scoring;
-    max_new_tokens: None = what m answers need. dtype of the base weights (the adapter's is
-    always float32): "auto" (bfloat16 for a language model on a GPU that has it), "bfloat16", "float32"; load_in: "8bit" or
-    "4bit" quantises them, None = as they are; gradient_checkpointing: recompute the layers in the backward pass (less
-    memory, the same gradient). rollout_dtype: what sampling counts in, "auto" = the weights' own (the sampler then is no
-    longer quite the trained policy: see StepRecord.sampler_gap); compile: sample through torch.compile (a minute's
-    compilation, then faster: for long runs).
+    many mazes. model: pocket name, folder or hub name; "auto" is the smallest pocket policy that reads the board. m: answers
+    in a rollout (methods for single answers take 1); set_size: how many single answers make the set that they are compared
+    on. K: weights drawn per prompt group, or ``math.inf`` for the exact expectation; alpha: Dirichlet concentration; k: of
+    max_at_k, 1..G-1 (None: max(2, G // 2)). steps; prompts P and group_size G per step; epochs over each step's rollouts.
+    lr: AdamW, constant; rank, lora_alpha: LoRA; kl: coefficient of the KL to the reference in the loss (0: only reported);
+    clip: PPO's ratio clip; eps: beside the group's spread; aggregation of tokens in the loss: "token", "sequence" or
+    "constant" (training/loss.py); micro_batch: rollouts in one forward pass (less memory, the same gradient), None = all, or
+    on the command line as many as fit into memory; temperature: of sampling and scoring; max_new_tokens: None = what m
+    answers need.
+    dtype of the base weights (the adapter's is always float32): "auto" (bfloat16 for a language model on a GPU that has it),
+    "bfloat16", "float32"; load_in: "8bit" or "4bit" quantises them, None = as they are; gradient_checkpointing: run the
+    layers again in the backward pass (less memory, the same gradient); rollout_dtype: what sampling counts in, "auto" = the
+    weights' own, or "bfloat16", "float32" (the sampler is then no longer quite the trained policy: see
+    StepRecord.sampler_gap); compile: sample through torch.compile (some seconds of compilation, then faster: for long runs).
     seed: of every draw; device: "auto", "cpu", "cuda"; threads: of torch on the CPU, None = as torch decides;
     save_every: steps between two saved states.
 
@@ -72,7 +64,7 @@ class TrainConfig:
     maze_seed: int | None = None
     maze: str | None = None
     maze_budget: int | None = None
-    model: str = "pocket-6x6"
+    model: str = "auto"
     m: int = 3
     set_size: int = 3
     K: float = 64
@@ -104,20 +96,14 @@ class TrainConfig:
 
     @classmethod
     def preset(cls, name: str, **changes) -> "TrainConfig":
-        """The settings with this name, with ``changes``. Names: demo, laptop, gpu, paper.
-
-        Where no model is named, it is the smallest pocket policy that reads the board.
-
-        >>> TrainConfig.preset("demo", layout="paper-9x9").model
-        'pocket-9x9'
-        """
+        """The settings with this name, with ``changes``. Names: demo, laptop, gpu, paper."""
         if name not in _PRESETS:
             raise ValueError(f"unknown preset {name!r}: there are {', '.join(_PRESETS)}")
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(changes) - known)
         if unknown:
             raise ValueError(f"unknown setting {unknown[0]!r}: there are {', '.join(sorted(known))}")
-        return cls(**_PRESETS[name] | {"model": _pocket_for(changes)} | changes)
+        return cls(**_PRESETS[name] | changes)
 
     def but(self, **changes) -> "TrainConfig":
         """A copy with some settings changed."""
@@ -182,6 +168,18 @@ class TrainConfig:
             raise ValueError(f"{name} = {value!r}: {rule}")
 
     @property
+    def base_model(self) -> str:
+        """The model's name, "auto" resolved.
+
+        >>> TrainConfig().base_model, TrainConfig(layout="paper-9x9").base_model
+        ('pocket-6x6', 'pocket-9x9')
+        """
+        if self.model != "auto":
+            return self.model
+        size = envs.PRESETS[self.layout].size if self.maze is None else max(self._drawn().shape)
+        return "pocket-9x9" if size > 6 else "pocket-6x6"
+
+    @property
     def answers(self) -> int:
         """Answers that one rollout really asks for: m, or 1 for a method whose number needs a single answer."""
         return 1 if METHODS[self.method].single_answer else self.m
@@ -200,14 +198,17 @@ class TrainConfig:
         """The task with this run's options."""
         maze = None
         if self.maze is not None:
-            maze = envs.Maze.from_text(self.maze, budget=self.maze_budget)
+            maze = self._drawn()
         elif self.maze_seed is not None and self.task == "maze" and self.layout in envs.PRESETS:
             maze = envs.generate(self.layout, self.maze_seed)
         return task_named(self.task, layout=self.layout, maze=maze, reward_mode=self.reward_mode)
 
+    def _drawn(self) -> "envs.Maze":
+        return envs.Maze.from_text(self.maze, budget=self.maze_budget)
+
     def to_json(self) -> dict:
-        """As plain JSON values (K = inf is the text "inf")."""
-        return dataclasses.asdict(self) | {"K": "inf" if self.K == math.inf else self.K}
+        """As plain JSON values (K = inf is the text "inf", the model has its name)."""
+        return dataclasses.asdict(self) | {"K": "inf" if self.K == math.inf else self.K, "model": self.base_model}
 
     @classmethod
     def from_json(cls, values: dict) -> "TrainConfig":

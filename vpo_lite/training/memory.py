@@ -114,7 +114,7 @@ def memory_needed(
 
     b = min(config.micro_batch or config.prompts * config.group_size, config.prompts * config.group_size)
     u = -(-b // config.group_size)
-    shared = not policy.checkpointing
+    shared = policy.shares_prompts
     N = u * L + b * T if shared else b * (L + T)
     c, a = (2, 1) if s == 4 else (5, 2)
     layer = N * (8 * H + 4 * (c * H + A + I) + s * (a * A + 3 * I) + 28 * config.rank)
@@ -127,6 +127,19 @@ def memory_needed(
         activations=layers * (layer if shared else s * N * H), backward=layer // 2 if shared else layer + layer // 2,
         logits=(5 if config.kl else 4) * 4 * b * T * V,
     )
+
+
+def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> TrainConfig:
+    """``config`` with the largest micro_batch, halved from all rollouts down to 1, whose update fits into ``available`` bytes;
+    as it is where it names one, or where all rollouts fit at once."""
+    rows = config.prompts * config.group_size
+    if config.micro_batch:
+        return config
+    while True:
+        need = memory_needed(policy, config.but(micro_batch=rows), task)
+        if rows == 1 or need.weights + need.adapter + need.update <= available:
+            return config if rows == config.prompts * config.group_size else config.but(micro_batch=rows)
+        rows = -(-rows // 2)
 
 
 def available_memory(device: torch.device) -> int | None:
