@@ -103,7 +103,8 @@ def _settings(runs) -> str:
     lines = []
     for run in runs:
         config = run.config()
-        changed = {k: v for k, v in config.to_json().items() if v is not None and v != getattr(type(config)(), k)}
+        usual = type(config)().to_json()
+        changed = {k: v for k, v in config.to_json().items() if v is not None and v != usual[k]}
         shown = " ".join(f"{k}={v!r}" for k, v in {"method": config.method, **changed}.items())
         lines.append(f"<li>{html.escape(run.path.name)}: <code>{html.escape(shown)}</code></li>")
     return f"<ul>{''.join(lines)}</ul>"
