@@ -31,8 +31,14 @@ export OMP_WAIT_POLICY ?= PASSIVE
 lab: .venv/lab-installed
 	@$(BIN)/vpo-lite lab
 
-test: .venv/test-installed
+# bitsandbytes stays out of .venv: where it is installed, peft imports it, two seconds in every process
+.venv/quantized: .venv/test-installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps --target $@.new bitsandbytes
+	@rm -rf $@ && mv $@.new $@
+
+test: .venv/test-installed .venv/quantized
 	$(BIN)/python -m pytest
+	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
 	$(BIN)/python -m pytest -m "not slow and not browser" -q
