@@ -158,8 +158,8 @@ def completion_logits(model, rollouts: Rollouts, *, share: bool | None = None) -
     """The model's logits (B, T, V) at every completion token, for training: gradients flow through prompt and completion.
 
     With ``share`` each prompt is run once, and its G completions continue its keys and values, as in sampling: the same
-    logits and gradients as G whole rows (tests/test_decoding.py), and 1 / G of the prompt's work. None: where the model
-    can (:func:`shares_prompts`).
+    logits and gradients as G whole rows (tests/test_decoding.py), and 1 / G of the prompt's work (2506.05433). None: where
+    the model can (:func:`shares_prompts`).
     """
     ids, mask, prompt_of, tokens = rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of, rollouts.tokens
     if shares_prompts(model) if share is None else share:
@@ -313,8 +313,8 @@ class _Shape(NamedTuple):
 def _step(shape, weights, cache, tokens, cos, sin, position, at, bias):
     """One token for every row. Weights are arguments, so that a compiled step serves every snapshot.
 
-    A row attends to its prompt, whose keys and values its group shares (read once for all of them), and to what it has
-    written itself: its own places up to ``at``, a number, or (compiled: one shape for all steps) a tensor.
+    A row attends to its prompt, whose keys and values its group shares (read once for all of them, as in 2402.05099), and to
+    what it has written itself: its own places up to ``at``, a number, or (compiled: one shape for all steps) a tensor.
     """
     x = F.embedding(tokens[:, None], weights["embedding"])
     cos, sin = cos[position][:, None, None], sin[position][:, None, None]
