@@ -113,6 +113,15 @@ def test_failure_of_the_policy_is_shown_and_the_lab_lives_on():
     assert lab.join(WAIT) and lab.state == "finished" and lab.last_error is None
 
 
+@pytest.mark.parametrize("larger", [dict(layout="paper-9x9"), dict(maze="S......\n" + ".......\n" * 5 + "G.....E")])
+def test_a_larger_board_is_walked_by_the_policy_that_reads_it(larger):
+    lab = Lab(steps=1, **larger, **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    assert lab.records[0].reach_rate > 0.5
+    assert len(lab.maze.text.splitlines()) in (7, 9)
+
+
 # ---- requests and states ----
 
 
