@@ -2,7 +2,7 @@
 # make test   set up once, then the whole test suite (what CI runs)
 # make quick  the tests under 90 seconds, for your own loop
 # make bench  benchmarks and large test sets; results in tests/benchmarks/results
-# make study  the runs behind the README's table (half an hour on one core); picture: its screenshot of the panel
+# make study  the runs behind the README's table (a quarter of an hour on one core); picture: its screenshot of the panel
 # make clean  remove .venv
 
 PYTHON ?= python3
