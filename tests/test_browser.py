@@ -3,6 +3,7 @@
 A machine without chromium fails here (Debian: apt-get install chromium); leave these tests out with -m "not browser".
 """
 
+import time
 from pathlib import Path
 
 import browser_harness as harness
@@ -126,6 +127,9 @@ def test_reload_during_training_brings_the_panel_back(start):
     steps = start.trace("VPO", "x2", "x")
     assert len(steps) >= 2, "the curve as it is now, not as it was when the cell ran"
     page.wait_for_function(f"() => {SHOWN_STEP} > {len(steps) + 1}")
+    deadline = time.monotonic() + 30  # status and curve come in messages of their own: the curve may follow a moment later
+    while len(start.trace("VPO", "x2", "x")) <= len(steps) and time.monotonic() < deadline:
+        page.wait_for_timeout(100)
     assert len(start.trace("VPO", "x2", "x")) > len(steps)
     page.wait_for_function(harness.CONNECTED)
     page.locator("button.vpo-stop").click()
