@@ -1,6 +1,6 @@
-"""Mazes whose gold, diamonds and lava pull against each other, with their exact Pareto fronts.
+"""Mazes whose gold, diamonds and lava conflict, with their exact Pareto fronts.
 
-Gymnasium and NumPy only; usable with no language model at all.
+The package needs gymnasium and NumPy, and no language model.
 
 >>> import envs
 >>> maze = envs.Maze.from_text("S . G\\n. # .\\nD . E", budget=4)
@@ -14,10 +14,12 @@ Gymnasium and NumPy only; usable with no language model at all.
 import gymnasium
 
 from . import drawing
+from .env import MazeEnv
 from .front import ParetoFront, pareto_front
-from .layouts import PRESETS, PROBES, SEEDS, Layout, generate
-from .maze import Maze, MazeEnv
-from .scoring import OBJECTIVES, REWARD_MODES, canonical_route, score_routes
+from .generator import PROBES, generate
+from .layouts import PRESETS, SEEDS, Layout
+from .maze import Maze
+from .scoring import OBJECTIVES, REWARD_MODES, canonical_route, score_routes, walk
 
 __all__ = [
     "OBJECTIVES",
@@ -34,8 +36,9 @@ __all__ = [
     "generate",
     "pareto_front",
     "score_routes",
+    "walk",
 ]
 
 if "envs/Maze-v0" not in gymnasium.registry:
-    # the checker wants a scalar reward; MO-Gymnasium switches it off for the same reason
-    gymnasium.register("envs/Maze-v0", entry_point="envs.maze:MazeEnv", disable_env_checker=True)
+    # gymnasium's checker demands a scalar reward; MO-Gymnasium switches it off for the same reason
+    gymnasium.register("envs/Maze-v0", entry_point="envs.env:MazeEnv", disable_env_checker=True)

@@ -1,4 +1,7 @@
-"""The gallery: ``python -m envs --preset paper-9x9 --seed 3`` prints a maze and its front, and writes a picture."""
+"""The gallery: ``python -m envs --preset paper-9x9 --seed 3`` shows a maze and its front.
+
+It prints both, and writes a picture.
+"""
 
 import argparse
 import sys
@@ -12,40 +15,54 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def main(arguments=None):
-    """Runs the command; returns its exit status: 0, 1 (the picture could not be written) or 2 (a wrong request)."""
+def _parser():
     parser = _Parser(
-        prog="python -m envs", description="Print a maze and its exact Pareto front, and write its picture."
+        prog="python -m envs",
+        description="Print a maze and its exact Pareto front, and write its picture.",
     )
-    parser.add_argument("--preset", default="lite-6x6", help=f"one of {', '.join(PRESETS)} (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="which maze of the preset (default: %(default)s)")
-    parser.add_argument("--maze", metavar="FILE", help="a drawn maze instead: rows of . S E G D L B #")
-    parser.add_argument("--budget", type=int, help="steps allowed in the drawn maze (default: shortest way + 2 sides)")
-    parser.add_argument("--reward-mode", default="linear", help=f"one of {', '.join(REWARD_MODES)} (default: linear)")
-    parser.add_argument(
-        "--out", metavar="FILE", help="where the picture goes (default: PRESET-SEED.svg, or the drawn maze's name)"
+    add = parser.add_argument
+    presets, modes = ", ".join(PRESETS), ", ".join(REWARD_MODES)
+    add("--preset", default="lite-6x6", help=f"one of {presets} (default: %(default)s)")
+    add("--seed", type=int, default=0, help="which maze of the preset (default: %(default)s)")
+    add("--maze", metavar="FILE", help="a drawn maze instead: rows of . S E G D L B #")
+    add("--budget", type=int, help="steps in the drawn maze (default: shortest path + 2 sides)")
+    add("--reward-mode", default="linear", help=f"one of {modes} (default: linear)")
+    add(
+        "--out", metavar="FILE", help="the picture (default: PRESET-SEED.svg, or by the drawn maze)"
     )
+    return parser
+
+
+def _read(path):
     try:
-        options = parser.parse_args(arguments)
-        if options.maze is None:
-            if options.budget is not None:
-                raise ValueError("--budget: goes with --maze FILE; a preset sets its own")
-            maze, name = generate(options.preset, options.seed), f"{options.preset}-{options.seed}"
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"--maze: cannot read {path}: {reason}") from None
+
+
+def main(arguments=None):
+    """Runs the command and returns its exit status.
+
+    0: done. 1: the picture could not be written. 2: a wrong request; nothing is written.
+    """
+    try:
+        options = _parser().parse_args(arguments)
+        if options.maze is not None:
+            name = Path(options.maze).stem
+            maze = Maze.from_text(_read(options.maze), options.budget)
+        elif options.budget is not None:
+            raise ValueError("--budget: goes with --maze FILE; a preset sets its own")
         else:
-            try:
-                text = Path(options.maze).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(
-                    f"--maze: cannot read {options.maze}: {getattr(error, 'strerror', None) or error}"
-                ) from None
-            maze, name = Maze.from_text(text, options.budget), Path(options.maze).stem
+            name = f"{options.preset}-{options.seed}"
+            maze = generate(options.preset, options.seed)
         front = maze.pareto_front(options.reward_mode)
     except ValueError as error:
         print(f"envs: {error}", file=sys.stderr)
         return 2
 
-    counts = [(len(maze.gold), "gold"), (len(maze.diamonds), "diamonds"), (len(maze.lava), "lava")]
-    print(f"{name}: budget {maze.budget} steps, {', '.join(f'{n} {kind}' for n, kind in counts)}\n")
+    counts = f"{len(maze.gold)} gold, {len(maze.diamonds)} diamonds, {len(maze.lava)} lava"
+    print(f"{name}: budget {maze.budget} steps, {counts}\n")
     print(drawing.ansi(maze, colour=sys.stdout.isatty()), end="\n\n")
     print(f"Pareto front ({options.reward_mode}), each point with a shortest route:\n{front}\n")
     print(maze.describe())

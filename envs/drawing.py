@@ -1,7 +1,8 @@
-"""Pictures of a maze with routes on it: SVG for notebooks and slides, RGB arrays for videos, text for terminals.
+"""Pictures of a maze with routes on it: SVG for notebooks, RGB for videos, text for terminals.
 
-Colours are those of Okabe and Ito, told apart with every common colour blindness, and nothing is said by colour alone:
-every kind of square has its own shape and letter, every route its own dashes and number.
+Nothing is said by colour alone: every kind of square has its own shape and letter, every route its
+own dashes and number. Longer than 350 lines because the three kinds of picture share colours and
+signs.
 """
 
 from __future__ import annotations
@@ -11,18 +12,29 @@ from html import escape
 
 import numpy as np
 
-from . import _grid
-from .scoring import check_route
+from .scoring import walk
 
 # Okabe and Ito, "Color Universal Design" (2008)
 BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 FLOOR, WALL, GRID_LINE = "#FFFFFF", "#3B3B3B", "#C8C8C8"
 
+# of routes or answers 1, 2, ...
 ROUTE_COLOURS = (BLUE, PURPLE, BLACK, ORANGE, GREEN)
 DASHES = ("", "14 7", "3 7", "16 6 3 6", "26 8")
+MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down")
 
-CELL = 64  # SVG units a square; everything else is a share of it
+# letter -> (its colour, what lies under it)
+_LETTER_COLOURS = {
+    "S": (BLACK, FLOOR),
+    "E": (FLOOR, GREEN),
+    "G": (BLACK, YELLOW),
+    "D": (BLACK, SKY_BLUE),
+    "L": (FLOOR, VERMILLION),
+    "B": (BLACK, PURPLE),
+}
+
+CELL = 64  # SVG units a square; all other lengths are fractions of it
 LARGEST_LANE = 7.0  # units between two routes that run side by side
 
 
@@ -36,20 +48,23 @@ class Picture(str):
 
 
 def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, width=None):
-    """An SVG picture of a maze with routes drawn on it.
+    """Returns an SVG picture of a maze with routes drawn on it.
 
     Args:
         maze: a Maze.
-        routes: move strings; each is drawn up to where it ends, with its own colour, dashes and number. A route that
-            reaches E ends in an arrow head, another in a cross.
-        names: texts for the routes' numbers (short ones); None numbers them from 1 if there are several.
+        routes: move strings; each is drawn up to where it ends, with its own colour, dashes and
+            number. A route that reaches E ends in an arrow head, another in a cross.
+        names: short texts for the routes' numbers. None numbers them from 1 if there are several.
         position: (row, column) of a walker to draw.
-        taken: positions visited; the items on them are drawn as already taken.
-        labels: names of columns and rows along the border.
+        taken: squares visited; the items on them are drawn as already taken.
+        labels: whether to name columns and rows along the border.
         width: width of the picture in pixels; None leaves the natural size.
 
     Returns:
         Picture: a str of SVG that notebooks show as a picture.
+
+    Raises:
+        ValueError: a letter that is no move, or a number of names that is not that of the routes.
 
     >>> from envs import Maze
     >>> svg(Maze.from_text("S G\\n. E"), ["RD"])[:41]
@@ -74,17 +89,21 @@ def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, wi
             name = maze.square_name((0, c))[0]
             parts.append(_text(margin + (c + 0.5) * CELL, 0.36 * CELL, name, size, "#555555"))
         for r in range(rows):
-            parts.append(_text(0.25 * CELL, margin + (r + 0.5) * CELL + 0.35 * size, str(r + 1), size, "#555555"))
+            y = margin + (r + 0.5) * CELL + 0.35 * size
+            parts.append(_text(0.25 * CELL, y, str(r + 1), size, "#555555"))
     parts.append(f'<g transform="translate({margin:g} {margin:g})">')
     parts += [_square(maze, (r, c), taken) for r in range(rows) for c in range(columns)]
-    outline = f'width="{columns * CELL}" height="{rows * CELL}" fill="none" stroke="{WALL}" stroke-width="4"'
-    parts.append(f"<rect {outline}/>")
+    parts.append(
+        f'<rect width="{columns * CELL}" height="{rows * CELL}" '
+        f'fill="none" stroke="{WALL}" stroke-width="4"/>'
+    )
     parts += _routes(maze, list(routes), names)
     parts += _letters(maze, taken)
     if position is not None:
         x, y = _centre(position)
         parts.append(
-            f'<circle cx="{x:g}" cy="{y:g}" r="{0.24 * CELL:g}" fill="{BLUE}" stroke="{FLOOR}" stroke-width="4"/>'
+            f'<circle cx="{x:g}" cy="{y:g}" r="{0.24 * CELL:g}" '
+            f'fill="{BLUE}" stroke="{FLOOR}" stroke-width="4"/>'
         )
     parts.append("</g></svg>")
     return Picture("".join(parts))
@@ -93,8 +112,8 @@ def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, wi
 def _summary(maze, routes):
     """What a screen reader says of the picture."""
     parts = [f"Maze of {maze.shape[0]} by {maze.shape[1]} squares, budget {maze.budget} steps"]
-    for name, squares in (("gold", maze.gold), ("diamonds", maze.diamonds), ("lava", maze.lava), ("bonus", maze.bonus)):
-        if squares:
+    for name in ("gold", "diamonds", "lava", "bonus"):
+        if squares := getattr(maze, name):
             parts.append(f"{name} on {' '.join(map(maze.square_name, squares))}")
     parts.append(f"S on {maze.square_name(maze.start)}, E on {maze.square_name(maze.exit)}")
     parts += [f"route {i}: {route or 'empty'}" for i, route in enumerate(routes, start=1)]
@@ -111,8 +130,10 @@ def _centre(position):
 
 def _text(x, y, text, size, colour, halo=None):
     """A text; with a halo of the given colour, so that it can be read on top of a line."""
-    around = f' stroke="{halo}" stroke-width="5" stroke-linejoin="round" paint-order="stroke"' if halo else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{colour}"{around}>{escape(text)}</text>'
+    place = f'x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{colour}"'
+    if halo:
+        place += f' stroke="{halo}" stroke-width="5" stroke-linejoin="round" paint-order="stroke"'
+    return f"<text {place}>{escape(text)}</text>"
 
 
 def _square(maze, position, taken):
@@ -125,7 +146,8 @@ def _square(maze, position, taken):
         return f'{base} fill="{WALL}" stroke="{WALL}"/>'
     sign = ""
     if symbol == "S":
-        sign = f'<circle cx="{cx:g}" cy="{cy:g}" r="{0.36 * CELL:g}" fill="none" stroke="{BLACK}" stroke-width="5"/>'
+        ring = f'cx="{cx:g}" cy="{cy:g}" r="{0.36 * CELL:g}"'
+        sign = f'<circle {ring} fill="none" stroke="{BLACK}" stroke-width="5"/>'
     elif symbol == "E":
         inset, side = 0.1 * CELL, 0.8 * CELL
         place = f'x="{x + inset:g}" y="{y + inset:g}" width="{side:g}" height="{side:g}" rx="6"'
@@ -134,7 +156,10 @@ def _square(maze, position, taken):
         quarter = CELL / 4 - 1.5
         wave = f"q{quarter / 2:g} {-0.11 * CELL:g} {quarter:g} 0" + f" t{quarter:g} 0" * 3
         waves = " ".join(f"M{x + 3:g} {cy + dy * CELL:g} {wave}" for dy in (-0.3, 0.36))
-        sign = f'{base} fill="{VERMILLION}"/><path d="{waves}" fill="none" stroke="{FLOOR}" stroke-width="3.5"/>'
+        sign = (
+            f'{base} fill="{VERMILLION}"/>'
+            f'<path d="{waves}" fill="none" stroke="{FLOOR}" stroke-width="3.5"/>'
+        )
     elif symbol == "G":
         sign = f'<circle cx="{cx:g}" cy="{cy:g}" r="{0.34 * CELL:g}" fill="{YELLOW}" {_RIM}/>'
     elif symbol == "D":
@@ -151,17 +176,6 @@ def _square(maze, position, taken):
     return floor + (f'<g opacity="{0.25 if position in taken else 1}">{sign}</g>' if sign else "")
 
 
-# letter -> (its colour, what lies under it)
-_LETTER_COLOURS = {
-    "S": (BLACK, FLOOR),
-    "E": (FLOOR, GREEN),
-    "G": (BLACK, YELLOW),
-    "D": (BLACK, SKY_BLUE),
-    "L": (FLOOR, VERMILLION),
-    "B": (BLACK, PURPLE),
-}
-
-
 def _letters(maze, taken):
     """The letters of all signs; drawn last, so that no route hides one."""
     for position in (maze.start, maze.exit, *maze.gold, *maze.diamonds, *maze.lava, *maze.bonus):
@@ -176,55 +190,44 @@ def _letters(maze, taken):
 _RIM = f'stroke="{BLACK}" stroke-width="3" stroke-linejoin="round"'
 
 
-def walk(maze, route):
-    """The squares that a route visits, S first, bumps left out, and whether it reaches E (where it ends).
-
-    >>> from envs import Maze
-    >>> walk(Maze.from_text("S . E"), "URRR")
-    ([(0, 0), (0, 1), (0, 2)], True)
-    """
-    check_route(route)
-    here, visited = maze.start, [maze.start]
-    for move in route[: maze.budget]:
-        there = (here[0] + _grid.MOVES[move][0], here[1] + _grid.MOVES[move][1])
-        if there in maze.free:
-            here = there
-            visited.append(here)
-        if here == maze.exit:
-            return visited, True
-    return visited, False
-
-
 def _routes(maze, routes, names):
-    """Routes as polylines, each moved a little along the diagonal so that routes side by side stay apart."""
+    """Routes as polylines, each moved a little along the diagonal, so that they stay apart."""
     if names is None:
-        names = [str(i) for i in range(1, len(routes) + 1)] if len(routes) > 1 else [""] * len(routes)
+        names = [str(i + 1) if len(routes) > 1 else "" for i in range(len(routes))]
     names = list(names)
     if len(names) != len(routes):
-        raise ValueError(f"names: got {len(names)} names for {len(routes)} routes; give one for each")
+        raise ValueError(
+            f"names: got {len(names)} names for {len(routes)} routes; give one for each"
+        )
     lane = min(LARGEST_LANE, 0.5 * CELL / max(len(routes), 1))
     parts, badges = [], []
     for i, route in enumerate(routes):
-        visited, reached = walk(maze, route)
+        walked = walk(maze, route)
         shift = (i - (len(routes) - 1) / 2) * lane
-        points = [(x + shift, y + shift) for x, y in map(_centre, visited)]
-        if reached:  # stop at the door of E, for its letter and the arrow heads to be seen
+        points = [(x + shift, y + shift) for x, y in map(_centre, walked.squares)]
+        if walked.reached:  # stop at the edge of E: its letter and the arrow heads stay visible
             (x0, y0), (x1, y1) = points[-2:]
             points[-1] = (x0 + 0.45 * (x1 - x0), y0 + 0.45 * (y1 - y0))
         colour, dashes = ROUTE_COLOURS[i % len(ROUTE_COLOURS)], DASHES[i % len(DASHES)]
         line = " ".join(f"{x:g},{y:g}" for x, y in points)
         shared = f'points="{line}" fill="none" stroke-linejoin="round" stroke-linecap="round"'
         parts.append(f'<polyline {shared} stroke="{FLOOR}" stroke-width="8" opacity="0.85"/>')
-        parts.append(f'<polyline {shared} stroke="{colour}" stroke-width="4.5" stroke-dasharray="{dashes or "none"}"/>')
-        badges.append(_end(points, reached, colour))
+        dashed = f'stroke-dasharray="{dashes or "none"}"'
+        parts.append(f'<polyline {shared} stroke="{colour}" stroke-width="4.5" {dashed}/>')
+        badges.append(_end(points, walked.reached, colour))
         if names[i] and len(points) > 1:
-            # on the middle of the route's second half or so, each route a little further on, so badges rarely meet
+            # in the second half of the route, each route a little further on: badges rarely meet
             at = min(len(points) - 1, 1 + (i + 1) * (len(points) - 2) // (len(routes) + 1))
             (x0, y0), (x1, y1) = points[at - 1], points[at]
-            x, y = (x0 + x1) / 2, (y0 + y1) / 2
-            badges.append(f'<circle cx="{x:g}" cy="{y:g}" r="12" fill="{colour}" stroke="{FLOOR}" stroke-width="3"/>')
-            badges.append(_text(x, y + 5.5, names[i], 16, FLOOR if colour in (BLUE, BLACK) else BLACK))
+            badges.append(_badge((x0 + x1) / 2, (y0 + y1) / 2, names[i], colour))
     return parts + badges
+
+
+def _badge(x, y, name, colour):
+    """The number of a route, on a disc of its colour."""
+    ring = f'stroke="{FLOOR}" stroke-width="3"'
+    disc = f'<circle cx="{x:g}" cy="{y:g}" r="12" fill="{colour}" {ring}/>'
+    return disc + _text(x, y + 5.5, name, 16, FLOOR if colour in (BLUE, BLACK) else BLACK)
 
 
 def _end(points, reached, colour):
@@ -232,7 +235,8 @@ def _end(points, reached, colour):
     x, y = points[-1]
     if not reached:
         a = 0.14 * CELL
-        cross = f"M{x - a:g} {y - a:g} l{2 * a:g} {2 * a:g} M{x - a:g} {y + a:g} l{2 * a:g} {-2 * a:g}"
+        falling, rising = f"l{2 * a:g} {2 * a:g}", f"l{2 * a:g} {-2 * a:g}"
+        cross = f"M{x - a:g} {y - a:g} {falling} M{x - a:g} {y + a:g} {rising}"
         return (
             f'<path d="{cross}" stroke="{FLOOR}" stroke-width="11" fill="none"/>'
             f'<path d="{cross}" stroke="{colour}" stroke-width="6" fill="none"/>'
@@ -240,8 +244,8 @@ def _end(points, reached, colour):
     (x0, y0) = points[-2]
     dx, dy = np.sign(x - x0), np.sign(y - y0)
     a = 0.17 * CELL
-    tip, left, right = (x + a * dx, y + a * dy), (x - a * dy, y + a * dx), (x + a * dy, y - a * dx)
-    corners = " ".join(f"{px:g},{py:g}" for px, py in (tip, left, right))
+    tips = (x + a * dx, y + a * dy), (x - a * dy, y + a * dx), (x + a * dy, y - a * dx)
+    corners = " ".join(f"{px:g},{py:g}" for px, py in tips)
     return f'<polygon points="{corners}" fill="{colour}" stroke="{FLOOR}" stroke-width="2"/>'
 
 
@@ -249,10 +253,13 @@ _TERMINAL = {"S": "1", "E": "1;32", "G": "1;33", "D": "1;36", "L": "1;31", "B": 
 
 
 def ansi(maze, routes=(), *, position=None, taken=(), colour=True):
-    """The maze as text for a terminal: the walker as ``@``, squares on the routes as ``*``, taken squares lower case.
+    """Returns the maze as text for a terminal.
+
+    The walker is ``@``, squares on the routes are ``*``, and taken items are in lower case.
 
     >>> from envs import Maze
-    >>> print(ansi(Maze.from_text("S . G\\n. # .\\nD . E"), ["RRD"], position=(1, 2), taken=[(0, 2)], colour=False))
+    >>> maze = Maze.from_text("S . G\\n. # .\\nD . E")
+    >>> print(ansi(maze, ["RRD"], position=(1, 2), taken=[(0, 2)], colour=False))
       a b c
     1 S * g
     2 . # @
@@ -260,7 +267,7 @@ def ansi(maze, routes=(), *, position=None, taken=(), colour=True):
     """
     rows = [row.split() for row in maze.text.splitlines()]
     for route in routes:
-        for r, c in walk(maze, route)[0]:
+        for r, c in walk(maze, route).squares:
             if rows[r][c] == ".":
                 rows[r][c] = "*"
     for r, c in _items(maze) & set(taken):
@@ -268,9 +275,12 @@ def ansi(maze, routes=(), *, position=None, taken=(), colour=True):
     if position is not None:
         rows[position[0]][position[1]] = "@"
     margin = len(str(len(rows)))
-    head = " ".join([" " * margin, *(maze.square_name((0, c))[0] for c in range(maze.shape[1]))])
+    columns = [maze.square_name((0, c))[0] for c in range(maze.shape[1])]
+    lines = [" ".join([" " * margin, *columns])]
     paint = _paint if colour else str
-    return "\n".join([head, *(" ".join([f"{r:{margin}}", *map(paint, row)]) for r, row in enumerate(rows, start=1))])
+    for number, row in enumerate(rows, start=1):
+        lines.append(" ".join([f"{number:{margin}}", *map(paint, row)]))
+    return "\n".join(lines)
 
 
 def _paint(symbol):
@@ -278,7 +288,7 @@ def _paint(symbol):
     return f"\x1b[{code}m{symbol}\x1b[0m" if code and symbol != "." else symbol
 
 
-# Letters of the RGB picture, 5 x 7 dots
+# the letters of the RGB array, 5 x 7 dots
 _LETTERS = {
     "S": "01110 10001 10000 01110 00001 10001 01110",
     "E": "11111 10000 10000 11110 10000 10000 11111",
@@ -291,7 +301,9 @@ _SIDE = 32  # pixels a square
 
 
 def rgb_array(maze, routes=(), *, position=None, taken=()):
-    """The maze as an image (32 rows, 32 columns, 3) uint8: the signs of :func:`svg`, with routes as thin lines.
+    """Returns the maze as an image, uint8 of shape (32 rows, 32 columns, 3).
+
+    The signs are those of :func:`envs.drawing.svg`, with routes as thin lines.
 
     >>> from envs import Maze
     >>> rgb_array(Maze.from_text("S . E")).shape
@@ -306,10 +318,12 @@ def rgb_array(maze, routes=(), *, position=None, taken=()):
     for i, route in enumerate(routes):
         shift = round((i - (len(routes) - 1) / 2) * 4)
         colour = _rgb(ROUTE_COLOURS[i % len(ROUTE_COLOURS)])
-        visited, _ = walk(maze, route)
-        middles = [(r * _SIDE + _SIDE // 2 + shift, c * _SIDE + _SIDE // 2 + shift) for r, c in visited]
+        middle = _SIDE // 2 + shift
+        middles = [(r * _SIDE + middle, c * _SIDE + middle) for r, c in walk(maze, route).squares]
         for (y0, x0), (y1, x1) in itertools.pairwise(middles):
-            image[max(min(y0, y1) - 1, 0) : max(y0, y1) + 2, max(min(x0, x1) - 1, 0) : max(x0, x1) + 2] = colour
+            rows_between = slice(max(min(y0, y1) - 1, 0), max(y0, y1) + 2)
+            columns_between = slice(max(min(x0, x1) - 1, 0), max(x0, x1) + 2)
+            image[rows_between, columns_between] = colour
     for square in squares:
         _letter(_tile(image, square), maze.symbol(square), square in taken)
     if position is not None:

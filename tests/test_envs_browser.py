@@ -1,4 +1,4 @@
-"""Notebook 03 in a real browser: buttons and arrow keys walk, clicks draw, and the front follows."""
+"""Notebook 03 in a real browser: buttons and arrow keys walk, clicks draw, the front follows."""
 
 from pathlib import Path
 
@@ -23,8 +23,12 @@ def test_play_and_draw_by_hand():
         page.locator(".play button", has_text="again").click()
         route = maze.pareto_front().routes[0]
         for move in route:
-            page.keyboard.press({"U": "ArrowUp", "D": "ArrowDown", "L": "ArrowLeft", "R": "ArrowRight"}[move])
-        notebook.wait_text(".play", "You are on E: completion 1.00, gold 1.00, diamond 0.00, avoid_lava 1.00")
+            page.keyboard.press(
+                {"U": "ArrowUp", "D": "ArrowDown", "L": "ArrowLeft", "R": "ArrowRight"}[move]
+            )
+        notebook.wait_text(
+            ".play", "You are on E: completion 1.00, gold 1.00, diamond 0.00, avoid_lava 1.00"
+        )
         assert notebook.kernel("print(player.route)").strip() == route
         page.keyboard.press("Backspace")
         notebook.wait_text(".play", f"{maze.budget - len(route) + 1} steps left")

@@ -1,4 +1,4 @@
-"""Pictures: everything is on them, by shape and letter as well as by colour, and no name or route breaks the SVG."""
+"""Pictures show everything by shape and letter as well as by colour; no name breaks the SVG."""
 
 import itertools
 import xml.etree.ElementTree as ET
@@ -23,12 +23,16 @@ def test_every_sign_has_its_letter_and_its_own_shape():
     assert sorted(texts(picture)) == sorted("SGLDBE")
     shapes = {}
     for symbol in "GDBLE":
-        alone = drawing.svg(Maze.from_text(f"S {symbol} {'E' if symbol != 'E' else '.'}"), labels=False)
+        other = "." if symbol == "E" else "E"
+        alone = drawing.svg(Maze.from_text(f"S {symbol} {other}"), labels=False)
         root = ET.fromstring(alone)
         shapes[symbol] = [
-            (node.tag, len(node.get("points", "").split()), node.tag.endswith("path")) for node in root.iter()
+            (node.tag, len(node.get("points", "").split()), node.tag.endswith("path"))
+            for node in root.iter()
         ]
-    assert len({str(shape) for shape in shapes.values()}) == len(shapes), "two signs differ by colour alone"
+    assert len({str(shape) for shape in shapes.values()}) == len(shapes), (
+        "two signs differ by colour alone"
+    )
 
 
 def test_labels_name_the_squares():
@@ -43,7 +47,8 @@ def test_routes_have_their_own_colour_dashes_and_number():
     root = ET.fromstring(drawing.svg(maze, routes, labels=False))
     lines = [node for node in root.iter(f"{SVG}polyline") if node.get("stroke") != drawing.FLOOR]
     assert len(lines) == 5
-    assert len({line.get("stroke") for line in lines}) == len({line.get("stroke-dasharray") for line in lines}) == 5
+    assert len({line.get("stroke") for line in lines}) == 5
+    assert len({line.get("stroke-dasharray") for line in lines}) == 5
     assert [t for t in texts(ET.tostring(root)) if t.isdigit()] == ["1", "2", "3", "4", "5"]
     # routes that start alike do not lie on one another
     assert len({line.get("points").split()[0] for line in lines}) == 5
@@ -52,7 +57,7 @@ def test_routes_have_their_own_colour_dashes_and_number():
 def test_a_route_shows_where_it_ends():
     def ends(route):
         root = ET.fromstring(drawing.svg(Maze.from_text("S . E"), [route], labels=False))
-        return sum(node.tag == f"{SVG}polygon" for node in root.iter()), sum(n.tag == f"{SVG}path" for n in root.iter())
+        return len(list(root.iter(f"{SVG}polygon"))), len(list(root.iter(f"{SVG}path")))
 
     assert ends("RR") == (1, 0)  # an arrow head
     assert ends("R") == ends("") == (0, 2)  # a cross, and its halo
@@ -115,13 +120,25 @@ def test_letters_can_be_read_from_the_back():
 
 
 def test_colours_survive_colour_blindness():
-    """Signs stay apart under simulated protanopia, deuteranopia and tritanopia (matrices of Machado et al. 2009)."""
+    """Signs stay apart under simulated colour blindness (matrices of Machado et al. 2009)."""
     simulations = {
         "normal": np.eye(3),
-        "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-        "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-        "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-    }  # fmt: skip
+        "protanopia": [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ],
+        "deuteranopia": [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ],
+        "tritanopia": [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ],
+    }
     names = ("YELLOW", "SKY_BLUE", "VERMILLION", "GREEN", "PURPLE", "FLOOR", "WALL")
     fills = [getattr(drawing, name) for name in names]
 
@@ -148,12 +165,17 @@ def test_ansi():
 def test_rgb_array():
     image = drawing.rgb_array(MAZE)
     assert image.shape == (96, 96, 3) and image.dtype == np.uint8
-    tiles = {MAZE.symbol((r, c)): image[32 * r : 32 * r + 32, 32 * c : 32 * c + 32] for r in range(3) for c in range(3)}
+    tiles = {
+        MAZE.symbol((r, c)): image[32 * r : 32 * r + 32, 32 * c : 32 * c + 32]
+        for r in range(3)
+        for c in range(3)
+    }
     for one, two in itertools.combinations(tiles, 2):
         # told apart by brightness alone, so in print and by anyone
         assert np.abs(tiles[one].mean(axis=2) - tiles[two].mean(axis=2)).max() > 60, (one, two)
     walked = drawing.rgb_array(MAZE, ["RRDD"], position=(0, 0), taken=[(0, 2)])
-    assert (walked[:32, :32] != image[:32, :32]).any() and (walked[:32, 64:] != image[:32, 64:]).any()
+    assert (walked[:32, :32] != image[:32, :32]).any()
+    assert (walked[:32, 64:] != image[:32, 64:]).any()
 
 
 @pytest.mark.parametrize("mode", ["ansi", "rgb_array", "svg", None])

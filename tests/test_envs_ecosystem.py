@@ -36,7 +36,9 @@ def test_mo_gymnasium_makes_it_and_wraps_it():
 
 def test_mo_gymnasium_records_episodes():
     mo_gymnasium = pytest.importorskip("mo_gymnasium")
-    env = mo_gymnasium.wrappers.MORecordEpisodeStatistics(mo_gymnasium.make("envs/Maze-v0", seed=1000), gamma=1.0)
+    env = mo_gymnasium.wrappers.MORecordEpisodeStatistics(
+        mo_gymnasium.make("envs/Maze-v0", seed=1000), gamma=1.0
+    )
     front = env.unwrapped.maze.pareto_front()
     *_, info = follow(env, front.routes[0])
     np.testing.assert_allclose(info["episode"]["r"], front.rewards[0])
@@ -47,7 +49,9 @@ def test_mo_gymnasium_vector_environment():
     mo_gymnasium = pytest.importorskip("mo_gymnasium")
     seeds = range(1000, 1004)
     makers = [
-        lambda seed=seed: mo_gymnasium.make("envs/Maze-v0", preset="tiny-4x4", seed=seed, observation="flat")
+        lambda seed=seed: mo_gymnasium.make(
+            "envs/Maze-v0", preset="tiny-4x4", seed=seed, observation="flat"
+        )
         for seed in seeds
     ]
     vector = mo_gymnasium.wrappers.vector.MOSyncVectorEnv(makers)
@@ -57,7 +61,9 @@ def test_mo_gymnasium_vector_environment():
     total = np.zeros((4, 4))
     over = np.zeros(4, dtype=bool)
     for step in range(max(map(len, routes))):
-        _, rewards, terminated, _, _ = vector.step([ACTION[route[step % len(route)]] for route in routes])
+        _, rewards, terminated, _, _ = vector.step(
+            [ACTION[route[step % len(route)]] for route in routes]
+        )
         assert rewards.shape == (4, 4)
         total += rewards * ~over[:, None]
         over |= terminated
@@ -69,7 +75,9 @@ def test_mo_gymnasium_vector_environment():
 def test_stable_baselines_accepts_it(observation, warn):
     """Without a warning where it is flat; of a grid that is no image it would warn."""
     checker = pytest.importorskip("stable_baselines3.common.env_checker")
-    checker.check_env(gymnasium.make("envs/Maze-v0", scalarize=[0.25] * 4, observation=observation), warn=warn)
+    checker.check_env(
+        gymnasium.make("envs/Maze-v0", scalarize=[0.25] * 4, observation=observation), warn=warn
+    )
 
 
 def play_greedily(agent, env):
@@ -84,13 +92,21 @@ def play_greedily(agent, env):
 
 
 def test_an_ordinary_agent_learns_to_reach_the_exit():
-    """PPO with equal weights, 10,000 steps: it finds E and at least one of gold, diamonds and safety beside it."""
+    """PPO with equal weights, 10,000 steps: it finds E, and gold, diamonds or safety beside it."""
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     roomy = envs.Maze.from_text(envs.generate("tiny-4x4", 3).text, budget=14)
     env = gymnasium.make("envs/Maze-v0", maze=roomy, scalarize=[0.25] * 4, observation="flat")
     agent = stable_baselines3.PPO(
-        "MlpPolicy", env, seed=0, n_steps=512, batch_size=128, n_epochs=8, learning_rate=2e-3, ent_coef=0.03, device="cpu"
-    )  # fmt: skip
+        "MlpPolicy",
+        env,
+        seed=0,
+        n_steps=512,
+        batch_size=128,
+        n_epochs=8,
+        learning_rate=2e-3,
+        ent_coef=0.03,
+        device="cpu",
+    )
     assert play_greedily(agent, env) == (0.0, False)
     agent.learn(10_000)
     total, reached = play_greedily(agent, env)

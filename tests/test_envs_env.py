@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -20,7 +21,7 @@ EQUAL = (0.25, 0.25, 0.25, 0.25)
 
 
 def walk(env, route):
-    """Steps through the route until the episode ends; returns the sum of rewards and how it ended."""
+    """Steps through the route until the episode ends: the sum of rewards, and how it ended."""
     env.reset()
     total, terminated, truncated = np.zeros(4), False, False
     for move in route:
@@ -33,8 +34,22 @@ def walk(env, route):
 
 def test_the_package_stands_alone():
     """`envs` loads gymnasium and numpy, and nothing of the library that trains on it."""
-    code = "import envs, sys; print({'torch', 'vpo_lite', 'scipy', 'plotly', 'transformers'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+    others = {"torch", "vpo_lite", "scipy", "plotly", "transformers"}
+    code = f"import envs, sys; print({others} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("path", sorted(Path(envs.__file__).parent.glob("[!_]*.py")))
+def test_no_public_name_hides_a_module(path):
+    """Else `import envs.x as x` gives a function, or importing the module replaces the function."""
+    code = (
+        f"import envs.{path.stem} as module, envs, types; assert type(module) is types.ModuleType; "
+        "assert all(not isinstance(getattr(envs, name), types.ModuleType) "
+        "for name in set(envs.__all__) - {'drawing'}); print(envs.generate('tiny-4x4', 3).budget)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "6\n", done.stderr
 
 
 @pytest.mark.parametrize("reward_mode", ["linear", "convex_bonus"])
@@ -43,7 +58,10 @@ def test_stepping_equals_score_routes(reward_mode):
 
 
 def compare_with_stepping(n, reward_mode):
-    """n random routes, one environment step after another, against one call of score_routes; returns the share at E."""
+    """n random routes, step by step, against one call of score_routes.
+
+    Returns the fraction that reaches E.
+    """
     rng = np.random.default_rng(0)
     environments = [
         MazeEnv(preset, seed, reward_mode=reward_mode, observation="flat")
@@ -56,7 +74,7 @@ def compare_with_stepping(n, reward_mode):
     for i in range(n):
         which = i % len(environments)
         route = "".join("UDLR"[x] for x in letters[i, : rng.integers(41)])
-        if i % 5 == 0:  # random walks rarely arrive: a fifth goes home with a detour, and on after that
+        if i % 5 == 0:  # random walks rarely arrive: every fifth goes to E with a detour, and on
             home = witnesses[which][rng.integers(len(witnesses[which]))]
             cut = rng.integers(len(home) + 1)
             route = home[:cut] + ("", "UD", "LR", "U")[rng.integers(4)] + home[cut:] + route[:3]
@@ -75,17 +93,24 @@ def test_episode_by_hand():
     env = gymnasium.make("envs/Maze-v0", maze=Maze.from_text("S # G\n. L E", budget=5))
     assert type(env.unwrapped) is MazeEnv
     observation, info = env.reset(seed=3)
-    assert observation["grid"].tolist() == [[1, 7, 3], [0, 5, 2]] and observation["grid"].dtype == np.int8
-    assert (observation["position"].tolist(), observation["steps_left"], observation["taken"].tolist()) == (
-        [0, 0],
-        5,
-        [0, 0],
+    assert (
+        observation["grid"].tolist() == [[1, 7, 3], [0, 5, 2]]
+        and observation["grid"].dtype == np.int8
     )
+    assert observation["position"].tolist() == [0, 0] == observation["taken"].tolist()
+    assert observation["steps_left"] == 5
     assert info["vector_reward"].tolist() == [0, 0, 0, 0]
     seen = []
     for action in (3, 1, 3, 3):  # a bump, then down and through the lava
         observation, reward, terminated, truncated, info = env.step(action)
-        seen.append((observation["position"].tolist(), int(observation["steps_left"]), reward.tolist(), terminated))
+        seen.append(
+            (
+                observation["position"].tolist(),
+                int(observation["steps_left"]),
+                reward.tolist(),
+                terminated,
+            )
+        )
     assert seen == [
         ([0, 0], 4, [0, 0, 0, 0], False),
         ([1, 0], 3, [0, 0, 0, 0], False),
@@ -134,7 +159,8 @@ def test_gymnasium_checks(observation, maze):
 
 
 def test_check_env_on_the_unwrapped_vector_environment():
-    with pytest.warns(UserWarning, match="reward returned by `step"):  # gymnasium expects a number there
+    # gymnasium expects a number there
+    with pytest.warns(UserWarning, match="reward returned by `step"):
         check_env(gymnasium.make("envs/Maze-v0").unwrapped, skip_render_check=True)
 
 
@@ -161,14 +187,20 @@ def test_grid_planes():
     env = MazeEnv(maze=Maze.from_text("S G #\nD B L\n. . E", budget=8), observation="grid")
     planes, _ = env.reset()
     assert [np.argwhere(plane).tolist() for plane in planes[:7]] == [
-        [[0, 0]], [[0, 2]], [[2, 2]], [[0, 1]], [[1, 0]], [[1, 2]], [[1, 1]]
-    ]  # fmt: skip
+        [[0, 0]],
+        [[0, 2]],
+        [[2, 2]],
+        [[0, 1]],
+        [[1, 0]],
+        [[1, 2]],
+        [[1, 1]],
+    ]
     planes, *_ = env.step(ACTION["R"])
     assert planes[0, 0, 1] == 1 and not planes[3].any() and (planes[7] == np.float32(7 / 8)).all()
 
 
 def test_returned_arrays_are_the_callers():
-    """Writing into an observation or a reward must not reach the environment or what was returned before."""
+    """Writing into an observation or a reward changes neither the environment nor earlier ones."""
     env = MazeEnv("lite-6x6", 1)
     first, _ = env.reset()
     kept = copy.deepcopy(first)
@@ -217,7 +249,7 @@ def test_scalarize_is_the_weighted_sum():
 
 
 def test_discounted_front():
-    """A short way without gold, a longer one with: under a strong discount both are worth having."""
+    """A short route without gold, a longer one with: a strong discount keeps both on the front."""
     env = MazeEnv(maze=Maze.from_text("S . E\n. # .\n. G .", budget=6))
     assert [v.tolist() for v in env.pareto_front()] == [[1, 1, 0, 1]]
     gamma = 0.5
@@ -225,13 +257,19 @@ def test_discounted_front():
     expected = [[gamma, 0, 0, gamma], [gamma**5, gamma**5, 0, gamma**5]]
     assert [v.tolist() for v in env.pareto_front(gamma=gamma)] == expected
     for wrong in (0, 1.5, -1, float("nan")):
-        with pytest.raises(ValueError, match=f"gamma: got {wrong}, expected a discount above 0 and at most 1"):
+        message = f"gamma: got {wrong}, expected a discount above 0 and at most 1"
+        with pytest.raises(ValueError, match=message):
             env.pareto_front(wrong)
 
 
 def test_vector_environments_of_gymnasium():
     vector = gymnasium.make_vec(
-        "envs/Maze-v0", num_envs=3, vectorization_mode="sync", scalarize=EQUAL, observation="flat", preset="tiny-4x4"
+        "envs/Maze-v0",
+        num_envs=3,
+        vectorization_mode="sync",
+        scalarize=EQUAL,
+        observation="flat",
+        preset="tiny-4x4",
     )
     observation, _ = vector.reset(seed=0)
     assert observation.shape[0] == 3
@@ -254,7 +292,10 @@ def test_vector_environments_of_gymnasium():
         ({"maze": "S S\nE ."}, "text: a maze needs exactly one S"),
         ({"reward_mode": "cubic"}, "reward_mode: got 'cubic'"),
         ({"observation": "pixels"}, "observation: got 'pixels', expected one of dict, grid, flat"),
-        ({"render_mode": "human"}, "render_mode: got 'human', expected None, 'ansi', 'rgb_array' or 'svg'"),
+        (
+            {"render_mode": "human"},
+            "render_mode: got 'human', expected None, 'ansi', 'rgb_array' or 'svg'",
+        ),
         ({"scalarize": (1, 2)}, "scalarize: got (1, 2), expected 4 finite weights"),
         ({"scalarize": (1, 2, 3, float("nan"))}, "scalarize: got (1, 2, 3, nan)"),
         ({"scalarize": "equal"}, "scalarize: got 'equal'"),

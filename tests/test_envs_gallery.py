@@ -18,7 +18,9 @@ def test_prints_the_maze_its_front_and_writes_the_picture(tmp_path, monkeypatch,
     front = maze.pareto_front()
     assert "paper-9x9-3: budget 25 steps, 4 gold, 5 diamonds, 5 lava" in printed
     assert (
-        envs.drawing.ansi(maze, colour=False) in printed and str(front) in printed and str(maze.describe()) in printed
+        envs.drawing.ansi(maze, colour=False) in printed
+        and str(front) in printed
+        and str(maze.describe()) in printed
     )
     assert (tmp_path / "paper-9x9-3.svg").read_text() == envs.drawing.svg(maze, front.routes)
     ET.parse(tmp_path / "paper-9x9-3.svg")
@@ -55,13 +57,19 @@ def test_a_drawn_maze(tmp_path, capsys):
         (["--maze", "bytes.txt"], "--maze: cannot read bytes.txt: 'utf-8' codec can't decode"),
     ],
 )
-def test_wrong_requests_exit_with_two_and_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+def test_wrong_requests_exit_with_two_and_one_line(
+    tmp_path, monkeypatch, capsys, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wrong.txt").write_text("S S E")
     (tmp_path / "bytes.txt").write_bytes(b"S\xff E")
     assert main(arguments) == 2
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.startswith(f"envs: {message}") and captured.err.count("\n") == 1
+    assert (
+        captured.out == ""
+        and captured.err.startswith(f"envs: {message}")
+        and captured.err.count("\n") == 1
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bytes.txt", "wrong.txt"]
 
 
@@ -72,6 +80,9 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
 
 def test_it_is_a_command(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "envs", "--preset", "none"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "envs", "--preset", "none"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2 and done.stderr.startswith("envs: preset: got 'none'")

@@ -20,9 +20,18 @@ LITE_SHA256 = "33ce91e6d644311db376abf4b152acb9e7d37ec1a3e01e11e7f3287325042298"
 
 PINNED = {
     ("tiny-4x4", 3): (6, "E . . G\n. . L .\n. . # .\nD . . S"),
-    ("lite-6x6", 0): (16, "G G # # . E\n. # . . . .\n. . . . . .\n. . . . . L\n. . # L D .\nS # # . . D"),
-    ("lite-6x6", 1000): (18, "E . . D D D\n. # # . # #\n. . . . L L\nG # L . . .\n. # . L . .\nG # # . # S"),
-    ("lite-6x6", 1_000_000): (18, "D D . . . E\n. # . L . .\n. L . # . .\n. . . . . #\n. . # # G L\nS # . . G G"),
+    ("lite-6x6", 0): (
+        16,
+        "G G # # . E\n. # . . . .\n. . . . . .\n. . . . . L\n. . # L D .\nS # # . . D",
+    ),
+    ("lite-6x6", 1000): (
+        18,
+        "E . . D D D\n. # # . # #\n. . . . L L\nG # L . . .\n. # . L . .\nG # # . # S",
+    ),
+    ("lite-6x6", 1_000_000): (
+        18,
+        "D D . . . E\n. # . L . .\n. L . # . .\n. . . . . #\n. . # # G L\nS # . . G G",
+    ),
     ("hard-8x8", 1): (
         22,
         "S . . . . G # G\n. # . . # . G G\n. . . . # . . #\n. L L . . . . #\n"
@@ -30,8 +39,9 @@ PINNED = {
     ),
     ("paper-9x9", 3): (
         25,
-        "G # . . . . # . E\nG G . . . . . . .\nG . . L . . L . .\n. . . L . . . . .\n. . . # B # # . #\n"
-        ". . . . L . . . .\n. . L . . . . . D\n. . . . . . . # D\nS . . . . . D D D",
+        "G # . . . . # . E\nG G . . . . . . .\nG . . L . . L . .\n. . . L . . . . .\n"
+        ". . . # B # # . #\n. . . . L . . . .\n. . L . . . . . D\n. . . . . . . # D\n"
+        "S . . . . . D D D",
     ),
 }
 
@@ -44,16 +54,23 @@ def steps_from(maze, start, forbidden=()):
         r, c = queue.popleft()
         for there in ((r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)):
             inside = 0 <= there[0] < len(rows) and 0 <= there[1] < len(rows[0])
-            if inside and rows[there[0]][there[1]] != "#" and there not in steps and there not in forbidden:
+            if (
+                inside
+                and rows[there[0]][there[1]] != "#"
+                and there not in steps
+                and there not in forbidden
+            ):
                 steps[there] = steps[r, c] + 1
                 queue.append(there)
     return steps
 
 
 def corners_of(maze):
-    """(gold corner, diamond corner): the corners that hold neither S nor E, told apart by what lies nearest."""
+    """(gold corner, diamond corner): the corners without S or E, gold lies nearer to the first."""
     last = maze.size - 1
-    others = [c for c in ((0, 0), (0, last), (last, 0), (last, last)) if c not in (maze.start, maze.exit)]
+    others = [
+        c for c in ((0, 0), (0, last), (last, 0), (last, last)) if c not in (maze.start, maze.exit)
+    ]
     assert len(others) == 2
     by_gold = sorted(others, key=lambda corner: min(near(corner, item) for item in maze.gold))
     return by_gold
@@ -70,8 +87,11 @@ def test_text_and_budget_are_pinned(preset, seed):
 
 
 def test_lite_is_frozen():
-    """The weights that ship are trained on it: if this fails, change the code back, not the hash."""
-    texts = "".join(f"{maze.budget}\n{maze}\n" for maze in (envs.generate("lite-6x6", seed) for seed in range(200)))
+    """The policies that ship are trained on it: if this fails, change the code, not the hash."""
+    texts = "".join(
+        f"{maze.budget}\n{maze}\n"
+        for maze in (envs.generate("lite-6x6", seed) for seed in range(200))
+    )
     assert hashlib.sha256(texts.encode()).hexdigest() == LITE_SHA256
 
 
@@ -103,7 +123,9 @@ def test_every_maze_keeps_the_rules(preset):
         assert layout.lava[0] <= len(maze.lava) <= layout.lava[1]
         if layout.openings is None:
             assert layout.walls[0] <= len(maze.walls) <= layout.walls[1]
-        assert len(from_start) + len(maze.walls) == layout.size**2, "a square that cannot be reached"
+        assert len(from_start) + len(maze.walls) == layout.size**2, (
+            "a square that cannot be reached"
+        )
 
 
 @pytest.mark.parametrize("preset", ["tiny-4x4", "lite-6x6", "hard-8x8"])
@@ -141,14 +163,18 @@ def test_diagonals_and_treasure_corners_vary():
 def test_same_maze_in_another_process_and_by_its_layout():
     code = "import envs; m = envs.generate('lite-6x6', 12345); print(m.budget); print(m)"
     environment = dict(os.environ, PYTHONHASHSEED="77")
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     maze = envs.generate("lite-6x6", 12345)
     assert out.stdout.split("\n", 1) == [str(maze.budget), maze.text + "\n"]
     assert envs.generate(envs.PRESETS["lite-6x6"], 12345) == maze
 
 
 def test_seed_ranges_lie_apart():
-    held_out, training, pretraining = (envs.SEEDS[name] for name in ("held_out", "training", "pretraining"))
+    held_out, training, pretraining = (
+        envs.SEEDS[name] for name in ("held_out", "training", "pretraining")
+    )
     assert (held_out[0], held_out[-1], training[0], training[-1], pretraining[0]) == (
         0,
         9_999,
@@ -156,7 +182,10 @@ def test_seed_ranges_lie_apart():
         999_999,
         1_000_000,
     )
-    texts = [{envs.generate("lite-6x6", seeds[i]).text for i in range(300)} for seeds in envs.SEEDS.values()]
+    texts = [
+        {envs.generate("lite-6x6", seeds[i]).text for i in range(300)}
+        for seeds in envs.SEEDS.values()
+    ]
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
 
 
@@ -173,7 +202,15 @@ def test_mazes_are_values():
 
 @pytest.mark.parametrize("size", range(4, 13))
 def test_layouts_of_every_size(size):
-    layout = envs.Layout("mine", size=size, walls=(size // 2, size), gold=(1, 2), diamonds=(2, 3), lava=(1, 3), slack=1)
+    layout = envs.Layout(
+        "mine",
+        size=size,
+        walls=(size // 2, size),
+        gold=(1, 2),
+        diamonds=(2, 3),
+        lava=(1, 3),
+        slack=1,
+    )
     for seed in range(5):
         maze = envs.generate(layout, seed)
         assert maze.shape == (size, size) and 1 <= len(maze.gold) <= 2 and 1 <= len(maze.lava) <= 3
@@ -203,14 +240,30 @@ def test_layouts_that_cannot_be_are_refused(changes, message):
 
 def test_a_layout_that_admits_no_maze_says_so():
     # slack so large that a way through both corners always fits
-    with pytest.raises(ValueError, match="gave no maze that keeps the rules; use fewer walls or less slack"):
+    with pytest.raises(
+        ValueError, match="gave no maze that keeps the rules; use fewer walls or less slack"
+    ):
         envs.generate(envs.Layout(slack=24), 0)
+
+
+def test_a_maze_is_drawn_once():
+    """A run asks for its maze at every step; any other seed, layout or name is another maze."""
+    maze = envs.generate("lite-6x6", 77)
+    assert envs.generate("lite-6x6", 77) is maze
+    renamed = dataclasses.replace(envs.PRESETS["lite-6x6"], name="other")
+    others = [envs.generate("lite-6x6", 78), envs.generate(renamed, 77)]
+    assert len({maze, *others}) == 3
 
 
 @pytest.mark.parametrize(
     ("preset", "seed", "message"),
     [
-        ("huge", 0, "preset: got 'huge', expected a Layout or one of tiny-4x4, lite-6x6, hard-8x8, paper-9x9"),
+        (
+            "huge",
+            0,
+            "preset: got 'huge', expected a Layout or one of tiny-4x4, lite-6x6, hard-8x8, "
+            "paper-9x9",
+        ),
         (None, 0, "preset: got None"),
         ("lite-6x6", -1, "seed: got -1, expected a whole number from 0 and below 2^63"),
         ("lite-6x6", 2**63, "seed: got 9223372036854775808"),

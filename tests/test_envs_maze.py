@@ -40,21 +40,56 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
 @pytest.mark.parametrize(
     ("text", "budget", "message"),
     [
-        ("S . X\n. . E", None, "text: unknown symbol 'X' at row 1, column 3; the symbols are . S E G D L B #"),
+        (
+            "S . X\n. . E",
+            None,
+            "text: unknown symbol 'X' at row 1, column 3; the symbols are . S E G D L B #",
+        ),
         ("S . .\n. e E", None, "text: unknown symbol 'e' at row 2, column 2"),
-        ("S . .\n. E", None, "text: row 2 has 2 symbols, but row 1 has 3; every row needs the same number"),
+        (
+            "S . .\n. E",
+            None,
+            "text: row 2 has 2 symbols, but row 1 has 3; every row needs the same number",
+        ),
         ("S . .\n.\n. . E", None, "text: row 2 has 1 symbol, but row 1 has 3"),
-        ("S .\nS E", None, "text: a maze needs exactly one S (start), this one has 2 (row 1, column 1 and row 2, column 1)"),
-        ("S E\n. E", None, "text: a maze needs exactly one E (exit), this one has 2 (row 1, column 2 and row 2, column 2)"),
-        (". .\n. E", None, "text: a maze needs exactly one S (start), this one has 0; put S on a free square"),
+        (
+            "S .\nS E",
+            None,
+            "text: a maze needs exactly one S (start), this one has 2 "
+            "(row 1, column 1 and row 2, column 1)",
+        ),
+        (
+            "S E\n. E",
+            None,
+            "text: a maze needs exactly one E (exit), this one has 2 "
+            "(row 1, column 2 and row 2, column 2)",
+        ),
+        (
+            ". .\n. E",
+            None,
+            "text: a maze needs exactly one S (start), this one has 0; put S on a free square",
+        ),
         ("S .\n. .", None, "text: a maze needs exactly one E (exit), this one has 0"),
-        ("S # .\n# . E", None, "text: no way from S (row 1, column 1) to E (row 2, column 3); open a wall between them"),
+        (
+            "S # .\n# . E",
+            None,
+            "text: no way from S (row 1, column 1) to E (row 2, column 3); "
+            "open a wall between them",
+        ),
         ("", None, "text: the grid is empty; write rows of the symbols . S E G D L B #"),
         ("  \n\t\n", None, "text: the grid is empty"),
         (None, None, "text: got NoneType, expected a string"),
         (["S E"], None, "text: got list, expected a string"),
-        ("S" + "." * 25 + "E", None, "text: the grid has 1 rows and 27 columns; the largest has 26 of each"),
-        ("S . E", 1, "budget: got 1, but the shortest way to E takes 2 steps; give between 2 and 10000"),
+        (
+            "S" + "." * 25 + "E",
+            None,
+            "text: the grid has 1 rows and 27 columns; the largest has 26 of each",
+        ),
+        (
+            "S . E",
+            1,
+            "budget: got 1, but the shortest way to E takes 2 steps; give between 2 and 10000",
+        ),
         ("S E", 0, "budget: got 0, but the shortest way to E takes 1 step;"),
         ("S E", -5, "budget: got -5"),
         ("S E", 10**9, "budget: got 1000000000"),
@@ -62,7 +97,7 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
         ("S E", "7", "budget: got '7'"),
         ("S E", True, "budget: got True"),
     ],
-)  # fmt: skip
+)
 def test_wrong_grids_are_refused_in_one_line(text, budget, message):
     with pytest.raises(ValueError) as error:
         Maze.from_text(text, budget)
@@ -78,7 +113,9 @@ def test_distances():
     assert maze.distances(maze.exit).tolist() == [[4, 3, -1, -1], [-1, 2, -1, -1], [0, 1, -1, -1]]
     assert maze.distances((0, 3)).tolist() == [[-1, -1, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 2]]
     assert maze.distances((1, 0)).max() == -1  # nobody walks to a wall
-    with pytest.raises(ValueError, match=r"position: \(3, 0\) lies outside the maze of shape \(3, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"position: \(3, 0\) lies outside the maze of shape \(3, 4\)"
+    ):
         maze.distances((3, 0))
 
 
@@ -96,13 +133,18 @@ def test_generated_mazes_describe_themselves_as_keeping_the_rules(preset):
     for seed in range(10):
         rules = envs.generate(preset, seed).describe()
         may_be_false = ("every lava tile", "no route takes all") if preset == "paper-9x9" else ()
-        assert all(holds is True for rule, holds in rules.items() if not rule.startswith(may_be_false)), str(rules)
+        assert all(
+            holds is True for rule, holds in rules.items() if not rule.startswith(may_be_false)
+        ), str(rules)
 
 
 def test_a_drawn_maze_says_which_rules_it_breaks():
     rules = Maze.from_text("S . . .\n. G . .\n. L . .\n. . D E").describe()
     assert list(rules.values()) == [True, False, True, None, None, True, False, False]
-    assert str(rules).splitlines()[1] == "no   gold lies near one of the other corners, diamonds near the other"
+    assert (
+        str(rules).splitlines()[1]
+        == "no   gold lies near one of the other corners, diamonds near the other"
+    )
     both = Maze.from_text("S . G\n. . .\nD . E", budget=20).describe()
     assert list(both.values()) == [True, True, True, True, False, None, False, False]
     aside = Maze.from_text("S . E\n. . .\n. . L").describe()
@@ -112,9 +154,13 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
 
 
 def test_a_maze_with_too_many_items_still_describes_itself():
-    rules = Maze.from_text("S G G G G G G G G\n. D D D D D D D D\n. L . . . . . . E", budget=40).describe()
+    rules = Maze.from_text(
+        "S G G G G G G G G\n. D D D D D D D D\n. L . . . . . . E", budget=40
+    ).describe()
     assert list(rules.values())[-2:] == [None, None]
-    assert str(rules).endswith("-    no route is best at everything (the front is not computed above 16 items)")
+    assert str(rules).endswith(
+        "-    no route is best at everything (the front is not computed above 16 items)"
+    )
 
 
 def test_junk_texts_never_do_worse_than_a_valueerror():
@@ -135,9 +181,13 @@ def junk_text(rng):
         lines = ["".join(cells[i : i + columns]) for i in range(0, len(cells), columns)]
         text = rng.choice(["\n", "\r\n", "\n\n", " \n"]).join(lines)
     else:
-        alphabet = rng.choice([".SEGDLB#", ".SEGDLB# \n\t", "\x00\u2028\u4e2d\U0001f600 .SE\n", "aU1-é\x1c"])
+        alphabet = rng.choice(
+            [".SEGDLB#", ".SEGDLB# \n\t", "\x00\u2028\u4e2d\U0001f600 .SE\n", "aU1-é\x1c"]
+        )
         text = "".join(rng.choice(alphabet) for _ in range(rng.randint(0, 60)))
-    budget = rng.choice([None, None, None, 0, 7, 10**4, -1, 10**30, 2.5, float("nan"), "9", b"", [3], True])
+    budget = rng.choice(
+        [None, None, None, 0, 7, 10**4, -1, 10**30, 2.5, float("nan"), "9", b"", [3], True]
+    )
     try:
         maze = Maze.from_text(text, budget)
     except ValueError as error:
@@ -152,9 +202,10 @@ def junk_text(rng):
 
 
 STRANGE = [
-    None, True, -1, 2.5, float("nan"), 10**5000, "", "x" * 10_000, b"UD", "\n", [], [1, [2]], {}, {"a": 1}, (0, 0),
-    (1, 2, 3, 4), np.zeros((40, 40)), np.array("U"), object(), int, lambda: 0, range(3), [[]], np.float32(1),
-]  # fmt: skip
+    *(None, True, -1, 2.5, float("nan"), 10**5000, np.float32(1), object(), int, lambda: 0),
+    *("", "x" * 10_000, b"UD", "\n", np.array("U")),
+    *([], [1, [2]], [[]], {}, {"a": 1}, (0, 0), (1, 2, 3, 4), range(3), np.zeros((40, 40))),
+]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +229,10 @@ STRANGE = [
         lambda x: envs.MazeEnv(observation=x),
         lambda x: envs.MazeEnv(render_mode=x),
         lambda x: envs.MazeEnv().pareto_front(x),
-        *(lambda x, name=field.name: envs.Layout(**{name: x}) for field in dataclasses.fields(envs.Layout)),
+        *(
+            lambda x, name=field.name: envs.Layout(**{name: x})
+            for field in dataclasses.fields(envs.Layout)
+        ),
     ],
 )
 def test_strange_arguments_are_refused_in_one_short_line(call):
@@ -194,7 +248,10 @@ def test_junk_routes_never_do_worse_than_a_valueerror():
     maze = envs.generate("lite-6x6", 1)
     refused = 0
     for _ in range(JUNK):
-        route = "".join(rng.choice("UDLR" if rng.random() < 0.8 else "UDLRudlr \n%\x00\u4e2d\ud800") for _ in range(8))
+        route = "".join(
+            rng.choice("UDLR" if rng.random() < 0.8 else "UDLRudlr \n%\x00\u4e2d\ud800")
+            for _ in range(8)
+        )
         routes = ["UU", route, rng.choice(["", "R", 7, None, b"UD", ["U"]])]
         try:
             scores = envs.score_routes(maze, routes)

@@ -1,4 +1,7 @@
-"""What routes earn and what can be earned at all: batch scoring and the exact front, against plain brute force."""
+"""Batch scoring and the exact front, against plain brute force."""
+
+import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -28,7 +31,11 @@ def plain_score(text, budget, route, convex=False):
         return (0.0, 0.0, 0.0, 0.0)
 
     def share(symbol, if_none):
-        return len(stepped_on & set(where[symbol])) / len(where[symbol]) if symbol in where else if_none
+        return (
+            len(stepped_on & set(where[symbol])) / len(where[symbol])
+            if symbol in where
+            else if_none
+        )
 
     parts = [share("G", 0.0), share("D", 0.0), 1.0 - share("L", 0.0)]
     if convex:
@@ -58,7 +65,9 @@ def random_mazes(seed, n):
     found = []
     while len(found) < n:
         rows, columns = rng.integers(2, 6, 2)
-        maze = random_maze(rng, rows, columns, budget=int(rng.integers(3, 11)), items=int(rng.integers(2, 15)))
+        maze = random_maze(
+            rng, rows, columns, budget=int(rng.integers(3, 11)), items=int(rng.integers(2, 15))
+        )
         if maze is not None:
             found.append(maze)
     return found
@@ -86,7 +95,12 @@ def brute_force_front(maze, convex):
     for route in all_routes(maze):
         vector = plain_score(maze.text, maze.budget, route, convex)
         shortest.setdefault(tuple(round(x, 12) for x in vector), len(route))
-    dominated = {v for v in shortest for w in shortest if w != v and all(a >= b for a, b in zip(w, v, strict=True))}
+    dominated = {
+        v
+        for v in shortest
+        for w in shortest
+        if w != v and all(a >= b for a, b in zip(w, v, strict=True))
+    }
     return {v: steps for v, steps in shortest.items() if v not in dominated}
 
 
@@ -112,7 +126,9 @@ def test_witnesses_earn_the_front(preset, reward_mode):
     for seed in range(30):
         maze = envs.generate(preset, seed)
         front = maze.pareto_front(reward_mode)
-        np.testing.assert_array_equal(envs.score_routes(maze, front.routes, reward_mode), front.rewards)
+        np.testing.assert_array_equal(
+            envs.score_routes(maze, front.routes, reward_mode), front.rewards
+        )
         assert all(envs.canonical_route(maze, route) == route for route in front.routes)
         assert front.rewards.dtype == np.float64 and not front.rewards.flags.writeable
 
@@ -133,7 +149,8 @@ def test_no_route_beats_the_front():
                     ways = [
                         (move, there)
                         for move, (dr, dc) in STEP.items()
-                        if (there := (here[0] + dr, here[1] + dc)) in maze.free and steps[there] <= left
+                        if (there := (here[0] + dr, here[1] + dc)) in maze.free
+                        and steps[there] <= left
                     ]
                     move, here = ways[rng.integers(len(ways))]
                     route += move
@@ -170,7 +187,7 @@ def test_the_lava_short_cut_costs_what_it_should():
 
 
 def test_front_waits_for_no_budget():
-    """A budget beyond any need changes nothing and costs nothing: the search ends when nothing new is reached."""
+    """A budget beyond any need costs nothing: the search ends when nothing new is reached."""
     maze = envs.generate("lite-6x6", 1000)
     long = envs.Maze.from_text(maze.text, budget=10_000)
     assert long.pareto_front().rewards.tolist() == [[1, 1, 1, 1]]
@@ -183,7 +200,9 @@ def test_sixteen_items_are_the_most():
     assert len(front) >= 1
     with pytest.raises(ValueError) as error:
         envs.Maze.from_text(text.replace("S .", "S L")).pareto_front()
-    assert "17 items (8 gold, 4 diamonds, 5 lava)" in str(error.value) and "at most 16" in str(error.value)
+    assert "17 items (8 gold, 4 diamonds, 5 lava)" in str(error.value) and "at most 16" in str(
+        error.value
+    )
 
 
 def test_a_bonus_counts_once_and_only_in_its_mode():
@@ -192,7 +211,10 @@ def test_a_bonus_counts_once_and_only_in_its_mode():
     assert maze.pareto_front("convex_bonus").rewards.tolist() == [[1, 1, 0, 1]]
     half = envs.Maze.from_text("S . G E G\n. B . . .", budget=5)
     # 1.5 * (1/2)^2 with the bonus, 1/4 without
-    assert envs.score_routes(half, ["DRURR", "RRR"], "convex_bonus").tolist() == [[1, 0.375, 0, 1], [1, 0.25, 0, 1]]
+    assert envs.score_routes(half, ["DRURR", "RRR"], "convex_bonus").tolist() == [
+        [1, 0.375, 0, 1],
+        [1, 0.25, 0, 1],
+    ]
 
 
 @pytest.mark.parametrize("reward_mode", ["linear", "convex_bonus"])
@@ -202,11 +224,18 @@ def test_scores_equal_the_plain_rules(reward_mode):
     mazes = random_mazes(seed=3, n=60) + [envs.generate("lite-6x6", seed) for seed in range(40)]
     chosen = [mazes[i] for i in rng.integers(len(mazes), size=10_000)]
     routes = ["".join(rng.choice(list("UDLR"), rng.integers(0, 25))) for _ in chosen]
-    for i in range(0, 10_000, 4):  # random walks rarely arrive: every fourth is a way home with a detour
+    for i in range(
+        0, 10_000, 4
+    ):  # random walks rarely arrive: every fourth is a way home with a detour
         front = chosen[i].pareto_front()
         home = front.routes[rng.integers(len(front))]
         cut = rng.integers(len(home) + 1)
-        routes[i] = home[:cut] + rng.choice(["", "UD", "LR", "RL", "U"]) + home[cut:] + rng.choice(["", "LLU"])
+        routes[i] = (
+            home[:cut]
+            + rng.choice(["", "UD", "LR", "RL", "U"])
+            + home[cut:]
+            + rng.choice(["", "LLU"])
+        )
     scores = envs.score_routes(chosen, routes, reward_mode)
     expected = [
         plain_score(maze.text, maze.budget, route, reward_mode == "convex_bonus")
@@ -234,17 +263,66 @@ def test_more_items_than_fit_one_word():
     rows[0, 0], rows[19, 19] = "S", "E"
     maze = envs.Maze.from_text("\n".join(" ".join(row) for row in rows), budget=200)
     assert len(maze.gold) + len(maze.diamonds) > 130
-    routes = ["".join(rng.permutation(list("RD" * 19 + "UDLR" * 20))) + "R" * 19 + "D" * 19 for _ in range(100)]
+    routes = [
+        "".join(rng.permutation(list("RD" * 19 + "UDLR" * 20))) + "R" * 19 + "D" * 19
+        for _ in range(100)
+    ]
     scores = envs.score_routes(maze, routes)
-    np.testing.assert_allclose(scores, [plain_score(maze.text, 200, route) for route in routes], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        scores, [plain_score(maze.text, 200, route) for route in routes], rtol=0, atol=1e-12
+    )
     assert scores[:, 0].mean() > 0.5 and scores[:, 1].max() > 0.1
 
 
-def test_bits_are_counted_alike_without_numpy_2(monkeypatch):
-    numbers = np.random.default_rng(0).integers(0, 2**62, size=500)
-    counted = envs.scoring._count_bits(numbers)
-    monkeypatch.delattr(np, "bitwise_count", raising=False)
-    assert envs.scoring._count_bits(numbers).tolist() == counted.tolist() == [int(x).bit_count() for x in numbers]
+def test_many_routes_take_bounded_memory():
+    """What scoring holds beyond the routes and their rewards does not grow with their number."""
+    maze = envs.generate("lite-6x6", 1000)
+
+    def peak(n):
+        routes = ["RRDDLLUURRDDLLUURR"] * n
+        tracemalloc.start()
+        scores = envs.score_routes(maze, routes)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most - scores.nbytes - 2 * 18 * n  # the letters, joined and as bytes
+
+    assert peak(60_000) - peak(30_000) < 30_000 * 18  # less than a byte a move
+
+
+def test_a_front_is_found_once_and_cannot_change():
+    maze = envs.generate("lite-6x6", 1000)
+    front = maze.pareto_front()
+    again = envs.Maze.from_text(maze.text, maze.budget)
+    assert again is not maze and again.pareto_front() is front is envs.pareto_front(again, "linear")
+    assert maze.pareto_front("convex_bonus") is not front
+    assert envs.Maze.from_text(maze.text, maze.budget + 1).pareto_front() is not front
+    with pytest.raises(ValueError, match="read-only"):
+        front.rewards[0, 0] = 0.5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        front.routes = ()
+    with pytest.raises(TypeError):
+        front.routes[0] = "R"
+
+
+def test_a_walk_is_what_the_rules_say():
+    """Its squares are those that plain moves reach, bumps left out, up to E and the budget."""
+    rng = np.random.default_rng(8)
+    reached = 0
+    for maze in random_mazes(seed=9, n=50):
+        routes = ["".join(rng.choice(list("UDLR"), 12)) for _ in range(20)]
+        for route in [*routes, *maze.pareto_front().routes]:
+            here, squares = maze.start, [maze.start]
+            for move in route[: maze.budget]:
+                there = (here[0] + STEP[move][0], here[1] + STEP[move][1])
+                if there in maze.free and here != maze.exit:
+                    squares.append(here := there)
+            walk = envs.walk(maze, route)
+            assert walk.squares == squares and walk.reached == (here == maze.exit)
+            assert walk.reached == envs.score_routes(maze, [route])[0, 0]
+            reached += walk.reached
+    assert 60 < reached < 600
+    with pytest.raises(ValueError, match="route: letter 'x' at step 2"):
+        envs.walk(maze, "Rx")
 
 
 def test_canonical_routes_compare_effects():
@@ -256,7 +334,9 @@ def test_canonical_routes_compare_effects():
     rng = np.random.default_rng(4)
     for seed in range(20):
         maze = envs.generate("tiny-4x4", seed)
-        routes = ["".join(rng.choice(list("UDLR"), 12)) for _ in range(50)] + list(maze.pareto_front().routes)
+        routes = ["".join(rng.choice(list("UDLR"), 12)) for _ in range(50)] + list(
+            maze.pareto_front().routes
+        )
         cut = [envs.canonical_route(maze, route) for route in routes]
         np.testing.assert_array_equal(envs.score_routes(maze, routes), envs.score_routes(maze, cut))
         assert all(route.startswith(short) for route, short in zip(routes, cut, strict=True))
@@ -270,7 +350,11 @@ def test_canonical_routes_compare_effects():
         (1, ["RD\u4e2d"], "routes: route 0 has the letter '\u4e2d'"),
         (1, ["R D"], "routes: route 0 has the letter ' '"),
         (1, ["RD", None], "routes: route 1 is None, expected a string"),
-        (1, "RD", "routes: got one string, expected a list of them; write score_routes(maze, [route])"),
+        (
+            1,
+            "RD",
+            "routes: got one string, expected a list of them; write score_routes(maze, [route])",
+        ),
         (3, ["RD", "RD"], "mazes: got 3 mazes for 2 routes; give one maze, or one for each route"),
         (None, ["RD"], "mazes: got None, expected a Maze, or a list of them"),
         (["x"], ["RD"], "mazes: item 0 is a str, expected a Maze"),
@@ -294,7 +378,10 @@ def test_the_index_is_right_in_later_chunks():
 
 
 def test_unknown_reward_mode():
-    maze, message = envs.PROBES["one_step"], "reward_mode: got 'convex', expected one of 'linear', 'convex_bonus'"
+    maze, message = (
+        envs.PROBES["one_step"],
+        "reward_mode: got 'convex', expected one of 'linear', 'convex_bonus'",
+    )
     with pytest.raises(ValueError, match=message):
         maze.pareto_front("convex")
     with pytest.raises(ValueError, match=message):

@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_envs.py            # prints, and writes results/envs.json
     python tests/benchmarks/bench_envs.py --speed    # the figures alone
 
-Every ratio comes from one run on one machine; the seconds belong to the machine that is named beside them.
+Every ratio comes from one run on one machine. The seconds belong to the machine named beside them.
 """
 
 import argparse
@@ -59,7 +59,9 @@ def fronts():
                 maze.pareto_front(mode)
                 milliseconds.append(1e3 * (time.perf_counter() - start))
             quantiles = np.quantile(milliseconds, [0.5, 0.95, 1.0])
-            table[f"{preset} {mode}"] = dict(zip(("median", "q95", "worst"), quantiles.round(3).tolist(), strict=True))
+            table[f"{preset} {mode}"] = dict(
+                zip(("median", "q95", "worst"), quantiles.round(3).tolist(), strict=True)
+            )
     return table
 
 
@@ -112,12 +114,14 @@ def environment_walk(maze):
 
 
 def scoring(n=4096):
-    """score_routes beside the environment and beside plain Python: the same n routes on one 6x6 maze, half reach E."""
+    """score_routes, the environment and plain Python on n routes of one 6x6 maze; half reach E."""
     rng = np.random.default_rng(0)
     maze = envs.generate("lite-6x6", 1000)
     witnesses = maze.pareto_front().routes
     routes = [
-        witnesses[rng.integers(len(witnesses))] if i % 2 else "".join(rng.choice(list("UDLR"), rng.integers(8, 19)))
+        witnesses[rng.integers(len(witnesses))]
+        if i % 2
+        else "".join(rng.choice(list("UDLR"), rng.integers(8, 19)))
         for i in range(n)
     ]
     plain, stepped = plain_simulator(maze), environment_walk(maze)
@@ -139,7 +143,7 @@ def scoring(n=4096):
 
 
 def large_sets():
-    """The tests of tests/test_envs_*.py that take a sample there, on all of it; returns what was checked."""
+    """Runs the tests that take a sample in tests/test_envs_*.py on all of it: what was checked."""
     sys.path.insert(0, str(HERE.parent))
     import test_envs_env
     import test_envs_layouts
@@ -168,11 +172,13 @@ def large_sets():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--speed", action="store_true", help="leave the large test sets out, and write nothing")
+    parser.add_argument(
+        "--speed", action="store_true", help="leave the large test sets out, and write nothing"
+    )
     options = parser.parse_args()
     result = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used; Python {platform.python_version()}, "
-        f"NumPy {np.__version__}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used; "
+        f"Python {platform.python_version()}, NumPy {np.__version__}",
         "mazes_per_second": generation(),
         "front_milliseconds": fronts(),
         "scoring": scoring(),

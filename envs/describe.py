@@ -1,0 +1,115 @@
+"""Which rules of the generated mazes a maze keeps; a hand-drawn one need not keep any."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+from . import _grid
+from .front import LARGEST_ITEMS, pareto_front
+
+ZONE_RADIUS = 2  # treasure lies this near to its corner, in Manhattan distance
+
+
+class Description(dict):
+    """Rule -> True, False, or None where it does not apply; see :meth:`envs.Maze.describe`."""
+
+    def __init__(self, maze):
+        super().__init__(_rules(maze))
+
+    def __str__(self):
+        words = {True: "yes", False: "no", None: "-"}
+        return "\n".join(f"{words[holds]:4} {rule}" for rule, holds in self.items())
+
+
+class _Corners(NamedTuple):
+    gold: tuple[int, int]
+    diamonds: tuple[int, int]
+
+
+def _rules(maze):
+    rows, columns = maze.shape
+    corners = [(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1)]
+    opposite = {maze.start, maze.exit} in ({corners[0], corners[3]}, {corners[1], corners[2]})
+    treasure = _treasure_corners(maze, [c for c in corners if c not in (maze.start, maze.exit)])
+    either = both = None
+    if opposite and treasure:
+        either = max(_steps(maze, corner) for corner in treasure) <= maze.budget
+        orders = (treasure, reversed(treasure))
+        both = min(_steps(maze, *order) for order in orders) > maze.budget
+
+    takes_all = one_is_best = None
+    points = f"is not computed above {LARGEST_ITEMS} items"
+    if len(maze.gold) + len(maze.diamonds) + len(maze.lava) <= LARGEST_ITEMS:
+        front = pareto_front(maze).rewards
+        takes_all = bool((front[:, 1:3] == 1).all(axis=1).any())
+        one_is_best = len(front) == 1
+        points = f"has {len(front)} point{'s' * (len(front) != 1)}"
+
+    items = maze.gold + maze.diamonds
+    return {
+        "S and E lie on opposite corners": opposite,
+        "gold lies near one of the other corners, diamonds near the other": (
+            treasure is not None if items else None
+        ),
+        "a lava-free path to E fits the budget": _safe_steps(maze) <= maze.budget,
+        "a path through either treasure corner fits the budget": either,
+        "a path through both corners, in either order, does not fit": both,
+        "every lava tile lies on a shortest path or beside treasure": (
+            _lava_tempts(maze) if maze.lava else None
+        ),
+        "no route takes all gold and all diamonds": (
+            _not(takes_all) if maze.gold and maze.diamonds else None
+        ),
+        f"no route is best at everything (the front {points})": _not(one_is_best),
+    }
+
+
+def _treasure_corners(maze, corners):
+    """The corners that gold and diamonds lie near, or None if the treasure lies otherwise."""
+    if not maze.gold or not maze.diamonds:
+        return None
+    for gold, diamonds in zip(corners, corners[::-1], strict=True):
+        if (
+            gold != diamonds
+            and all(_apart(gold, item) <= ZONE_RADIUS for item in maze.gold)
+            and all(_apart(diamonds, item) <= ZONE_RADIUS for item in maze.diamonds)
+        ):
+            return _Corners(gold, diamonds)
+    return None
+
+
+def _steps(maze, *stops):
+    """Steps of a shortest path from S to E through these squares in this order, or infinity."""
+    legs = itertools.pairwise((maze.start, *stops, maze.exit))
+    steps = [int(maze.distances(target)[square]) for square, target in legs]
+    return math.inf if min(steps) < 0 else sum(steps)
+
+
+def _safe_steps(maze):
+    """Steps of a shortest path from S to E that avoids the lava, or infinity."""
+    stride = maze.shape[1] + 1
+    free = _grid.mask(maze.free - set(maze.lava), stride)
+    start, exit_ = _grid.bit(maze.start, stride), _grid.bit(maze.exit, stride)
+    steps = _grid.distance(start, exit_, free, stride)
+    return math.inf if steps is None else steps
+
+
+def _lava_tempts(maze):
+    from_start, to_exit = maze.distances(maze.start), maze.distances(maze.exit)
+    on_path = (from_start >= 0) & (from_start + to_exit == from_start[maze.exit])
+    treasure = maze.gold + maze.diamonds
+    return all(
+        bool(on_path[square]) or any(_apart(square, item) == 1 for item in treasure)
+        for square in maze.lava
+    )
+
+
+def _apart(a, b):
+    """Manhattan distance, walls or not."""
+    return abs(a[0] - b[0]) + abs(a[1] - b[1])
+
+
+def _not(truth):
+    return None if truth is None else not truth
