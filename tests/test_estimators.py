@@ -1,4 +1,4 @@
-"""The eight methods against brute force, values worked by hand and the properties that their definitions promise."""
+"""The nine methods against brute force, values by hand and what their definitions promise."""
 
 from itertools import combinations
 
@@ -18,7 +18,7 @@ def rng(seed=0):
 
 
 def a_step(method, P=2, G=8, m=3, d=4, seed=0):
-    """Rewards of one step in the shape that the method takes, and weightings."""
+    """Rewards of one step in the shape that the method takes, and weights."""
     m = 1 if vpo.METHODS[method].single_answer else m
     K = 1 if vpo.METHODS[method].weights == "one" else 16
     return rng(seed).random((P, G, m, d)), rng(seed + 1).dirichlet(np.ones(d), size=(P, K))
@@ -26,13 +26,16 @@ def a_step(method, P=2, G=8, m=3, d=4, seed=0):
 
 def test_the_table_of_methods():
     assert list(vpo.METHODS) == [
-        "vpo", "grpo", "multi_rlvr", "max_at_k", "gdpo", "maxrl", "random_weighting", "goal_conditioned",
-    ]  # fmt: skip
-    assert {name for name in vpo.METHODS if not vpo.METHODS[name].single_answer} == {"vpo", "multi_rlvr"}
-    assert [name for name in vpo.METHODS if vpo.METHODS[name].weight_in_prompt] == ["goal_conditioned"]
-    assert {name: method.weights for name, method in vpo.METHODS.items() if method.weights != "none"} == {
-        "vpo": "many", "random_weighting": "one", "goal_conditioned": "one",
-    }  # fmt: skip
+        *("vpo", "grpo", "multi_rlvr", "set_max", "max_at_k"),
+        *("gdpo", "maxrl", "random_weighting", "goal_conditioned"),
+    ]
+    many = {name for name in vpo.METHODS if not vpo.METHODS[name].single_answer}
+    assert many == {"vpo", "multi_rlvr", "set_max"}
+    assert [name for name in vpo.METHODS if vpo.METHODS[name].weight_in_prompt] == [
+        "goal_conditioned"
+    ]
+    drawn = {name: m.weights for name, m in vpo.METHODS.items() if m.weights != "none"}
+    assert drawn == {"vpo": "many", "random_weighting": "one", "goal_conditioned": "one"}
 
 
 # ---- what all methods share ----
@@ -41,7 +44,9 @@ def test_the_table_of_methods():
 @pytest.mark.parametrize("method", vpo.METHODS)
 def test_equal_rollouts_get_exactly_zero(method):
     R, W = a_step(method)
-    R = np.repeat(R[:, :1] * 0.35, 8, axis=1)  # averages of non-dyadic numbers, which rounding would tell apart
+    R = np.repeat(
+        R[:, :1] * 0.35, 8, axis=1
+    )  # averages of non-dyadic numbers, which rounding would tell apart
     A = vpo.advantages(method, R, weights=W)
     assert A.shape == (2, 8) and A.dtype == np.float64 and (A == 0).all()
     tiny = R + 1e-11 * rng(5).random(R.shape)
@@ -65,20 +70,52 @@ def test_groups_do_not_know_of_each_other(method):
     R, W = a_step(method, P=3)
     together = vpo.advantages(method, R, weights=W)
     for p in range(3):
-        assert vpo.advantages(method, R[p : p + 1], weights=W[p : p + 1])[0] == pytest.approx(together[p], abs=1e-12)
+        assert vpo.advantages(method, R[p : p + 1], weights=W[p : p + 1])[0] == pytest.approx(
+            together[p], abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("method", vpo.METHODS)
-def test_prompts_may_differ_in_their_number_of_objectives(method):
+@pytest.mark.parametrize("exactly", [False, True])
+def test_prompts_may_differ_in_their_number_of_objectives(method, exactly):
+    """A list of prompts gives each prompt what it gets alone, as an array of one prompt."""
     m = 1 if vpo.METHODS[method].single_answer else 2
-    R = [rng(d).random((4, m, d)) for d in (2, 5, 3)]
-    W = [rng(9).dirichlet(np.ones(r.shape[-1]), size=1) for r in R]
-    A = vpo.advantages(method, R, weights=W)
-    assert A.shape == (3, 4)
-    for p in range(3):
-        assert (A[p] == vpo.advantages(method, [R[p]], weights=[W[p]])[0]).all()
+    K = 1 if vpo.METHODS[method].weights == "one" else 16
+    R = [rng(d).random((4, m, d)) for d in (2, 5, 3, 5, 1)]
+    W = [rng(9).dirichlet(np.ones(r.shape[-1]), size=K) for r in R]
+    if exactly and method == "vpo":
+        W = None  # the exact expectation
     w_star = [np.arange(1.0, r.shape[-1] + 1) for r in R]
-    assert vpo.advantages(method, R, weights=W, w_star=w_star).shape == (3, 4)
+    for fixed in (None, w_star):
+        found = estimators.estimate(method, R, weights=W, w_star=fixed)
+        assert found.score.shape == found.advantage.shape == (5, 4)
+        for p, r in enumerate(R):
+            alone = estimators.estimate(
+                method,
+                r[None],
+                weights=None if W is None else W[p][None],
+                w_star=None if fixed is None else fixed[p],
+            )
+            assert (found.score[p] == alone.score[0]).all()
+            assert (found.advantage[p] == alone.advantage[0]).all()
+            assert abs(alone.advantage).max() > 0
+
+
+def test_lists_of_prompts_by_hand():
+    """d = 2 and d = 3 in one step; w* weights the first objective only."""
+    R = [[[[1, 0], [0, 1]], [[0, 1], [0, 1]]], [[[0, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 0]]]]
+    R = [np.array(r, float) for r in R]
+    w_star = [np.array([1.0, 0]), np.array([1.0, 0, 0])]
+    scores = {
+        "vpo": [[3 / 4, 1 / 2], [1 / 2, 1 / 3]],  # E max(w_1, w_2) = 1/2 in three objectives
+        "multi_rlvr": [[1, 0], [0, 1]],
+        "set_max": [[1, 0], [0, 1]],
+    }
+    for method, expected in scores.items():
+        assert rollout_scores(method, R, w_star=w_star) == pytest.approx(np.array(expected))
+    W = [np.array([[1.0, 0], [0.5, 0.5]]), np.array([[0, 0.5, 0.5], [1.0, 0, 0]])]
+    sampled = rollout_scores("vpo", R, weights=W)
+    assert sampled == pytest.approx(np.array([[3 / 4, 1 / 4], [1 / 4, 1 / 2]]))
 
 
 # ---- each method by its formula ----
@@ -93,10 +130,12 @@ def test_vpo_worked_by_hand():
     assert rollout_scores("vpo", R, weights=W)[0] == pytest.approx([0.75, 0.75, 0, 0.6])
 
 
-def test_vpo_shares_its_weightings_in_the_group():
-    """Equal sets, sampled weights: exactly 0 if the draws are shared, full-size noise if each rollout has its own."""
+def test_vpo_shares_its_weights_in_the_group():
+    """Equal sets: exactly 0 if the group shares the weights, noise if each rollout has its own."""
     R = np.repeat(rng().random((16, 1, 3, 3)), 8, axis=1)
-    assert (vpo.advantages("vpo", R, weights=rng(1).dirichlet(np.ones(3), size=(16, 64))) == 0).all()
+    assert (
+        vpo.advantages("vpo", R, weights=rng(1).dirichlet(np.ones(3), size=(16, 64))) == 0
+    ).all()
     unshared = vpo.advantages("vpo", R, weights=rng(1).dirichlet(np.ones(3), size=(16, 8, 64)))
     assert abs(unshared).mean() > 0.5
 
@@ -104,7 +143,9 @@ def test_vpo_shares_its_weightings_in_the_group():
 def test_with_one_answer_and_the_exact_expectation_vpo_is_uniform_grpo():
     R = rng().random((4, 8, 1, 5))
     for alpha in (0.3, 1.0, 4.0):
-        assert vpo.advantages("vpo", R, alpha=alpha) == pytest.approx(vpo.advantages("grpo", R), abs=1e-9)
+        assert vpo.advantages("vpo", R, alpha=alpha) == pytest.approx(
+            vpo.advantages("grpo", R), abs=1e-9
+        )
     gaps = []
     for K in (64, 4096):
         W = rng(1).dirichlet(np.ones(5), size=(4, K))
@@ -117,7 +158,9 @@ def test_grpo_and_multi_rlvr_worked_by_hand():
     w_star = [0.5, 0.25, 0.25]
     R = rng().random((1, 4, 1, 3))
     r = R[0, :, 0] @ w_star
-    assert vpo.advantages("grpo", R, w_star=w_star)[0] == pytest.approx((r - r.mean()) / (r.std() + 1e-6), abs=1e-12)
+    assert vpo.advantages("grpo", R, w_star=w_star)[0] == pytest.approx(
+        (r - r.mean()) / (r.std() + 1e-6), abs=1e-12
+    )
     R = rng().random((1, 4, 3, 3))
     r = (R[0] @ w_star).sum(axis=1)
     A = vpo.advantages("multi_rlvr", R, w_star=w_star, eps=0.1)
@@ -127,13 +170,40 @@ def test_grpo_and_multi_rlvr_worked_by_hand():
     assert both[1] == pytest.approx((r - r.mean()) / (r.std() + 1e-6), abs=1e-12)
 
 
+def test_set_max_against_brute_force():
+    R, w_star = rng().random((3, 6, 4, 5)), rng(1).dirichlet(np.ones(5), size=3)
+    best = np.array([[max(w @ answer for answer in r) for r in R[p]] for p, w in enumerate(w_star)])
+    found = estimators.estimate("set_max", R, w_star=w_star)
+    assert found.score == pytest.approx(best, abs=1e-14)
+    mean, std = best.mean(axis=1, keepdims=True), best.std(axis=1, keepdims=True)
+    assert found.advantage == pytest.approx((best - mean) / (std + 1e-6), abs=1e-9)
+
+
+def test_set_max_is_vpo_under_the_fixed_weights_alone():
+    R, w_star = rng().random((2, 8, 3, 4)), [0.4, 0.3, 0.2, 0.1]
+    vpo_fixed = vpo.advantages("vpo", R, weights=np.array([w_star]))
+    assert vpo.advantages("set_max", R, w_star=w_star) == pytest.approx(vpo_fixed, abs=1e-12)
+    one = R[:, :, :1]
+    assert (vpo.advantages("set_max", one) == vpo.advantages("grpo", one)).all()
+
+
+def test_set_max_does_not_pay_for_covering_what_multi_rlvr_and_vpo_tell_apart():
+    """Equal best answers: set_max sees no difference. A repeat pleases only multi_rlvr."""
+    best, other, poor = [1, 1, 0, 0], [0, 0, 1, 0.5], [0, 0, 0, 0]
+    R = np.array([[[best, other], [best, best], [best, poor], [best, poor]]], float)
+    assert (vpo.advantages("set_max", R) == 0).all()
+    assert vpo.advantages("multi_rlvr", R).argmax() == 1
+    assert vpo.advantages("vpo", R).argmax() == 0
+
+
 def brute_force_max_at_k(r, k):
     def mean_max(subsets):
         return np.mean([max(r[j] for j in s) for s in subsets])
 
     everyone = list(combinations(range(len(r)), k))
     return [
-        mean_max([s for s in everyone if i in s]) - mean_max([s for s in everyone if i not in s]) for i in range(len(r))
+        mean_max([s for s in everyone if i in s]) - mean_max([s for s in everyone if i not in s])
+        for i in range(len(r))
     ]
 
 
@@ -141,7 +211,9 @@ def brute_force_max_at_k(r, k):
 def test_max_at_k_is_the_average_over_all_subsets(n, k):
     for r in (rng(n).random(n), rng(n).integers(0, 3, n) / 2, rng(n).random(n) - 5):
         if np.ptp(r) > 0:
-            assert max_at_k_advantage(r[None], k)[0] == pytest.approx(brute_force_max_at_k(r, k), abs=1e-12)
+            assert max_at_k_advantage(r[None], k)[0] == pytest.approx(
+                brute_force_max_at_k(r, k), abs=1e-12
+            )
             assert vpo.advantages("max_at_k", r[None, :, None, None], k=k)[0] == pytest.approx(
                 brute_force_max_at_k(r, k), abs=1e-12
             )
@@ -158,7 +230,9 @@ def test_max_at_k_stays_finite_for_large_groups_and_defaults_to_half_the_group()
 
 
 def test_gdpo_worked_by_hand():
-    R = np.array([[[[0, 5.0]], [[1, 5.0]], [[0, 5.0]], [[1, 5.0]]]])  # the second objective says nothing
+    R = np.array(
+        [[[[0, 5.0]], [[1, 5.0]], [[0, 5.0]], [[1, 5.0]]]]
+    )  # the second objective says nothing
     assert vpo.advantages("gdpo", R, eps=0)[0] == pytest.approx([-0.5, 0.5, -0.5, 0.5])
     R[0, :, 0, 1] = [0, 0, 100, 100]  # a hundred times larger, and no more important
     assert vpo.advantages("gdpo", R, eps=0)[0] == pytest.approx([-1, 0, 0, 1])
@@ -167,12 +241,14 @@ def test_gdpo_worked_by_hand():
 
 def test_maxrl_worked_by_hand():
     R = np.array([0, 0, 0, 1.0])[None, :, None, None]
-    assert vpo.advantages("maxrl", R, eps=0)[0] == pytest.approx([-1, -1, -1, 3])  # a rare success counts 1 / rate - 1
+    assert vpo.advantages("maxrl", R, eps=0)[0] == pytest.approx(
+        [-1, -1, -1, 3]
+    )  # a rare success counts 1 / rate - 1
     assert (vpo.advantages("maxrl", 0 * R, eps=0) == 0).all()
 
 
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])
-def test_one_weighting_for_each_prompt(method):
+def test_one_weight_vector_for_each_prompt(method):
     R = rng().random((2, 4, 1, 3))
     W = rng(1).dirichlet(np.ones(3), size=(2, 1))
     r = np.einsum("pgd,pd->pg", R[:, :, 0], W[:, 0])
@@ -187,7 +263,9 @@ def test_a_group_of_two_has_no_size_only_a_sign():
 
 
 def test_a_new_method_is_one_function_with_a_decorator(monkeypatch):
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))  # the table is as before after the test
+    monkeypatch.setattr(
+        estimators, "METHODS", dict(vpo.METHODS)
+    )  # the table is as before after the test
 
     @estimators.method()
     def worst_answer(R, *, w_star, eps, **_):
@@ -216,9 +294,19 @@ def test_the_order_of_rollouts_does_not_matter(R, order, method):
 @given(R=steps, shift=st.integers(0, 5), factor=st.sampled_from([0.5, 3.0]))
 def test_the_unit_and_zero_of_the_rewards_do_not_matter_to_a_z_score(R, shift, factor):
     W = rng(1).dirichlet(np.ones(3), size=(2, 1))
-    for method in ("vpo", "grpo", "multi_rlvr", "gdpo", "random_weighting", "goal_conditioned"):
+    for method in (
+        "vpo",
+        "grpo",
+        "multi_rlvr",
+        "set_max",
+        "gdpo",
+        "random_weighting",
+        "goal_conditioned",
+    ):
         A = vpo.advantages(method, R, weights=W, eps=0)
-        assert vpo.advantages(method, factor * R + shift, weights=W, eps=0) == pytest.approx(A, abs=1e-7)
+        assert vpo.advantages(method, factor * R + shift, weights=W, eps=0) == pytest.approx(
+            A, abs=1e-7
+        )
 
 
 # ---- errors ----
@@ -245,8 +333,14 @@ R1, R3 = np.ones((2, 4, 1, 3)), np.ones((2, 4, 3, 3))
         (lambda: vpo.advantages("max_at_k", R1[:, :1]), "G = 1"),
         (lambda: vpo.advantages("maxrl", -R1), "rewards >= 0"),
         (lambda: vpo.advantages("random_weighting", R1), "weights is missing"),
-        (lambda: vpo.advantages("goal_conditioned", R1, weights=np.ones((2, 7, 3))), "weights has shape (2, 7, 3)"),
-        (lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))), "list of 2"),
+        (
+            lambda: vpo.advantages("goal_conditioned", R1, weights=np.ones((2, 7, 3))),
+            "weights has shape (2, 7, 3)",
+        ),
+        (
+            lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
+            "list of 2",
+        ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
     ],
 )

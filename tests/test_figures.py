@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite import figures
-from vpo_lite.objective import exact_shares
+from vpo_lite import figures, looks
+from vpo_lite.exact import exact_shares
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -22,17 +22,28 @@ FIGURES = {
     "objective_space": lambda: figures.objective_space({"vpo": R2, "grpo": R2[[2, 2]]}, R2),
     "curves": lambda: figures.curves(SERIES, levels={"coverage": {"best single answer": 0.5}}),
     "lines": lambda: figures.lines(T, {"vpo": T}, x_title="x", y_title="y", levels={"level": 3}),
-    "best_at_k": lambda: figures.best_at_k({"vpo": {"1": 0.4, "10": 0.7}, "grpo": {1: 0.5, 10: 0.6}}),
-    "objective_means": lambda: figures.objective_means(T, np.stack([T, -T], axis=1), ("gold", "diamond")),
-    "set_reward_against_K": lambda: figures.set_reward_against_K([4, 16], {"iid": [[0, 1, 2], [1, 1, 1]]}, 1.0),
-    "set_reward_against_alpha": lambda: figures.set_reward_against_alpha([0.1, 1, 10], {"a": [3, 2, 1]}),
+    "best_at_k": lambda: figures.best_at_k(
+        {"vpo": {"1": 0.4, "10": 0.7}, "grpo": {1: 0.5, 10: 0.6}}
+    ),
+    "set_reward_against_K": lambda: figures.set_reward_against_K(
+        [4, 16], {"iid": [[0, 1, 2], [1, 1, 1]]}, 1.0
+    ),
+    "set_reward_against_alpha": lambda: figures.set_reward_against_alpha(
+        [0.1, 1, 10], {"a": [3, 2, 1]}
+    ),
     "upper_envelope": lambda: figures.upper_envelope(R2, exact_shares(R2), W=[[0.3, 0.7]]),
-    "weight_simplex": lambda: figures.weight_simplex(R3, exact_shares(R3), W=np.full((5, 3), 1 / 3)),
+    "weight_simplex": lambda: figures.weight_simplex(
+        R3, exact_shares(R3), W=np.full((5, 3), 1 / 3)
+    ),
 }
 
 
 def drawn(figure, **properties):
-    return [trace for trace in figure.data if all(getattr(trace, key) == value for key, value in properties.items())]
+    return [
+        trace
+        for trace in figure.data
+        if all(getattr(trace, key) == value for key, value in properties.items())
+    ]
 
 
 def texts(node):
@@ -47,29 +58,39 @@ def texts(node):
 def test_every_figure_is_a_plain_figure_of_set_size_without_latex(name):
     figure = FIGURES[name]()
     assert type(figure) is go.Figure and len(figure.data) >= 1
-    assert figure.layout.width >= 700 and figure.layout.height >= 400 and figure.layout.font.size >= 16
+    assert (
+        figure.layout.width >= 700 and figure.layout.height >= 400 and figure.layout.font.size >= 16
+    )
     assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
     assert figure.to_json() == FIGURES[name]().to_json()
 
 
 def test_methods_are_told_apart_by_colour_and_marker_and_dash():
-    assert set(figures.STYLES) == set(vpo.METHODS)
+    assert list(looks.STYLES) == list(vpo.METHODS)
+    assert not {figures.FRONT, looks.STYLES["set_max"].colour} & {a[0] for a in looks.ANSWERS}
     for kind in range(4):
-        assert len({style[kind] for style in figures.STYLES.values()}) == len(figures.STYLES)
-    rgb = np.array([[int(style[1][i : i + 2], 16) for i in (1, 3, 5)] for style in figures.STYLES.values()])
+        assert len({style[kind] for style in looks.STYLES.values()}) == len(looks.STYLES)
+    rgb = np.array(
+        [[int(style[1][i : i + 2], 16) for i in (1, 3, 5)] for style in looks.STYLES.values()]
+    )
     assert min(abs(a - b).sum() for a, b in itertools.combinations(rgb, 2)) > 60
 
 
 def test_a_label_takes_the_look_of_the_method_it_begins_with():
-    assert figures.look("vpo, m = 3")[1:] == figures.look("vpo")[1:]
-    assert figures.look("vpo, m = 3")[0] == "VPO, m = 3"
-    assert figures.look("maxrl")[0] == "MaxRL"
-    assert figures.look("vpo_like", 1)[1:] == figures.ANSWERS[1] and figures.look("vpo_like", 1)[0] == "vpo_like"
-    assert figures.look("a", 0)[1:] != figures.look("b", 1)[1:]
+    assert looks.look("vpo, m = 3")[1:] == looks.look("vpo")[1:]
+    assert looks.look("vpo, m = 3")[0] == "VPO, m = 3"
+    assert looks.look("maxrl")[0] == "MaxRL" and looks.look("set_max").text == "Set-Max"
+    assert (
+        looks.look("vpo_like", 1)[1:] == looks.ANSWERS[1][1:]
+        and looks.look("vpo_like", 1)[0] == "vpo_like"
+    )
+    assert looks.look("a", 0)[1:] != looks.look("b", 1)[1:]
 
 
 def test_objective_space_shows_each_distinct_answer_once_and_the_whole_front():
-    figure = figures.objective_space({"vpo": R3[:2], "grpo": R3[[3, 3, 3]]}, R3, axes=(0, 2), objectives=("a", "b", "c"))
+    figure = figures.objective_space(
+        {"vpo": R3[:2], "grpo": R3[[3, 3, 3]]}, R3, axes=(0, 2), objectives=("a", "b", "c")
+    )
     (front,) = drawn(figure, name="true front")
     assert sorted(zip(front.x, front.y, strict=True)) == sorted(map(tuple, R3[:, [0, 2]]))
     (one,) = drawn(figure, name="GRPO")
@@ -85,12 +106,17 @@ def test_curves_draw_the_mean_of_seeds_and_their_range():
     (band,) = drawn(figure, fill="toself")
     assert np.isclose(max(band.y), 22 / 30) and np.isclose(min(band.y), 1 / 30)
     assert len(drawn(figure, name="GRPO")) == 1 and len(drawn(figure, name="VPO")) == 2
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["VPO", "GRPO"]  # each run once in the legend
+    assert [trace.name for trace in figure.data if trace.showlegend] == [
+        "VPO",
+        "GRPO",
+    ]  # each run once in the legend
     assert "best single answer" in texts(figure.layout.to_plotly_json())
 
 
 def test_curves_leave_gaps_where_a_figure_is_undefined():
-    figure = figures.curves({"vpo": {"step": [1, 2, 3], "coverage": [0.5, None, 0.7]}}, ("coverage",))
+    figure = figures.curves(
+        {"vpo": {"step": [1, 2, 3], "coverage": [0.5, None, 0.7]}}, ("coverage",)
+    )
     assert np.isnan(figure.data[0].y[1]) and figure.data[0].y[2] == 0.7
 
 
@@ -105,7 +131,9 @@ def test_set_reward_against_K_draws_median_band_and_exact_line():
     (line,) = drawn(figure, name="iid")
     assert np.allclose(line.y, np.median(samples, axis=1))
     (band,) = drawn(figure, fill="toself")
-    assert max(band.y) == pytest.approx(0.95, abs=0.03) and min(band.y) == pytest.approx(0.05, abs=0.03)
+    assert max(band.y) == pytest.approx(0.95, abs=0.03) and min(band.y) == pytest.approx(
+        0.05, abs=0.03
+    )
     assert figure.layout.shapes[0].y0 == 0.5
 
 
@@ -113,7 +141,9 @@ def test_the_envelope_is_the_max_of_the_lines():
     figure = FIGURES["upper_envelope"]()
     (envelope,) = drawn(figure, name="best answer")
     x = np.asarray(envelope.x)
-    assert np.allclose(envelope.y, np.max(np.outer(x, R2[:, 0]) + np.outer(1 - x, R2[:, 1]), axis=1))
+    assert np.allclose(
+        envelope.y, np.max(np.outer(x, R2[:, 0]) + np.outer(1 - x, R2[:, 1]), axis=1)
+    )
     assert {0.4, 0.6} <= set(np.round(x, 9))  # where the winner changes
     assert drawn(figure, name="answer 3 wins 20 %")
 
@@ -132,14 +162,18 @@ def test_the_regions_of_the_simplex_have_the_exact_shares_as_areas():
         areas = {trace.legendgroup: area(trace) for trace in figure.data if trace.fill == "toself"}
         for i, share in enumerate(exact_shares(R)):
             assert areas.get(str(i), 0) == pytest.approx(share, abs=1e-9)
-        assert len(drawn(figure, name="sampled weightings")[0].a) == 7
+        assert len(drawn(figure, name="sampled weights")[0].a) == 7
 
 
 def test_a_slice_through_four_objectives_says_what_is_held():
     R = np.hstack([np.ones((5, 1)), R3])
-    figure = figures.weight_simplex(R, show=(1, 2, 3), fixed={0: 0.25}, objectives=("done", "gold", "gems", "safe"))
+    figure = figures.weight_simplex(
+        R, show=(1, 2, 3), fixed={0: 0.25}, objectives=("done", "gold", "gems", "safe")
+    )
     assert "done held at 0.25" in figure.layout.title.text and figure.layout.ternary.sum == 0.75
-    same = figures.weight_simplex(R3)  # the first objective is equal for all, so the slice has the same regions
+    same = figures.weight_simplex(
+        R3
+    )  # the first objective is equal for all, so the slice has the same regions
     for ours, theirs in zip(drawn(figure, fill="toself"), drawn(same, fill="toself"), strict=True):
         assert np.allclose(np.divide(ours.a, 0.75), theirs.a)
 
@@ -150,7 +184,12 @@ def test_equal_answers_share_no_region():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"R": R2}, {"R": R3, "show": (0, 1, 1)}, {"R": np.eye(4), "show": (0, 1, 2), "fixed": {3: 1.0}}]
+    "arguments",
+    [
+        {"R": R2},
+        {"R": R3, "show": (0, 1, 1)},
+        {"R": np.eye(4), "show": (0, 1, 2), "fixed": {3: 1.0}},
+    ],
 )
 def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
     with pytest.raises(ValueError, match="expected d >= 3"):

@@ -1,5 +1,6 @@
 """The metrics against brute force, other libraries' definitions and values worked by hand."""
 
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite import metrics
-from vpo_lite.metrics import front_share, pool_report, price_of_conflict
+from vpo_lite.metrics import as_sets, front_share, price_of_conflict
 
 
 def rng(seed=0):
@@ -52,9 +53,15 @@ def test_diversity_is_the_mean_over_pairs():
     R = rng().random((6, 4))
     pairs = [abs(a - b).sum() for a, b in combinations(R, 2)]
     assert vpo.diversity(R) == pytest.approx(np.mean(pairs))
-    success = np.array([1, 0, 1, 1, 0, 1], dtype=bool)
-    pairs = [abs(a - b).sum() for a, b in combinations(R[success], 2)]
-    assert vpo.diversity(R, success) == pytest.approx(np.mean(pairs))
+    valid = np.array([1, 0, 1, 1, 0, 1], dtype=bool)
+    pairs = [abs(a - b).sum() for a, b in combinations(R[valid], 2)]
+    assert vpo.diversity(R, valid) == pytest.approx(np.mean(pairs))
+
+
+@pytest.mark.parametrize("d", [1, 4, 16])
+def test_diversity_of_rewards_from_0_to_1_lies_between_0_and_d(d):
+    assert vpo.diversity([[0] * d, [1] * d]) == d
+    assert vpo.diversity([[1] * d, [1] * d]) == 0
 
 
 def test_failing_raises_diversity_over_all_answers_only():
@@ -64,11 +71,12 @@ def test_failing_raises_diversity_over_all_answers_only():
 
 def test_diversity_of_fewer_than_two_answers_is_zero_and_batches_agree():
     assert vpo.diversity([[1.0, 0.0]]) == 0
-    R, success = rng().random((3, 5, 2)), rng(1).random((3, 5)) < 0.5
-    success[0] = False
-    together = vpo.diversity(R, success)
+    R, valid = rng().random((3, 5, 2)), rng(1).random((3, 5)) < 0.5
+    valid[0] = False
+    together = vpo.diversity(R, valid)
     assert together.shape == (3,) and together[0] == 0
-    assert together == pytest.approx([vpo.diversity(r, s) for r, s in zip(R, success, strict=True)])
+    alone = [vpo.diversity(r, v) for r, v in zip(R, valid, strict=True)]
+    assert together == pytest.approx(alone)
 
 
 # ---- coverage ----
@@ -79,21 +87,37 @@ def test_coverage_worked_by_hand():
     assert vpo.coverage([[1, 0], [0, 1]], FRONT) == pytest.approx(0.75 / 0.76)
     assert vpo.coverage([[0, 0]], FRONT) == 0
     for alpha in (0.2, 1.0, 7.0):
-        expected = vpo.exact_set_reward([[1, 0], [0, 1]], alpha) / vpo.exact_set_reward(FRONT, alpha)
+        expected = vpo.exact_set_reward([[1, 0], [0, 1]], alpha) / vpo.exact_set_reward(
+            FRONT, alpha
+        )
         assert vpo.coverage([[1, 0], [0, 1]], FRONT, alpha) == pytest.approx(expected, abs=1e-12)
     R = rng().random((2, 3, 4, 2))
     assert vpo.coverage(R, FRONT).shape == (2, 3)
     assert vpo.coverage(R, FRONT)[1, 2] == pytest.approx(vpo.coverage(R[1, 2], FRONT))
-    assert vpo.coverage([[1, 0], [0, 1]], FRONT, alpha=50) < 0.95 < vpo.coverage([[1, 0], [0, 1]], FRONT, alpha=0.1)
+    assert (
+        vpo.coverage([[1, 0], [0, 1]], FRONT, alpha=50)
+        < 0.95
+        < vpo.coverage([[1, 0], [0, 1]], FRONT, alpha=0.1)
+    )
 
 
 def test_expected_utility_is_the_definition_of_the_multi_objective_literature():
-    """The mean over weightings of the highest w . r in the front, as morl-baselines writes it, weight by weight."""
+    """The mean over weights of the highest w . r in the front, as morl-baselines writes it."""
     W = vpo.sample_weights(4096, 4, rng=rng(), method="sobol")
     R = rng(1).random((6, 4))
     utilities = [np.max(np.array([np.dot(weight, point) for point in R])) for weight in W]
     assert vpo.set_reward(R, W) == pytest.approx(np.mean(utilities, axis=0), abs=1e-12)
-    assert pool_report(R)["expected_utility"] == pytest.approx(np.mean(utilities), abs=1e-3)
+    assert vpo.exact_set_reward(R) == pytest.approx(np.mean(utilities), abs=1e-3)
+
+
+def test_coverage_of_many_objectives_uses_the_same_points_above_and_below():
+    front = np.eye(16)
+    for points in (1024, 16_384):
+        assert vpo.coverage(front, front, points=points) == 1
+    truth = 1 / sum(1 / i for i in range(1, 17))  # one specialist: 1 / 16, all of them: H_16 / 16
+    assert vpo.coverage(front[:1], front) == pytest.approx(truth, rel=5e-3)
+    few, many = (vpo.coverage(front[:8], front, points=n) for n in (1024, 16_384))
+    assert few != many and few == pytest.approx(many, rel=0.03)
 
 
 # ---- hypervolume ----
@@ -103,7 +127,9 @@ def test_hypervolume_against_a_staircase_in_two_dimensions():
     for seed in range(10):
         R = rng(seed).random((8, 2))
         stairs, height = 0.0, 0.0
-        for x, y in sorted(R.tolist(), reverse=True):  # from the right: each step adds what is above the last height
+        for x, y in sorted(
+            R.tolist(), reverse=True
+        ):  # from the right: each step adds what is above the last height
             stairs += x * max(0.0, y - height)
             height = max(height, y)
         assert vpo.hypervolume(R) == pytest.approx(stairs)
@@ -113,15 +139,19 @@ def test_hypervolume_counts_the_cells_of_a_grid_in_four_dimensions():
     R = rng().integers(0, 4, (5, 4))
     cells = np.stack(np.meshgrid(*[np.arange(3)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
     assert vpo.hypervolume(R) == (cells[:, None] < R).all(axis=-1).any(axis=1).sum()
-    assert vpo.hypervolume(np.stack([R, 2 * R])) == pytest.approx(vpo.hypervolume(R) * np.array([1, 16]))
+    assert vpo.hypervolume(np.stack([R, 2 * R])) == pytest.approx(
+        vpo.hypervolume(R) * np.array([1, 16])
+    )
 
 
 def test_hypervolume_of_the_front_is_one():
     assert vpo.hypervolume(FRONT, FRONT) == 1
-    assert vpo.hypervolume([[0.6, 0.6]], FRONT) == pytest.approx(1.0)  # the ends have volume 0: it favours the middle
+    assert vpo.hypervolume([[0.6, 0.6]], FRONT) == pytest.approx(
+        1.0
+    )  # the ends have volume 0: it favours the middle
 
 
-# ---- the front, subsets of it, and the report ----
+# ---- the front and subsets of it ----
 
 
 def test_front_share_counts_distinct_points():
@@ -151,26 +181,35 @@ def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
     assert value >= vpo.best_subset(corners, 2)[1]
 
 
+def test_best_subset_of_many_objectives_takes_little_memory():
+    R = rng().random((60, 20))
+    tracemalloc.start()
+    indices, value = vpo.best_subset(R, 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 2**20
+    assert value == float(vpo.exact_set_reward(R[indices]))
+    pairs = vpo.exact_set_reward(R[list(combinations(range(60), 2))], points=1024)
+    assert value > pairs.max()
+
+
+def test_best_subset_is_a_record_of_indices_and_value():
+    best = vpo.best_subset(FRONT, 2)
+    assert best.indices.tolist() == [0, 2] and best.value == pytest.approx(0.75, abs=1e-12)
+
+
+def test_as_sets_cuts_a_group_into_runs_of_answers():
+    rewards = np.arange(14.0).reshape(7, 1, 2)
+    sets = as_sets(rewards, 3)
+    assert sets.shape == (2, 3, 2) and sets.reshape(-1).tolist() == list(range(12))
+    assert (as_sets(rewards.reshape(1, 7, 2), 7) == rewards.reshape(1, 7, 2)).all()
+    assert as_sets(rewards, 9).shape == (1, 7, 2)
+
+
 def test_price_of_conflict_ends_at_one():
     price = price_of_conflict(FRONT)
     assert price == pytest.approx({1: 0.6 / 0.76, 2: 0.75 / 0.76, 3: 1.0})
     assert price_of_conflict([[0.5, 0.5]]) == {1: 1, 2: 1, 3: 1}
-
-
-def test_pool_report_worked_by_hand():
-    R = np.array([[1, 0], [1, 0], [0, 1], [0.5, 0.4], [0, 0]])
-    report = pool_report(R, FRONT, success=[1, 1, 1, 1, 0], w_star=[0.75, 0.25], ks=(1, 5, 30))
-    assert report.pop("best_at_k") == pytest.approx({1: (0.75 * 2 + 0.25 + 0.475) / 5, 5: 0.75})
-    assert report == pytest.approx(
-        {
-            "answers": 5, "distinct": 4, "nondominated": 3, "nondominated_share": 0.6, "expected_utility": 0.75,
-            "diversity_all": vpo.diversity(R), "diversity": vpo.diversity(R[:4]), "success_rate": 0.8, "front_size": 3,
-            "coverage": 0.75 / 0.76, "coverage_best_single": 0.6 / 0.76, "front_share": 2 / 3, "witnesses": 3,
-            "hypervolume": 0.2 / 0.36,
-        }
-    )  # fmt: skip
-    assert "coverage" not in pool_report(R) and "diversity" not in pool_report(R)
-    assert pool_report([[1, 0]], front=[[1, 0]])["hypervolume"] is None
 
 
 @pytest.mark.parametrize(
@@ -182,7 +221,7 @@ def test_pool_report_worked_by_hand():
         (lambda: vpo.pass_at_k(4, 5, 1), "c = 5"),
         (lambda: vpo.pass_at_k(4, 1, 5), "k = 5"),
         (lambda: vpo.diversity([1, 2]), "R has shape (2,)"),
-        (lambda: vpo.diversity(FRONT, [True]), "success has shape (1,)"),
+        (lambda: vpo.diversity(FRONT, [True]), "valid has shape (1,)"),
         (lambda: vpo.coverage(FRONT, FRONT[:, :1]), "front has shape (3, 1)"),
         (lambda: vpo.coverage(FRONT, FRONT * 0), "more than 0"),
         (lambda: vpo.coverage(FRONT, FRONT[0]), "front has shape (2,)"),
@@ -191,8 +230,6 @@ def test_pool_report_worked_by_hand():
         (lambda: front_share(FRONT, np.ones((1, 3))), "front has shape (1, 3)"),
         (lambda: vpo.best_subset(FRONT, 0), "m = 0"),
         (lambda: vpo.best_subset(FRONT[None], 1), "rewards has shape (1, 3, 2)"),
-        (lambda: pool_report(FRONT[None]), "R has shape (1, 3, 2)"),
-        (lambda: pool_report(FRONT, w_star=[1]), "w_star has shape (1,)"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
@@ -202,4 +239,7 @@ def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
 
 
 def test_the_names_that_the_package_exports():
-    assert all(getattr(vpo, name) is getattr(metrics, name) for name in ("best_at_k", "coverage", "best_subset"))
+    assert all(
+        getattr(vpo, name) is getattr(metrics, name)
+        for name in ("best_at_k", "coverage", "best_subset")
+    )

@@ -10,29 +10,44 @@ from vpo_lite.randomness import generator, integer
 
 
 def test_the_same_name_gives_the_same_numbers_in_any_order():
-    names = [(0, "weights", 3, ("maze", 7)), (0, "weights", 4, ("maze", 7)), (1, "weights", 3, ("maze", 7))]
+    names = [
+        (0, "weights", 3, ("maze", 7)),
+        (0, "weights", 4, ("maze", 7)),
+        (1, "weights", 3, ("maze", 7)),
+    ]
     forwards = {name: generator(*name).random(4).tolist() for name in names}
     backwards = {name: generator(*name).random(4).tolist() for name in reversed(names)}
     assert forwards == backwards
 
 
 def test_any_difference_in_the_name_gives_other_numbers():
-    names = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", 0, "x"), (0, "a", 0, ("x",)), (0, "a", 0, ("x", 1)),
-             (0, "a", 0, ("x", "1")), (0, "a", 0, 1), (0, "a", 0, "1"), (0, "a1"), (0, "a", 10), (-1, "a")]  # fmt: skip
+    keys = ["", "x", ("x",), ("x", 1), ("x", "1"), 1, "1"]
+    names = [(0, "a", 0, key) for key in keys]
+    names += [(1, "a"), (-1, "a"), (0, "b"), (0, "a1"), (0, "a", 1), (0, "a", 10)]
     assert len({integer(*name) for name in names}) == len(names)
     assert len({generator(*name).random() for name in names}) == len(names)
 
 
 def test_kinds_of_number_and_sequence_do_not_matter():
-    assert integer(np.int64(3), "a", np.int32(5), ("x", np.int64(1))) == integer(3, "a", 5, ["x", 1])
+    assert integer(np.int64(3), "a", np.int32(5), ("x", np.int64(1))) == integer(
+        3, "a", 5, ["x", 1]
+    )
     assert integer(3, "a", 0, {"x": 1, "y": 2}) == integer(3, "a", 0, {"y": 2, "x": 1})
 
 
 def test_another_process_with_another_hash_seed_draws_the_same():
-    code = "from vpo_lite.randomness import *; print(integer(5, 'x', 2, ('k', 1)), generator(5, 'x', 2, 'k').random())"
+    code = (
+        "from vpo_lite.randomness import *; "
+        "print(integer(5, 'x', 2, ('k', 1)), generator(5, 'x', 2, 'k').random())"
+    )
     here = f"{integer(5, 'x', 2, ('k', 1))} {generator(5, 'x', 2, 'k').random()}"
     for seed in ("1", "2"):
-        out = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True)
+        out = subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+        )
         assert out.stdout.strip() == here, out.stderr
 
 
@@ -48,7 +63,9 @@ def test_integers_fit_torch():
     assert min(numbers) >= 0 and max(numbers) < 2**63 and max(numbers) > 2**62
 
 
-@pytest.mark.parametrize("arguments", [(0, "a", 0, {1, 2}), (0, "a", 0, b"x"), (float("nan"), "a"), (object(), "a")])
+@pytest.mark.parametrize(
+    "arguments", [(0, "a", 0, {1, 2}), (0, "a", 0, b"x"), (float("nan"), "a"), (object(), "a")]
+)
 def test_what_has_no_canonical_name_is_refused(arguments):
     with pytest.raises(ValueError, match="expected numbers, strings and tuples"):
         generator(*arguments)

@@ -1,13 +1,15 @@
-"""From reward matrices to advantages: VPO and every baseline, each one short function.
+"""From rewards to advantages: VPO and every baseline, each one a short function.
 
     R (P, G, m, d)  ->  score (P, G)  ->  advantage (P, G)
 
-P prompts, G rollouts of each, m answers in a rollout, d objectives. The score is the one number that a method sees of a
-rollout; the advantage compares it with the other rollouts of the same prompt and multiplies the log-probability of
-every token of the rollout. Methods differ in these few lines and nowhere else.
+P prompts, G rollouts per prompt (a group), m answers per rollout, d objectives. Think of it in two
+steps. First a method turns the (m, d) rewards of a rollout into one number, its score. Then it
+compares that score with the other rollouts of the same prompt. The result is the advantage: by how
+much this rollout is better than its group. Training multiplies the log-probability of every token
+of the rollout by it. The methods differ here and nowhere else.
 
-Sources: VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2510.23393, 2505.15201 (PKPO), 2606.06080;
-GDPO (NVlabs), as in 2605.22817; MaxRL 2602.02710 (all arXiv numbers).
+Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2510.23393,
+2505.15201 (PKPO), 2606.06080; GDPO (NVlabs), as in 2605.22817; MaxRL 2602.02710.
 """
 
 from collections.abc import Callable
@@ -17,14 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._checks import check_finite, check_rewards, check_whole
-from .objective import exact_set_reward, set_reward
+from .checks import check_finite, check_rewards, check_whole
+from .exact import exact_set_reward
+from .objective import set_reward
 
-FLOOR = 1e-9  # a group whose scores spread less than this says nothing: its advantages are exactly 0
+FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
 
 
 class Estimate(NamedTuple):
-    """What a method makes of one step: `score` (P, G) before the group comparison, `advantage` (P, G) after it."""
+    """One step's numbers: `score` (P, G) before and `advantage` (P, G) after comparing a group."""
 
     score: np.ndarray
     advantage: np.ndarray
@@ -35,20 +38,21 @@ class Method:
     """One row of the table of methods."""
 
     name: str
-    estimate: Callable  # (R, *, weights, alpha, w_star, k, eps) -> (score, advantage)
-    single_answer: bool = False  # the number is defined for one answer a rollout: the method forces m = 1
-    weights: str = "none"  # weightings to draw for each prompt group: "none", "one" (P, 1, d), or "many" (P, K, d)
-    weight_in_prompt: bool = False  # the policy is shown its weighting
+    estimate: Callable  # (R, *, weights, alpha, w_star, k, eps) -> Estimate
+    single_answer: bool = False  # defined for one answer per rollout, so it sets m = 1
+    weights: str = "none"  # drawn per prompt: "none", "one" (P, 1, d) or "many" (P, K, d)
+    weight_in_prompt: bool = False  # the policy reads its weights in the prompt
 
 
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
 
 def method(**properties):
-    """Register the decorated function as a method under its own name; `properties` are fields of `Method`.
+    """Register the decorated function as a method under its own name.
 
-    The function takes R (P, G, m, d) and the keyword arguments it needs out of weights, alpha, w_star (d,) or (P, d),
-    k and eps, swallows the rest, and returns (score, advantage), both (P, G).
+    `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
+    arguments it needs, out of weights, alpha, w_star (P, d), k and eps. It ends in `**_`, which
+    takes the others. It returns an `Estimate`, or the plain pair (score, advantage).
     """
 
     def register(function):
@@ -59,33 +63,42 @@ def method(**properties):
 
 
 def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6):
-    """The advantage of every rollout under `method`, one of METHODS.
+    """The advantage of every rollout: by how much it is better than the others of its prompt.
 
-    R        (P, G, m, d) rewards, or a list of P arrays (G, m, d_p) where d differs from prompt to prompt (then
-             `weights` and `w_star` are lists of P as well). Methods with `single_answer` need m = 1.
-    weights  for `vpo` (P, K, d), or (K, d) for all prompts: drawn once per prompt and shared by its G rollouts; None
-             takes the exact expectation over w ~ Dir(alpha). ((P, G, K, d) would give each rollout its own, and the
-             advantages would be noise.) For `random_weighting` and `goal_conditioned` (P, 1, d):
-             one fresh weighting per prompt, the same for its G rollouts, since only rollouts of one prompt (with the
-             weighting that stands in it) can be compared. The other methods ignore it.
-    alpha    Dirichlet concentration of the exact expectation.
-    w_star   (d,) or (P, d), the task's fixed weights; None means 1/d each.
-    k        budget of `max_at_k`, 1 <= k <= G - 1; None means max(2, G // 2), at most G - 1.
-    eps      added to the standard deviation (or mean) that divides.
+    Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
+    negative one makes it less likely. In a group with equal scores all advantages are exactly 0:
+    there is nothing to learn from it.
 
-    Returns float64 (P, G). A group whose scores have a standard deviation below 1e-9 gets exactly 0.
+    method   a name in METHODS.
+    R        rewards (P, G, m, d). Or a list of P arrays (G, m, d_p) when d differs between
+             prompts; then `weights` and `w_star` are lists of P arrays too.
+    weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
+             vectors, and its G rollouts share them. If every rollout had its own, chance would
+             decide which one scores higher. None takes the exact mean over w ~ Dir(alpha).
+             For `random_weighting` and `goal_conditioned`: (P, 1, d), one weight vector per prompt.
+             Other methods ignore it.
+    alpha    the Dirichlet concentration of the exact mean.
+    w_star   the task's fixed weights, (d,) or (P, d). None means 1/d each.
+    k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
+    eps      added to the standard deviation, or mean, that divides.
 
-    >>> R = [[[[1, 0], [0, 1]], [[1, 0], [1, 0]], [[1, 0], [1, 0]], [[1, 0], [1, 0]]]]       # only the first covers
+    Raises ValueError, in one line, for shapes and values that do not fit the method.
+
+    In this group only the first rollout has answers for both objectives:
+
+    >>> R = [[[[1, 0], [0, 1]], [[1, 0], [1, 0]], [[1, 0], [1, 0]], [[1, 0], [1, 0]]]]
     >>> advantages("vpo", R).round(2).tolist()
     [[1.73, -0.58, -0.58, -0.58]]
-    >>> advantages("multi_rlvr", R).tolist()
+    >>> advantages("multi_rlvr", R).tolist()  # the sum of the rewards cannot tell them apart
     [[0.0, 0.0, 0.0, 0.0]]
     """
     return estimate(method, R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps).advantage
 
 
 def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
-    """The one number per rollout before the group comparison, (P, G); arguments as for `advantages`.
+    """The score of every rollout, before it is compared with its group.
+
+    Returns float64 (P, G). Arguments as for `advantages`.
 
     >>> rollout_scores("vpo", [[[[1, 0], [0, 1]], [[1, 0], [1, 0]]]]).tolist()
     [[0.75, 0.5]]
@@ -94,34 +107,48 @@ def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
 
 
 def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6):
-    """Score and advantage of every rollout in one go; arguments as for `advantages`."""
+    """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     if method not in METHODS:
         raise ValueError(f"method = {method!r}: expected one of {', '.join(METHODS)}")
     if not (isinstance(eps, Real) and 0 <= eps < np.inf):
         raise ValueError(f"eps = {eps!r}: expected a finite number of at least 0")
-    if isinstance(R, (list, tuple)) and len({np.shape(r) for r in R}) > 1:  # d differs: one prompt at a time
+    if isinstance(R, (list, tuple)) and len({np.shape(r) for r in R}) > 1:
         if len({np.shape(r)[:1] for r in R}) > 1:
-            raise ValueError(f"R holds groups of {[len(r) for r in R]} rollouts: expected the same G for all prompts")
-        each = zip(R, _per_prompt(weights, "weights", len(R)), _per_prompt(w_star, "w_star", len(R)), strict=True)
+            raise ValueError(
+                f"R holds groups of {[len(r) for r in R]} rollouts: expected the same G for all "
+                "prompts"
+            )
+        weights = _per_prompt(weights, "weights", len(R))
+        weights = [None if W is None else [W] for W in weights]
+        w_star = _per_prompt(w_star, "w_star", len(R))
         parts = [
-            estimate(method, [r], weights=None if W is None else [W], alpha=alpha, w_star=w, k=k, eps=eps)
-            for r, W, w in each
+            estimate(method, [r], weights=W, alpha=alpha, w_star=w, k=k, eps=eps)
+            for r, W, w in zip(R, weights, w_star, strict=True)
         ]
         return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
     R = check_rewards(R)
     if R.ndim != 4 or R.shape[1] == 0:
-        raise ValueError(f"R has shape {R.shape}: expected (P, G, m, d), or a list of P arrays (G, m, d_p)")
+        raise ValueError(
+            f"R has shape {R.shape}: expected (P, G, m, d), or a list of P arrays (G, m, d_p)"
+        )
     P, _, m, d = R.shape
     if METHODS[method].single_answer and m != 1:
-        raise ValueError(f"R has shape {R.shape}: {method} is defined for one answer a rollout, m = 1, not m = {m}")
+        raise ValueError(
+            f"R has shape {R.shape}: {method} is defined for one answer per rollout, m = 1, not "
+            f"m = {m}"
+        )
     if METHODS[method].weights == "one" and np.shape(weights) != (P, 1, d):
         given = "is missing" if weights is None else f"has shape {np.shape(weights)}"
-        raise ValueError(f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per prompt")
+        raise ValueError(
+            f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per "
+            "prompt"
+        )
     w_star = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
-    return Estimate(*METHODS[method].estimate(R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps))
+    found = METHODS[method].estimate(R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
+    return Estimate(*found)
 
 
 # ---- the methods ----
@@ -129,61 +156,88 @@ def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-
 
 @method(weights="many")
 def vpo(R, *, weights, alpha, eps, **_):
-    """U_hat = (1/K) sum_j max_i w_j . r_i: the max stands inside the mean, so different answers pay (2605.22817)."""
+    """(1/K) sum_j max_i w_j . r_i (2605.22817).
+
+    The max stands inside the mean: an answer pays if it is the best for some of the weights.
+    """
     U = exact_set_reward(R, alpha) if weights is None else set_reward(R, weights)
-    return U, zscore(U, eps)
+    return Estimate(U, zscore(U, eps))
 
 
 @method(single_answer=True)
 def grpo(R, *, w_star, eps, **_):
     """w* . r of the one answer (2402.03300)."""
     r = scalar(R, w_star)[..., 0]
-    return r, zscore(r, eps)
+    return Estimate(r, zscore(r, eps))
 
 
 @method()
 def multi_rlvr(R, *, w_star, eps, **_):
-    """The sum of w* . r over the m answers: VPO's prompt, but the best answer m times over is best (2603.24844)."""
+    """The sum of w* . r over the m answers (2603.24844).
+
+    The prompt is VPO's. But the sum is highest if the best answer is repeated m times, so training
+    gives a repeated answer the task's worst rewards.
+    """
     r = scalar(R, w_star).sum(axis=-1)
-    return r, zscore(r, eps)
+    return Estimate(r, zscore(r, eps))
+
+
+@method()
+def set_max(R, *, w_star, eps, **_):
+    """The max of w* . r over the m answers (ours).
+
+    VPO's prompt and its max, but under the fixed weights w* alone: VPO with K = 1 and w = w*. It
+    separates what the max over a set does from what random weights do.
+
+    >>> rollout_scores("set_max", [[[[1, 0], [0, 1]], [[0.6, 0.6], [0, 0]]]]).tolist()
+    [[0.5, 0.6]]
+    """
+    r = scalar(R, w_star).max(axis=-1)
+    return Estimate(r, zscore(r, eps))
 
 
 @method(single_answer=True)
 def max_at_k(R, *, w_star, k, **_):
-    """How much an answer raises the best of k (2510.23393): see `max_at_k_advantage`."""
+    """By how much an answer raises the best of k (2510.23393): see `max_at_k_advantage`."""
     r = scalar(R, w_star)[..., 0]
-    return r, max_at_k_advantage(r, k)
+    return Estimate(r, max_at_k_advantage(r, k))
 
 
 @method(single_answer=True)
 def gdpo(R, *, w_star, eps, **_):
-    """Each component is compared on its own, then averaged: no objective drowns another (GDPO, as in 2605.22817)."""
-    components = np.moveaxis(R[..., 0, :], -1, 0)
-    return scalar(R, w_star)[..., 0], zscore(components, eps).mean(axis=0)
+    """The z-scores of the d objectives, each taken alone, then averaged (GDPO, as in 2605.22817).
+
+    So an objective with large rewards does not drown the others. The score is w* . r.
+    """
+    objectives = np.moveaxis(R[..., 0, :], -1, 0)
+    return Estimate(scalar(R, w_star)[..., 0], zscore(objectives, eps).mean(axis=0))
 
 
 @method(single_answer=True)
 def maxrl(R, *, w_star, eps, **_):
-    """(r - mean) / (mean + eps): rare successes weigh more (2602.02710). Rewards must not be negative."""
+    """(r - mean) / (mean + eps) with r = w* . r >= 0: rare successes weigh more (2602.02710)."""
     r = scalar(R, w_star)[..., 0]
     if (r < 0).any():
-        raise ValueError(f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs rewards >= 0")
+        raise ValueError(
+            f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs "
+            "rewards >= 0"
+        )
     mean = r.mean(axis=-1, keepdims=True)
-    return r, np.where(_flat(r), 0.0, (r - mean) / (mean + max(eps, 1e-300)))
+    return Estimate(r, np.where(_flat(r), 0.0, (r - mean) / (mean + max(eps, 1e-300))))
 
 
 @method(single_answer=True, weights="one")
 def random_weighting(R, *, weights, eps, **_):
-    """w . r with one fresh w ~ Dir(alpha) per prompt that the policy never sees (an ablation of 2605.22817)."""
+    """w . r with one w ~ Dir(alpha) per prompt, not shown to the policy (ablation, 2605.22817)."""
     r = set_reward(R, weights)
-    return r, zscore(r, eps)
+    return Estimate(r, zscore(r, eps))
 
 
 @method(single_answer=True, weights="one", weight_in_prompt=True)
 def goal_conditioned(R, *, weights, eps, **_):
-    """The same number, but w is written into the prompt (an ablation of 2605.22817)."""
+    """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
     r = set_reward(R, weights)
-    return r, zscore(r, eps)
+    return Estimate(r, zscore(r, eps))
 
 
 # ---- what they are made of ----
@@ -195,9 +249,11 @@ def scalar(R, w_star):
 
 
 def zscore(x, eps=1e-6):
-    """(x - mean) / (std + eps) over the last axis with the population std; exactly 0 where std < 1e-9.
+    """(x - mean) / (std + eps) over the last axis, with the population std.
 
-    >>> zscore(np.array([[0.2, 0.9], [0.35, 0.35]]), eps=0).round(6).tolist()        # two rollouts: always -1 and 1
+    Exactly 0 where std < 1e-9. Two different scores always become -1 and 1:
+
+    >>> zscore(np.array([[0.2, 0.9], [0.35, 0.35]]), eps=0).round(6).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
     centred = x - x.mean(axis=-1, keepdims=True)
@@ -205,11 +261,11 @@ def zscore(x, eps=1e-6):
 
 
 def max_at_k_advantage(r, k=None):
-    """Mean of the max over the k-subsets with rollout i, minus the mean over those without: r (P, G) -> (P, G).
+    """How the best of k gains from rollout i, r (P, G) -> (P, G).
 
-    Leave-one-out: the second mean is a baseline that does not depend on rollout i. No std. With r sorted upwards and
-    the others numbered as if i were gone, other j is the max of a random subset with probability `max_weights`.
-    Source: 2510.23393, 2505.15201.
+    That is the mean of the max over all k-subsets of the group that contain i, minus the mean over
+    those that do not. The second mean is a baseline that does not depend on rollout i. There is no
+    division by the std. Source: 2510.23393, 2505.15201.
 
     >>> max_at_k_advantage(np.array([[0.0, 0.0, 1.0]]), k=2).round(6).tolist()
     [[-0.5, -0.5, 1.0]]
@@ -217,25 +273,32 @@ def max_at_k_advantage(r, k=None):
     G = r.shape[-1]
     k = min(max(2, G // 2), G - 1) if k is None else k
     if G < 2:
-        raise ValueError(f"G = {G}: max_at_k compares a rollout with the others, so it needs at least 2 in a group")
+        raise ValueError(
+            f"G = {G}: max_at_k compares a rollout with the others, so it needs at least 2 in a "
+            "group"
+        )
     check_whole(k, "k", most=G - 1)
     order = r.argsort(axis=-1)
     r_sorted = np.take_along_axis(r, order, axis=-1)
-    company = np.append(0.0, max_weights(G - 1, k - 1))  # other j > i has place j - 1 among the others
-    with_i = r_sorted + _sum_above(r_sorted * company) - r_sorted * _sum_above(company)  # r_i + E (max others - r_i)^+
+    # Without i, the others keep their order: other j > i has place j - 1 among them. Other j is
+    # the max of a random subset of them with the probability in `max_weights`.
+    company = np.append(0.0, max_weights(G - 1, k - 1))
+    # with_i is r_i + E max(best of k - 1 others - r_i, 0)
+    with_i = r_sorted + _sum_above(r_sorted * company) - r_sorted * _sum_above(company)
     rivals = max_weights(G - 1, k)
-    without_i = _sum_below(r_sorted * np.append(rivals, 0.0)) + _sum_above(r_sorted * np.append(0.0, rivals))
+    below, above = np.append(rivals, 0.0), np.append(0.0, rivals)
+    without_i = _sum_below(r_sorted * below) + _sum_above(r_sorted * above)
     advantage = np.empty_like(r_sorted)
     np.put_along_axis(advantage, order, with_i - without_i, axis=-1)
     return np.where(_flat(r), 0.0, advantage)
 
 
 def max_weights(n, k):
-    """The probability that the j-th smallest of n is the max of a random k-subset: C(j, k-1) / C(n, k), j = 0..n-1.
+    """The probability that the j-th smallest of n is the max of a random k-subset, j = 0..n-1.
 
-    By recurrence from the top, where it is k / n, so nothing overflows.
+    It is C(j, k-1) / C(n, k), computed by recurrence from the top, k / n, so nothing overflows.
 
-    >>> max_weights(4, 2).round(6).tolist()                                        # of 6 pairs: 0, 1, 2, 3
+    >>> max_weights(4, 2).round(6).tolist()  # of 6 pairs: 0, 1, 2, 3
     [0.0, 0.166667, 0.333333, 0.5]
     """
     j = np.arange(n - 1, 0, -1)
@@ -260,5 +323,8 @@ def _per_prompt(values, name, P):
     if values is None:
         return [None] * P
     if not isinstance(values, (list, tuple)) or len(values) != P:
-        raise ValueError(f"{name}: R is a list of {P} prompts of different shape, so a list of {P} arrays is expected")
+        raise ValueError(
+            f"{name}: R is a list of {P} prompts of different shape, so a list of {P} arrays is "
+            "expected"
+        )
     return values

@@ -1,105 +1,98 @@
 """Numbers in, plotly figures out. Nothing here computes a metric, trains, or knows a widget.
 
-One look for all: a method has its own colour (Okabe-Ito, safe for colour-blind eyes), marker and dash, the same in
-every figure, so that a curve can be told apart in grey print and from the back of a room. Sizes are explicit because
-JupyterLab draws a figure 700 px wide otherwise; Greek letters are Unicode because it does not draw LaTeX in titles.
+Every method has its own colour (Okabe-Ito, safe for colour-blind eyes), marker and dash, the same
+in every figure. So a curve can be told apart in grey print and from the back of a room. Sizes are
+explicit because JupyterLab draws a figure 700 px wide otherwise. Greek letters are Unicode because
+it does not draw LaTeX in titles.
 
-Rewards are (n, d) arrays as everywhere; `runs` is {label: data}, and a label that is (or begins with) the name of a
-method takes its look.
+Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that is the name of a
+method, or begins with it, takes the look of that method.
 """
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-# name: (as people write it, colour, marker, dash)
-STYLES = {
-    "vpo": ("VPO", "#0072B2", "circle", "solid"),
-    "grpo": ("GRPO", "#D55E00", "square", "dash"),
-    "multi_rlvr": ("Multi-RLVR", "#E69F00", "triangle-up", "dot"),
-    "max_at_k": ("Max@k", "#009E73", "diamond", "dashdot"),
-    "gdpo": ("GDPO", "#CC79A7", "cross", "longdash"),
-    "maxrl": ("MaxRL", "#56B4E9", "x", "longdashdot"),
-    "random_weighting": ("random weighting", "#F0E442", "star", "2px,6px"),
-    "goal_conditioned": ("goal-conditioned", "#000000", "triangle-down", "12px,3px,3px,3px"),
-}
-FRONT = "#555555"
+from .looks import ANSWERS, FRONT, look
+
 EDGE = {"color": "black", "width": 1}
-ANSWERS = [style[1:] for style in STYLES.values()]  # the look of answer 1, 2, ... where no method is involved
+LEVEL = {"color": FRONT, "dash": "dot", "width": 2}
 
 
-def look(label, position=0):
-    """(text, colour, marker, dash) of a label: a method's own, else by its place in the figure.
+def objective_space(
+    runs, front=None, *, objectives=None, axes=(0, 1), title="Answers in objective space", width=760
+):
+    """Each run's answers, and the true front, in two of the d objectives.
 
-    >>> look("vpo"), look("grpo, seed 1")[0]
-    (('VPO', '#0072B2', 'circle', 'solid'), 'GRPO, seed 1')
-    """
-    for name in sorted(STYLES, key=len, reverse=True):  # "maxrl" must not be taken for a shorter name
-        rest = str(label)[len(name) :]
-        if str(label).startswith(name) and not rest[:1].isalnum() and rest[:1] != "_":
-            text, *others = STYLES[name]
-            return (text + rest, *others)
-    return (str(label), *ANSWERS[position % len(ANSWERS)])
-
-
-def objective_space(runs, front=None, *, objectives=None, axes=(0, 1), title="Answers in objective space", width=760):
-    """Each run's answers, and the true front, in two of the d objectives; a marker grows with its number of answers.
-
-    runs {label: (n, d)}, front (f, d) or None, objectives d names, axes which two of them. With d > 2 this is a
-    projection: a point of the front may look dominated.
+    runs {label: (n, d)}, front (f, d) or None, objectives d names, axes which two of them. A marker
+    grows with its number of answers. With d > 2 this is a projection, so a point of the front may
+    look dominated.
     """
     figure = go.Figure()
     d = np.shape(front if front is not None else next(iter(runs.values())))[-1]
     names = objectives or [f"objective {i + 1}" for i in range(d)]
     if front is not None:
-        points = np.unique(np.asarray(front, float)[:, list(axes)], axis=0)
-        hollow = {"symbol": "circle-open", "size": 26, "color": FRONT, "line_width": 3}
-        figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", name="true front", marker=hollow)
+        x, y = np.unique(np.asarray(front, float)[:, list(axes)], axis=0).T
+        ring = {"symbol": "circle-open", "size": 26, "color": FRONT, "line_width": 3}
+        figure.add_scatter(x=x, y=y, mode="markers", name="true front", marker=ring)
     for position, (label, rewards) in enumerate(runs.items()):
         text, colour, symbol, _ = look(label, position)
-        points, count = np.unique(np.asarray(rewards, float)[:, list(axes)], axis=0, return_counts=True)
-        size = 9 + 18 * np.sqrt(count / count.sum()) + 6 * (len(runs) - 1 - position)  # nested where runs agree
-        figure.add_scatter(
-            x=points[:, 0], y=points[:, 1], mode="markers", name=text, customdata=count,
-            marker={"color": colour, "symbol": symbol, "size": size, "opacity": 0.85, "line": EDGE},
-            hovertemplate=f"{text}: %{{customdata}} answers at (%{{x:.3f}}, %{{y:.3f}})<extra></extra>",
-        )  # fmt: skip
+        rewards = np.asarray(rewards, float)[:, list(axes)]
+        points, count = np.unique(rewards, axis=0, return_counts=True)
+        nested = 6 * (len(runs) - 1 - position)  # so that runs can be seen where they agree
+        size = 9 + 18 * np.sqrt(count / count.sum()) + nested
+        marker = {"color": colour, "symbol": symbol, "size": size, "opacity": 0.85, "line": EDGE}
+        hover = text + ": %{customdata} answers at (%{x:.3f}, %{y:.3f})<extra></extra>"
+        figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", name=text, marker=marker)
+        figure.data[-1].update(customdata=count, hovertemplate=hover)
     figure.update_xaxes(title=names[axes[0]], range=_room(figure, "x"))
     figure.update_yaxes(title=names[axes[1]], range=_room(figure, "y"))
     return _finish(figure, title, width, 560)
 
 
-def curves(runs, panels=("coverage", "diversity"), *, levels=None, x="step", titles=None, width=None, height=420):
-    """Curves over training, one panel for each figure: runs {label: {"step": (T,), panel: (T,) or (seeds, T)}}.
+def curves(
+    runs,
+    panels=("coverage", "diversity"),
+    *,
+    levels=None,
+    x="step",
+    titles=None,
+    width=None,
+    height=420,
+):
+    """Curves over training, with one panel per metric.
 
-    Several seeds are drawn as their mean with a band from the lowest to the highest. levels {panel: {text: height}}
-    adds dotted lines, say the coverage of the best single answer; titles {panel: text}. A run without a panel is left
-    out of it.
+    runs {label: {"step": (T,), panel: (T,) or (seeds, T)}}; a run is left out of a panel that it
+    has no data for. Several seeds are drawn as their mean, with a band from the lowest to the
+    highest. levels {panel: {text: height}} adds dotted lines. titles {panel: text}.
     """
     titles, levels = titles or {}, levels or {}
-    figure = make_subplots(1, len(panels), subplot_titles=[titles.get(p, p.replace("_", " ")) for p in panels])
+    names = [titles.get(panel, panel.replace("_", " ")) for panel in panels]
+    figure = make_subplots(1, len(panels), subplot_titles=names)
     for position, (label, series) in enumerate(runs.items()):
         shown = False
         for column, panel in enumerate(panels, start=1):
             if panel in series:
-                _line(figure, series[x], series[panel], label, position, legend=not shown, row=1, col=column)
+                at = dict(legend=not shown, row=1, col=column)
+                _line(figure, series[x], series[panel], label, position, **at)
                 shown = True
     for column, panel in enumerate(panels, start=1):
-        for text, level in levels.get(panel, {}).items():
-            figure.add_hline(level, line={"color": FRONT, "dash": "dot", "width": 2}, row=1, col=column,
-                             annotation=_note(text))  # fmt: skip
+        _levels(figure, levels.get(panel), row=1, col=column)
     figure.update_xaxes(title=x)
     return _finish(figure, None, width or 160 + 400 * len(panels), height)
 
 
-def lines(x, runs, *, x_title, y_title, title=None, log_x=False, levels=None, width=760, height=460):
-    """Curves over any x: runs {label: (T,), or (n, T) drawn as mean and band}; levels {text: height} dotted lines."""
+def lines(
+    x, runs, *, x_title, y_title, title=None, log_x=False, levels=None, width=760, height=460
+):
+    """Curves over any x: runs {label: (T,), or (n, T) drawn as mean and band}.
+
+    levels {text: height} adds dotted lines.
+    """
     figure = go.Figure()
     for position, (label, y) in enumerate(runs.items()):
         _line(figure, x, y, label, position)
-    for text, level in (levels or {}).items():
-        figure.add_hline(level, line={"color": FRONT, "dash": "dot", "width": 2},
-                         annotation=_note(text))  # fmt: skip
+    _levels(figure, levels)
     figure.update_xaxes(title=x_title, type="log" if log_x else "linear")
     if log_x and len(x) <= 12:
         figure.update_xaxes(tickvals=list(x), ticktext=[f"{value:g}" for value in x])
@@ -108,87 +101,103 @@ def lines(x, runs, *, x_title, y_title, title=None, log_x=False, levels=None, wi
 
 
 def best_at_k(runs, *, title="Best of k answers", y_title="best@k", width=760):
-    """runs {label: {k: value}}, k in answers, on a logarithmic axis."""
+    """best@k over k on a logarithmic axis: runs {label: {k: value}}, k in answers."""
     figure = go.Figure()
     for position, (label, values) in enumerate(runs.items()):
         k = sorted(values, key=int)
-        _line(figure, [int(i) for i in k], [values[i] for i in k], label, position, markers=True)
+        budgets, heights = [int(i) for i in k], [values[i] for i in k]
+        _line(figure, budgets, heights, label, position, markers=True)
     ticks = sorted({int(k) for values in runs.values() for k in values})
-    figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, ticktext=[str(k) for k in ticks])
+    names = [str(k) for k in ticks]
+    figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, ticktext=names)
     figure.update_yaxes(title=y_title)
     return _finish(figure, title, width, 460)
 
 
-def objective_means(steps, means, objectives, *, title="Mean of each objective", width=760):
-    """What one run's answers earn in each objective over training: steps (T,), means (T, d), objectives d names."""
-    means = dict(zip(objectives, np.transpose(means), strict=True))
-    return lines(steps, means, x_title="step", y_title="mean reward", title=title, width=width)
-
-
 def set_reward_against_K(K, samples, exact, *, title="Set reward against K", width=760):
-    """The estimate from K weightings: samples {label: (len(K), repeats)} as median and 90 % band, exact as a line."""
+    """The set reward estimated from K weight vectors, over K, and its exact value as a line.
+
+    samples {label: (len(K), repeats)}, drawn as the median with a 90 % band.
+    """
     figure = go.Figure()
     K = np.asarray(K)
     for position, (label, values) in enumerate(samples.items()):
         text, colour, symbol, dash = look(label, position)
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=1)
         _band(figure, K, low, high, colour, text)
-        figure.add_scatter(x=K, y=middle, mode="lines+markers", name=text, legendgroup=text,
-                           line={"color": colour, "dash": dash, "width": 3}, marker={"symbol": symbol, "size": 9},
-                           )  # fmt: skip
-    figure.add_hline(exact, line={"color": "black", "width": 2},
-                     annotation=_note(f"K = ∞: {exact:.4f}"))  # fmt: skip
-    figure.update_xaxes(title="K (sampled weightings)", type="log", tickvals=K, ticktext=[str(k) for k in K])
+        stroke, marker = _stroke(colour, dash), {"symbol": symbol, "size": 9}
+        figure.add_scatter(x=K, y=middle, name=text, mode="lines+markers", line=stroke)
+        figure.data[-1].update(marker=marker, legendgroup=text)
+    black = {"color": "black", "width": 2}
+    figure.add_hline(exact, line=black, annotation=_note(f"K = ∞: {exact:.4f}"))
+    names = [str(k) for k in K]
+    figure.update_xaxes(title="K (sampled weights)", type="log", tickvals=K, ticktext=names)
     figure.update_yaxes(title="set reward")
     return _finish(figure, title, width, 460)
 
 
 def set_reward_against_alpha(alphas, values, *, title="Set reward against α", width=760):
-    """values {label: (len(alphas),)}: which kind of set is worth more as α moves from corners to the centre."""
-    figure = lines(alphas, values, x_title="α (corners ← 1 = uniform → centre)", y_title="set reward", title=title,
-                   log_x=True, width=width)  # fmt: skip
+    """The set reward of several sets over alpha, from corners to centre.
+
+    values {label: (len(alphas),)}.
+    """
+    x_title = "α (corners ← 1 = uniform → centre)"
+    style = dict(x_title=x_title, y_title="set reward", title=title, log_x=True, width=width)
+    figure = lines(alphas, values, **style)
     return figure.update_xaxes(tickvals=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
 
 
-def upper_envelope(R, shares=None, *, W=None, objectives=("objective 1", "objective 2"), title=None, width=760):
-    """d = 2: the score of each answer is a line in w₁, and the set is judged by the highest, drawn thick.
+def upper_envelope(
+    R, shares=None, *, W=None, objectives=("objective 1", "objective 2"), title=None, width=760
+):
+    """d = 2: each answer's score is a line in w₁. The set is scored by the highest, drawn thick.
 
-    R (m, 2); shares (m,), say `exact_shares(R, alpha)`, for the legend; W (K, 2) sampled weightings, drawn on the axis.
+    R (m, 2). shares (m,), the win shares as from `exact_shares(R, alpha)`, go into the legend.
+    W (K, 2), sampled weights, are drawn on the axis.
     """
     R = np.asarray(R, float)
     crossings = [(b[1] - a[1]) / ((a - b) @ [1, -1]) for a in R for b in R if (a - b) @ [1, -1]]
     x = np.unique([0, 1, *[c for c in crossings if 0 < c < 1]])
     best = np.max(np.outer(x, R[:, 0]) + np.outer(1 - x, R[:, 1]), axis=1)
     figure = go.Figure()
-    figure.add_scatter(x=x, y=best, mode="lines", name="best answer", line={"color": "#BBBBBB", "width": 14})
+    thick = {"color": "#BBBBBB", "width": 14}
+    figure.add_scatter(x=x, y=best, mode="lines", name="best answer", line=thick)
     for i, (one, two) in enumerate(R):
-        colour, symbol, dash = ANSWERS[i % len(ANSWERS)]
-        figure.add_scatter(
-            x=[0, 0.5, 1], y=[two, (one + two) / 2, one], mode="lines+markers", name=_answer(i, shares),
-            line={"color": colour, "dash": dash, "width": 3}, marker={"symbol": symbol, "size": 12},
-        )  # fmt: skip
+        _, colour, symbol, dash = ANSWERS[i % len(ANSWERS)]
+        x, y = [0, 0.5, 1], [two, (one + two) / 2, one]
+        stroke, marker = _stroke(colour, dash), {"symbol": symbol, "size": 12}
+        figure.add_scatter(x=x, y=y, mode="lines+markers", name=_answer(i, shares), line=stroke)
+        figure.data[-1].update(marker=marker)
     if W is not None:
+        x, y = np.asarray(W)[:, 0], np.full(len(W), R.min())
         tick = {"symbol": "line-ns-open", "size": 16, "color": "black"}
-        low = np.full(len(W), R.min())
-        figure.add_scatter(x=np.asarray(W)[:, 0], y=low, mode="markers", name="sampled weightings", marker=tick)
+        figure.add_scatter(x=x, y=y, mode="markers", name="sampled weights", marker=tick)
     figure.update_xaxes(title=f"w₁: weight of {objectives[0]} (the rest on {objectives[1]})")
     figure.update_yaxes(title="score w · r")
     return _finish(figure, title or "Who wins where", width, 480)
 
 
-def weight_simplex(R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), fixed=None, title=None, width=760):
-    """The simplex of weightings as a triangle, each region in the colour of the answer that wins there.
+def weight_simplex(
+    R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), fixed=None, title=None, width=760
+):
+    """The weight simplex as a triangle: each region has the colour of the answer that wins there.
 
-    R (m, d) with d >= 3, `show` the three objectives at the corners; the weights of the others are held at
-    fixed {index: weight}, 0 unless given, and the three share what is left (the title says so). shares (m,), say
-    `exact_shares(R, alpha)`, for the legend: of all weightings, not of this slice; W (K, d) sampled weightings, drawn as
-    dots (only for d = 3: with more objectives they do not lie in the slice).
+    R (m, d) with d >= 3. `show` names the three objectives at the corners. With d > 3 this is a
+    slice: the weights of the other objectives are held at fixed {index: weight}, else at 0. The
+    three share the weight that is left; the title says so.
+
+    shares (m,), the win shares as from `exact_shares(R, alpha)`, go into the legend. They are those
+    of the whole simplex, not of the slice. W (K, d), sampled weights, are drawn as dots if d = 3;
+    with more objectives they do not lie in the slice. Raises ValueError for a `show` or `fixed`
+    that gives no triangle.
     """
     R, show, fixed = np.asarray(R, float), list(show), dict(fixed or {})
     d = R.shape[1]
     if d < 3 or len(set(show)) != 3 or set(show) & set(fixed) or not 0 <= sum(fixed.values()) < 1:
-        raise ValueError(f"R has shape {R.shape}, show = {show}, fixed = {fixed}: expected d >= 3, three objectives to "
-                         "show, and weights below 1 in all for the others; d = 2 has upper_envelope")  # fmt: skip
+        raise ValueError(
+            f"R has shape {R.shape}, show = {show}, fixed = {fixed}: expected d >= 3, three "
+            "objectives to show, and weights below 1 in all for the others (d = 2: upper_envelope)"
+        )
     names = objectives or [f"objective {k + 1}" for k in range(d)]
     left = 1.0 - sum(fixed.values())
     held = np.array([fixed.get(k, 0.0) for k in range(d)])
@@ -196,30 +205,29 @@ def weight_simplex(R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), f
     scores = corners @ R.T  # (3, m): what each answer is worth at each corner
     figure = go.Figure()
     for i in range(len(R)):
-        colour, symbol, _ = ANSWERS[i % len(ANSWERS)]
+        _, colour, symbol, _ = ANSWERS[i % len(ANSWERS)]
         region = _winning_region(scores, i)
         if len(region):
-            outline = np.vstack([region, region[:1]]) * left
-            figure.add_scatterternary(
-                a=outline[:, 0], b=outline[:, 1], c=outline[:, 2], mode="lines", fill="toself", name=_answer(i, shares),
-                fillcolor=_see_through(colour, 0.35), line={"color": colour, "width": 2}, legendgroup=str(i),
-            )  # fmt: skip
-            centre = region.mean(axis=0) * left
-            figure.add_scatterternary(
-                a=centre[:1], b=centre[1:2], c=centre[2:], mode="markers+text", text=[f"<b>{i + 1}</b>"],
-                textposition="top center", textfont_size=20, showlegend=False, legendgroup=str(i), hoverinfo="skip",
-                marker={"symbol": symbol, "size": 14, "color": colour, "line": EDGE},
-            )  # fmt: skip
+            a, b, c = np.vstack([region, region[:1]]).T * left
+            fill, edge = _see_through(colour, 0.35), {"color": colour, "width": 2}
+            area = figure.add_scatterternary(a=a, b=b, c=c, mode="lines", line=edge).data[-1]
+            area.update(fill="toself", fillcolor=fill, name=_answer(i, shares), legendgroup=str(i))
+            a, b, c = region.mean(axis=0)[:, None] * left
+            marker = {"symbol": symbol, "size": 14, "color": colour, "line": EDGE}
+            number = figure.add_scatterternary(a=a, b=b, c=c, mode="markers+text").data[-1]
+            number.update(marker=marker, text=[f"<b>{i + 1}</b>"], textposition="top center")
+            number.update(textfont_size=20, showlegend=False, legendgroup=str(i), hoverinfo="skip")
     if W is not None and d == 3:
         a, b, c = np.asarray(W, float)[:, show].T
-        figure.add_scatterternary(a=a, b=b, c=c, mode="markers", name="sampled weightings",
-                                  marker={"size": 5, "color": "black", "opacity": 0.6})  # fmt: skip
+        dots = {"size": 5, "color": "black", "opacity": 0.6}
+        figure.add_scatterternary(a=a, b=b, c=c, mode="markers", marker=dots)
+        figure.data[-1].update(name="sampled weights")
     for axis, k in zip("abc", show, strict=True):
-        title_of_axis = {"text": f"<b>{names[k]}</b>", "font_size": 18}
-        figure.update_layout({f"ternary_{axis}axis": {"title": title_of_axis, "ticks": "outside", "showgrid": False}})
-    rest = [k for k in range(d) if k not in show]
-    held_text = ", ".join(f"{names[k]} held at {fixed.get(k, 0):g}" for k in rest)
-    title = title or "Who wins where" + (f" ({held_text})" if rest else "")
+        name = {"text": f"<b>{names[k]}</b>", "font_size": 18}
+        style = {"title": name, "ticks": "outside", "showgrid": False}
+        figure.update_layout({f"ternary_{axis}axis": style})
+    rest = [f"{names[k]} held at {fixed.get(k, 0):g}" for k in range(d) if k not in show]
+    title = title or "Who wins where" + (f" ({', '.join(rest)})" if rest else "")
     figure = _finish(figure, title, width, 560)
     upright = {"orientation": "v", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
     return figure.update_layout(ternary_sum=left, legend=upright)
@@ -229,7 +237,10 @@ def weight_simplex(R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), f
 
 
 def _winning_region(scores, i):
-    """The polygon (v, 3), in corner coordinates, where answer i scores as high as any other; (0, 3) if there is none."""
+    """The polygon (v, 3), in corner coordinates, where answer i scores as high as any other.
+
+    (0, 3) if there is none.
+    """
     polygon = np.eye(3)
     for j in range(scores.shape[1]):
         gap = scores[:, i] - scores[:, j]
@@ -240,13 +251,16 @@ def _winning_region(scores, i):
             continue
         h = polygon @ gap
         corners = []
-        for p, q, hp, hq in zip(polygon, np.roll(polygon, -1, axis=0), h, np.roll(h, -1), strict=True):
+        following = np.roll(polygon, -1, axis=0), np.roll(h, -1)
+        for p, hp, q, hq in zip(polygon, h, *following, strict=True):
             if hp >= 0:
                 corners.append(p)
             if hp * hq < 0:  # this edge crosses the line of equal scores
                 corners.append(p + hp / (hp - hq) * (q - p))
         polygon = np.reshape(corners, (-1, 3))
-    area = len(polygon) >= 3 and abs(np.linalg.det(np.stack([polygon.mean(axis=0), polygon[0], polygon[1]])))
+    area = 0.0
+    if len(polygon) >= 3:
+        area = np.linalg.det(np.stack([polygon.mean(axis=0), polygon[0], polygon[1]]))
     return polygon if area else np.zeros((0, 3))
 
 
@@ -259,16 +273,28 @@ def _line(figure, x, y, label, position, *, legend=True, markers=False, **where)
         y = y.mean(axis=0)
     every = max(1, len(y) // 8)  # a few markers tell curves apart in grey print
     size = 10 if markers else [10 if i % every == 0 else 0 for i in range(len(y))]
-    marker = {"symbol": symbol, "opacity": 1, "size": size,
-                  "line": {"color": "black", "width": 1 if markers else 0}}  # fmt: skip
-    figure.add_scatter(x=x, y=y, mode="lines+markers", name=text, legendgroup=text, showlegend=legend,
-                       line={"color": colour, "dash": dash, "width": 3}, marker=marker, **where)  # fmt: skip
+    edge = {"color": "black", "width": 1 if markers else 0}
+    marker = {"symbol": symbol, "opacity": 1, "size": size, "line": edge}
+    style = {"mode": "lines+markers", "line": _stroke(colour, dash), "marker": marker}
+    names = {"name": text, "legendgroup": text, "showlegend": legend}
+    figure.add_scatter(x=x, y=y, **style, **names, **where)
 
 
 def _band(figure, x, low, high, colour, text, **where):
     x, y = np.concatenate([x, np.flip(x)]), np.concatenate([high, np.flip(low)])
-    figure.add_scatter(x=x, y=y, fill="toself", fillcolor=_see_through(colour, 0.2), line_width=0, mode="lines",
-                       hoverinfo="skip", showlegend=False, legendgroup=text, **where)  # fmt: skip
+    style = {"fill": "toself", "fillcolor": _see_through(colour, 0.2), "line_width": 0}
+    quiet = {"mode": "lines", "hoverinfo": "skip", "showlegend": False, "legendgroup": text}
+    figure.add_scatter(x=x, y=y, **style, **quiet, **where)
+
+
+def _levels(figure, levels, **where):
+    """Dotted lines at {text: height}."""
+    for text, height in (levels or {}).items():
+        figure.add_hline(height, line=LEVEL, annotation=_note(text), **where)
+
+
+def _stroke(colour, dash):
+    return {"color": colour, "dash": dash, "width": 3}
 
 
 def _note(text):
@@ -276,19 +302,20 @@ def _note(text):
 
 
 def _finish(figure, title, width, height):
+    figure.update_layout(template="plotly_white", width=width, height=height, font_size=16)
     figure.update_layout(
-        template="plotly_white", width=width, height=height, font_size=16, uirevision="keep",
+        uirevision="keep",
         title={"text": title, "x": 0.02, "y": 0.97, "yanchor": "top"} if title else None,
         margin={"l": 80, "r": 30, "t": 100 if title else 90, "b": 70},
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-    )  # fmt: skip
-    if not title:
-        figure.update_layout(legend_y=1.1)
+        legend={"orientation": "h", "x": 0, "y": 1.02 if title else 1.1, "yanchor": "bottom"},
+    )
     return figure
 
 
 def _answer(i, shares):
-    return f"answer {i + 1}" + (f" wins {100 * float(shares[i]):.0f} %" if shares is not None else "")
+    return f"answer {i + 1}" + (
+        f" wins {100 * float(shares[i]):.0f} %" if shares is not None else ""
+    )
 
 
 def _see_through(colour, opacity):
@@ -298,6 +325,8 @@ def _see_through(colour, opacity):
 
 def _room(figure, axis):
     """A range that holds [0, 1] and all points, with room for the markers."""
-    values = np.concatenate([[0.0, 1.0], *[np.asarray(trace[axis], float) for trace in figure.data]])
+    values = np.concatenate(
+        [[0.0, 1.0], *[np.asarray(trace[axis], float) for trace in figure.data]]
+    )
     margin = 0.07 * np.ptp(values)
     return [values.min() - margin, values.max() + margin]

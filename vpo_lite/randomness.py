@@ -1,8 +1,9 @@
-"""Every random draw is a pure function of (seed, purpose, step, key): no shared state, no order, no process.
+"""Every random draw depends on its name alone: (seed, purpose, step, key).
 
-A name such as ("weights", step 7, maze 1003) is hashed into the key of a counter-based generator. So the native
-trainer, TRL and veRL draw the same weightings, a resumed run draws what the uninterrupted one would have, and drawing
-one more number somewhere changes nothing elsewhere.
+The name, such as ("weights", step 7, problem 1003), is hashed into the key of a counter-based
+generator. There is no shared state. So the native trainer, TRL and veRL draw the same weights, and
+a resumed run draws what the uninterrupted run would have drawn. One more draw in one place changes
+no other draw.
 """
 
 import hashlib
@@ -12,19 +13,25 @@ import numpy as np
 
 
 def generator(seed, purpose, step=0, key=""):
-    """A `numpy.random.Generator` (Philox) for one purpose.
+    """A `numpy.random.Generator` (Philox) for one purpose. Same arguments, same numbers, anywhere.
 
-    seed and step are whole numbers, purpose a word ("weights", "sampling", "init"), key what else tells draws apart: a
-    string, a number, or a tuple of these. Same arguments, same numbers, on every machine. ValueError for anything else.
+    seed     a whole number.
+    purpose  a word: "weights", "sampling", "init".
+    step     a whole number.
+    key      whatever else tells draws apart: a string, a number, or a tuple of these.
 
-    >>> generator(0, "weights", step=3, key=("maze", 1003)).integers(0, 1000, 3).tolist()
-    [141, 109, 641]
+    Raises ValueError for arguments of another type.
+
+    >>> generator(0, "weights", step=3, key=("problem", 1003)).integers(0, 1000, 3).tolist()
+    [158, 815, 43]
     """
     return np.random.Generator(np.random.Philox(key=_hash(seed, purpose, step, key)))
 
 
 def integer(seed, purpose, step=0, key=""):
-    """A whole number in [0, 2^63) for one purpose: the seed of a torch generator, say. Arguments as for `generator`.
+    """A whole number in [0, 2^63) for one purpose, such as the seed of a torch generator.
+
+    Arguments and errors as for `generator`.
 
     >>> integer(0, "sampling", step=3)
     825431389122603760
@@ -34,12 +41,15 @@ def integer(seed, purpose, step=0, key=""):
 
 def _hash(seed, purpose, step, key):
     """128 bits of BLAKE2b over the canonical JSON of the arguments."""
+    arguments = [seed, purpose, step, key]
     try:
-        arguments = [seed, purpose, step, key]
-        name = json.dumps(arguments, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+        name = json.dumps(
+            arguments, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+        )
     except (TypeError, ValueError):
         raise ValueError(
-            f"seed, purpose, step, key = {seed!r}, {purpose!r}, {step!r}, {key!r}: expected numbers, strings and tuples"
+            f"seed, purpose, step, key = {seed!r}, {purpose!r}, {step!r}, {key!r}: expected "
+            "numbers, strings and tuples"
         ) from None
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")
 

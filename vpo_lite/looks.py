@@ -1,0 +1,46 @@
+"""One look for each method: its colour, marker and dash are the same in every figure.
+
+Colours are those of Okabe and Ito, safe for colour-blind eyes. Marker and dash tell curves apart in
+grey print and from the back of a room.
+"""
+
+from typing import NamedTuple
+
+
+class Look(NamedTuple):
+    """How one method or label is drawn: the name as people write it, then plotly's names."""
+
+    text: str
+    colour: str
+    marker: str
+    dash: str
+
+
+STYLES = {
+    "vpo": Look("VPO", "#0072B2", "circle", "solid"),
+    "grpo": Look("GRPO", "#D55E00", "square", "dash"),
+    "multi_rlvr": Look("Multi-RLVR", "#E69F00", "triangle-up", "dot"),
+    "set_max": Look("Set-Max", "#999999", "bowtie", "18px,4px,4px,4px,4px,4px"),
+    "max_at_k": Look("Max@k", "#009E73", "diamond", "dashdot"),
+    "gdpo": Look("GDPO", "#CC79A7", "cross", "longdash"),
+    "maxrl": Look("MaxRL", "#56B4E9", "x", "longdashdot"),
+    "random_weighting": Look("random weighting", "#F0E442", "star", "2px,6px"),
+    "goal_conditioned": Look("goal-conditioned", "#000000", "triangle-down", "12px,3px,3px,3px"),
+}
+FRONT = "#555555"
+# Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.
+ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
+
+
+def look(label: str, position: int = 0) -> Look:
+    """The look of a label: a method's own if the label is or begins with its name, else by its
+    place in the figure.
+
+    >>> look("vpo").colour, look("grpo, seed 1").text
+    ('#0072B2', 'GRPO, seed 1')
+    """
+    for name in sorted(STYLES, key=len, reverse=True):  # the longest name that fits
+        rest = str(label)[len(name) :]
+        if str(label).startswith(name) and not rest[:1].isalnum() and rest[:1] != "_":
+            return STYLES[name]._replace(text=STYLES[name].text + rest)
+    return ANSWERS[position % len(ANSWERS)]._replace(text=str(label))
