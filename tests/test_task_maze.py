@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envs
-from vpo_lite.tasks import reward_matrix, task_named
-from vpo_lite.tasks.base import for_training
+from vpo_lite.tasks import task_class
 from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training.rollouts import read_answers, score_answers
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 3)
@@ -39,7 +39,7 @@ def test_written_routes_are_read_back_for_every_m(m, seed):
 
 @pytest.mark.parametrize("m", range(1, 10))
 def test_the_words_prompt_shows_exactly_the_tags_that_the_parser_reads(m):
-    prompt = TASK.request(MAZE, m)
+    prompt = TASK.prompt(MAZE, m).text
     filled = prompt.splitlines()[-1].replace("...", "UP DOWN, left r")
     assert TASK.parse(MAZE, filled, m) == ["UDLR"] * m
     assert f"<route_{m + 1}>" not in prompt
@@ -64,8 +64,15 @@ def test_moves_and_squares_mean_the_same():
         ("", [None, None, None]),
         ("<route_1> R </route_1>", ["R", None, None]),  # fewer
         ("<route_2> R </route_2> <route_1> D </route_1>", ["D", "R", None]),  # any order
-        ("<route_1> R </route_1> <route_2> R </route_2> <route_3> R </route_3> <route_4> D </route_4>", ["R"] * 3),  # more
-        ("<route_1> R </route_1> <route_1> D </route_1>", ["R", None, None]),  # repeated tag: the first counts
+        (
+            "<route_1> R </route_1> <route_2> R </route_2> <route_3> R </route_3> <route_4> D "
+            "</route_4>",
+            ["R"] * 3,
+        ),  # more
+        (
+            "<route_1> R </route_1> <route_1> D </route_1>",
+            ["R", None, None],
+        ),  # repeated tag: the first counts
         ("<route_1> R </route_1> <route_2> R R D", ["R", None, None]),  # truncated
         ("<route_1> R </route_2>", [None, None, None]),  # wrong end
         ("<route_1> </route_1>", ["", None, None]),  # an empty route is a route that goes nowhere
@@ -74,9 +81,12 @@ def test_moves_and_squares_mean_the_same():
         ("<route_1> <route_2> D </route_2> </route_1>", [None, "D", None]),  # nested
         ("<route_1>\nRIGHT\nDOWN\n</route_1>", ["RD", None, None]),
         ("<route_0> R </route_0> <route_01> R </route_01>", [None, None, None]),
-        ("<route_1> a9 </route_1> <route_2> z1 </route_2> <route_3> a0 </route_3>", [None, None, None]),  # off the board
+        (
+            "<route_1> a9 </route_1> <route_2> z1 </route_2> <route_3> a0 </route_3>",
+            [None, None, None],
+        ),  # off the board
     ],
-)  # fmt: skip
+)
 def test_what_is_not_exactly_the_form_is_none(text, expected):
     maze = envs.Maze.from_text("S . .\n. . .\n. . E")
     assert TASK.parse(maze, text, 3) == expected
@@ -89,60 +99,87 @@ def test_squares_that_are_walls_or_not_adjacent_make_the_answer_malformed():
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet=st.sampled_from("<>/route_123 URDLabc1 \n\x00é"), max_size=200), st.integers(1, 5))
+@given(
+    st.text(alphabet=st.sampled_from("<>/route_123 URDLabc1 \n\x00é"), max_size=200),
+    st.integers(1, 5),
+)
 def test_junk_never_raises_and_always_gives_m_entries(text, m):
     answers = TASK.parse(MAZE, text, m)
     assert len(answers) == m
     assert all(a is None or set(a) <= set("UDLR") for a in answers)
 
 
+def written(*routes):
+    """A completion with these routes; None is left out."""
+    return " ".join(f"<route_{i}> {r} </route_{i}>" for i, r in enumerate(routes, 1) if r)
+
+
 def test_reward_matrix_worst_for_missing_and_marks_for_repeats():
     best = ROUTES[0]
     longer = best + "U"  # moves after E do not count: a repeat in effect
-    scored = reward_matrix(TASK, MAZE, [[best, longer, None], [None, best, "U" * 3]])
+    (scored,) = read_answers(
+        TASK, [MAZE], [[written(best, longer, None), written(None, best, "UUU")]], 3
+    )
     assert scored.parsed.tolist() == [[True, True, False], [False, True, True]]
     assert scored.repeats.tolist() == [[False, True, False], [False, False, False]]
     vector = envs.score_routes(MAZE, [best])[0]
     assert np.array_equal(scored.rewards[0], [vector, vector, np.zeros(4)])
-    trained = for_training(scored, TASK.worst(MAZE))
+    trained = scored.for_training(TASK.worst(MAZE))
     assert np.array_equal(
         trained[0], [vector, np.zeros(4), np.zeros(4)]
     )  # the repeat lost its vector, its model kept it
     assert np.array_equal(trained[1], scored.rewards[1])
 
 
-def test_rollouts_of_different_m_are_refused():
-    with pytest.raises(ValueError, match="same m"):
-        reward_matrix(TASK, MAZE, [["U"], ["U", "D"]])
-
-
 def test_scores_that_are_no_numbers_are_refused_with_the_answer():
     class Broken(MazeTask):
-        def score(self, instance, answers):
-            return np.full((len(answers), 4), np.nan)
+        def score(self, instances, answers):
+            return [np.full((len(routes), self.width), np.nan) for routes in answers]
 
+    task = Broken()
+    task.width = 4
     with pytest.raises(ValueError, match="'UD'"):
-        reward_matrix(Broken(), MAZE, [["UD"]])
+        score_answers(task, [MAZE], [[["UD"]]])
+    task.width = 3
+    with pytest.raises(ValueError, match=r"shape \(1, 3\): expected \(1, 4\)"):
+        score_answers(task, [MAZE], [[["UD"]]])
+
+
+def test_a_batch_of_mazes_is_scored_as_each_alone():
+    mazes = [envs.generate("lite-6x6", seed) for seed in (0, 1, 2)]
+    answers = [list(mazes[0].pareto_front().routes), [], ["UD", *mazes[2].pareto_front().routes]]
+    together = TASK.score(mazes, answers)
+    for maze, routes, vectors in zip(mazes, answers, together, strict=True):
+        assert vectors.shape == (len(routes), 4)
+        assert np.array_equal(vectors, envs.score_routes(maze, routes))
+
+
+def test_solved_is_a_point_of_the_true_front_and_valid_is_reaching_e():
+    front = MAZE.pareto_front().rewards
+    vectors = np.vstack([front, np.zeros(4), 0.9 * front[0]])
+    vectors[-1, 0] = 1
+    assert TASK.solved(MAZE, vectors).tolist() == [True] * len(front) + [False, False]
+    assert TASK.valid(MAZE, vectors).tolist() == [True] * len(front) + [False, True]
 
 
 def test_smaller_boards_are_padded_with_walls_and_larger_ones_refused():
     small = envs.Maze.from_text("S .\n. E")
-    words = TASK.request(small, 1, board=3).split()
+    words = TASK.prompt(small, 1, pocket={"board": 3}).symbols.split()
     assert words == ["<m1>", "<b6>", "a1S", "b1.", "c1#", "a2.", "b2E", "c2#", "a3#", "b3#", "c3#"]
-    with pytest.raises(ValueError, match="8x8 maze does not fit"):
-        TASK.request(envs.generate("hard-8x8", 0), 1, board=6)
+    with pytest.raises(ValueError, match="sides of 8 squares does not fit"):
+        TASK.prompt(envs.generate("hard-8x8", 0), 1, pocket={"board": 6})
 
 
 def test_weights_are_written_into_the_prompt():
     w = np.array([0.1, 0.2, 0.3, 0.4])
-    assert "<w1> <w2> <w3> <w4>" in TASK.request(MAZE, 1, weights=w, board=6)
-    assert "gold 0.20" in TASK.request(MAZE, 1, weights=w)
+    assert "<w1> <w2> <w3> <w4>" in TASK.prompt(MAZE, 1, weights=w, pocket={"board": 6}).symbols
+    assert "gold 0.20" in TASK.prompt(MAZE, 1, weights=w).text
 
 
 def test_unknown_names_are_refused_with_those_there_are():
     with pytest.raises(ValueError, match="'maze'"):
-        task_named("chess")
+        task_class("chess")
     with pytest.raises(ValueError, match="lite-6x6"):
-        MazeTask("huge-99x99")
+        MazeTask(layout="huge-99x99")
     with pytest.raises(ValueError, match="1 to 9"):
-        TASK.request(MAZE, 0, board=6)
+        TASK.prompt(MAZE, 0, pocket={"board": 6})

@@ -1,5 +1,17 @@
-"""The problems that policies are trained on: one file per domain, all after the protocol in ``base``."""
+"""The problems that policies are trained on: one file per domain, with one class of tasks."""
 
-from .base import Task, reward_matrix, task_named
+from ..options import Option
+from .base import Prompt, Task, numbered_form, task_class, task_name, task_names
 
-__all__ = ["Task", "reward_matrix", "task_named"]
+DEFAULT = "maze"  # the task of a run that names none
+
+__all__ = [
+    "DEFAULT",
+    "Option",
+    "Prompt",
+    "Task",
+    "numbered_form",
+    "task_class",
+    "task_name",
+    "task_names",
+]

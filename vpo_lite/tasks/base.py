@@ -1,116 +1,305 @@
-"""What the trainer knows of a problem: the Task protocol, and the way from answers to the reward matrix.
+"""Tasks: what the trainer knows of a problem, and how a task is found by its name.
 
-A task owns its objectives, its request for m answers together with the parser of those m answers, and its scorer.
-It knows no trainer, and the trainer knows no task: adding a domain is one file beside this one.
+A task owns its domain: problems from seeds, the request for m answers, their parser, and the
+scorer. It knows no trainer, and the trainer knows no particular task. A new task is a file beside
+this one, or a class anywhere, named as ``package.module:Class``.
 """
 
+import importlib
+import os
+import re
+import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..options import Option
 
-class Task(Protocol):
-    """One family of prompts with vector-valued rewards.
+MAX_ANSWERS = 9  # answers are numbered with one digit
 
-    An *instance* is one prompt's problem (a maze, a question). The number of objectives d belongs to the instance, since
-    it may differ from prompt to prompt (test cases of a program); nothing outside a task fixes it.
-    """
-
-    name: str
-
-    def instance(self, seed: int) -> Any:
-        """The problem with this seed; a pure function."""
-
-    def key(self, instance: Any) -> str:
-        """A short text that identifies the instance in every process (random draws are keyed by it)."""
-
-    def objectives(self, instance: Any) -> tuple[str, ...]:
-        """Names of the d objectives, each higher = better."""
-
-    def w_star(self, instance: Any) -> np.ndarray:
-        """The fixed weights (d,) of the scalar reward that GRPO is trained on and best@k is counted in."""
-
-    def worst(self, instance: Any) -> np.ndarray:
-        """The vector (d,) of a missing or malformed answer."""
-
-    def request(self, instance: Any, m: int, *, weights=None, board: int | None = None) -> str:
-        """The prompt that asks for m answers; ``weights`` (d,) are written into it where a method shows them."""
-
-    def parse(self, instance: Any, text: str, m: int) -> list[str | None]:
-        """Exactly m entries: the answer, or None where it is missing or malformed. Inverse of :meth:`request`'s format."""
-
-    def same_effect(self, instance: Any, answer: str) -> Hashable:
-        """Equal for two answers that are the same in effect: the second of them is a repeat."""
-
-    def score(self, instance: Any, answers: Sequence[str]) -> np.ndarray:
-        """Reward vectors (N, d) of N parsed answers."""
-
-    def succeeded(self, rewards: np.ndarray) -> np.ndarray:
-        """Which reward vectors (..., d) belong to answers that solve the basic problem: booleans (...)."""
-
-    def front(self, instance: Any) -> np.ndarray | None:
-        """The true Pareto front (n, d), or None where nobody knows it."""
-
-    def answer_tokens(self, instance: Any) -> int:
-        """How many tokens one answer of the pocket policy may need, tags included."""
+SPLITS = {
+    "held_out": range(9_000),
+    "validation": range(9_000, 10_000),
+    "train": range(10_000, 1_000_000),
+    "pretraining": range(1_000_000, 2**63),
+}
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One prompt group after scoring: ``rewards`` (G, m, d), and per answer (G, m) whether it parsed and repeats an
-    earlier answer of its rollout."""
+class Prompt:
+    """What a policy is asked: either ``messages`` or ``symbols``.
 
-    rewards: np.ndarray
-    parsed: np.ndarray
-    repeats: np.ndarray
+    - messages: chat messages ``{"role": ..., "content": ...}``, in order, the user's turn last
+    - symbols: blank-separated symbols for a pocket policy
+    - prefix: the beginning of the completion; the policy continues it, and it counts as its text
 
-
-def reward_matrix(task: Task, instance, answers: Sequence[Sequence[str | None]]) -> Scored:
-    """Score the m answers of each of G rollouts on one instance: R (G, m, d).
-
-    Missing and malformed answers (None) get the task's worst vector. Repeats keep their own vector here and are only
-    marked; :func:`for_training` is where they lose it (spec: a repeat teaches nothing, but is no failure when measured).
-
-    Args: answers: G lists of m entries. Returns: :class:`Scored`. Raises: ValueError when the lists differ in length.
+    >>> Prompt.words("How far is it?").messages
+    ({'role': 'user', 'content': 'How far is it?'},)
     """
-    groups, m = len(answers), len(answers[0]) if answers else 0
-    if any(len(row) != m for row in answers):
-        raise ValueError(f"answers: every rollout needs the same m, got lengths {sorted({len(row) for row in answers})}")
-    parsed = np.array([[a is not None for a in row] for row in answers], dtype=bool).reshape(groups, m)
-    rewards = np.tile(np.asarray(task.worst(instance), dtype=np.float64), (groups, m, 1))
-    flat = [a for row in answers for a in row if a is not None]
-    if flat:
-        rewards[parsed] = task.score(instance, flat)
-    if not np.isfinite(rewards).all():
-        g, i = np.argwhere(~np.isfinite(rewards).all(-1))[0]
-        raise ValueError(f"task {task.name!r} scored answer {answers[g][i]!r} as {rewards[g, i]}; scores must be finite")
-    repeats = np.zeros((groups, m), dtype=bool)
-    for g, row in enumerate(answers):
-        seen = set()
-        for i, answer in enumerate(row):
-            if answer is not None:
-                effect = task.same_effect(instance, answer)
-                repeats[g, i] = effect in seen
-                seen.add(effect)
-    return Scored(rewards, parsed, repeats)
+
+    messages: tuple[dict[str, str], ...] = ()
+    symbols: str = ""
+    prefix: str = ""
+
+    @classmethod
+    def words(cls, text: str, *, system: str | None = None) -> "Prompt":
+        """A prompt of one user turn, after an optional system turn."""
+        head = () if system is None else ({"role": "system", "content": system},)
+        return cls(messages=(*head, {"role": "user", "content": text}))
+
+    @property
+    def text(self) -> str:
+        """The prompt as one readable text."""
+        return self.symbols or "\n\n".join(message["content"] for message in self.messages)
 
 
-def for_training(scored: Scored, worst: np.ndarray) -> np.ndarray:
-    """The reward matrix that training sees, (G, m, d): repeats get the worst vector, too."""
-    return np.where(scored.repeats[..., None], worst, scored.rewards)
+class Task:
+    """A family of problems with vector-valued rewards. Derive from it and override what differs.
+
+    An *instance* is one prompt's problem: a question, a program. Its number of objectives d may
+    differ from prompt to prompt, as with the test cases of a program. Every task overrides
+    :meth:`instance`, :meth:`objectives`, :meth:`prompt` and :meth:`score`.
+
+    - name: as in ``--task``
+    - noun: what one problem is called
+    - options: each :class:`Option` becomes an attribute and a flag
+    - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
+    - answer_tokens: tokens that one answer may need, without its tags
+    - seeds: ranges of seeds, by split
+    - single: True if every seed gives the same problem; the run is then evaluated on it
+    - singles_out: names of the options that single out one problem
+    - pocket_policy: name of the shipped policy that reads these problems, or None
+
+    A task of n records replaces ``seeds`` by ranges that are indices into them: ``train`` and
+    ``held_out`` are needed, ``validation`` is for tuning. A run makes the task several times, so
+    ``__init__`` and ``seeds`` should be cheap. Raises ValueError for an unknown option or a value
+    that cannot work.
+
+    >>> class Sums(Task):
+    ...     name, options = "sums", (Option("largest", int, 9, "largest number", least=1),)
+    >>> Sums(largest=5).largest, Sums().largest
+    (5, 9)
+    >>> Sums(largest=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: largest = 0: must be a whole number, 1 or more
+    """
+
+    name = "task"
+    noun = "problem"
+    options: tuple[Option, ...] = ()
+    tag = "answer"
+    answer_tokens = 64
+    seeds: dict[str, Sequence[int]] = SPLITS
+    single = False
+    singles_out: tuple[str, ...] = ()
+    pocket_policy: str | None = None
+
+    def __init__(self, **options):
+        known = [option.name for option in self.options]
+        taken = [name for name in known if hasattr(Task, name)]
+        if taken or len(set(known)) < len(known):
+            raise ValueError(
+                f"task {self.name!r}: every option needs a name of its own, and none that Task "
+                f"uses ({', '.join(taken) or 'one is there twice'})"
+            )
+        for name in options:
+            if name not in known:
+                there = ", ".join(known) or "none"
+                raise ValueError(
+                    f"unknown setting {name!r}: the options of task {self.name!r} are {there}"
+                )
+        for option in self.options:
+            setattr(self, option.name, option.check(options.get(option.name, option.default)))
+
+    # --- problems ---------------------------------------------------------------------------------
+
+    def instance(self, seed: int) -> Any:
+        """The problem with this seed. The same seed always gives the same problem."""
+        raise ValueError(f"task {self.name!r} must define instance(seed)")
+
+    def key(self, instance) -> str:
+        """A text that identifies the instance in every process. It keys the random draws."""
+        text = repr(instance)
+        if " at 0x" in text:
+            raise ValueError(
+                f"task {self.name!r}: define key(instance); {text} differs from process to process"
+            )
+        return text
+
+    def objectives(self, instance) -> tuple[str, ...]:
+        """Names of the d objectives. Higher is better."""
+        raise ValueError(f"task {self.name!r} must define objectives(instance)")
+
+    def w_star(self, instance) -> np.ndarray:
+        """The fixed weights (d,) of the scalar reward, which GRPO and best@k use."""
+        d = len(self.objectives(instance))
+        return np.full(d, 1 / d)
+
+    def worst(self, instance) -> np.ndarray:
+        """The reward vector (d,) of a missing or malformed answer."""
+        return np.zeros(len(self.objectives(instance)))
+
+    def front(self, instance) -> np.ndarray | None:
+        """The true Pareto front (n, d); None where it is unknown."""
+        return None
+
+    # --- the request for m answers, and their parser ----------------------------------------------
+
+    def prompt(self, instance, m: int, *, weights=None, pocket: dict | None = None) -> Prompt:
+        """The request for m answers.
+
+        - weights (d,): shown in the prompt, where a method asks for that
+        - pocket: what the pocket policy reads (see :meth:`check_policy`). None: ask in words, with
+          ``Prompt.words(text, system=...)``; :func:`numbered_form` says how to write m answers.
+        """
+        raise ValueError(f"task {self.name!r} must define prompt(instance, m)")
+
+    def parse(self, instance, text: str, m: int) -> list[str | None]:
+        """The m answers in a completion; None where one is missing or malformed.
+
+        Answer i is what :meth:`read` makes of the first complete ``<tag_i> ... </tag_i>``.
+        """
+        bodies = read_numbered(text, m, self.tag)
+        return [None if body is None else self.read(instance, body) for body in bodies]
+
+    def read(self, instance, body: str) -> str | None:
+        """The answer between two tags; None where it is malformed."""
+        return body.strip() or None
+
+    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
+        """Most tokens that a completion with m answers may need."""
+        return m * (self.answer_tokens + 16) + 1
+
+    def check_policy(self, m: int, pocket: dict | None) -> None:
+        """Raise ValueError where this policy cannot be asked for m answers.
+
+        pocket: what a pocket policy says of itself in its config.json: ``task`` (name), ``answers``
+        (largest m), and whatever its task needs. None for a model that is asked in words.
+        """
+        if pocket is not None and pocket.get("task", self.name) != self.name:
+            raise ValueError(
+                f"this policy was made for task {pocket['task']!r}, not for {self.name!r}; "
+                "name another model"
+            )
+        most = MAX_ANSWERS if pocket is None else pocket.get("answers", MAX_ANSWERS)
+        if m > most:
+            raise ValueError(f"m = {m}: this policy writes 1 to {most} answers in one rollout")
+
+    # --- scoring ----------------------------------------------------------------------------------
+
+    def score(self, instances: Sequence, answers: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Reward vectors of parsed answers: one array (n_i, d_i) for each instance.
+
+        It is called once for all answers of a step, so a task may score in worker processes. These
+        should ignore SIGINT: Ctrl-C reaches them too, and the step under way is still finished. An
+        instance without parsed answers gets an empty list.
+        """
+        raise ValueError(f"task {self.name!r} must define score(instances, answers)")
+
+    def same_effect(self, instance, answer: str) -> Hashable:
+        """A value that is equal for answers of equal effect. The later of two is a repeat."""
+        return answer
+
+    def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
+        """Booleans (...): which reward vectors (..., d) are of answers that count at all.
+
+        By default those that differ from the worst vector. Diversity is measured among these.
+        """
+        return (np.asarray(rewards) != self.worst(instance)).any(axis=-1)
+
+    def solved(self, instance, rewards: np.ndarray) -> np.ndarray:
+        """Booleans (...): which reward vectors (..., d) are of answers that solve the problem.
+
+        By default those with every reward at 1. pass@k counts these.
+        """
+        return (np.asarray(rewards) >= 1 - 1e-9).all(axis=-1)
+
+
+# --- numbered answers -----------------------------------------------------------------------------
+
+
+def numbered_form(m: int, tag: str) -> str:
+    """How m answers are to be written.
+
+    >>> numbered_form(2, "route")
+    '<route_1> ... </route_1> <route_2> ... </route_2>'
+    """
+    return " ".join(f"<{tag}_{i}> ... </{tag}_{i}>" for i in range(1, m + 1))
+
+
+def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
+    """The texts in the first complete ``<tag_i> ... </tag_i>``, i = 1..m; None where there is none.
+
+    A text may hold other tags, but not the opening of another answer. Tags above m are not read.
+
+    >>> read_numbered("<a_2> R <b>x</b> </a_2> <a_1> never closed", 2, "a")
+    [None, ' R <b>x</b> ']
+    """
+    found: dict[int, str] = {}
+    pattern = rf"<{tag}_([1-9])>((?:(?!<{tag}_[1-9]>).)*?)</{tag}_\1>"
+    for match in re.finditer(pattern, text, re.DOTALL):
+        found.setdefault(int(match[1]), match[2])
+    return [found.get(i) for i in range(1, m + 1)]
+
+
+# --- the registry ---------------------------------------------------------------------------------
+
+
+def task_names() -> list[str]:
+    """Names of the tasks that the package carries: the files beside this one."""
+    here = Path(__file__).parent
+    return sorted(p.stem for p in here.glob("*.py") if p.stem not in ("__init__", "base"))
+
+
+def task_class(name: str) -> type[Task]:
+    """The task with this name, or the class named as ``package.module:Class``.
+
+    Raises ValueError where there is none.
+    """
+    if ":" not in name:
+        if name not in task_names():
+            known = ", ".join(map(repr, task_names()))
+            raise ValueError(
+                f"unknown task {name!r}: there is {known}, or a class as 'package.module:Class'"
+            )
+        module = importlib.import_module(f".{name}", __package__)
+        mine = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Task)]
+        return next(c for c in mine if c.__module__ == module.__name__ and c.name == name)
+    module_name, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())  # an installed command starts without this folder
+    try:
+        found = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"task {name!r}: cannot be found ({error}); it must be importable from here"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise ValueError(f"task {name!r}: is no class derived from vpo_lite.tasks.Task")
+    return found
+
+
+def task_name(task) -> str:
+    """The name under which :func:`task_class` finds a Task class; a name stays as it is.
+
+    Raises ValueError for what is neither a name nor a Task class.
+    """
+    if isinstance(task, str):
+        return task
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        raise ValueError(
+            f"task = {task!r}: expected a name, 'package.module:Class' or a class derived from Task"
+        )
+    shipped = task.__module__ == f"{__package__}.{task.name}"
+    return task.name if shipped else f"{task.__module__}:{task.__qualname__}"
 
 
 def group_key(task: Task, instance, slot: int) -> str:
-    """What keys the draws of one prompt group: its instance and its slot in the batch."""
+    """The key of a prompt group's random draws: its instance and its slot in the batch."""
     return f"{task.key(instance)}#{slot}"
-
-
-def task_named(name: str, **options) -> Task:
-    """The task with this name. Raises ValueError, with the names there are, for an unknown one."""
-    if name == "maze":
-        from .maze import MazeTask
-
-        return MazeTask(**options)
-    raise ValueError(f"unknown task {name!r}: there is 'maze'")

@@ -1,49 +1,93 @@
 """The maze as a language task: how m routes are asked for, read back and scored.
 
-The prompt and its parser stand side by side on purpose: a drift between them deflates rewards without any error.
-The pocket policies read squares (``b3#``: square b3 is a wall) and write the squares they visit; any other model is
-asked in words and answers with moves. Both are parsed by the same function, and both end as move strings like ``RRDD``.
+Prompt and parser stand side by side, since a difference between them lowers rewards without an
+error. Pocket policies read squares (``b3#``: square b3 is a wall) and write the squares they visit.
+Other models are asked in words and write moves. One parser turns both into moves like ``RRDD``.
 """
 
-import functools
 import re
 
 import numpy as np
 
 import envs
 
-MAX_ANSWERS = 9
-_TAGGED = re.compile(r"<route_([1-9])>([^<>]*)</route_\1>")
-_MOVE_WORDS = {"U": "U", "UP": "U", "D": "D", "DOWN": "D", "L": "L", "LEFT": "L", "R": "R", "RIGHT": "R"}
+from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
+
+_MOVE_WORDS = {word: word[0] for word in ("U", "UP", "D", "DOWN", "L", "LEFT", "R", "RIGHT")}
 _SQUARE = re.compile(r"([a-z])([1-9][0-9]?)")
 _STEPS = {(-1, 0): "U", (1, 0): "D", (0, -1): "L", (0, 1): "R"}
 
 
-class MazeTask:
-    """Routes through gold, diamonds and lava: d = 4 objectives (completion, gold, diamond, avoid_lava).
+class MazeTask(Task):
+    """Routes through a maze, for completion, gold, diamond and avoid_lava: d = 4.
 
-    Args: layout: preset that :meth:`instance` draws from; maze: one hand-drawn maze instead (every seed gives it);
-    reward_mode: "linear" or "convex_bonus" (see envs).
+    With ``maze_seed`` or ``maze`` all seeds give that one maze. Otherwise every seed gives another
+    maze of the layout. A route is valid if it reaches E within the budget. It is solved if its
+    reward vector is a point of the true front.
 
-    >>> task = MazeTask()
-    >>> maze = envs.Maze.from_text("S . G\\n# . .\\nD . E")
-    >>> print(task.request(maze, 2, board=3))
-    <m2> <b10> a1S b1. c1G a2# b2. c2. a3D b3. c3E
+    >>> task = MazeTask(maze="S . G\\n# . .\\nD . E")
+    >>> maze = task.instance(0)
+    >>> task.prompt(maze, 2, pocket={"board": 3}).symbols
+    '<m2> <b10> a1S b1. c1G a2# b2. c2. a3D b3. c3E'
     >>> task.parse(maze, "<route_1> b1 b2 b3 c3 </route_1> <route_2> b1 c1 c3 </route_2>", 2)
     ['RDDR', None]
-    >>> task.score(maze, ["RDDR"]).tolist()
+    >>> task.score([maze], [["RDDR"]])[0].tolist()
     [[1.0, 0.0, 0.0, 1.0]]
     """
 
     name = "maze"
+    noun = "maze"
+    tag = "route"
+    singles_out = ("maze_seed", "maze", "maze_budget")
+    options = (
+        Option(
+            "layout",
+            str,
+            "lite-6x6",
+            "mazes: " + ", ".join(envs.PRESETS),
+            choices=tuple(envs.PRESETS),
+        ),
+        Option("maze_seed", int, None, "train on this one maze; without it, on many", least=0),
+        Option("maze", str, None, "train on the maze drawn in this text file", file=True),
+        Option(
+            "maze_budget",
+            int,
+            None,
+            "moves in the drawn maze; default: shortest way + 2 sides",
+            least=1,
+        ),
+        Option("reward_mode", str, "linear", "linear or convex_bonus", choices=envs.REWARD_MODES),
+    )
 
-    def __init__(self, layout: str = "lite-6x6", maze: "envs.Maze | None" = None, reward_mode: str = "linear"):
-        if maze is None and layout not in envs.PRESETS:
-            raise ValueError(f"unknown layout {layout!r}: there are {', '.join(map(repr, envs.PRESETS))}")
-        self.layout, self.maze, self.reward_mode = layout, maze, reward_mode
+    def __init__(self, **options):
+        super().__init__(**options)
+        if self.maze is not None and self.maze_seed is not None:
+            raise ValueError(f"maze and maze_seed = {self.maze_seed}: give one of the two")
+        if self.maze is None and self.maze_budget is not None:
+            raise ValueError(
+                f"maze_budget = {self.maze_budget}: goes with a drawn maze; a layout sets its own"
+            )
+        self._one = None
+        if self.maze is not None:
+            self._one = envs.Maze.from_text(self.maze, budget=self.maze_budget)
+            self._one.pareto_front(self.reward_mode)  # refuses a maze with too many items
+        elif self.maze_seed is not None:
+            self._one = envs.generate(self.layout, self.maze_seed)
+
+    @property
+    def single(self) -> bool:
+        return self._one is not None
+
+    @property
+    def pocket_policy(self) -> str:
+        return "pocket-9x9" if self._size > 6 else "pocket-6x6"
+
+    @property
+    def _size(self) -> int:
+        return max(self._one.shape) if self.maze is not None else envs.PRESETS[self.layout].size
 
     def instance(self, seed: int) -> "envs.Maze":
-        return self.maze if self.maze is not None else envs.generate(self.layout, seed)
+        return self._one if self._one is not None else envs.generate(self.layout, seed)
 
     def key(self, instance) -> str:
         return f"{instance.text}|{instance.budget}"
@@ -51,36 +95,40 @@ class MazeTask:
     def objectives(self, instance) -> tuple[str, ...]:
         return envs.OBJECTIVES
 
-    def w_star(self, instance) -> np.ndarray:
-        return np.full(len(envs.OBJECTIVES), 1 / len(envs.OBJECTIVES))
+    def front(self, instance) -> np.ndarray:
+        return instance.pareto_front(self.reward_mode).rewards
 
-    def worst(self, instance) -> np.ndarray:
-        return np.zeros(len(envs.OBJECTIVES))
+    # --- the request for m routes, and its parser -------------------------------------------------
 
-    # --- the request for m routes, and its parser -------------------------------------------------------------------
+    def prompt(self, instance, m: int, *, weights=None, pocket: dict | None = None) -> Prompt:
+        """The request for m routes: symbols for a pocket policy, otherwise words.
 
-    def request(self, instance, m: int, *, weights=None, board: int | None = None) -> str:
-        """The prompt: squares for a pocket policy whose board has ``board`` squares a side, words otherwise."""
+        ``pocket["board"]`` is the side length of the boards that the pocket policy reads.
+        """
         if not 1 <= m <= MAX_ANSWERS:
             raise ValueError(f"m = {m}: a maze prompt can ask for 1 to {MAX_ANSWERS} routes")
-        return self._squares(instance, m, weights, board) if board else self._words(instance, m, weights)
+        if pocket is not None:
+            return Prompt(symbols=self._squares(instance, m, weights, pocket["board"]))
+        return Prompt.words(self._words(instance, m, weights))
+
+    def check_policy(self, m: int, pocket: dict | None) -> None:
+        super().check_policy(m, pocket)
+        if pocket is not None:
+            _check_board(self._size, pocket["board"])
 
     def _squares(self, maze, m, weights, board) -> str:
         rows, columns = maze.shape
-        if max(rows, columns) > board:
-            raise ValueError(
-                f"a {rows}x{columns} maze does not fit this policy, which reads boards up to {board}x{board}: "
-                "draw a smaller maze, or choose a model that reads it (pocket-9x9, or one that is asked in words)"
-            )
+        _check_board(maze.size, board)
         symbols = maze.text.replace(" ", "").splitlines()
         cells = [  # a smaller maze is a board whose remaining squares are walls
-            f"{_name(r, c)}{symbols[r][c] if r < rows and c < columns else '#'}" for r in range(board) for c in range(board)
+            f"{_name(r, c)}{symbols[r][c] if r < rows and c < columns else '#'}"
+            for r in range(board)
+            for c in range(board)
         ]
         shown = [] if weights is None else [f"<w{round(10 * float(w))}>" for w in weights]
         return " ".join([f"<m{m}>", f"<b{maze.budget}>", *shown, *cells])
 
     def _words(self, maze, m, weights) -> str:
-        form = " ".join(f"<route_{i}> ... </route_{i}>" for i in range(1, m + 1))
         asked = "one route" if m == 1 else f"{m} different routes, each good in a way of its own"
         lines = [
             "You are in a maze. Find your way from S to E.",
@@ -89,93 +137,101 @@ class MazeTask:
             "",
             ". is free, # is a wall, S is the start, E the exit, G gold, D a diamond, L lava"
             + (", B a bonus." if maze.bonus else "."),
-            f"You move UP, DOWN, LEFT or RIGHT, at most {maze.budget} moves. A move into a wall or off the board is lost.",
-            f"A route counts only if it ends on E. It is good to collect gold ({len(maze.gold)} on the board), to collect "
-            f"diamonds ({len(maze.diamonds)}), and to stay off the lava ({len(maze.lava)}).",
+            f"You move UP, DOWN, LEFT or RIGHT, at most {maze.budget} moves. "
+            "A move into a wall or off the board is lost.",
+            "A route counts only if it ends on E. It is good to collect gold "
+            f"({len(maze.gold)} on the board), to collect diamonds ({len(maze.diamonds)}), "
+            f"and to stay off the lava ({len(maze.lava)}).",
         ]
         if weights is not None:
-            wanted = ", ".join(f"{n} {w:.2f}" for n, w in zip(envs.OBJECTIVES, weights, strict=True))
+            wanted = ", ".join(
+                f"{n} {w:.2f}" for n, w in zip(envs.OBJECTIVES, weights, strict=True)
+            )
             lines.append(f"This time the goals weigh: {wanted}.")
-        lines += [f"Write {asked}, as moves with blanks between them, in exactly this form:", form]
+        lines += [
+            f"Write {asked}, as moves with blanks between them, in exactly this form:",
+            numbered_form(m, self.tag),
+        ]
         return "\n".join(lines)
 
-    def parse(self, instance, text: str, m: int) -> list[str | None]:
-        """Read m routes back, as move strings.
+    def read(self, instance, body: str) -> str | None:
+        """The moves of one answer; None where it is malformed.
 
-        Answer i is what stands in the first complete ``<route_i> ... </route_i>``; nothing is fished out of free prose.
-        None: no such pair (missing, truncated), other words in it, or a walk over squares that are walls, off the board
-        or not adjacent. Tags numbered above m are not read.
+        It is written as move words, as one string of letters, or as the squares visited after S.
+        Squares that are walls, off the board or not adjacent make it malformed.
         """
-        found: dict[int, str] = {}
-        for match in _TAGGED.finditer(text):
-            found.setdefault(int(match[1]), match[2])
-        return [self._moves(instance, found[i]) if i in found else None for i in range(1, m + 1)]
-
-    def format(self, instance, routes) -> str:
-        """Write routes (move strings) the way a pocket policy does; the inverse of :meth:`parse` for walks without bumps."""
-        return self.format_walks(_walk(instance, route) for route in routes)
-
-    def format_walks(self, walks) -> str:
-        """The same for walks given as lists of the squares (row, column) after S."""
-        parts = []
-        for i, cells in enumerate(walks, 1):
-            parts += [f"<route_{i}>", *(_name(*cell) for cell in cells), f"</route_{i}>"]
-        return " ".join(parts)
-
-    def _moves(self, maze, body: str) -> str | None:
         words = body.replace(",", " ").split()
         moves = [_MOVE_WORDS.get(word.upper()) for word in words]
         if all(moves):
             return "".join(moves)
         if len(words) == 1 and set(words[0]) <= set("UDLR"):
             return words[0]
-        (rows, columns), here, route = maze.shape, maze.start, []
+        here, route = instance.start, []
         for word in words:
             square = _SQUARE.fullmatch(word)
             if square is None:
                 return None
             there = (int(square[2]) - 1, ord(square[1]) - ord("a"))
             step = _STEPS.get((there[0] - here[0], there[1] - here[1]))
-            if step is None or there in maze.walls or not (there[0] < rows and there[1] < columns):
+            if step is None or there not in instance.free:
                 return None
             route.append(step)
             here = there
         return "".join(route)
 
-    # --- scoring ----------------------------------------------------------------------------------------------------
+    def format(self, instance, routes) -> str:
+        """Routes (move strings) as a pocket policy writes them.
+
+        :meth:`parse` is the inverse for routes without bumps into walls.
+        """
+        offsets = {move: step for step, move in _STEPS.items()}
+        walks = []
+        for route in routes:
+            (row, column), cells = instance.start, []
+            for move in route:
+                row, column = row + offsets[move][0], column + offsets[move][1]
+                cells.append((row, column))
+            walks.append(cells)
+        return self.format_walks(walks)
+
+    def format_walks(self, walks) -> str:
+        """Walks as a pocket policy writes them. A walk lists its squares (row, column) after S."""
+        parts = []
+        for i, cells in enumerate(walks, 1):
+            parts += [f"<{self.tag}_{i}>", *(_name(*cell) for cell in cells), f"</{self.tag}_{i}>"]
+        return " ".join(parts)
+
+    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
+        route = instance.budget + 2  # squares and the two tags
+        return m * (route if pocket is not None else 4 * route + 16) + 1
+
+    # --- scoring ----------------------------------------------------------------------------------
+
+    def score(self, instances, answers) -> list[np.ndarray]:
+        mazes = [maze for maze, routes in zip(instances, answers, strict=True) for _ in routes]
+        flat = [route for routes in answers for route in routes]
+        rewards = envs.score_routes(mazes, flat, reward_mode=self.reward_mode)
+        return np.split(rewards, np.cumsum([len(routes) for routes in answers])[:-1])
 
     def same_effect(self, instance, answer: str) -> str:
         return envs.canonical_route(instance, answer)
 
-    def score(self, instance, answers) -> np.ndarray:
-        return envs.score_routes(instance, list(answers), reward_mode=self.reward_mode)
-
-    def succeeded(self, rewards: np.ndarray) -> np.ndarray:
+    def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
         return np.asarray(rewards)[..., 0] > 0
 
-    def front(self, instance) -> np.ndarray:
-        return _front(instance, self.reward_mode)
-
-    def answer_tokens(self, instance) -> int:
-        return instance.budget + 2
-
-
-@functools.lru_cache(maxsize=1024)
-def _front(maze, reward_mode: str) -> np.ndarray:
-    """A run asks for the same front for every group at every step."""
-    return maze.pareto_front(reward_mode=reward_mode).rewards
+    def solved(self, instance, rewards: np.ndarray) -> np.ndarray:
+        gaps = abs(np.asarray(rewards)[..., None, :] - self.front(instance)).max(axis=-1)
+        return (gaps < 1e-9).any(axis=-1)
 
 
 def _name(row: int, column: int) -> str:
     return f"{chr(ord('a') + column)}{row + 1}"
 
 
-def _walk(maze, route: str) -> list[tuple[int, int]]:
-    """The cells visited after the start, by a route that never bumps."""
-    offsets = {move: step for step, move in _STEPS.items()}
-    row, column = maze.start
-    cells = []
-    for move in route:
-        row, column = row + offsets[move][0], column + offsets[move][1]
-        cells.append((row, column))
-    return cells
+def _check_board(size: int, board: int) -> None:
+    if size > board:
+        raise ValueError(
+            f"a maze with sides of {size} squares does not fit this policy, which reads boards up "
+            f"to {board}x{board}: draw a smaller maze, or choose a model that reads it "
+            "(pocket-9x9, or one that is asked in words)"
+        )
