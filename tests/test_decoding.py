@@ -1,4 +1,6 @@
-"""The sampler: same logits as the model, same probabilities as the trainer, honest frequencies, EOS and padding."""
+"""The sampler: same logits as the model, same probabilities as the trainer, honest frequencies, EOS
+and padding.
+"""
 
 import copy
 import threading
@@ -6,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
 from transformers import (
     GPT2Config,
@@ -20,19 +23,15 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from vpo_lite.policy import decoding
-from vpo_lite.policy.decoding import (
-    DecoderView,
-    HFForward,
-    completion_logits,
-    decoder_for,
-    one_thread_if_small,
-    pad_prompts,
-    sample_tokens,
-)
-from vpo_lite.policy.model import Policy
+from vpo_lite.policy import decoder
+from vpo_lite.policy.decoder import DecoderView, decoder_for
+from vpo_lite.policy.policy import Policy
+from vpo_lite.policy.sampling import HFForward, completion_logits, pad_prompts, sample_tokens
+from vpo_lite.policy.threads import one_thread_if_small, torch_threads
 
-SHAPE = dict(vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+SHAPE = dict(
+    vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
+)
 
 
 def models():
@@ -43,7 +42,10 @@ def models():
         LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2, tie_word_embeddings=True)),
     )
     yield "qwen2 with biases", Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))
-    yield "qwen3 with normed heads", Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=2, head_dim=16))
+    yield (
+        "qwen3 with normed heads",
+        Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=2, head_dim=16)),
+    )
     yield (
         "gpt2 through its own forward",
         GPT2LMHeadModel(GPT2Config(vocab_size=37, n_embd=32, n_layer=2, n_head=2, n_positions=64)),
@@ -86,6 +88,19 @@ def plain_logits(model, ids):
         return model(input_ids=torch.tensor([ids])).logits[0]
 
 
+def sample(model, prompts, uniforms, *, eos_ids=(2,), temperature=1.0, **options):
+    """As a policy samples: through the fast view where there is one."""
+    return sample_tokens(
+        model,
+        prompts,
+        uniforms,
+        eos_ids=eos_ids,
+        pad_id=0,
+        temperature=temperature,
+        forward=decoder_for(model, **options),
+    )
+
+
 def test_the_architectures_take_the_ways_they_should():
     ways = {name: type(decoder_for(model)) for name, model in MODELS}
     assert ways.pop("gpt2 through its own forward") is HFForward
@@ -122,18 +137,24 @@ def test_sampler_logprobs_equal_the_trainers(model):
     policy = Policy(model, Words(), "test", None)
     uniforms = np.random.default_rng(0).random((2, 3, 8))
     for temperature in (1.0, 0.7):
-        rollouts = sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0, temperature=temperature)
+        rollouts = sample(model, PROMPTS, uniforms, temperature=temperature)
         with torch.no_grad():
             logp, entropy = policy.token_logprobs(rollouts, temperature)
         assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
-        assert (entropy[rollouts.mask] > 0).all() and (entropy[rollouts.mask] <= np.log(37) + 1e-5).all()
+        assert (entropy[rollouts.mask] > 0).all() and (
+            entropy[rollouts.mask] <= np.log(37) + 1e-5
+        ).all()
 
 
 def gradients_of(model, rollouts, share):
-    """Logits at the counted tokens, the adapter's gradient of a fixed sum over them, and the tokens that the model read."""
+    """Logits at the counted tokens, the adapter's gradient of a fixed sum over them, and the tokens
+    that the model read.
+    """
     read = []
     embedding = model.get_input_embeddings()
-    hook = embedding.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0].numel()))
+    hook = embedding.register_forward_pre_hook(
+        lambda module, inputs: read.append(inputs[0].numel())
+    )
     trained = [p for name, p in model.named_parameters() if "lora" in name]
     model.zero_grad()
     logits = completion_logits(model, rollouts, share=share)
@@ -144,11 +165,16 @@ def gradients_of(model, rollouts, share):
 
 
 def test_a_shared_prompt_gives_the_logits_and_gradients_of_whole_rows(model):
-    """Prompts of different length, rows in any order, of different length; the prompts are read once instead of six times."""
+    """Prompts of different length, rows in any order, of different length; the prompts are read
+    once instead of six times.
+    """
     uniforms = np.random.default_rng(5).random((2, 3, 9))
-    rollouts = sample_tokens(model, PROMPTS, uniforms, eos_ids={2, 3, 4, 5, 6, 7}, pad_id=0)
+    rollouts = sample(model, PROMPTS, uniforms, eos_ids={2, 3, 4, 5, 6, 7})
     shuffled = rollouts.rows(torch.tensor([4, 0, 3, 5, 1]))
-    assert shuffled.prompt_of.tolist() == [1, 0, 1, 1, 0] and shuffled.prompts.shape == rollouts.prompts.shape
+    assert (
+        shuffled.prompt_of.tolist() == [1, 0, 1, 1, 0]
+        and shuffled.prompts.shape == rollouts.prompts.shape
+    )
     T = rollouts.tokens.shape[1]
     for some in (rollouts, shuffled, rollouts.rows(slice(3, 5))):
         shared, gradient, read = gradients_of(model, some, True)
@@ -160,20 +186,28 @@ def test_a_shared_prompt_gives_the_logits_and_gradients_of_whole_rows(model):
 
 
 def test_one_token_completions_and_sliding_windows_are_scored_too():
-    one = sample_tokens(MODELS[0][1], PROMPTS, np.random.default_rng(6).random((2, 2, 1)), eos_ids={2}, pad_id=0)
-    assert torch.allclose(*(completion_logits(MODELS[0][1], one, share=share) for share in (True, False)), atol=1e-5)
+    one = sample(MODELS[0][1], PROMPTS, np.random.default_rng(6).random((2, 2, 1)))
+    assert torch.allclose(
+        *(completion_logits(MODELS[0][1], one, share=share) for share in (True, False)), atol=1e-5
+    )
     torch.manual_seed(1)
-    windowed = MistralForCausalLM(MistralConfig(**SHAPE, num_key_value_heads=2, sliding_window=4)).eval()
-    rollouts = sample_tokens(windowed, PROMPTS, np.random.default_rng(7).random((2, 3, 9)), eos_ids={2}, pad_id=0)
+    windowed = MistralForCausalLM(
+        MistralConfig(**SHAPE, num_key_value_heads=2, sliding_window=4)
+    ).eval()
+    rollouts = sample(windowed, PROMPTS, np.random.default_rng(7).random((2, 3, 9)))
     read = []
-    windowed.get_input_embeddings().register_forward_pre_hook(lambda module, inputs: read.append(tuple(inputs[0].shape)))
+    windowed.get_input_embeddings().register_forward_pre_hook(
+        lambda module, inputs: read.append(tuple(inputs[0].shape))
+    )
     with torch.no_grad():
         logits = completion_logits(windowed, rollouts)
     assert read == [(6, 5 + rollouts.tokens.shape[1])]  # whole rows alone
     for row in range(6):
         end = int(rollouts.mask[row].sum())
         ids = PROMPTS[rollouts.prompt_of[row]] + rollouts.tokens[row, :end].tolist()
-        assert torch.allclose(logits[row, :end], plain_logits(windowed, ids)[-end - 1 : -1], atol=1e-5)
+        assert torch.allclose(
+            logits[row, :end], plain_logits(windowed, ids)[-end - 1 : -1], atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -181,16 +215,19 @@ def test_token_frequencies_match_the_softmax(temperature):
     """No hidden top-k or top-p: 40,000 draws against the model's own distribution."""
     model = MODELS[0][1]
     uniforms = np.random.default_rng(1).random((1, 40_000, 1))
-    rollouts = sample_tokens(model, PROMPTS[:1], uniforms, eos_ids={2}, pad_id=0, temperature=temperature)
+    rollouts = sample(model, PROMPTS[:1], uniforms, temperature=temperature)
     seen = np.bincount(rollouts.tokens[:, 0].numpy(), minlength=37) / 40_000
     expected = torch.softmax(plain_logits(model, PROMPTS[0])[-1] / temperature, -1).numpy()
     assert abs(seen - expected).max() < 4 * np.sqrt(expected.max() / 40_000)
 
 
-@pytest.mark.parametrize("name, index", [("llama", 0), ("qwen2 with biases", 2), ("qwen3 with normed heads", 3)])
+@pytest.mark.parametrize(
+    "name, index", [("llama", 0), ("qwen2 with biases", 2), ("qwen3 with normed heads", 3)]
+)
 def test_in_bfloat16_the_view_is_as_near_to_fp32_as_the_model_is(name, index):
-    """Over fp32 weights (LoRA folded in, then rounded) and over bf16 weights (LoRA kept apart): the error against the fp32
-    model is that of the HF model in bf16, which shows that nothing else was lost."""
+    """Over fp32 weights (LoRA folded in, then rounded) and over bf16 weights (LoRA kept apart): the
+    error against the fp32 model is that of the HF model in bf16, which shows that nothing else was
+    lost."""
     model = MODELS[index][1]
     ids, mask = pad_prompts(PROMPTS, 0, "cpu")
     forced = torch.tensor([[11, 12, 13], [21, 22, 23]])
@@ -198,8 +235,14 @@ def test_in_bfloat16_the_view_is_as_near_to_fp32_as_the_model_is(name, index):
     for name_, p in half.named_parameters():
         if "lora" not in name_:
             p.data = p.data.bfloat16()
-    exact = [plain_logits(model, prompt + row) for prompt, row in zip(PROMPTS, forced.tolist(), strict=True)]
-    own = [plain_logits(half, prompt + row) for prompt, row in zip(PROMPTS, forced.tolist(), strict=True)]
+    exact = [
+        plain_logits(model, prompt + row)
+        for prompt, row in zip(PROMPTS, forced.tolist(), strict=True)
+    ]
+    own = [
+        plain_logits(half, prompt + row)
+        for prompt, row in zip(PROMPTS, forced.tolist(), strict=True)
+    ]
     rounding = max((a - b).abs().max() for a, b in zip(own, exact, strict=True))
     for source in (model, half):
         with torch.no_grad():
@@ -213,14 +256,16 @@ def test_in_bfloat16_the_view_is_as_near_to_fp32_as_the_model_is(name, index):
 
 
 def test_a_small_adapter_is_not_rounded_away_beside_bfloat16_weights():
-    """LoRA that is a thousandth of the weights: within half a unit in the last place of bf16, so folding would lose it."""
+    """LoRA that is a thousandth of the weights: within half a unit in the last place of bf16, so
+    folding would lose it.
+    """
     model = copy.deepcopy(MODELS[0][1])
     for name, p in model.named_parameters():
         p.data = p.data * 1e-3 if "lora_B" in name else p.data
         p.data = p.data if "lora" in name else p.data.bfloat16()
     layer = model.get_base_model().model.layers[0].self_attn
     projections = (layer.q_proj, layer.k_proj, layer.v_proj)
-    weight, _, down, up = DecoderView(model).weights["layers"][0]["qkv"]
+    weight, _, down, up = DecoderView(model).parameters.layers[0].qkv
     assert torch.equal(weight, torch.cat([p.base_layer.weight for p in projections]))
     delta = torch.cat([p.get_delta_weight("default") for p in projections])
     assert ((weight + delta).bfloat16() == weight).float().mean() > 0.8
@@ -230,13 +275,13 @@ def test_a_small_adapter_is_not_rounded_away_beside_bfloat16_weights():
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 3])
 def test_the_compiled_view_samples_what_the_eager_one_samples(index):
-    """With padded prompts, over two snapshots of changing weights, at lengths that do and do not fill the padded cache."""
+    """With padded prompts, over two snapshots of changing weights, at lengths that do and do not
+    fill the padded cache.
+    """
     model = copy.deepcopy(MODELS[index][1])
     for T in (9, 40):
         uniforms = np.random.default_rng(T).random((2, 3, T))
-        eager, compiled = (
-            sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0, compiled=how) for how in (False, True)
-        )
+        eager, compiled = (sample(model, PROMPTS, uniforms, compiled=how) for how in (False, True))
         assert torch.equal(eager.tokens, compiled.tokens) and torch.equal(eager.mask, compiled.mask)
         assert torch.allclose(eager.logprobs, compiled.logprobs, atol=1e-4)
         for p in model.parameters():
@@ -252,73 +297,103 @@ def test_lengths_that_differ_a_little_share_one_compiled_step(monkeypatch):
         return graph.forward
 
     torch._dynamo.reset()
-    compiled = torch.compile(decoding._step, dynamic=False, backend=look)
-    monkeypatch.setattr(decoding, "_compiled_step", lambda: compiled)
+    compiled = torch.compile(decoder._step, dynamic=False, backend=look)
+    monkeypatch.setattr(decoder, "_compiled_step", lambda: compiled)
     model = MODELS[0][1]
     for length, T in [(10, 20), (10, 21), (11, 21), (12, 31), (16, 17), (9, 29)]:
         prompts = [list(range(3, 3 + length)), [3, 4]]
         uniforms = np.random.default_rng(length).random((2, 4, T))
-        fast, plain = (sample_tokens(model, prompts, uniforms, eos_ids={2}, pad_id=0, compiled=how) for how in (True, False))
+        fast, plain = (sample(model, prompts, uniforms, compiled=how) for how in (True, False))
         assert torch.equal(fast.tokens, plain.tokens)
     assert len(seen) == 1
-    sample_tokens(model, PROMPTS, np.random.default_rng(0).random((2, 5, 20)), eos_ids={-1}, pad_id=0, compiled=True)
+    sample(model, PROMPTS, np.random.default_rng(0).random((2, 5, 20)), eos_ids={-1}, compiled=True)
     assert len(seen) == 2  # another number of rows is another kernel
 
 
 def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward():
-    """DoRA rescales the sum, and an adapter on the embeddings changes what a token is: neither is in the folded weights."""
+    """DoRA rescales the sum, and an adapter on the embeddings changes what a token is: neither is
+    in the folded weights.
+    """
     base = lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))  # noqa: E731
     plain = dict(r=4, target_modules=["q_proj", "k_proj", "v_proj"], task_type="CAUSAL_LM")
     assert isinstance(decoder_for(get_peft_model(base(), LoraConfig(**plain))), DecoderView)
-    for more in (dict(use_dora=True), dict(target_modules=["q_proj", "embed_tokens"]), dict(modules_to_save=["lm_head"]),
-                 dict(lora_bias=True)):  # fmt: skip
+    for more in (
+        dict(use_dora=True),
+        dict(target_modules=["q_proj", "embed_tokens"]),
+        dict(modules_to_save=["lm_head"]),
+        dict(lora_bias=True),
+    ):
         model = with_random_adapter(get_peft_model(base(), LoraConfig(**plain | more)))
         assert isinstance(decoder_for(model), HFForward), more
-        rollouts = sample_tokens(model, PROMPTS, np.random.default_rng(0).random((2, 3, 6)), eos_ids={2}, pad_id=0)
-        logp = torch.log_softmax(completion_logits(model, rollouts), -1).gather(-1, rollouts.tokens[..., None])[..., 0]
+        rollouts = sample(model, PROMPTS, np.random.default_rng(0).random((2, 3, 6)))
+        logp = torch.log_softmax(completion_logits(model, rollouts), -1).gather(
+            -1, rollouts.tokens[..., None]
+        )[..., 0]
         assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
 
 
-def test_small_products_run_on_one_thread_and_no_thread_keeps_that():
-    """Thread counts belong to a thread, and a new one copies the process's: one that starts meanwhile must not keep 1."""
+@pytest.fixture
+def three_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    tied = LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": 5000}, num_key_value_heads=2, tie_word_embeddings=True))
-    seen = {}
+    yield
+    torch.set_num_threads(before)
+
+
+def test_small_products_run_on_one_thread(three_threads):
+    shape = SHAPE | {"vocab_size": 5000, "num_key_value_heads": 2, "tie_word_embeddings": True}
+    tied = LlamaForCausalLM(LlamaConfig(**shape))
+    largest = 10 * 32 * 5000  # the output layer, though it is the embedding, too
+    with one_thread_if_small(tied, 10, largest):
+        assert torch.get_num_threads() == 3
+    with one_thread_if_small(tied, 10, largest + 1), one_thread_if_small(tied, 10, largest + 1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+
+
+def test_a_block_of_threads_ends_with_the_number_it_began_with(three_threads):
+    with torch_threads(2):
+        assert torch.get_num_threads() == 2
+        with torch_threads(None):
+            assert torch.get_num_threads() == 2
+            torch.set_num_threads(1)  # None leaves alone what others set inside
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+    with pytest.raises(KeyError), torch_threads(1):
+        raise KeyError
+    assert torch.get_num_threads() == 3
+
+
+def test_concurrent_threads_have_the_number_that_they_set(three_threads):
+    """One starts inside another's block, and stays behind when that block has ended."""
+    born, leave, seen = threading.Event(), threading.Event(), []
 
     def other():
-        torch.get_num_threads()
-        entered.set()
-        leave.wait(10)
-        with one_thread_if_small(tied, 10, 1e9):
-            seen["inside"] = torch.get_num_threads()
-        seen["after"] = torch.get_num_threads()
+        with torch_threads(2):
+            born.set()
+            leave.wait(10)
+            with torch_threads(1):
+                seen.append(torch.get_num_threads())
+            seen.append(torch.get_num_threads())
 
-    try:
-        entered, leave = threading.Event(), threading.Event()
-        thread = threading.Thread(target=other)
-        with one_thread_if_small(tied, 10, 1e9), one_thread_if_small(tied, 10, 1e9):
-            assert torch.get_num_threads() == 1
-            thread.start()
-            assert entered.wait(10)
-        assert torch.get_num_threads() == 3
-        leave.set()
-        thread.join()
-        assert seen == {"inside": 1, "after": 3}
-        with one_thread_if_small(tied, 10, 10 * 32 * 5000):  # the output layer, though it is the embedding, too
-            assert torch.get_num_threads() == 3
-        with one_thread_if_small(tied, 10, 10 * 32 * 5000 + 1):
-            assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
+    thread = threading.Thread(target=other)
+    with torch_threads(1):
+        thread.start()
+        assert born.wait(10)
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+    leave.set()
+    thread.join()
+    assert seen == [1, 2]
+    assert torch.get_num_threads() == 3
 
 
 def test_a_rollout_does_not_depend_on_its_neighbours():
     model = MODELS[1][1]
     uniforms = np.random.default_rng(2).random((2, 4, 6))
-    both = sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0)
+    both = sample(model, PROMPTS, uniforms)
     for p in range(2):
-        alone = sample_tokens(model, PROMPTS[p : p + 1], uniforms[p : p + 1, 1:3], eos_ids={2}, pad_id=0)
+        alone = sample(model, PROMPTS[p : p + 1], uniforms[p : p + 1, 1:3])
         rows = both.tokens[p * 4 + 1 : p * 4 + 3, : alone.tokens.shape[1]]
         assert torch.equal(rows * alone.mask, alone.tokens * alone.mask)
 
@@ -326,17 +401,65 @@ def test_a_rollout_does_not_depend_on_its_neighbours():
 def test_rows_end_at_any_eos_and_the_eos_is_in_the_mask():
     model = MODELS[0][1]
     eos = {2, 7, 11, 13, 17, 19, 23}
-    rollouts = sample_tokens(model, PROMPTS, np.random.default_rng(3).random((2, 30, 40)), eos_ids=eos, pad_id=0)
+    uniforms = np.random.default_rng(3).random((2, 30, 8))
+    rollouts = sample(model, PROMPTS, uniforms, eos_ids=eos)
+    truncated = []
     for row, mask in zip(rollouts.tokens.tolist(), rollouts.mask.tolist(), strict=True):
         length = sum(mask)
         assert mask == [True] * length + [False] * (len(mask) - length)
         body, last = row[: length - 1], row[length - 1]
         assert not eos & set(body)
-        assert last in eos or length == 40
+        assert last in eos or length == 8
         assert set(row[length:]) <= {0}
+        truncated.append(last not in eos)
     assert rollouts.tokens.shape[1] == rollouts.mask.sum(1).max()
+    assert 0 < sum(truncated) < 60
+    assert rollouts.truncated.tolist() == truncated
+    assert rollouts.rows(slice(7, 31)).truncated.tolist() == truncated[7:31]
+
+
+class Scripted:
+    """A forward pass that knows no model: row b gives all probability to token 5, or to the EOS 2
+    from its end on."""
+
+    def __init__(self, ends):
+        self.ends = torch.tensor(ends)
+
+    def prefill(self, ids, mask, prompt_of, new_tokens):
+        self.drawn = 0
+        return self.step(None)
+
+    def step(self, tokens):
+        self.drawn += 1
+        return 100 * F.one_hot(torch.where(self.drawn < self.ends, 5, 2), 37).float()
+
+
+@pytest.mark.parametrize(
+    ("ends", "used", "truncated"),
+    [
+        ([99, 99], 6, [True, True]),  # it cannot end
+        ([3, 1], 3, [False, False]),  # it ends; the result is as long as the longest
+        ([6, 7], 6, [False, True]),  # an EOS at the last place is an end
+    ],
+)
+def test_truncated_rows_are_those_without_an_end(ends, used, truncated):
+    uniforms = np.random.default_rng(4).random((2, 1, 6))
+    rollouts = sample_tokens(
+        MODELS[0][1], PROMPTS, uniforms, eos_ids={2}, pad_id=0, forward=Scripted(ends)
+    )
+    assert rollouts.truncated.tolist() == truncated
+    assert rollouts.mask.sum(1).tolist() == [min(end, 6) for end in ends]
+    assert rollouts.tokens.shape == (2, used)
+
+
+def test_the_view_samples_what_the_models_own_forward_samples(model):
+    uniforms = np.random.default_rng(8).random((2, 3, 9))
+    own = sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0)
+    fast = sample(model, PROMPTS, uniforms)
+    assert torch.equal(own.tokens, fast.tokens)
+    assert torch.allclose(own.logprobs, fast.logprobs, atol=1e-4)
 
 
 def test_temperature_zero_is_refused():
     with pytest.raises(ValueError, match="temperature = 0"):
-        sample_tokens(MODELS[0][1], PROMPTS, np.zeros((2, 1, 1)), eos_ids={2}, pad_id=0, temperature=0)
+        sample(MODELS[0][1], PROMPTS, np.zeros((2, 1, 1)), temperature=0)

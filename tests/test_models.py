@@ -1,4 +1,6 @@
-"""Any Hugging Face causal LM takes the pocket policy's place: random Qwen- and Llama-style folders made here."""
+"""Any Hugging Face causal LM takes the pocket policy's place: random Qwen- and Llama-style folders
+made here.
+"""
 
 import importlib.util
 import json
@@ -6,49 +8,80 @@ import json
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 import envs
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.policy import model as policy_model
-from vpo_lite.policy.decoding import DecoderView
-from vpo_lite.policy.model import load_policy
+from vpo_lite.policy import loading
+from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.tokenizer import encode
+from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
-from vpo_lite.training.evaluate import _kind
+from vpo_lite.training.compare import _kind
 from vpo_lite.training.step import Learner
 
 CHAT = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+ASKED = [Prompt.words("Go."), Prompt.words("Go on now.")]
 
 
 def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
     """A byte-level BPE with a few merges: any text can be written and read back."""
     core = Tokenizer(models.BPE())
-    core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    text = [MazeTask().request(envs.generate("lite-6x6", s), 3) for s in range(5)]
+    core.pre_tokenizer, core.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    text = [MazeTask().prompt(envs.generate("lite-6x6", s), 3).text for s in range(5)]
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     core.train_from_iterator(
-        text, trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    )  # fmt: skip
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>" if chat else "<|endoftext|>")
+        text,
+        trainers.BpeTrainer(
+            vocab_size=400,
+            special_tokens=special,
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<|im_end|>" if chat else "<|endoftext|>"
+    )
     tokenizer.chat_template = CHAT if chat else None
     return tokenizer
 
 
-@pytest.fixture(scope="module", params=["qwen2 with a chat template", "llama without one, no pad token"])
+@pytest.fixture(
+    scope="module", params=["qwen2 with a chat template", "llama without one, no pad token"]
+)
 def folder(request, tmp_path_factory):
     chat = "chat" in request.param and "qwen" in request.param
     tokenizer = byte_tokenizer(chat)
     kind, config = (Qwen2ForCausalLM, Qwen2Config) if chat else (LlamaForCausalLM, LlamaConfig)
     shape = config(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        pad_token_id=None,
+    )
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("hub") / ("qwen" if chat else "llama")
     kind(shape).save_pretrained(path)
@@ -58,64 +91,150 @@ def folder(request, tmp_path_factory):
 
 def test_it_is_asked_in_words_through_its_chat_template(folder):
     policy = load_policy(folder, device="cpu")
-    assert policy.board is None
+    assert policy.pocket is None
     task = MazeTask()
-    prompt = task.request(task.instance(0), 3)
+    prompt = task.prompt(task.instance(0), 3)
     text = policy.tokenizer.decode(policy.encode(prompt))
-    assert prompt in text
+    assert prompt.text in text
     assert ("<|im_start|>assistant" in text) == (policy.tokenizer.chat_template is not None)
     assert "<route_3>" in text
+
+
+CONVERSATION = (
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Which way?"},
+    {"role": "assistant", "content": "Left."},
+    {"role": "user", "content": "And then?"},
+)
+
+
+def test_all_turns_of_a_conversation_are_read_in_order(folder):
+    tokenizer = load_policy(folder, device="cpu").tokenizer
+    text = tokenizer.decode(encode(tokenizer, Prompt(messages=CONVERSATION)))
+    if tokenizer.chat_template:
+        assert text == (
+            "<|im_start|>system\nBe brief.<|im_end|>\n"
+            "<|im_start|>user\nWhich way?<|im_end|>\n"
+            "<|im_start|>assistant\nLeft.<|im_end|>\n"
+            "<|im_start|>user\nAnd then?<|im_end|>\n"
+            "<|im_start|>assistant\n"
+        )
+    else:
+        assert text == "Be brief.\n\nWhich way?\n\nLeft.\n\nAnd then?\n"
+
+
+def test_the_tokens_of_a_prefix_stand_last(folder):
+    tokenizer = load_policy(folder, device="cpu").tokenizer
+    prefix = "<answer_1> left"
+    whole = encode(tokenizer, Prompt(messages=CONVERSATION, prefix=prefix))
+    begin = encode(tokenizer, Prompt(messages=CONVERSATION))
+    end = tokenizer(prefix, add_special_tokens=False)["input_ids"]
+    assert len(end) > 0 and whole == begin + end
+
+
+def assert_goes_on_alike(policy, prompt, tokens: int, given: int):
+    """Rollouts, and rollouts that get the first tokens of each as a prefix and the uniforms left
+    over: the rest is the same."""
+    uniforms = np.random.default_rng(3).random((1, 6, tokens))
+    whole = policy.sample([prompt], uniforms)
+    prefixes = [policy.tokenizer.decode(row[:given]) for row in whole.tokens]
+    again = [Prompt(prompt.messages, prompt.symbols, prefix) for prefix in prefixes]
+    begin = policy.encode(prompt)
+    for row, more in zip(whole.tokens.tolist(), again, strict=True):
+        assert policy.encode(more) == begin + row[:given]
+    rest = policy.sample(again, uniforms[0, :, None, given:])
+    assert rest.tokens.tolist() == whole.tokens[:, given:].tolist()
+    assert rest.mask.tolist() == whole.mask[:, given:].tolist()
+    assert torch.allclose(rest.logprobs, whole.logprobs[:, given:], atol=1e-4)
+    assert len({tuple(row) for row in rest.tokens.tolist()}) > 1
+    blank = " " if prompt.symbols else ""
+    joined = [p + blank + text for p, text in zip(prefixes, policy.texts(rest), strict=True)]
+    assert joined == policy.texts(whole)
+
+
+def test_a_completion_goes_on_from_its_prefix_in_words(folder, monkeypatch):
+    """A text need not be cut into the tokens that it was drawn in. Here it is: only signs that the
+    tokenizer never merges can be drawn."""
+    policy = load_policy(folder, device="cpu")
+    signs = policy.tokenizer("~^@!$%&", add_special_tokens=False)["input_ids"]
+    assert len(signs) == 7
+    others = torch.full((len(policy.tokenizer),), -100.0)
+    others[signs] = 0
+    monkeypatch.setattr(DecoderView, "knows", staticmethod(lambda model: False))
+    head = policy.model.get_base_model().get_output_embeddings()
+    head.register_forward_hook(lambda module, inputs, logits: logits + others)
+    assert_goes_on_alike(policy, ASKED[0], tokens=9, given=4)
+
+
+def test_a_completion_goes_on_from_its_prefix_in_symbols():
+    policy, task = load_policy("pocket-6x6", device="cpu"), MazeTask()
+    prompt = task.prompt(task.instance(0), 3, pocket=policy.pocket)
+    assert_goes_on_alike(policy, prompt, tokens=30, given=5)
+
+
+def test_symbols_are_words_behind_a_bos_and_unknown_ones_are_named():
+    policy = load_policy("pocket-6x6", device="cpu")
+    known = policy.tokenizer.get_vocab()
+    prompt = Prompt(symbols="<m2>  a1S", prefix="<route_1> a2")
+    words = ["<bos>", "<m2>", "a1S", "<route_1>", "a2"]
+    assert policy.encode(prompt) == [known[word] for word in words]
+    for wrong in (Prompt(symbols="<m2> zz <m9>"), Prompt(symbols="<m2>", prefix="<m9> zz")):
+        with pytest.raises(ValueError, match=r"^this policy has no token for: <m9>, zz$"):
+            policy.encode(wrong)
+    with pytest.raises(ValueError, match=r"no token for: n0, n1, n2, n3, n4, \.\.\.$"):
+        policy.encode(Prompt(symbols=" ".join(f"n{i}" for i in range(6))))
 
 
 def test_what_it_writes_comes_back_as_it_was(folder):
     policy = load_policy(folder, device="cpu")
     answer = "<route_1> UP RIGHT </route_1> <route_2> DOWN </route_2>"
     ids = policy.tokenizer(answer, add_special_tokens=False)["input_ids"]
-    assert MazeTask().parse(envs.generate("lite-6x6", 0), policy.tokenizer.decode(ids), 2) == ["UR", "D"]
-    rollouts = policy.sample(["Write."], np.random.default_rng(0).random((1, 4, 12)))
+    assert MazeTask().parse(envs.generate("lite-6x6", 0), policy.tokenizer.decode(ids), 2) == [
+        "UR",
+        "D",
+    ]
+    rollouts = policy.sample([Prompt.words("Write.")], np.random.default_rng(0).random((1, 4, 12)))
     assert len(policy.texts(rollouts)) == 4
     ends = {policy.tokenizer.eos_token_id}
     for row, mask in zip(rollouts.tokens.tolist(), rollouts.mask.tolist(), strict=True):
         assert not ends & set(row[: sum(mask) - 1])
 
 
+def train(model, out, flags: str) -> int:
+    """`vpo-lite train` on one small maze."""
+    settings = "--layout tiny-4x4 --maze-seed 3 --device cpu --json"
+    folders = ["--model", str(model), "--out", str(out)]
+    return main(["train", *folders, *settings.split(), *flags.split()])
+
+
 def test_it_trains_from_the_command_line(folder, tmp_path, capsys):
     out = tmp_path / "run"
-    arguments = [
-        "train",
-        "--model",
-        str(folder),
-        "--layout",
-        "tiny-4x4",
-        "--steps",
-        "2",
-        "--prompts",
-        "2",
-        "--group-size",
-        "4",
-    ]
-    assert (
-        main([*arguments, "--max-new-tokens", "12", "--device", "cpu", "--maze-seed", "3", "--out", str(out), "--json"])
-        == 0
-    )
+    assert train(folder, out, "--steps 2 --prompts 2 --group-size 4 --max-new-tokens 12") == 0
     captured = capsys.readouterr()
-    (warning,) = captured.err.splitlines()  # said before training, as nothing can be learned from it
-    assert "0.0% of the answers" in warning and "nothing to reinforce yet" in warning and "max_new_tokens (12" in warning
+    # Said before training, as nothing can be learned from it.
+    unread, cut = (line for line in captured.err.splitlines() if "before training" in line)
+    for words in ("0.0% of the answers", "nothing to reinforce yet", "max_new_tokens (12"):
+        assert words in unread
+    assert "cut off at the token limit (12)" in cut
     summary = json.loads(captured.out)
-    assert summary["parse_rate"] == 0  # it has never seen a maze: every answer gets the worst vector, none is dropped
+    # It has never seen a maze: every answer gets the worst vector, none is dropped.
+    assert summary["parse_rate"] == 0
     assert summary["coverage"] == 0
     assert load_policy(out, device="cpu").base == str(folder)
 
 
-def test_its_number_type_comes_from_the_command_line_and_stays_with_the_run(folder, tmp_path, capsys):
+def test_its_number_type_comes_from_the_command_line_and_stays_with_the_run(
+    folder, tmp_path, capsys
+):
     out = tmp_path / "run"
-    arguments = [
-        "train", "--model", str(folder), "--layout", "tiny-4x4", "--maze-seed", "3", "--steps", "1", "--prompts", "1",
-        "--group-size", "3", "--max-new-tokens", "8", "--device", "cpu", "--out", str(out), "--json",
-    ]  # fmt: skip
-    assert main([*arguments, "--dtype", "bfloat16", "--gradient-checkpointing"]) == 0
+    settings = "--steps 1 --prompts 1 --group-size 3 --max-new-tokens 8"
+    assert train(folder, out, f"{settings} --dtype bfloat16 --gradient-checkpointing") == 0
     config = json.loads((out / "config.json").read_text())
-    assert (config["dtype"], config["gradient_checkpointing"], config["load_in"]) == ("bfloat16", True, None)
+    assert (config["dtype"], config["gradient_checkpointing"], config["load_in"]) == (
+        "bfloat16",
+        True,
+        None,
+    )
     assert numbers(load_policy(out, device="cpu")) == ({torch.bfloat16}, {torch.float32})
     assert json.loads(capsys.readouterr().out)["parse_rate"] == 0
     assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
@@ -145,19 +264,29 @@ def test_a_folder_that_is_no_model_is_one_clear_line(tmp_path):
         load_policy("nobody/nothing", device="cpu")
 
 
-# --- number types, gradient checkpointing, quantised bases ------------------------------------------------------------
+# --- number types, gradient checkpointing, quantised bases ----------------------------------------
 
 
 def on(folder, **changes):
     """Settings of one small step on one maze with this model."""
-    few = dict(maze_seed=1, layout="tiny-4x4", steps=1, prompts=1, group_size=4, max_new_tokens=8, device="cpu")
+    few = dict(
+        maze_seed=1,
+        layout="tiny-4x4",
+        steps=1,
+        prompts=1,
+        group_size=4,
+        max_new_tokens=8,
+        device="cpu",
+    )
     return vpo.TrainConfig.preset("demo", model=str(folder), **few | changes)
 
 
 def numbers(policy):
     """Number types of the base's and of the adapter's parameters."""
     named = list(policy.model.named_parameters())
-    return {p.dtype for n, p in named if "lora_" not in n}, {p.dtype for n, p in named if "lora_" in n}
+    return {p.dtype for n, p in named if "lora_" not in n}, {
+        p.dtype for n, p in named if "lora_" in n
+    }
 
 
 def gradients(policy, value):
@@ -182,9 +311,15 @@ def test_the_base_may_be_bfloat16_and_the_adapter_stays_float32(folder, tmp_path
     again = load_policy(tmp_path / "adapter", device="cpu")
     for policy in (learner.policy, again):
         assert numbers(policy) == ({torch.bfloat16}, {torch.float32})
-    moments = [m for state in learner.optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])]
+    moments = [
+        m
+        for state in learner.optimizer.state.values()
+        for m in (state["exp_avg"], state["exp_avg_sq"])
+    ]
     assert moments and {m.dtype for m in moments} == {torch.float32}
-    assert numbers(load_policy(tmp_path / "adapter", device="cpu", dtype="float32"))[0] == {torch.float32}
+    assert numbers(load_policy(tmp_path / "adapter", device="cpu", dtype="float32"))[0] == {
+        torch.float32
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,15 +333,26 @@ def test_the_base_may_be_bfloat16_and_the_adapter_stays_float32(folder, tmp_path
         ("float32", "cuda", True, False, torch.float32),
     ],
 )
-def test_auto_is_bfloat16_for_language_models_on_a_gpu_that_has_it(monkeypatch, asked, device, has_it, pocket, number):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: has_it or including_emulation)
-    assert policy_model._number_type(asked, torch.device(device), pocket) == number
+def test_auto_is_bfloat16_for_language_models_on_a_gpu_that_has_it(
+    monkeypatch, asked, device, has_it, pocket, number
+):
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: has_it or including_emulation,
+    )
+    assert loading._number_type(asked, torch.device(device), pocket) == number
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtype, monkeypatch):
-    monkeypatch.setattr(DecoderView, "knows", staticmethod(lambda model: False))  # sampled by the layers themselves
-    plain, spare = (load_policy(folder, device="cpu", dtype=dtype, gradient_checkpointing=on) for on in (False, True))
+    monkeypatch.setattr(
+        DecoderView, "knows", staticmethod(lambda model: False)
+    )  # sampled by the layers themselves
+    plain, spare = (
+        load_policy(folder, device="cpu", dtype=dtype, gradient_checkpointing=on)
+        for on in (False, True)
+    )
     assert (plain.checkpointing, spare.checkpointing) == (False, True)
     uniforms = np.random.default_rng(0).random((2, 3, 6))
     unfold_adapter(plain)
@@ -217,7 +363,7 @@ def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtyp
         seen = []
         note = lambda module, inputs: seen.append(inputs[0].shape[1])  # noqa: B023, E731
         hooks = [layer.mlp.register_forward_pre_hook(note) for layer in layers]
-        drawn.append(policy.sample(["Go.", "Go on now."], uniforms))
+        drawn.append(policy.sample(ASKED, uniforms))
         lengths.append(list(seen))
         seen.clear()
         logp, _ = policy.token_logprobs(drawn[-1])
@@ -229,14 +375,18 @@ def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtyp
             policy.token_logprobs(drawn[-1])
         lengths.append(list(seen))
         [hook.remove() for hook in hooks]
-        assert not any(module.training for module in policy.model.modules())  # no dropout in the loss
+        assert not any(
+            module.training for module in policy.model.modules()
+        )  # no dropout in the loss
     assert again == [0, len(layers)]  # layers that ran in the backward pass
     assert torch.equal(drawn[0].tokens, drawn[1].tokens)
     assert lengths[0] == lengths[2]  # sampling is as before: the cache is used, one token a step
     assert set(lengths[2][len(layers) :]) == {1}
     assert len(lengths[3]) == len(layers)  # nothing is recomputed where no gradient is wanted
     assert any(g.abs().max() > 0 for g in wanted[0].values())
-    for name, gradient in wanted[0].items():  # in bfloat16 whole rows and shared prompts round differently
+    for name, gradient in wanted[
+        0
+    ].items():  # in bfloat16 whole rows and shared prompts round differently
         error = (wanted[1][name] - gradient).norm() / gradient.norm()
         assert error < (1e-6 if dtype == "float32" else 0.05)
 
@@ -245,9 +395,14 @@ def test_checkpointing_frees_what_the_layers_would_keep(folder):
     kept = []
     for on_or_off in (False, True):
         policy = load_policy(folder, device="cpu", gradient_checkpointing=on_or_off)
-        rollouts = policy.sample(["Go."], np.random.default_rng(0).random((1, 4, 16)))
+        rollouts = policy.sample(ASKED[:1], np.random.default_rng(0).random((1, 4, 16)))
         storages = {}
-        note = lambda x: (storages.__setitem__(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()), x)[1]  # noqa: B023, E731
+
+        def note(x, storages=storages):
+            storage = x.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+            return x
+
         with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
             policy.token_logprobs(rollouts)
         kept.append(sum(storages.values()))
@@ -256,7 +411,9 @@ def test_checkpointing_frees_what_the_layers_would_keep(folder):
 
 def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
     few = dict(maze_seed=1000, steps=1, prompts=2, group_size=4, kl=0.1, device="cpu")
-    plain, spare = (vpo.TrainConfig.preset("demo", gradient_checkpointing=on, **few) for on in (False, True))
+    plain, spare = (
+        vpo.TrainConfig.preset("demo", gradient_checkpointing=on, **few) for on in (False, True)
+    )
     (a,), (b,) = (list(vpo.train(config)) for config in (plain, spare))
     assert a.gradient_norm > 0 and a.tokens == b.tokens
     for name in ("gradient_norm", "loss", "entropy", "kl"):
@@ -267,16 +424,24 @@ def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
 
 
 def test_a_model_without_such_layers_says_so():
-    bare = LlamaForCausalLM(LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=0,
-                                        num_attention_heads=1))  # fmt: skip
+    shape = LlamaConfig(
+        vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=0, num_attention_heads=1
+    )
+    bare = LlamaForCausalLM(shape)
     with pytest.raises(ValueError, match=r"gradient_checkpointing = True.*leave it out"):
-        policy_model.checkpoint_layers(policy_model.get_peft_model(bare, policy_model.LoraConfig(target_modules=["lm_head"])))
+        loading.checkpoint_layers(get_peft_model(bare, LoraConfig(target_modules=["lm_head"])))
 
 
 def test_a_quantised_base_without_bitsandbytes_is_one_clear_line(folder, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "bitsandbytes" else found(name, *a))
-    with pytest.raises(ValueError, match=r"^load_in = '4bit': needs bitsandbytes; cure: pip install 'bitsandbytes"):
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *a: None if name == "bitsandbytes" else found(name, *a),
+    )
+    with pytest.raises(
+        ValueError, match=r"^load_in = '4bit': needs bitsandbytes; cure: pip install 'bitsandbytes"
+    ):
         load_policy(folder, device="cpu", load_in="4bit")
     with pytest.raises(ValueError, match="pocket policy"):
         load_policy("pocket-6x6", device="cpu", load_in="8bit")
@@ -288,9 +453,15 @@ def wide(tmp_path_factory):
     pytest.importorskip("bitsandbytes")
     tokenizer = byte_tokenizer(chat=False)
     shape = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("hub") / "wide"
     LlamaForCausalLM(shape).save_pretrained(path)
@@ -309,10 +480,16 @@ def restored(linear):
 
 @pytest.mark.parametrize(("load_in", "bits", "alike"), [("8bit", 8, 0.99), ("4bit", 4, 0.999999)])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_a_quantised_base_gives_the_gradients_of_the_weights_it_stands_for(wide, load_in, bits, alike, checkpointing):
+def test_a_quantised_base_gives_the_gradients_of_the_weights_it_stands_for(
+    wide, load_in, bits, alike, checkpointing
+):
     small = load_policy(wide, device="cpu", load_in=load_in, gradient_checkpointing=checkpointing)
     whole = load_policy(wide, device="cpu")
-    layers = zip(small.model.get_base_model().model.layers, whole.model.get_base_model().model.layers, strict=True)
+    layers = zip(
+        small.model.get_base_model().model.layers,
+        whole.model.get_base_model().model.layers,
+        strict=True,
+    )
     for few, full in layers:
         for name, linear in full.named_modules():
             if name.endswith("_proj"):
@@ -323,27 +500,28 @@ def test_a_quantised_base_gives_the_gradients_of_the_weights_it_stands_for(wide,
     assert small.model.get_base_model().lm_head.weight.dtype == torch.float32
     unfold_adapter(small)
     unfold_adapter(whole)
-    rollouts = small.sample(["Go.", "Go on now."], np.random.default_rng(0).random((2, 3, 6)))
+    rollouts = small.sample(ASKED, np.random.default_rng(0).random((2, 3, 6)))
     flat = []
     for policy in (small, whole):
         logp, _ = policy.token_logprobs(rollouts)
-        torch.testing.assert_close(logp.detach()[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=0.05, rtol=0)
+        torch.testing.assert_close(
+            logp.detach()[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=0.05, rtol=0
+        )
         found = gradients(policy, logp[rollouts.mask].sum())
         flat.append(torch.cat([found[name].flatten() for name in sorted(found)]))
     assert torch.cosine_similarity(*flat, dim=0) > alike
     assert 0.98 < flat[0].norm() / flat[1].norm() < 1.02
     logp, _ = small.token_logprobs(rollouts)
-    torch.testing.assert_close(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4, rtol=0
+    )
 
 
 @pytest.mark.parametrize("load_in", ["8bit", "4bit"])
 def test_a_run_on_a_quantised_base_comes_back_on_it(wide, load_in, tmp_path, capsys):
     out = tmp_path / "run"
-    arguments = [
-        "train", "--model", str(wide), "--load-in", load_in, "--layout", "tiny-4x4", "--maze-seed", "3", "--steps", "1",
-        "--prompts", "1", "--group-size", "4", "--max-new-tokens", "8", "--device", "cpu", "--out", str(out), "--json",
-    ]  # fmt: skip
-    assert main(arguments) == 0
+    settings = "--steps 1 --prompts 1 --group-size 4 --max-new-tokens 8"
+    assert train(wide, out, f"{settings} --load-in {load_in}") == 0
     policy = load_policy(out, device="cpu")
     assert policy.load_in == load_in and policy.model.get_base_model().is_quantized
     assert main(["evaluate", str(out), "--device", "cpu"]) == 0

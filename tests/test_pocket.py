@@ -1,4 +1,4 @@
-"""The policies that ship: standard folders, and cards that tell what these weights do."""
+"""The policies that ship: standard folders, and cards that tell what these models do."""
 
 import json
 import math
@@ -7,38 +7,146 @@ import pytest
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from vpo_lite.policy.model import POCKET, pocket_names
-from vpo_lite.training.pretrain import PretrainConfig, held_out_figures
+import vpo_lite as vpo
+from vpo_lite.pocket.card import model_card
+from vpo_lite.pocket.demonstrations import maze_tokenizer
+from vpo_lite.pocket.pretrain import HELD_OUT, PretrainConfig, held_out_figures, new_model
+from vpo_lite.policy import shipped
+from vpo_lite.policy.loading import fingerprint, load_policy
+from vpo_lite.policy.tokenizer import encode
+from vpo_lite.tasks.maze import MazeTask
 
 NAMES = ("pocket-6x6", "pocket-9x9")
 
 
+def about(name):
+    return json.loads((shipped.folder(name) / "pretrain.json").read_text())
+
+
+def config_of(name):
+    return PretrainConfig(**about(name)["config"])
+
+
 def test_both_are_there():
-    assert tuple(pocket_names()) == NAMES
+    assert tuple(shipped.names()) == NAMES
+    assert shipped.folder("pocket-7x7") is None and shipped.description("pocket-7x7") is None
+    elsewhere = str(shipped.folder("pocket-6x6"))  # a folder says what it reads, too
+    assert shipped.description(elsewhere) == shipped.description("pocket-6x6")
+    with pytest.raises(ValueError, match="m = 6: this policy writes 1 to 5"):
+        vpo.TrainConfig.preset("demo", model=elsewhere, m=6)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_card_tells_what_the_weights_do(name):
-    """30 of its held-out mazes anew: within four standard errors of the card, for every preset that it speaks of."""
-    about = json.loads((POCKET / name / "pretrain.json").read_text())
-    config = PretrainConfig(**about["config"])
-    model = AutoModelForCausalLM.from_pretrained(POCKET / name).eval()
-    tokenizer = AutoTokenizer.from_pretrained(POCKET / name)
-    assert (model.config.vpo_board, model.config.hidden_size) == (config.board, config.width)
-    assert list(about["held_out"]) == config.layouts
-    for layout, figures in about["held_out"].items():
-        seen = held_out_figures(model, tokenizer, layout, seeds=range(100, 130), sizes=(3,), seed=1, board=config.board)["3"]
+def test_a_card_tells_what_the_model_does(name):
+    """30 of its held-out mazes anew: within four standard errors of the card, for every preset that
+    it speaks of.
+    """
+    policy, config, held_out = (
+        load_policy(name, device="cpu"),
+        config_of(name),
+        about(name)["held_out"],
+    )
+    assert policy.model.config.hidden_size == config.width
+    assert list(held_out) == config.layouts
+    for layout, figures in held_out.items():
+        seen = held_out_figures(policy, layout, seeds=range(100, 130), sizes=(3,), seed=1)["3"]
         for figure in ("reach", "distinct"):
             share = figures["3"][figure]
-            assert abs(seen[figure] - share) < 4 * math.sqrt(share * (1 - share) / 30) + 0.02, (layout, figure)
-    assert 0.25 < about["held_out"][config.layout]["3"]["treasure"] < 0.75  # undecided
+            error = math.sqrt(share * (1 - share) / 30)
+            assert abs(seen[figure] - share) < 4 * error + 0.02, (layout, figure)
+    assert 0.25 < held_out[config.layout]["3"]["treasure"] < 0.75  # undecided
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_card_is_the_one_that_pretraining_writes(name):
+    parameters = sum(
+        w.numel() for w in load_file(shipped.folder(name) / "model.safetensors").values()
+    )
+    card = model_card(config_of(name), name, parameters, about(name)["held_out"], HELD_OUT)
+    assert (shipped.folder(name) / "README.md").read_text() == card
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_small_safetensors_and_nothing_pickled(name):
-    files = {path.name for path in (POCKET / name).iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "pretrain.json", "README.md"} <= files
+    folder = shipped.folder(name)
+    files = {path.name for path in folder.iterdir()}
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "pretrain.json",
+        "README.md",
+    } <= files
     assert not {f for f in files if f.endswith((".bin", ".pt", ".pkl"))}
-    weights = load_file(POCKET / name / "model.safetensors")
+    weights = load_file(folder / "model.safetensors")
     size = sum(w.numel() * w.element_size() for w in weights.values())
     assert size < 8_000_000 and {str(w.dtype) for w in weights.values()} == {"torch.float32"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_tokens_are_those_of_the_vocabulary(name):
+    config = config_of(name)
+    stored = AutoTokenizer.from_pretrained(shipped.folder(name))
+    made = maze_tokenizer(config.board_size)
+    assert stored.get_vocab() == made.get_vocab()
+    task = MazeTask(layout=config.layout)
+    prompt = task.prompt(task.instance(0), 3, pocket=shipped.description(name))
+    ids = encode(stored, prompt)
+    assert ids == encode(made, prompt)
+    assert made.decode(ids) == f"<bos> {prompt.symbols}"
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "digest"),
+    [
+        ("pocket-6x6", 6, "d4d2db747d36bfdf4a397216da4fde5c"),
+        ("pocket-9x9", 9, "5c26d0409c8df516280f7b42a9cc4aca"),
+    ],
+)
+def test_it_says_what_it_reads_and_adapters_of_version_0_1_0_fit_it(name, board, digest):
+    wanted = {"task": "maze", "board": board, "answers": 5, "budget": 60}
+    assert shipped.description(name) == wanted
+    assert load_policy(name, device="cpu").pocket == wanted
+    assert new_model(config_of(name)).config.vpo_pocket == wanted
+    assert fingerprint(name) == digest
+
+
+def test_a_pocket_policy_made_by_version_0_1_0_is_still_one(tiny_policy_folder, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(tiny_policy_folder)
+    del model.config.vpo_pocket
+    model.config.vpo_board = 6
+    model.save_pretrained(tmp_path)
+    maze_tokenizer(6).save_pretrained(tmp_path)
+    assert "vpo_pocket" not in (tmp_path / "config.json").read_text()
+    policy = load_policy(tmp_path, device="cpu")
+    assert policy.pocket == {"board": 6, "answers": 5}
+    task = MazeTask()
+    task.check_policy(5, policy.pocket)
+    with pytest.raises(ValueError, match="1 to 5 answers"):
+        task.check_policy(6, policy.pocket)
+    maze = task.instance(0)
+    assert policy.encode(task.prompt(maze, 3, pocket=policy.pocket)) == load_policy(
+        tiny_policy_folder, device="cpu"
+    ).encode(task.prompt(maze, 3, pocket=shipped.description("pocket-6x6")))
+
+
+def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
+    """A policy that writes the same route twice and a malformed one, and one that writes nothing:
+    the figures by hand.
+    """
+    policy, task = load_policy("pocket-6x6", device="cpu"), MazeTask()
+    maze = task.instance(0)
+    front = maze.pareto_front()
+    route, reward = front.routes[0], front.rewards[0]
+    texts = [task.format(maze, [route, route]) + " <route_3> b9 </route_3>"]
+    monkeypatch.setattr(type(policy), "texts", lambda self, rollouts: texts)
+    assert held_out_figures(policy, "lite-6x6", seeds=[0], sizes=(3,))["3"] == {
+        "parse": 2 / 3,
+        "reach": 2 / 3,
+        "distinct": 0,
+        "treasure": float(reward[1:3].any()),
+        "lava": float(reward[3] < 1),
+    }
+    texts = [""]
+    nothing = {"parse": 0, "reach": 0, "distinct": 0, "treasure": None, "lava": None}
+    assert held_out_figures(policy, "lite-6x6", seeds=[0], sizes=(3,)) == {"3": nothing}

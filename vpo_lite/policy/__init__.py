@@ -1,5 +1,6 @@
-"""Policies: a causal language model with a LoRA adapter, its tokenizer, and fast sampling."""
+"""Policies: a causal language model with a LoRA adapter, its tokenizer, and sampling."""
 
 import logging
 
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it where it is installed, and it talks on stderr
+# peft imports bitsandbytes where it is installed, and its log lines would fill the user's stderr.
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)

@@ -1,68 +1,67 @@
-"""The pocket policies' tokenizer, and the way from a task's prompt to token ids for any model.
-
-A square and what lies on it are one token (``b3#``), a square alone is the token that routes are written with (``b3``).
-Naming squares like a chess board is what lets one million parameters learn to walk.
-"""
+"""From a task's prompt to token ids, for any model; and tokenizers whose tokens are whole words."""
 
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-SYMBOLS = ".SEGDLB#"
-MAX_M = 5
-MAX_BUDGET = 60
+from ..tasks.base import Prompt
 
 
-def pocket_vocabulary(board: int) -> list[str]:
-    """Every token of the pocket policy for boards of ``board`` squares a side, in the order of their ids.
+def encode(tokenizer, prompt: Prompt) -> list[int]:
+    """Token ids of a prompt. Its prefix comes last, so the policy continues it.
 
-    >>> words = pocket_vocabulary(6)
-    >>> len(words), words[:4], words[-1]
-    (413, ['<pad>', '<bos>', '<eos>', '<m1>'], '</route_5>')
+    Symbols: ``<bos>``, then one token per word. Messages: all turns through the chat template,
+    with the opening of the assistant's turn. A tokenizer without a template gets the contents,
+    joined by blank lines. Raises: ValueError naming the symbols that have no token.
+
+    >>> tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", "up", "down"])
+    >>> encode(tokenizer, Prompt(symbols="up down", prefix="up"))
+    [1, 3, 4, 3]
+    >>> encode(tokenizer, Prompt(symbols="up and down"))
+    Traceback (most recent call last):
+    ...
+    ValueError: this policy has no token for: and
     """
-    squares = [f"{chr(ord('a') + c)}{r + 1}" for r in range(board) for c in range(board)]
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in range(1, MAX_M + 1)],
-        *[f"<b{b}>" for b in range(1, MAX_BUDGET + 1)],
-        *[f"<w{w}>" for w in range(11)],
-        *[square + symbol for square in squares for symbol in SYMBOLS],
-        *squares,
-        *[tag for i in range(1, MAX_M + 1) for tag in (f"<route_{i}>", f"</route_{i}>")],
-    ]
+    if prompt.symbols:
+        words = [*prompt.symbols.split(), *prompt.prefix.split()]
+        return [tokenizer.bos_token_id, *_word_ids(tokenizer, words)]
+    if tokenizer.chat_template:
+        text = tokenizer.apply_chat_template(
+            list(prompt.messages), tokenize=False, add_generation_prompt=True
+        )
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    else:
+        ids = tokenizer(prompt.text + "\n")["input_ids"]
+    if not prompt.prefix:
+        return ids
+    return [*ids, *tokenizer(prompt.prefix, add_special_tokens=False)["input_ids"]]
 
 
-def pocket_tokenizer(board: int) -> PreTrainedTokenizerFast:
-    """A word-level tokenizer over :func:`pocket_vocabulary`: words are split at blanks, an unknown word is an error.
+def _word_ids(tokenizer, words: list[str]) -> list[int]:
+    known = tokenizer.get_vocab()
+    unknown = sorted({word for word in words if word not in known})
+    if unknown:
+        more = ", ..." if len(unknown) > 5 else ""
+        raise ValueError(f"this policy has no token for: {', '.join(unknown[:5])}{more}")
+    return [known[word] for word in words]
 
-    >>> tokenizer = pocket_tokenizer(6)
-    >>> tokenizer.decode(tokenizer("<m1> <b9> a1S a2.")["input_ids"])
-    '<m1> <b9> a1S a2.'
+
+def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are whole words, separated by blanks.
+
+    words: every token, in the order of the ids; ``<pad>``, ``<bos>`` and ``<eos>`` are among them.
+
+    >>> tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", "up", "down"])
+    >>> tokenizer("down up")["input_ids"], tokenizer.decode([4, 3])
+    ([4, 3], 'down up')
     """
-    vocabulary = {word: i for i, word in enumerate(pocket_vocabulary(board))}
+    vocabulary = {word: i for i, word in enumerate(words)}
     core = Tokenizer(models.WordLevel(vocabulary, unk_token=None))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>", padding_side="left",
+        tokenizer_object=core,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        padding_side="left",
         clean_up_tokenization_spaces=False,
     )
-
-
-def encode_prompt(tokenizer, prompt: str, pocket: bool) -> list[int]:
-    """Token ids of one prompt: behind ``<bos>`` for a pocket policy, through the chat template (if any) otherwise.
-
-    Raises: ValueError naming the words that a pocket policy has no token for.
-    """
-    if pocket:
-        known = tokenizer.get_vocab()
-        unknown = sorted({word for word in prompt.split() if word not in known})
-        if unknown:
-            raise ValueError(
-                f"this policy has no token for {', '.join(unknown[:5])}: it writes m = 1 to {MAX_M} routes within budgets of "
-                f"1 to {MAX_BUDGET} moves"
-            )
-        return [tokenizer.bos_token_id, *(known[word] for word in prompt.split())]
-    if tokenizer.chat_template:
-        messages = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return tokenizer(text, add_special_tokens=False)["input_ids"]
-    return tokenizer(prompt + "\n")["input_ids"]

@@ -1,0 +1,134 @@
+"""The policy: a causal language model, a LoRA adapter that is trained, and a tokenizer.
+
+With the adapter switched off the model is the reference policy, so no second model is loaded.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from peft import PeftModel
+
+from ..tasks.base import Prompt
+from .adapter import AdapterCard, fingerprint, save_adapter
+from .decoder import decoder_for
+from .sampling import Rollouts, completion_logits, sample_tokens, shares_prompts
+from .tokenizer import encode
+
+
+class TokenScores(NamedTuple):
+    """What a policy says of completions, in nats: logprobs (B, T) of the tokens, and the entropies
+    (B, T) of the distributions that they were drawn from. Outside the mask both are meaningless.
+    """
+
+    logprobs: torch.Tensor
+    entropies: torch.Tensor
+
+
+@dataclass
+class Policy:
+    """A causal language model with one LoRA adapter. Make one with ``load_policy``.
+
+    - model: the peft model
+    - tokenizer: of transformers
+    - base: what the model was built on: a shipped name, a folder or a hub name
+    - pocket: what a pocket policy says of itself: ``task``, ``answers`` (most answers in one
+      rollout), and what else its task needs. None for a model that is asked in words.
+    - dtype, load_in: how the base was asked for; a saved adapter remembers both
+    - checkpointing: whether the layers are recomputed in the backward pass
+    """
+
+    model: PeftModel
+    tokenizer: object
+    base: str
+    pocket: dict | None
+    dtype: str = "auto"
+    load_in: str | None = None
+    checkpointing: bool = False
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether an update runs each prompt once for all its rollouts.
+
+        Layers that are recomputed need whole rows.
+        """
+        return not self.checkpointing and shares_prompts(self.model)
+
+    @property
+    def eos_ids(self) -> set[int]:
+        """Every token that ends a completion: the tokenizer's EOS and the generation settings'."""
+        listed = self.model.generation_config.eos_token_id
+        listed = [] if listed is None else [listed] if isinstance(listed, int) else listed
+        return {int(i) for i in (*listed, self.tokenizer.eos_token_id) if i is not None}
+
+    @property
+    def pad_id(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return self.tokenizer.eos_token_id if pad is None else pad
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of a prompt, its prefix included (:func:`vpo_lite.policy.tokenizer.encode`)."""
+        return encode(self.tokenizer, prompt)
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        uniforms,
+        temperature: float = 1.0,
+        *,
+        dtype: str = "auto",
+        compiled: bool = False,
+    ) -> Rollouts:
+        """G rollouts for each of P prompts.
+
+        - uniforms (P, G, T): in [0, 1), one for each token; T is the limit of a rollout's length
+        - temperature: divides the logits, above 0
+        - dtype: to compute in: "float32", "bfloat16", or "auto" for the model's own
+        - compiled: through torch.compile, where the fast view knows the model
+        """
+        self.model.eval()
+        number = None if dtype == "auto" else getattr(torch, dtype)
+        return sample_tokens(
+            self.model,
+            [self.encode(prompt) for prompt in prompts],
+            uniforms,
+            eos_ids=self.eos_ids,
+            pad_id=self.pad_id,
+            temperature=temperature,
+            forward=decoder_for(self.model, dtype=number, compiled=compiled),
+        )
+
+    def texts(self, rollouts: Rollouts) -> list[str]:
+        """The sampled tokens (B) as text, without padding and EOS, without a prompt's prefix."""
+        ends = self.eos_ids
+        pairs = zip(rollouts.tokens, rollouts.mask, strict=True)
+        rows = [[t for t in row[keep].tolist() if t not in ends] for row, keep in pairs]
+        return self.tokenizer.batch_decode(rows)
+
+    def token_logprobs(self, rollouts: Rollouts, temperature: float = 1.0) -> TokenScores:
+        """Log-probabilities and entropies of the sampled tokens, with gradients.
+
+        They are those of the distribution that was sampled: the temperature divides the logits.
+        """
+        logits = completion_logits(self.model, rollouts, share=self.shares_prompts).float()
+        logp = torch.log_softmax(logits if temperature == 1 else logits / temperature, -1)
+        entropies = -torch.linalg.vecdot(logp.detach().exp(), logp.detach())
+        return TokenScores(logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropies)
+
+    @contextlib.contextmanager
+    def reference(self):
+        """Inside, the adapter is switched off: the model is the reference policy. No gradients."""
+        with torch.no_grad(), self.model.disable_adapter():
+            yield
+
+    def save(self, path) -> Path:
+        """Write the adapter (safetensors and JSON) to the folder ``path``, whole or not at all."""
+        card = AdapterCard(self.base, fingerprint(self.base), self.dtype, self.load_in)
+        return save_adapter(self.model, card, path)

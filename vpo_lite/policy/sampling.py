@@ -1,0 +1,240 @@
+"""Sampling completions, and scoring them again for training.
+
+Sampling is one loop over tokens, :func:`sample_tokens`. In each round a forward pass gives the
+logits of every row's next token, and the loop draws that token. The forward pass is the model's
+own, :class:`HFForward`, or a faster one with the same two methods. The loop sees all logits, so no
+top-k or top-p can filter tokens unnoticed.
+
+A token is drawn by inverting the cumulative distribution at a uniform number that the caller
+supplies. A rollout is thus a pure function of parameters, prompt and uniforms. It does not depend
+on its neighbours in the batch, on the device's random stream, or on what was sampled before.
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from .threads import SMALL_STEP, one_thread_if_small
+
+
+class Rollouts(NamedTuple):
+    """B = P * G sampled completions of P prompts. Rollout g of prompt p is row p * G + g.
+
+    - prompts (P, L): prompt ids, left-padded; prompt_mask (P, L): False on padding
+    - prompt_of (B,): the prompt that each row continues
+    - tokens (B, T): completion ids, padded after EOS
+    - mask (B, T): True up to and including the first EOS
+    - logprobs (B, T): of the sampled tokens, in nats; 0 outside the mask
+    - truncated (B,): True where the limit was reached before an EOS
+    """
+
+    prompts: torch.Tensor
+    prompt_mask: torch.Tensor
+    prompt_of: torch.Tensor
+    tokens: torch.Tensor
+    mask: torch.Tensor
+    logprobs: torch.Tensor
+    truncated: torch.Tensor
+
+    def rows(self, part) -> "Rollouts":
+        """The rollouts in ``part`` (a slice, a mask or indices), with the prompts they continue."""
+        used, prompt_of = self.prompt_of[part].unique(return_inverse=True)
+        return Rollouts(
+            self.prompts[used],
+            self.prompt_mask[used],
+            prompt_of,
+            self.tokens[part],
+            self.mask[part],
+            self.logprobs[part],
+            self.truncated[part],
+        )
+
+
+class PaddedPrompts(NamedTuple):
+    """Prompt ids (P, L), padded on the left, and their mask (P, L), False on padding."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+
+
+def pad_prompts(prompts, pad_id: int, device) -> PaddedPrompts:
+    """Lists of token ids as one left-padded tensor.
+
+    >>> padded = pad_prompts([[5, 6, 7], [8]], 0, "cpu")
+    >>> padded.ids.tolist(), padded.mask.tolist()[1]
+    ([[5, 6, 7], [0, 0, 8]], [False, False, True])
+    """
+    longest = max(map(len, prompts))
+    ids = [[pad_id] * (longest - len(p)) + list(p) for p in prompts]
+    mask = [[False] * (longest - len(p)) + [True] * len(p) for p in prompts]
+    return PaddedPrompts(torch.tensor(ids, device=device), torch.tensor(mask, device=device))
+
+
+class Forward(Protocol):
+    """What the sampling loop asks of a forward pass. B rows continue P prompts."""
+
+    def prefill(self, ids, mask, prompt_of, new_tokens: int) -> torch.Tensor:
+        """Read the padded prompts (P, L). Returns each row's next-token logits (B, V)."""
+
+    def step(self, tokens) -> torch.Tensor:
+        """Append one token (B,) to every row. Returns the next token's logits (B, V)."""
+
+
+@torch.no_grad()
+def sample_tokens(
+    model,
+    prompts,
+    uniforms,
+    *,
+    eos_ids,
+    pad_id: int,
+    temperature: float = 1.0,
+    forward: Forward | None = None,
+) -> Rollouts:
+    """Sample G completions for each of P prompts. T of the result is the longest completion.
+
+    - model: a causal LM, with or without adapter
+    - prompts: P lists of token ids
+    - uniforms (P, G, T): in [0, 1), one for each token; T is the limit of a completion's length
+    - eos_ids: any of these tokens ends a completion
+    - pad_id: fills prompts on the left and completions after their end
+    - temperature: divides the logits; ValueError unless above 0
+    - forward: what computes the logits; None for the model's own forward pass
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature = {temperature}: must be above 0")
+    forward = forward or HFForward(model)
+    device = next(model.parameters()).device
+    padded = pad_prompts(prompts, pad_id, device)
+    groups, copies, longest = uniforms.shape
+    rows = groups * copies
+    u = torch.as_tensor(uniforms, dtype=torch.float64, device=device).reshape(rows, longest)
+    ends = torch.tensor(sorted(eos_ids), device=device)
+    prompt_of = torch.arange(groups, device=device).repeat_interleave(copies)
+    tokens = torch.full((rows, longest), pad_id, device=device)
+    mask = torch.zeros(tokens.shape, dtype=torch.bool, device=device)
+    logprobs = torch.zeros(tokens.shape, device=device)
+    unfinished = torch.ones(rows, dtype=torch.bool, device=device)
+    # Prompts are read once and steps are many, so a prompt token counts an eighth.
+    with one_thread_if_small(model, max(rows, padded.ids.numel() // 8), SMALL_STEP):
+        logits = forward.prefill(padded.ids, padded.mask, prompt_of, longest)
+        for t in range(longest):
+            logp = F.log_softmax(logits.float() / temperature, dim=-1)
+            drawn = _invert(logp, u[:, t])
+            latest = torch.where(unfinished, drawn, pad_id)
+            tokens[:, t] = latest
+            mask[:, t] = unfinished
+            drawn_logp = logp.gather(1, drawn[:, None])[:, 0]
+            logprobs[:, t] = torch.where(unfinished, drawn_logp, 0.0)
+            unfinished = unfinished & ~torch.isin(drawn, ends)
+            if t + 1 == longest or not unfinished.any():
+                break
+            # Not tokens[:, t]: a compiled step would be tied to the stride of that column.
+            logits = forward.step(latest)
+    used = t + 1
+    return Rollouts(
+        padded.ids,
+        padded.mask,
+        prompt_of,
+        tokens[:, :used],
+        mask[:, :used],
+        logprobs[:, :used],
+        truncated=unfinished,
+    )
+
+
+def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """Token ids (B,) at which the cumulative distribution passes u.
+
+    Double precision, so that the probability of a rare token is not rounded to 0.
+    """
+    cumulative = logp.double().exp().cumsum(-1)
+    drawn = torch.searchsorted(cumulative, (u * cumulative[:, -1])[:, None], right=True)[:, 0]
+    return drawn.clamp_(max=logp.shape[-1] - 1)
+
+
+# --- the model's own forward pass -----------------------------------------------------------------
+
+
+class HFForward:
+    """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def prefill(self, ids, mask, prompt_of, new_tokens: int = 0) -> torch.Tensor:
+        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
+        out = self.model(
+            input_ids=ids,
+            attention_mask=mask.long(),
+            position_ids=positions,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self.cache = out.past_key_values
+        self.cache.batch_select_indices(prompt_of)
+        self.mask = mask.long()[prompt_of]
+        self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
+        return out.logits[prompt_of, -1]
+
+    def step(self, tokens) -> torch.Tensor:
+        return self.steps(tokens[:, None])[:, -1]
+
+    def steps(self, tokens) -> torch.Tensor:
+        """Append S tokens (B, S) to every row. Returns the logits (B, S, V) after each."""
+        count = tokens.shape[1]
+        self.mask = F.pad(self.mask, (0, count), value=1)
+        out = self.model(
+            input_ids=tokens,
+            attention_mask=self.mask,
+            past_key_values=self.cache,
+            use_cache=True,
+            position_ids=self.next_position + torch.arange(count, device=tokens.device),
+        )
+        self.next_position = self.next_position + count
+        return out.logits
+
+
+def unwrapped(model):
+    """The transformers model inside a peft model, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+# --- scoring completions for training -------------------------------------------------------------
+
+
+def shares_prompts(model) -> bool:
+    """Whether several rows can continue one prompt's keys and values with gradients.
+
+    That needs a plain cache: no sliding windows, no recurrent layers.
+    """
+    layers = DynamicCache(config=unwrapped(model).config.get_text_config()).layers
+    return {type(layer) for layer in layers} <= {DynamicLayer}
+
+
+def completion_logits(model, rollouts: Rollouts, *, share: bool | None = None) -> torch.Tensor:
+    """The logits (B, T, V) at every completion token, for training.
+
+    Gradients flow through prompt and completion. With ``share`` each prompt is run once and its G
+    completions continue its keys and values, as in sampling. That takes 1 / G of the prompts' work
+    (arXiv 2506.05433). Logits and gradients are those of G whole rows (tests/test_decoding.py).
+    None shares where the model can (:func:`shares_prompts`).
+    """
+    tokens, prompt_of = rollouts.tokens, rollouts.prompt_of
+    if shares_prompts(model) if share is None else share:
+        forward = HFForward(model)
+        first = forward.prefill(rollouts.prompts, rollouts.prompt_mask, prompt_of)[:, None]
+        if tokens.shape[1] == 1:
+            return first
+        return torch.cat((first, forward.steps(tokens[:, :-1])), 1)
+    attention = torch.cat((rollouts.prompt_mask[prompt_of], rollouts.mask), 1).long()
+    out = model(
+        input_ids=torch.cat((rollouts.prompts[prompt_of], tokens), 1),
+        attention_mask=attention,
+        position_ids=(attention.cumsum(-1) - 1).clamp(min=0),
+        use_cache=False,
+        logits_to_keep=tokens.shape[1] + 1,
+    )
+    return out.logits[:, :-1]
