@@ -1,6 +1,9 @@
-"""The command line: a run from start to table, resuming, and one line with status 2 for every wrong request."""
+"""The command line: a run from start to table, resuming, and one line with status 2 for every wrong
+request.
+"""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vpo_lite.cli import main
+from vpo_lite.cli import main, parser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,9 +20,22 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture
 def small(tiny_policy_folder):
     return [
-        "train", "--model", str(tiny_policy_folder), "--maze-seed", "1000", "--prompts", "2", "--group-size", "4",
-        "--steps", "3", "--max-new-tokens", "16", "--device", "cpu",
-    ]  # fmt: skip
+        "train",
+        "--model",
+        str(tiny_policy_folder),
+        "--maze-seed",
+        "1000",
+        "--prompts",
+        "2",
+        "--group-size",
+        "4",
+        "--steps",
+        "3",
+        "--max-new-tokens",
+        "16",
+        "--device",
+        "cpu",
+    ]
 
 
 def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
@@ -28,14 +44,32 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     table = capsys.readouterr().out
     for word in ("vpo", "coverage", "best@30", "diversity", str(out)):
         assert word in table
-    assert sorted(p.name for p in out.iterdir()) == ["adapter", "config.json", "metrics.jsonl", "summary.json"]
+    assert sorted(p.name for p in out.iterdir()) == [
+        "adapter",
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+    ]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3]
     summary = json.loads((out / "summary.json").read_text())
     promised = {
-        "method", "steps", "seconds", "set_reward", "coverage", "coverage_best_single", "diversity", "diversity_all",
-        "best_at_k", "parse_rate", "reach_rate", "repeat_rate", "objectives", "start",
-    }  # fmt: skip
+        "method",
+        "steps",
+        "seconds",
+        "set_reward",
+        "coverage",
+        "coverage_best_single",
+        "diversity",
+        "diversity_all",
+        "best_at_k",
+        "parse_rate",
+        "reach_rate",
+        "valid_rate",
+        "repeat_rate",
+        "objectives",
+        "start",
+    }
     assert promised <= set(summary)
     assert set(summary["best_at_k"]) == {"1", "3", "10", "30"}
     assert set(summary["start"]) >= promised - {"method", "steps", "seconds", "start"}
@@ -44,6 +78,8 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["coverage"] == pytest.approx(summary["coverage"])
+    assert main(["evaluate", str(out), "--mazes", "3", "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == 1  # the run's own maze
     assert main(["compare", str(out)]) == 0
     assert "vpo" in capsys.readouterr().out
     assert main(["compare", str(out), str(out)]) == 2
@@ -59,7 +95,9 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
     command = [sys.executable, "-m", "vpo_lite.cli", *small]
     command[command.index("--steps") + 1] = "12"
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command, "--out", str(whole), "--threads", "1"], check=True, capture_output=True, cwd=ROOT)
+    subprocess.run(
+        [*command, "--out", str(whole), "--threads", "1"], check=True, capture_output=True, cwd=ROOT
+    )
     process = subprocess.Popen(
         [*command, "--out", str(killed), "--threads", "1"],
         cwd=ROOT,
@@ -79,7 +117,9 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
     subprocess.run(resume, check=True, capture_output=True, cwd=ROOT)
     a, b = (json.loads((f / "summary.json").read_text()) for f in (whole, killed))
     timings = {"seconds", "rollout_share"}
-    assert {k: v for k, v in a.items() if k not in timings} == {k: v for k, v in b.items() if k not in timings}
+    assert {k: v for k, v in a.items() if k not in timings} == {
+        k: v for k, v in b.items() if k not in timings
+    }
     adapter = "adapter/adapter_model.safetensors"
     assert (whole / adapter).read_bytes() == (killed / adapter).read_bytes()
 
@@ -88,7 +128,9 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
 def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small, tmp_path):
     command = [sys.executable, "-m", "vpo_lite.cli", *small, "--out", str(tmp_path / "run")]
     command[command.index("--steps") + 1] = "500"
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     end = time.monotonic() + 120
     metrics = tmp_path / "run" / "metrics.jsonl"
     while time.monotonic() < end and not (metrics.exists() and metrics.read_text()):
@@ -104,13 +146,26 @@ def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small, tmp_path):
         assert int(file.metadata()["step"]) == len(metrics.read_text().splitlines())
 
 
+def test_every_setting_and_every_option_of_the_task_has_a_flag_with_help():
+    import dataclasses
+
+    from vpo_lite.tasks.maze import MazeTask
+    from vpo_lite.training.config import TrainConfig
+
+    shown = parser(["train"])._subparsers._group_actions[0].choices["train"].format_help()
+    names = {f.name for f in dataclasses.fields(TrainConfig)} - {"task_options"}
+    for name in (*names, *(option.name for option in MazeTask.options)):
+        assert re.search(rf"^  --{name.replace('_', '-')}\s", shown, re.MULTILINE), name
+    assert all(o.help for o in (*TrainConfig.options(), *MazeTask.options))
+
+
 WRONG = {
     "method": (["--method", "ppo"], "'ppo'"),
     "preset": (["--preset", "huge"], "'huge'"),
     "task": (["--task", "chess"], "'chess'"),
     "layout": (["--layout", "x"], "'x'"),
     "m": (["--m", "0"], "m = 0"),
-    "m too large for the policy": (["--m", "6"], "<m6>"),
+    "m too large for the policy": (["--m", "6"], "m = 6: this policy writes 1 to 5 answers"),
     "m no number": (["--m", "three"], "'three'"),
     "K": (["--K", "0"], "K = 0"),
     "alpha 0": (["--alpha", "0"], "alpha = 0"),
@@ -122,7 +177,10 @@ WRONG = {
     "load in": (["--load-in", "2bit"], "'2bit'"),
     "load in with a pocket policy": (["--load-in", "4bit"], "pocket"),
     "maze file": (["--maze", "nowhere.txt"], "nowhere.txt"),
-    "board too large": (["--layout", "hard-8x8", "--maze-seed", "1", "--model", "pocket-6x6"], "8x8"),
+    "board too large": (
+        ["--layout", "hard-8x8", "--maze-seed", "1", "--model", "pocket-6x6"],
+        "boards up to 6x6",
+    ),
     "option": (["--colour", "red"], "--colour"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
@@ -134,7 +192,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_requests_get_one_line_status_2_and_write_nothing(case, tmp_path, capsys, monkeypatch):
+def test_wrong_requests_get_one_line_status_2_and_write_nothing(
+    case, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     arguments, said = WRONG[case]
     assert main(["train", *arguments]) == 2
@@ -169,16 +229,21 @@ def test_drawn_mazes_that_are_none_are_refused(text, said, tmp_path, capsys, mon
 def test_a_drawn_maze_is_trained_on(small, tmp_path):
     (tmp_path / "maze.txt").write_text("S . G\n. # .\nD . E\n")
     small = [a for a in small if a not in ("--maze-seed", "1000")]
-    assert main([*small, "--maze", str(tmp_path / "maze.txt"), "--out", str(tmp_path / "run"), "--json"]) == 0
+    assert (
+        main(
+            [*small, "--maze", str(tmp_path / "maze.txt"), "--out", str(tmp_path / "run"), "--json"]
+        )
+        == 0
+    )
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["maze"] == "S . G\n. # .\nD . E\n"
+    assert config["task_options"]["maze"] == "S . G\n. # .\nD . E\n"
 
 
 def test_a_full_disk_is_reported_before_training(small, tmp_path, capsys, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vpo_lite.training.runs.write_json", full)
+    monkeypatch.setattr("vpo_lite.training.folders.write_json", full)
     assert main([*small, "--out", str(tmp_path / "run")]) == 2
     assert "No space left" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -193,10 +258,14 @@ def test_a_file_in_the_place_of_the_folder_is_reported_before_training(small, tm
 
 def test_other_commands_refuse_in_one_line_too(tmp_path, capsys):
     for arguments in (
-        [], ["evaluate", str(tmp_path)], ["compare", str(tmp_path)],
+        [],
+        ["evaluate", str(tmp_path)],
+        ["compare", str(tmp_path)],
         ["pretrain", "--out", str(tmp_path / "x"), "--updates", "0"],
-        ["dance"], ["pretrain"], ["pretrain", "--out", str(tmp_path / "x"), "--layout", "none"],
-    ):  # fmt: skip
+        ["dance"],
+        ["pretrain"],
+        ["pretrain", "--out", str(tmp_path / "x"), "--layout", "none"],
+    ):
         assert main(arguments) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
@@ -227,27 +296,39 @@ def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, caps
     summary = json.loads(capsys.readouterr().out)
     assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
-    assert all(again[name] == pytest.approx(summary[name]) for name in ("tokens_per_answer", "parse_rate", "coverage"))
+    assert all(
+        again[name] == pytest.approx(summary[name])
+        for name in ("tokens_per_answer", "parse_rate", "coverage")
+    )
 
 
 def test_doctor_names_versions_and_threads(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    for word in ("python 3.", "torch 2.", "jupyterlab 4.", "threads:", "pocket policies: pocket-6x6", "ready"):
+    for word in (
+        "python 3.",
+        "torch 2.",
+        "jupyterlab 4.",
+        "threads:",
+        "pocket policies: pocket-6x6",
+        "ready",
+    ):
         assert word in out
 
 
 @pytest.mark.slow
 def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
     command = [
-        sys.executable, "-c",
+        sys.executable,
+        "-c",
         "import sys, torch\n"
-        "from vpo_lite.training.pretrain import PretrainConfig, pretrain\n"
+        "from vpo_lite.pocket.pretrain import PretrainConfig, pretrain\n"
         "torch.set_num_threads(1)\n"
-        "c = PretrainConfig(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, save_every=2)\n"
+        "c = PretrainConfig(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, "
+        "save_every=2)\n"
         "for done, loss in pretrain(c, sys.argv[1], device=torch.device('cpu'), workers=0):\n"
         "    if done == int(sys.argv[2]): import os; os._exit(9)\n",
-    ]  # fmt: skip
+    ]
     subprocess.run([*command, str(tmp_path / "whole"), "0"], check=True, cwd=ROOT)
     assert subprocess.run([*command, str(tmp_path / "cut"), "5"], cwd=ROOT).returncode == 9
     subprocess.run([*command, str(tmp_path / "cut"), "0"], check=True, cwd=ROOT)
@@ -259,40 +340,80 @@ def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, mon
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from vpo_lite.policy.model import load_policy
-    from vpo_lite.training import pretrain
+    from vpo_lite.pocket import pretrain
+    from vpo_lite.policy.loading import load_policy
 
     monkeypatch.setattr(pretrain, "LARGEST_FP32", 100_000)  # bytes; the model below has more
     monkeypatch.setattr(pretrain, "HELD_OUT", range(2))
     out, shape = tmp_path / "p", ["--width", "32", "--layers", "1", "--heads", "2", "--mlp", "48"]
-    arguments = ["pretrain", "--out", str(out), "--updates", "2", "--batch", "2", "--workers", "0", "--device", "cpu"]
+    arguments = [
+        "pretrain",
+        "--out",
+        str(out),
+        "--updates",
+        "2",
+        "--batch",
+        "2",
+        "--workers",
+        "0",
+        "--device",
+        "cpu",
+    ]
     assert main([*arguments, *shape, "--smaller-share", "0.5"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert {name: set(by_m) for name, by_m in figures.items()} == {"lite-6x6": {"1", "3", "5"}, "tiny-4x4": {"1", "3", "5"}}
+    assert {name: set(by_m) for name, by_m in figures.items()} == {
+        "lite-6x6": {"1", "3", "5"},
+        "tiny-4x4": {"1", "3", "5"},
+    }
     config = AutoModelForCausalLM.from_pretrained(out).config
-    assert (config.vpo_board, config.hidden_size, config.num_hidden_layers, config.intermediate_size) == (6, 32, 1, 48)
-    assert {str(w.dtype) for w in load_file(out / "model.safetensors").values()} == {"torch.bfloat16"}
+    assert (
+        config.vpo_pocket["board"],
+        config.hidden_size,
+        config.num_hidden_layers,
+        config.intermediate_size,
+    ) == (6, 32, 1, 48)
+    assert {str(w.dtype) for w in load_file(out / "model.safetensors").values()} == {
+        "torch.bfloat16"
+    }
     assert str(load_policy(out, device="cpu").model.dtype) == "torch.float32"
     assert AutoTokenizer.from_pretrained(out)("<m1> a1S")["input_ids"]
     card = (out / "README.md").read_text()
-    assert "held-out" in card and "`tiny-4x4` | 3 |" in card and "--smaller-share 0.5" in card and "--mlp 48" in card
+    assert (
+        "held-out" in card
+        and "`tiny-4x4` | 3 |" in card
+        and "--smaller-share 0.5" in card
+        and "--mlp 48" in card
+    )
     assert main(["pretrain", "--out", str(out), "--updates", "3", "--device", "cpu"]) == 2
     assert "other settings" in capsys.readouterr().err
     about = json.loads((out / "pretrain.json").read_text())
-    for name in ("smaller_share", "width", "layers", "heads", "mlp"):  # a folder that was begun before there was this setting
+    for name in (
+        "smaller_share",
+        "width",
+        "layers",
+        "heads",
+        "mlp",
+    ):  # a folder that was begun before there was this setting
         del about["config"][name]
     (out / "pretrain.json").write_text(json.dumps(about))
     assert pretrain.check_folder(pretrain.PretrainConfig(updates=2, batch=2), out) == out
 
 
 def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_asked():
-    from vpo_lite.training.pretrain import Demonstrations, PretrainConfig
+    from vpo_lite.pocket.demonstrations import Demonstrations
+    from vpo_lite.pocket.pretrain import PretrainConfig
 
     def size(row):  # of the board behind a prompt: the squares that are not beyond it
         prompt = demonstrations.tokenizer.decode(row[0]).split()
-        return max(int(square[1]) for square in prompt if square[0] in "abcdefghi" and square[-1] in ".SEGDL")
+        return max(
+            int(square[1])
+            for square in prompt
+            if square[0] in "abcdefghi" and square[-1] in ".SEGDL"
+        )
 
-    demonstrations = Demonstrations(PretrainConfig(layout="paper-9x9", smaller_share=0.5, drawn_share=0, batch=2))
+    demonstrations = Demonstrations(
+        PretrainConfig(layout="paper-9x9", smaller_share=0.5, drawn_share=0, batch=2)
+    )
     sizes = [size(demonstrations[i]) for i in range(160)]
     assert sizes[::2] == sizes[1::2] and set(sizes) == {4, 6, 8, 9}
     assert 0.25 < sizes.count(9) / 160 < 0.75
@@ -303,7 +424,11 @@ def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--smaller-share", "2", "smaller_share = 2.0: must be a share"),
+        (
+            "--smaller-share",
+            "2",
+            "smaller_share = 2.0: must be a finite number, 0 or more, at most 1",
+        ),
         ("--heads", "3", "width = 128, heads = 3: width must be an even multiple of heads"),
         ("--layers", "0", "layers = 0"),
     ],
@@ -314,7 +439,9 @@ def test_a_pocket_policy_that_cannot_be_is_refused(tmp_path, capsys, flag, value
     assert not (tmp_path / "p").exists()
 
 
-def test_pretraining_without_a_compiler_is_refused_before_anything_is_written(tmp_path, capsys, monkeypatch):
+def test_pretraining_without_a_compiler_is_refused_before_anything_is_written(
+    tmp_path, capsys, monkeypatch
+):
     for name in ("CXX", "PATH"):
         monkeypatch.setenv(name, "")
     assert main(["pretrain", "--out", str(tmp_path / "p"), "--device", "cpu", "--compile"]) == 2

@@ -1,4 +1,4 @@
-"""Evaluation and comparison: figures recomputed from their definitions, pools counted in answers."""
+"""Evaluation and comparison: figures from their definitions, pools counted in answers."""
 
 import itertools
 import json
@@ -9,11 +9,13 @@ import pytest
 
 import envs
 import vpo_lite as vpo
-from vpo_lite.policy.model import load_policy
-from vpo_lite.tasks import reward_matrix
+from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training.compare import bootstrap_interval, compare, table
 from vpo_lite.training.config import TrainConfig
-from vpo_lite.training.evaluate import compare, evaluate, pool_figures, sample_pools, table
+from vpo_lite.training.evaluate import evaluate, sample_pools
+from vpo_lite.training.measure import pool_figures
+from vpo_lite.training.rollouts import read_answers
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)
@@ -21,22 +23,30 @@ FRONT = MAZE.pareto_front()
 
 
 def pool(answers, m):
+    """Answers as one pool, read from the completions that would have written them."""
     rows = [answers[i : i + m] for i in range(0, len(answers), m)]
-    return reward_matrix(TASK, MAZE, rows), rows, 100, len(answers)
+    texts = [
+        " ".join(f"<route_{i}> {a} </route_{i}>" for i, a in enumerate(row, 1) if a) for row in rows
+    ]
+    return read_answers(TASK, [MAZE], [texts], m)[0]
 
 
 def figures(answers, method="vpo", m=3, **changes):
     config = TrainConfig.preset("demo", method=method, m=m, maze_seed=1003, **changes)
-    return pool_figures(TASK, config, MAZE, *pool(answers, config.answers))
+    return pool_figures(TASK, config, pool(answers, config.answers), len(answers))
 
 
 def test_the_pool_figures_are_their_definitions():
     best, junk = list(FRONT.routes), "UUDD"
     answers = [best[0], best[1], None, best[0], best[0], junk]
     f = figures(answers)
-    vectors = np.array([np.zeros(4) if a is None else envs.score_routes(MAZE, [a])[0] for a in answers])
+    vectors = np.array(
+        [np.zeros(4) if a is None else envs.score_routes(MAZE, [a])[0] for a in answers]
+    )
     whole = vpo.exact_set_reward(FRONT.rewards)
-    assert f["coverage"] == pytest.approx(np.mean([vpo.exact_set_reward(vectors[i : i + 3]) / whole for i in (0, 3)]))
+    assert f["coverage"] == pytest.approx(
+        np.mean([vpo.exact_set_reward(vectors[i : i + 3]) / whole for i in (0, 3)])
+    )
     ceiling = max(vpo.exact_set_reward(v[None]) for v in FRONT.rewards) / whole
     assert f["coverage_best_single"] == pytest.approx(ceiling)
     reached = vectors[vectors[:, 0] > 0]
@@ -45,16 +55,27 @@ def test_the_pool_figures_are_their_definitions():
     pairs = list(itertools.combinations(vectors, 2))
     assert f["diversity_all"] == pytest.approx(np.mean([abs(a - b).sum() for a, b in pairs]))
     scalars = vectors.mean(1)
-    assert f["best_at_k"]["3"] == pytest.approx(np.mean([max(c) for c in itertools.combinations(scalars, 3)]))
-    assert (f["parse_rate"], f["reach_rate"], f["repeat_rate"]) == pytest.approx((5 / 6, 4 / 6, 1 / 6))
+    assert f["best_at_k"]["3"] == pytest.approx(
+        np.mean([max(c) for c in itertools.combinations(scalars, 3)])
+    )
+    assert (f["parse_rate"], f["valid_rate"], f["repeat_rate"]) == pytest.approx(
+        (5 / 6, 4 / 6, 1 / 6)
+    )
+    solved = [any(np.allclose(v, point) for point in FRONT.rewards) for v in vectors]
+    hits = [any(chosen) for chosen in itertools.combinations(solved, 3)]
+    assert f["pass_at_k"]["3"] == pytest.approx(np.mean(hits)) and f[
+        "solved_rate"
+    ] == pytest.approx(np.mean(solved))
     assert f["objectives"]["gold"] == pytest.approx(vectors[:, 1].mean())
 
 
 def test_single_answers_are_compared_in_sets_of_the_same_size():
-    """The same six answers mean the same coverage whether one rollout wrote three or three rollouts one each."""
+    """The same six answers mean the same coverage whether one rollout wrote three or three rollouts
+    one each.
+    """
     answers = [FRONT.routes[0], None, FRONT.routes[1], "UU", FRONT.routes[1], FRONT.routes[1]]
     multi, single = figures(answers, "vpo"), figures(answers, "grpo")
-    for name in ("coverage", "set_reward", "diversity", "best_at_k", "reach_rate"):
+    for name in ("coverage", "set_reward", "diversity", "best_at_k", "valid_rate"):
         assert multi[name] == pytest.approx(single[name])
 
 
@@ -65,7 +86,9 @@ def test_alpha_moves_the_set_reward_and_never_the_coverage():
     assert low["coverage"] == high["coverage"]
 
 
-@pytest.mark.parametrize(("method", "m"), [("vpo", 3), ("vpo", 4), ("grpo", 3), ("goal_conditioned", 3)])
+@pytest.mark.parametrize(
+    ("method", "m"), [("vpo", 3), ("vpo", 4), ("grpo", 3), ("goal_conditioned", 3)]
+)
 def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, method, m):
     config = TrainConfig.preset(
         "demo", method=method, m=m, maze_seed=1000, model=str(tiny_policy_folder), max_new_tokens=12
@@ -74,17 +97,20 @@ def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, meth
     f = evaluate(policy, config, answers=10)
     assert f["answers"] == 10
     (one,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
-    assert one[0].rewards.shape == (-(-10 // config.answers), config.answers, 4)
+    assert one.rewards.shape == (-(-10 // config.answers), config.answers, 4)
     assert evaluate(policy, config, answers=10) == f  # the draws are keyed
-    assert f["mazes"] == 1
+    assert f["problems"] == 1
 
 
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):
     config = TrainConfig.preset("demo", model=str(tiny_policy_folder), max_new_tokens=12)
     policy = load_policy(tiny_policy_folder, device="cpu")
-    f = evaluate(policy, config, answers=4, mazes=3)
-    ceilings = [vpo.metrics.price_of_conflict(envs.generate("lite-6x6", s).pareto_front().rewards)[1] for s in range(3)]
-    assert f["mazes"] == 3
+    f = evaluate(policy, config, answers=4, problems=3)
+    ceilings = [
+        vpo.metrics.price_of_conflict(envs.generate("lite-6x6", s).pareto_front().rewards)[1]
+        for s in range(3)
+    ]
+    assert f["problems"] == 3
     assert f["coverage_best_single"] == pytest.approx(np.mean(ceilings))
 
 
@@ -92,15 +118,22 @@ def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder
 def made(tmp_path):
     """Write a finished run's two files."""
     base = figures([FRONT.routes[0]] * 3)
-    base["per_maze"] = {name: [base[name]] for name in ("coverage", "set_reward", "diversity", "reach_rate")}
+    base["per_problem"] = {
+        name: [base[name]] for name in ("coverage", "set_reward", "diversity", "valid_rate")
+    }
 
     def make(name, coverage, **settings):
         folder = tmp_path / name
         folder.mkdir()
         config = TrainConfig.preset("demo", **{"maze_seed": 1003} | settings)
         (folder / "config.json").write_text(json.dumps(config.to_json()))
-        per_maze = base["per_maze"] | {"coverage": [coverage]}
-        summary = base | {"method": config.method, "coverage": coverage, "start": base, "per_maze": per_maze}
+        per_problem = base["per_problem"] | {"coverage": [coverage]}
+        summary = base | {
+            "method": config.method,
+            "coverage": coverage,
+            "start": base,
+            "per_problem": per_problem,
+        }
         (folder / "summary.json").write_text(json.dumps(summary))
         return folder
 
@@ -108,11 +141,17 @@ def made(tmp_path):
 
 
 def test_compare_means_by_kind_and_intervals_over_mazes(made):
-    folders = [made("a", 0.8), made("b", 0.9, maze_seed=1004), made("c", 0.5, method="grpo", maze_seed=1004)]
+    folders = [
+        made("a", 0.8),
+        made("b", 0.9, maze_seed=1004),
+        made("c", 0.5, method="grpo", maze_seed=1004),
+    ]
     rows = compare(folders)
-    seen = [(r["label"], r["runs"], r["mazes"], round(r["coverage"], 6)) for r in rows]
+    seen = [(r["label"], r["runs"], r["problems"], round(r["coverage"], 6)) for r in rows]
     assert seen == [("vpo", 2, 2, 0.85), ("grpo", 1, 1, 0.5)]
-    assert rows[0]["interval"]["coverage"] == pytest.approx((0.8, 0.9))  # of two values, resampled: 0.8, 0.85 or 0.9
+    assert rows[0]["interval"]["coverage"] == pytest.approx(
+        (0.8, 0.9)
+    )  # of two values, resampled: 0.8, 0.85 or 0.9
     assert rows[1]["interval"]["coverage"] is None  # one maze says nothing of others
     text = table(rows)
     assert "0.850" in text
@@ -120,8 +159,10 @@ def test_compare_means_by_kind_and_intervals_over_mazes(made):
 
 
 def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
-    rows = compare([made("a", 0.8), made("b", 0.9, seed=1), made("c", 0.7, alpha=0.1), made("d", 0.6, m=5)])
-    assert [(r["label"], r["runs"], r["mazes"]) for r in rows] == [
+    rows = compare(
+        [made("a", 0.8), made("b", 0.9, seed=1), made("c", 0.7, alpha=0.1), made("d", 0.6, m=5)]
+    )
+    assert [(r["label"], r["runs"], r["problems"]) for r in rows] == [
         ("vpo, m=3, alpha=1.0", 2, 1),
         ("vpo, m=3, alpha=0.1", 1, 1),
         ("vpo, m=5, alpha=1.0", 1, 1),
@@ -141,26 +182,44 @@ def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):
         with pytest.raises(ValueError, match="no finished run"):
             compare([folder])
     (folder / "config.json").write_text("[]")
-    with pytest.raises(ValueError, match="no finished run"):
+    with pytest.raises(ValueError, match="no settings of a run"):
         compare([folder])
 
 
-def test_evaluation_is_at_temperature_one_and_every_goal_gets_its_own_prompt(tiny_policy_folder, monkeypatch):
+def test_evaluation_is_at_temperature_one_and_every_goal_gets_its_own_prompt(
+    tiny_policy_folder, monkeypatch
+):
     policy = load_policy(tiny_policy_folder, device="cpu")
-    config = TrainConfig.preset("demo", model=str(tiny_policy_folder), maze_seed=1000, max_new_tokens=12)
-    assert evaluate(policy, config, answers=6) == evaluate(policy, config.but(temperature=2.0), answers=6)
+    config = TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), maze_seed=1000, max_new_tokens=12
+    )
+    assert evaluate(policy, config, answers=6) == evaluate(
+        policy, config.but(temperature=2.0), answers=6
+    )
     prompts = []
     sample = type(policy).sample
-    monkeypatch.setattr(type(policy), "sample", lambda self, p, u, *t: prompts.append(p) or sample(self, p, u, *t))
+    monkeypatch.setattr(
+        type(policy),
+        "sample",
+        lambda self, p, u, *t, **k: (
+            prompts.append([x.symbols for x in p]) or sample(self, p, u, *t, **k)
+        ),
+    )
     for alpha in (0.05, 50.0):
         evaluate(policy, config.but(method="goal_conditioned", alpha=alpha), answers=6)
-    sharp, flat = ([max(int(w) for w in re.findall(r"<w(\d+)>", p)) for p in batch] for batch in prompts)
+    sharp, flat = (
+        [max(int(w) for w in re.findall(r"<w(\d+)>", p)) for p in batch] for batch in prompts
+    )
     assert len(prompts[0]) == 6 and len(set(prompts[0])) > 1
-    assert np.mean(sharp) > 7 and max(flat) <= 5  # small alpha: one objective each; large: all alike
+    assert (
+        np.mean(sharp) > 7 and max(flat) <= 5
+    )  # small alpha: one objective each; large: all alike
 
 
 def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
-    """Budgets differ from maze to maze, so the longest completion does; the answers of the first maze must not."""
+    """Budgets differ from maze to maze, so the longest completion does; the answers of the first
+    maze must not.
+    """
     config = TrainConfig.preset("demo", model=str(tiny_policy_folder))
     policy = load_policy(tiny_policy_folder, device="cpu")
     mazes = sorted((envs.generate("lite-6x6", s) for s in range(12)), key=lambda z: z.budget)
@@ -169,8 +228,10 @@ def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
     def uniforms_of(instances):
         seen = []
         monkey = type("Spy", (), {})()
-        monkey.board, monkey.texts = policy.board, policy.texts
-        monkey.sample = lambda prompts, u: seen.append(u) or policy.sample(prompts, u)
+        monkey.pocket, monkey.texts = policy.pocket, policy.texts
+        monkey.sample = lambda prompts, u, *t, **k: (
+            seen.append(u) or policy.sample(prompts, u, *t, **k)
+        )
         sample_pools(monkey, TASK, config, instances, 3, 0)
         return seen[0][0]
 
@@ -181,15 +242,22 @@ def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
 
 def test_repeats_beyond_the_cut_do_not_count():
     best, other = FRONT.routes[:2]
-    rows = [[best, other, "UU", None], [best, None, None, best]]  # the only repeat is the eighth answer
+    answers = [
+        best,
+        other,
+        "UU",
+        None,
+        best,
+        None,
+        None,
+        best,
+    ]  # the only repeat is the eighth answer
     config = TrainConfig.preset("demo", m=4, maze_seed=1003)
-    assert pool_figures(TASK, config, MAZE, reward_matrix(TASK, MAZE, rows), rows, 100, 8)["repeat_rate"] == 1 / 8
-    assert pool_figures(TASK, config, MAZE, reward_matrix(TASK, MAZE, rows), rows, 100, 6)["repeat_rate"] == 0
+    assert pool_figures(TASK, config, pool(answers, 4), 8)["repeat_rate"] == 1 / 8
+    assert pool_figures(TASK, config, pool(answers, 4), 6)["repeat_rate"] == 0
 
 
 def test_bootstrap_intervals_cover_the_true_mean_as_often_as_they_say():
-    from vpo_lite.training.evaluate import bootstrap_interval
-
     rng = np.random.default_rng(0)
     intervals = [bootstrap_interval(rng.normal(0.3, 0.1, 40)) for _ in range(200)]
     hits = np.mean([low <= 0.3 <= high for low, high in intervals])

@@ -1,7 +1,10 @@
-"""The memory that is stated before training, against what optimizer, cache and autograd really hold."""
+"""The memory that is stated before training, against what optimizer, cache and autograd really
+hold.
+"""
 
 import dataclasses
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,12 +15,14 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.policy.decoding import DecoderView, HFForward, Rollouts
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.training import memory
 from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
+from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner, update_policy
 
-SHAPES = {  # P, G, prompt tokens, new tokens, rank; hidden, MLP, layers, query heads, key heads, vocabulary
+# P, G, prompt tokens, new tokens, rank; hidden, MLP, layers, query heads, key heads, vocabulary
+SHAPES = {
     "short, large vocabulary": (4, 4, 50, 30, 16, 96, 200, 3, 6, 2, 3000),
     "long prompts, deep": (3, 4, 120, 20, 8, 64, 128, 6, 4, 4, 413),
 }
@@ -36,12 +41,31 @@ def build(shape, tmp_path):
     def make(kind=LlamaForCausalLM, **changes):
         settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind]
         torch.manual_seed(0)
-        kind(settings(
-            hidden_size=H, intermediate_size=I, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv,
-            vocab_size=V, eos_token_id=2, bos_token_id=1, pad_token_id=None, tie_word_embeddings=False,
-        )).save_pretrained(tmp_path / "model")  # fmt: skip
+        kind(
+            settings(
+                hidden_size=H,
+                intermediate_size=I,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                num_key_value_heads=kv,
+                vocab_size=V,
+                eos_token_id=2,
+                bos_token_id=1,
+                pad_token_id=None,
+                tie_word_embeddings=False,
+            )
+        ).save_pretrained(tmp_path / "model")
         byte_tokenizer(chat=False).save_pretrained(tmp_path / "model")
-        fixed = dict(prompts=P, group_size=G, rank=rank, layout="tiny-4x4", maze_seed=1, device="cpu", lr=1e-5, m=3)
+        fixed = dict(
+            prompts=P,
+            group_size=G,
+            rank=rank,
+            layout="tiny-4x4",
+            maze_seed=1,
+            device="cpu",
+            lr=1e-5,
+            m=3,
+        )
         config = vpo.TrainConfig.preset("demo", model=str(tmp_path / "model"), **fixed | changes)
         return Learner(config), config
 
@@ -54,27 +78,41 @@ def full_rollouts(shape) -> Rollouts:
     random = torch.Generator().manual_seed(0)
     whole = lambda *size: torch.ones(size, dtype=torch.bool)  # noqa: E731
     return Rollouts(
-        torch.randint(5, 400, (P, L), generator=random), whole(P, L), torch.arange(P).repeat_interleave(G),
-        torch.randint(5, 400, (P * G, T), generator=random), whole(P * G, T), torch.zeros(P * G, T),
-    )  # fmt: skip
+        torch.randint(5, 400, (P, L), generator=random),
+        whole(P, L),
+        torch.arange(P).repeat_interleave(G),
+        torch.randint(5, 400, (P * G, T), generator=random),
+        whole(P * G, T),
+        torch.zeros(P * G, T),
+        ~whole(P * G),
+    )
 
 
 def stated(learner, config, shape):
-    return memory_needed(learner.policy, config, learner.task, prompt_tokens=shape[2], new_tokens=shape[3])
+    with mock.patch.object(memory, "_lengths", lambda *_: shape[2:4]):
+        return memory_needed(learner.policy, config, learner.task)
 
 
-def advantages(shape):
-    return np.random.default_rng(0).normal(size=shape[:2])
+def update(learner, config, shape):
+    advantages = np.random.default_rng(0).normal(size=shape[:2])
+    update_policy(learner, config, full_rollouts(shape), advantages, shape[3], config.kl > 0)
 
 
 def kept_for_backward(policy, rollouts) -> int:
-    """Bytes of the tensors that autograd saves, parameters and buffers left out, shared storage counted once."""
-    own = {x.untyped_storage().data_ptr() for x in [*policy.model.parameters(), *policy.model.buffers()]}
+    """Bytes of the tensors that autograd saves, parameters and buffers left out, shared storage
+    counted once.
+    """
+    own = {
+        x.untyped_storage().data_ptr()
+        for x in [*policy.model.parameters(), *policy.model.buffers()]
+    }
     held = {}
 
     def note(tensor):
         if tensor.untyped_storage().data_ptr() not in own:
-            held[tensor.untyped_storage().data_ptr()] = tensor  # alive, so that no other gets its address
+            held[tensor.untyped_storage().data_ptr()] = (
+                tensor  # alive, so that no other gets its address
+            )
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
@@ -83,39 +121,32 @@ def kept_for_backward(policy, rollouts) -> int:
 
 
 def peak(work) -> int:
-    """Most bytes allocated at one time while ``work`` runs, beyond those before it, as torch's allocator reports them."""
+    """Most bytes allocated at one time while ``work`` runs, beyond those before it, as torch's
+    allocator reports them.
+    """
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
         work()
-    sizes = [event.nbytes() for event in measured.profiler.kineto_results.events() if event.name() == "[memory]"]
+    sizes = [
+        event.nbytes()
+        for event in measured.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    ]
     return int(np.cumsum(sizes).max())
 
 
-def test_weights_adapter_and_optimizer_are_exact(build, shape):
-    for changes, copies in (({}, 0), ({"epochs": 2}, 1)):
-        learner, config = build(**changes)
-        need = stated(learner, config, shape)
-        update_policy(learner, config, full_rollouts(shape), advantages(shape), where="")
-        trained = sum(p.nbytes for p in learner.parameters)
-        moments = sum(x.nbytes for state in learner.optimizer.state.values() for x in state.values())
-        gradients = sum(p.grad.nbytes for p in learner.parameters)
-        assert need.adapter == trained + gradients + moments + copies * trained
-        base = [p for p in learner.policy.model.parameters() if not p.requires_grad]
-        assert need.weights - sum(p.nbytes for p in base) == sum(b.nbytes for b in learner.policy.model.buffers())
+def test_adapter_and_optimizer_are_what_they_hold(build, shape):
+    learner, config = build()
+    need = stated(learner, config, shape)
+    update(learner, config, shape)
+    moments = sum(x.nbytes for state in learner.optimizer.state.values() for x in state.values())
+    held = sum(p.nbytes + p.grad.nbytes for p in learner.parameters) + moments
+    assert need.adapter == pytest.approx(held, rel=0.01)  # AdamW's step counters come on top
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_cache_is_exact(build, shape, dtype, monkeypatch):
-    learner, config = build(dtype=dtype, rollout_dtype=dtype)
-    rollouts = full_rollouts(shape)
-    view = DecoderView(learner.policy.model)
-    view.prefill(rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of, shape[3])
-    assert stated(learner, config, shape).cache == sum(x.nbytes for layer in view.cache for x in layer)
-    monkeypatch.setattr(DecoderView, "knows", staticmethod(lambda model: False))
-    plain = HFForward(learner.policy.model)
-    with torch.no_grad():
-        plain.prefill(rollouts.prompts, rollouts.prompt_mask, rollouts.prompt_of)
-        plain.steps(rollouts.tokens)
-    assert stated(learner, config, shape).cache == sum(x.keys.nbytes + x.values.nbytes for x in plain.cache.layers)
+def test_parameters_count_the_base_and_the_samplers_copy(build, shape):
+    learner, config = build()
+    base = [p for p in learner.policy.model.parameters() if not p.requires_grad]
+    assert stated(learner, config, shape).parameters == 2 * sum(p.nbytes for p in base)
 
 
 @pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])
@@ -124,7 +155,9 @@ def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
     learner, config = build(kind, dtype=dtype)
     need, (P, G, _, T), V = stated(learner, config, shape), shape[:4], shape[-1]
     saved = kept_for_backward(learner.policy, full_rollouts(shape))
-    assert (need.activations + 4 * P * G * T * V) / saved == pytest.approx(1, abs=0.1)
+    layers = learner.policy.model.get_base_model().config.num_hidden_layers
+    activations = need.activations * layers / (layers + 0.5)  # without the gradients on their way
+    assert (activations + 4 * P * G * T * V) / saved == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -140,65 +173,98 @@ def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
 )
 def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, changes):
     learner, config = build(**changes)
-    work = lambda: update_policy(learner, config, full_rollouts(shape), advantages(shape), where="")  # noqa: E731
+    work = lambda: update(learner, config, shape)  # noqa: E731
     work()  # gradients are freed at the start of an update, moments stay
     measured = peak(work) - sum(p.nbytes for p in learner.parameters)
-    assert 1 / 1.5 < stated(learner, config, shape).update / measured < 1.5
-
-
-def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape):
-    P, G, L, T = shape[:4]
-    for dtype in ("float32", "bfloat16"):
-        learner, config = build(dtype=dtype)
-        learner.policy.encode = lambda prompt: [5] * L
-        uniforms = np.full((P, G, T), 0.9)
-        measured = peak(lambda: learner.policy.sample(["a"] * P, uniforms))  # noqa: B023
-        assert 1 / 1.5 < stated(learner, config, shape).sampling / measured < 1.5
+    need = stated(learner, config, shape)
+    assert 1 / 1.5 < (need.activations + need.logits) / measured < 1.5
 
 
 def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     need = stated(*build(), shape)
     for changes, part in (
-        ({"micro_batch": 4}, "update"), ({"gradient_checkpointing": True}, "activations"), ({"group_size": 3}, "sampling"),
-        ({"dtype": "bfloat16"}, "weights"), ({"rank": 2}, "adapter"),
-    ):  # fmt: skip
+        ({"micro_batch": 4}, "activations"),
+        ({"micro_batch": 4}, "logits"),
+        ({"gradient_checkpointing": True}, "activations"),
+        ({"dtype": "bfloat16"}, "parameters"),
+        ({"rank": 2}, "adapter"),
+    ):
         assert getattr(stated(*build(**changes), shape), part) < getattr(need, part), changes
     assert stated(*build(), (*shape[:3], shape[3] - 5)).peak < need.peak
     config = build()[1]
-    large = dict(view=0, folding=0, cache=0, prefill=0, draw=0, activations=0, backward=0, logits=0, adapter=0, weights=0)
-    first = lambda **part: cures(memory.Memory(**large | part), config)[0]  # noqa: E731
-    assert "micro_batch" in first(logits=9) and "group_size" in first(cache=9) and "4bit" in first(weights=9)
+    nothing = dict(parameters=0, adapter=0, activations=0, logits=0)
+    first = lambda **part: cures(memory.Memory(**nothing | part), config)[0]  # noqa: E731
+    assert "micro_batch" in first(logits=9) and "4bit" in first(parameters=9)
 
 
 def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):
-    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu")
+    config = vpo.TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu"
+    )
     learner = Learner(config)
-    (record,) = vpo.train(config.but(steps=1), learner=learner)
-    prompt = learner.policy.encode(learner.prompt(config, record.groups[0].instance))
-    shape = learner.policy.model.get_base_model().config
-    places = memory_needed(learner.policy, config).cache / (2 * 4 * shape.num_hidden_layers * shape.hidden_size)
-    longest = memory.longest_completion(learner.policy, learner.task, config, [record.groups[0].instance])
-    assert places == 4 * len(prompt) + 64 * longest
+    maze = learner.task.instance(0)
+    prompt = learner.policy.encode(learner.task.prompt(maze, 3, pocket=learner.policy.pocket))
+    expected = (len(prompt), 3 * (maze.budget + 2) + 1)
+    assert memory._lengths(learner.policy, config, learner.task) == expected
 
 
-def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(tiny_policy_folder, tmp_path, monkeypatch, capsys):
-    """The largest half of a half of all 64 rollouts that fits; a micro_batch of the user's own stays; the run stores it."""
-    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", steps=1)
+def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
+    tiny_policy_folder, tmp_path, monkeypatch, capsys
+):
+    """The largest half of a half of all 64 rollouts that fits; a micro_batch of the user's own
+    stays; the run stores it.
+    """
+    config = vpo.TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", steps=1
+    )
     policy = Learner(config).policy
 
     def need(rows):
-        figures = memory_needed(policy, config.but(micro_batch=rows))
-        return figures.weights + figures.adapter + figures.update
+        return memory_needed(policy, config.but(micro_batch=rows)).peak
 
     assert fitted(policy, config, need(64)) is config
-    assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31, 1)] == [32, 32, 16, 1]
+    assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31, 1)] == [
+        32,
+        32,
+        16,
+        1,
+    ]
     assert fitted(policy, config, 0).micro_batch == 1
     assert fitted(policy, config.but(micro_batch=50), 0).micro_batch == 50
-    monkeypatch.setattr(memory, "available_memory", lambda device: need(16))
-    arguments = ["--model", str(tiny_policy_folder), "--maze-seed", "1000", "--device", "cpu", "--steps", "1"]
+    monkeypatch.setattr("vpo_lite.training.run.available_memory", lambda device: need(16))
+    arguments = [
+        "--model",
+        str(tiny_policy_folder),
+        "--maze-seed",
+        "1000",
+        "--device",
+        "cpu",
+        "--steps",
+        "1",
+    ]
     assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
     assert "16 rollouts in one forward pass" in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "config.json").read_text())["micro_batch"] == 16
+
+
+def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(
+    tiny_policy_folder, tmp_path, monkeypatch
+):
+    config = vpo.TrainConfig.preset(
+        "demo",
+        model=str(tiny_policy_folder),
+        maze_seed=1000,
+        device="cpu",
+        steps=2,
+        prompts=1,
+        group_size=4,
+    )
+    run = Run.begin(config, tmp_path / "run")
+    run.start()
+    next(run.steps())
+    monkeypatch.setattr("vpo_lite.training.run.available_memory", lambda device: 1000)
+    again = Run.resume(tmp_path / "run")
+    assert again.config.micro_batch is None and again.first == 1
 
 
 def test_available_memory_is_between_what_is_held_and_the_machine():
@@ -208,20 +274,46 @@ def test_available_memory_is_between_what_is_held_and_the_machine():
 
 def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, capsys, monkeypatch):
     train = [
-        "train", "--model", str(tiny_policy_folder), "--maze-seed", "1", "--prompts", "1", "--group-size", "3", "--steps", "1",
-        "--max-new-tokens", "8", "--device", "cpu", "--out",
-    ]  # fmt: skip
+        "train",
+        "--model",
+        str(tiny_policy_folder),
+        "--maze-seed",
+        "1",
+        "--prompts",
+        "1",
+        "--group-size",
+        "3",
+        "--steps",
+        "1",
+        "--max-new-tokens",
+        "8",
+        "--device",
+        "cpu",
+        "--out",
+    ]
     assert main([*train, str(tmp_path / "a")]) == 0
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
-    assert line.startswith("memory: about ") and "available on cpu" in line and "may not be enough" not in line
+    assert (
+        line.startswith("memory: about ")
+        and "available on cpu" in line
+        and "may not be enough" not in line
+    )
     assert main([*train, str(tmp_path / "b"), "--json"]) == 0
     assert "memory" not in capsys.readouterr().err
     monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
-    assert main([*train, str(tmp_path / "c"), "--json", "--micro-batch", "3"]) == 0  # a warning, no refusal
+    assert (
+        main([*train, str(tmp_path / "c"), "--json", "--micro-batch", "3"]) == 0
+    )  # a warning, no refusal
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
-    assert "may not be enough" in line and "micro_batch below 3" in line and "max_new_tokens (8)" in line
+    assert (
+        "may not be enough" in line
+        and "micro_batch below 3" in line
+        and "max_new_tokens (8)" in line
+    )
 
 
 def test_memory_is_printed_in_one_line():
     need = memory.Memory(**{field.name: 2**30 for field in dataclasses.fields(memory.Memory)})
-    assert str(need) == "about 5.0 GiB (weights 1.0 GiB, adapter and optimizer 1.0 GiB, sampling 3.0 GiB, update 2.0 GiB)"
+    assert str(need) == (
+        "about 4.0 GiB (parameters 1.0 GiB, adapter and optimizer 1.0 GiB, update 2.0 GiB)"
+    )

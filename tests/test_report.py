@@ -11,13 +11,28 @@ from vpo_lite.cli import main
 def runs(tiny_policy_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     small = [
-        "train", "--model", str(tiny_policy_folder), "--prompts", "1", "--group-size", "4", "--steps", "2",
-        "--max-new-tokens", "16", "--device", "cpu", "--json",
-    ]  # fmt: skip
+        "train",
+        "--model",
+        str(tiny_policy_folder),
+        "--prompts",
+        "1",
+        "--group-size",
+        "4",
+        "--steps",
+        "2",
+        "--max-new-tokens",
+        "16",
+        "--device",
+        "cpu",
+        "--json",
+    ]
     made = []
     for method, seed in (("vpo", 1000), ("vpo", 1001), ("grpo", 1000)):
         made.append(folder / f"{method}-{seed}")
-        assert main([*small, "--method", method, "--maze-seed", str(seed), "--out", str(made[-1])]) == 0
+        assert (
+            main([*small, "--method", method, "--maze-seed", str(seed), "--out", str(made[-1])])
+            == 0
+        )
     return [str(m) for m in made]
 
 
@@ -30,7 +45,14 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
     assert not re.findall(r"""(?:src|href)\s*=\s*["']""", markup)
     assert not re.findall(r"<script[^>]+src=", text)
     assert "3 runs of 2 kinds" in markup
-    for name in ("vpo-1000", "vpo-1001", "grpo-1000", "maze_seed=1001", "tokens per answer", "best@30"):
+    for name in (
+        "vpo-1000",
+        "vpo-1001",
+        "grpo-1000",
+        "maze_seed=1001",
+        "tokens per answer",
+        "best@30",
+    ):
         assert name in markup
 
 

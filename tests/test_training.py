@@ -1,8 +1,10 @@
-"""Training: the loss, the sign of an update, masks, determinism, resuming, and what a step reports."""
+"""Training: the loss, the sign of an update, masks, determinism, resuming, and the record."""
 
 import dataclasses
 import json
 import math
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,17 +12,19 @@ import torch
 
 import envs
 import vpo_lite as vpo
-from vpo_lite.policy.decoding import Rollouts
-from vpo_lite.policy.model import Policy, load_policy
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.policy import Policy
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.randomness import generator
+from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as step_module
+from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, kl_to_reference, token_weights
-from vpo_lite.training.runs import RunFolder
+from vpo_lite.training.rollouts import draw_uniforms, sample_answers
 from vpo_lite.training.step import (
     Learner,
     TrainingError,
-    draw_uniforms,
     draw_weights,
     train_step,
     update_policy,
@@ -28,7 +32,15 @@ from vpo_lite.training.step import (
 
 
 def config(folder, **changes):
-    small = dict(model=str(folder), prompts=2, group_size=4, steps=3, maze_seed=1000, device="cpu", max_new_tokens=24)
+    small = dict(
+        model=str(folder),
+        prompts=2,
+        group_size=4,
+        steps=3,
+        maze_seed=1000,
+        device="cpu",
+        max_new_tokens=24,
+    )
     return vpo.TrainConfig.preset("demo", **small | changes)
 
 
@@ -37,14 +49,16 @@ def tiny(tiny_policy_folder):
     return lambda **changes: config(tiny_policy_folder, **changes)
 
 
-# --- the loss -----------------------------------------------------------------------------------------------------------
+# --- the loss -------------------------------------------------------------------------------------
 
 
 def test_clipped_loss_by_hand():
     """Ratios 1, 1.5, 0.5 with A = 2 and A = -1, clip 0.2, by PPO's definition."""
     logp = torch.log(torch.tensor([[1.0, 1.5, 0.5], [1.0, 1.5, 0.5]]))
     mask = torch.ones(2, 3, dtype=torch.bool)
-    loss, clipped = clipped_loss(logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask), clip=0.2)
+    loss, clipped = clipped_loss(
+        logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask), clip=0.2
+    )
     gains = [2 * 1, 2 * 1.2, 2 * 0.5, -1 * 1, -1 * 1.5, -1 * 0.8]
     assert loss.item() == pytest.approx(-sum(gains) / 6)
     assert clipped == 2
@@ -73,12 +87,21 @@ def test_k3_estimates_the_kl():
     assert estimate == pytest.approx((p * np.log(p / q)).sum(), rel=0.05)
 
 
-# --- the update ---------------------------------------------------------------------------------------------------------
+# --- the update -----------------------------------------------------------------------------------
+
+
+def prompt_of(learner, cfg):
+    return learner.task.prompt(learner.task.instance(0), cfg.answers, pocket=learner.policy.pocket)
+
+
+def update(learner, cfg, rollouts, advantages, measure_kl=True):
+    longest = rollouts.mask.shape[1]
+    return update_policy(learner, cfg, rollouts, advantages, longest, measure_kl)._asdict()
 
 
 def rollouts_of(learner, cfg, seed=0):
     uniforms = np.random.default_rng(seed).random((1, cfg.group_size, 24))
-    return learner.policy.sample([learner.prompt(cfg, learner.task.instance(0))], uniforms)
+    return learner.policy.sample([prompt_of(learner, cfg)], uniforms)
 
 
 def sequence_logp(learner, rollouts):
@@ -92,9 +115,9 @@ def test_one_step_raises_the_better_rollout_and_lowers_the_worse(tiny):
     learner = Learner(cfg)
     rollouts = rollouts_of(learner, cfg)
     before = sequence_logp(learner, rollouts)
-    # the advantages come from the estimator: the first rollout covers both treasures, the second repeats one
+    # the first rollout covers both treasures, the second repeats one
     R = np.array([[[[1, 1, 0, 1], [1, 0, 1, 1]], [[1, 1, 0, 1], [1, 1, 0, 1]]]], dtype=float)
-    update_policy(learner, cfg, rollouts, vpo.advantages("vpo", R), where="test")
+    update(learner, cfg, rollouts, vpo.advantages("vpo", R))
     after = sequence_logp(learner, rollouts)
     assert after[0] > before[0]
     assert after[1] < before[1]
@@ -109,19 +132,25 @@ def test_identical_sets_give_exactly_zero_advantage_and_change_nothing(tiny):
     advantages = vpo.advantages("vpo", R, weights=W)
     assert (advantages == 0).all()
     before = sequence_logp(learner, rollouts)
-    figures = update_policy(learner, cfg, rollouts, advantages, where="test")
+    figures = update(learner, cfg, rollouts, advantages)
     assert figures["loss"] == 0 and figures["gradient_norm"] == 0
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
 
-def test_only_the_adapter_is_trained_and_without_it_the_policy_is_the_base(tiny, tiny_policy_folder):
+def test_only_the_adapter_is_trained_and_without_it_the_policy_is_the_base(
+    tiny, tiny_policy_folder
+):
     cfg = tiny(lr=1e-2)
     learner = Learner(cfg)
     rollouts = rollouts_of(learner, cfg)
     base = {n: p.clone() for n, p in learner.policy.model.named_parameters() if "lora" not in n}
     fresh = sequence_logp(Learner(cfg), rollouts)
-    update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test")
-    assert all(torch.equal(p, base[n]) for n, p in learner.policy.model.named_parameters() if "lora" not in n)
+    update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
+    assert all(
+        torch.equal(p, base[n])
+        for n, p in learner.policy.model.named_parameters()
+        if "lora" not in n
+    )
     assert not torch.allclose(sequence_logp(learner, rollouts), fresh, atol=1e-3)
     with learner.policy.reference():
         assert torch.allclose(sequence_logp(learner, rollouts), fresh, atol=1e-6)
@@ -131,15 +160,23 @@ def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
     learner = Learner(tiny())
     policy = learner.policy
     eos = policy.tokenizer.eos_token_id
-    prompt = torch.tensor([policy.encode(learner.prompt(tiny(), learner.task.instance(0)))])
+    prompt = torch.tensor([policy.encode(prompt_of(learner, tiny()))])
     tokens = torch.tensor([[5, eos], [5, 6]])
     every = torch.ones(2, 2, dtype=torch.bool)
     both = torch.tensor([0, 0])
-    rollouts = Rollouts(prompt, torch.ones_like(prompt, dtype=torch.bool), both, tokens, every, torch.zeros(2, 2))
+    rollouts = Rollouts(
+        prompt,
+        torch.ones_like(prompt, dtype=torch.bool),
+        both,
+        tokens,
+        every,
+        torch.zeros(2, 2),
+        ~every[:, 0],
+    )
     before, _ = policy.token_logprobs(rollouts)
     before = before.detach()[0, 1]
     for _ in range(5):
-        update_policy(learner, tiny(lr=1e-3), rollouts, np.array([[1.0, -1.0]]), where="test")
+        update(learner, tiny(lr=1e-3), rollouts, np.array([[1.0, -1.0]]))
     after, _ = policy.token_logprobs(rollouts)
     assert after[0, 1] > before
 
@@ -148,10 +185,16 @@ def test_padding_of_prompts_changes_no_logprob(tiny):
     policy = Learner(tiny()).policy
     prompt, tokens = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[7, 8]])
     mask, first = torch.ones(1, 2, dtype=torch.bool), torch.tensor([0])
-    plain, _ = policy.token_logprobs(Rollouts(prompt, torch.ones(1, 4, dtype=torch.bool), first, tokens, mask, None))
+    plain, _ = policy.token_logprobs(
+        Rollouts(
+            prompt, torch.ones(1, 4, dtype=torch.bool), first, tokens, mask, None, ~first.bool()
+        )
+    )
     padded = torch.cat((torch.zeros(1, 3, dtype=torch.long), prompt), 1)
     real = torch.tensor([[0, 0, 0, 1, 1, 1, 1]], dtype=torch.bool)
-    left, _ = policy.token_logprobs(Rollouts(padded, real, first, tokens, mask, None))
+    left, _ = policy.token_logprobs(
+        Rollouts(padded, real, first, tokens, mask, None, ~first.bool())
+    )
     assert torch.allclose(plain, left, atol=1e-5)
 
 
@@ -160,13 +203,15 @@ def test_a_loss_that_is_no_number_stops_before_the_update(tiny):
     learner = Learner(cfg)
     rollouts = rollouts_of(learner, cfg)
     before = sequence_logp(learner, rollouts)
-    with pytest.raises(TrainingError, match=r"lower lr.*step 7"):
-        update_policy(learner, cfg, rollouts, np.array([[math.nan, 1.0, 1.0, 1.0]]), where="step 7")
+    with pytest.raises(TrainingError, match=r"lower lr.*changed nothing"):
+        update(learner, cfg, rollouts, np.array([[math.nan, 1.0, 1.0, 1.0]]))
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
 
 def test_aggregations_by_hand():
-    """Three tokens and one token, loss -A per token: all tokens alike, all rollouts alike, or a constant divisor."""
+    """Three tokens and one token, loss -A per token: all tokens alike, all rollouts alike, or a
+    constant divisor.
+    """
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]], dtype=torch.bool)
     logp, gain = torch.zeros(2, 3), torch.tensor([1.0, -2.0])
     each = [token_weights(mask, how, 4) for how in ("token", "sequence", "constant")]
@@ -178,18 +223,17 @@ def test_aggregations_by_hand():
 
 @pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
 def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
-    """One pass over four rollouts of unequal length, and passes over one, two and three: the same gradients and figures."""
+    """One pass over four rollouts of unequal length, and passes over one, two and three: the same
+    gradients and figures.
+    """
     figures, gradients = [], []
     for rows in (None, 1, 2, 3):
         cfg = tiny(micro_batch=rows, aggregation=aggregation, kl=0.1, lr=1e-8)
         learner = Learner(cfg)
-        with torch.no_grad():  # away from the reference, so that the KL has a gradient
-            for name, p in learner.policy.model.named_parameters():
-                if "lora_B" in name:
-                    p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.05)
+        shaken(learner)  # so that the KL has a gradient
         rollouts = rollouts_of(learner, cfg)
         rollouts.mask[1, 7:] = False
-        figures.append(update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test"))
+        figures.append(update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]])))
         gradients.append(torch.cat([p.grad.flatten() for p in learner.parameters]))
     for other, gradient in zip(figures[1:], gradients[1:], strict=True):
         assert other == pytest.approx(figures[0], rel=1e-4, abs=1e-6)
@@ -198,7 +242,10 @@ def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
 
 
 def test_sampling_in_bfloat16_is_told_apart_from_the_trained_policy(tiny):
-    gaps = {name: train_step(Learner(cfg := tiny(rollout_dtype=name)), cfg, 0).sampler_gap for name in ("auto", "bfloat16")}
+    gaps = {
+        name: train_step(Learner(cfg := tiny(rollout_dtype=name)), cfg, 0).sampler_gap
+        for name in ("auto", "bfloat16")
+    }
     assert gaps["auto"] < 1e-5 < 1e-4 < gaps["bfloat16"] < 0.05
 
 
@@ -214,16 +261,18 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
 
 
 def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
-    """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones some are."""
+    """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones
+    some are.
+    """
     cfg = tiny(lr=3e-2, epochs=1)
     learner = Learner(cfg)
     rollouts, gain = rollouts_of(learner, cfg), np.array([[1.0, -1.0, 0.5, -0.5]])
-    assert update_policy(learner, cfg, rollouts, gain, where="test")["clip_share"] == 0
+    assert update(learner, cfg, rollouts, gain)["clip_share"] == 0
     again = Learner(cfg)
-    assert update_policy(again, cfg.but(epochs=4), rollouts, gain, where="test")["clip_share"] > 0
+    assert update(again, cfg.but(epochs=4), rollouts, gain)["clip_share"] > 0
 
 
-# --- a step -------------------------------------------------------------------------------------------------------------
+# --- a step ---------------------------------------------------------------------------------------
 
 
 def test_weights_are_shared_in_a_group_and_differ_between_groups_steps_and_seeds(tiny):
@@ -241,7 +290,9 @@ def test_weights_are_shared_in_a_group_and_differ_between_groups_steps_and_seeds
 
 
 def test_alpha_does_not_change_what_the_first_step_samples(tiny):
-    texts = [train_step(Learner(tiny(alpha=a)), tiny(alpha=a), 0).groups[0].texts for a in (0.1, 10.0)]
+    texts = [
+        train_step(Learner(tiny(alpha=a)), tiny(alpha=a), 0).groups[0].texts for a in (0.1, 10.0)
+    ]
     assert texts[0] == texts[1]
 
 
@@ -257,7 +308,9 @@ def test_every_method_trains_a_step_on_the_answers_it_needs(tiny, method):
 
 def test_a_record_reports_what_its_groups_hold(tiny):
     """Every figure recomputed from the groups, by the definitions of the spec, in plain loops."""
-    cfg = vpo.TrainConfig.preset("demo", steps=1, prompts=2, group_size=6, maze_seed=1001, device="cpu")
+    cfg = vpo.TrainConfig.preset(
+        "demo", steps=1, prompts=2, group_size=6, maze_seed=1001, device="cpu"
+    )
     (record,) = train(cfg)
     front = envs.generate("lite-6x6", 1001).pareto_front().rewards
     reach = parsed = total = 0
@@ -270,9 +323,12 @@ def test_a_record_reports_what_its_groups_hold(tiny):
                 parsed += answer is not None
                 reach += vector[0] == 1
                 assert np.array_equal(
-                    vector, envs.score_routes(group.instance, [answer])[0] if answer is not None else np.zeros(4)
+                    vector,
+                    envs.score_routes(group.instance, [answer])[0]
+                    if answer is not None
+                    else np.zeros(4),
                 )
-    assert record.reach_rate == pytest.approx(reach / total)
+    assert record.valid_rate == pytest.approx(reach / total)
     assert record.parse_rate == pytest.approx(parsed / total)
     assert record.coverage == pytest.approx(np.mean(coverage))
     assert record.objectives["completion"] == pytest.approx(reach / total)
@@ -285,12 +341,18 @@ def test_a_record_reports_what_its_groups_hold(tiny):
 def test_sets_of_single_answers_are_consecutive_and_whole():
     as_sets = vpo.metrics.as_sets
     rewards = np.arange(16, dtype=float).reshape(16, 1, 1)
-    assert as_sets(rewards, 3)[..., 0].tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14]]
+    assert as_sets(rewards, 3)[..., 0].tolist() == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6, 7, 8],
+        [9, 10, 11],
+        [12, 13, 14],
+    ]
     pairs = np.arange(12, dtype=float).reshape(4, 3, 1)
     assert as_sets(pairs, 3)[..., 0].tolist() == pairs[..., 0].tolist()
 
 
-# --- what a whole step hands on: mutations of the wiring must not pass --------------------------------------------------
+# --- what a whole step hands on: mutations of the wiring must not pass ----------------------------
 
 
 @pytest.fixture
@@ -324,20 +386,28 @@ def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
     train_step(learner, cfg, 4)
     ((method, _, credit),) = wired["estimate"]
     key = learner.task.key(learner.task.instance(0))
-    expected = [vpo.sample_weights(7, 4, 0.3, rng=generator(0, "weights", 4, f"{key}#{slot}")) for slot in range(2)]
+    expected = [
+        vpo.sample_weights(7, 4, 0.3, rng=generator(0, "weights", 4, f"{key}#{slot}"))
+        for slot in range(2)
+    ]
     assert method == "vpo" and np.array_equal(credit["weights"], expected)
     assert (credit["alpha"], credit["eps"]) == (0.3, 0.125)
     assert np.array_equal(credit["w_star"], np.full((2, 4), 0.25))
     assert [heat for _, _, heat, _ in wired["sample"]] == [0.5]
     assert [how for *_, how in wired["sample"]] == [{"dtype": "bfloat16", "compiled": False}]
-    assert sorted(wired["score"]) == [(False, 0.5), (True, 0.5)]  # reference and policy, under what sampled them
+    assert sorted(wired["score"]) == [
+        (False, 0.5),
+        (True, 0.5),
+    ]  # reference and policy, under what sampled them
     for cfg in (tiny(method="max_at_k", k=3), tiny(K=math.inf, alpha=4.0)):
         train_step(Learner(cfg), cfg, 0)
     assert wired["estimate"][1][2]["k"] == 3
     assert wired["estimate"][2][2]["weights"] is None and wired["estimate"][2][2]["alpha"] == 4.0
 
 
-def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(tiny, wired, monkeypatch):
+def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
+    tiny, wired, monkeypatch
+):
     cfg = tiny(m=2, group_size=2, prompts=1)
     learner = Learner(cfg)
     maze = learner.task.instance(0)
@@ -370,8 +440,24 @@ def test_two_groups_on_one_maze_two_steps_and_two_seeds_draw_differently(tiny):
     assert len({*keys[0], *keys[1]}) == 4
 
 
+def test_a_prefix_is_the_beginning_of_the_answers():
+    """The policy goes on behind a first route that it did not write, and is scored for both."""
+    policy = load_policy("pocket-6x6", device="cpu")
+    task = MazeTask(maze_seed=1000)
+    maze = task.instance(0)
+    route = maze.pareto_front().routes[0]
+    prefix = task.format(maze, [route]) + " <route_2>"
+    uniforms = np.random.default_rng(0).random((1, 4, 60))
+    group = sample_answers(policy, task, [maze], 2, uniforms, prefixes=[prefix]).groups[0]
+    assert all(text.startswith(prefix + " ") for text in group.texts)
+    assert [row[0] for row in group.answers] == [route] * 4
+    assert np.array_equal(group.rewards[:, 0], np.tile(envs.score_routes(maze, [route]), (4, 1)))
+    assert group.valid[:, 1].sum() >= 3  # what it wrote itself reaches E, too
+    assert group.prompt.symbols == task.prompt(maze, 2, pocket=policy.pocket).symbols
+
+
 def test_draws_do_not_depend_on_what_the_neighbours_need():
-    short, long = (draw_uniforms((4, tokens), 0, "rollout", 3, "maze") for tokens in (5, 9))
+    short, long = (draw_uniforms(4, tokens, 0, "rollout", 3, "maze") for tokens in (5, 9))
     assert np.array_equal(short, long[:, :5])
 
 
@@ -384,47 +470,49 @@ def test_goal_conditioned_is_shown_its_own_weights_and_the_others_none(tiny, wir
     assert len(prompts) == 2
     for prompt, w in zip(prompts, weights, strict=True):
         assert w.shape == (1, 4)
-        assert " ".join(f"<w{round(10 * x)}>" for x in w[0]) in prompt
+        assert " ".join(f"<w{round(10 * x)}>" for x in w[0]) in prompt.symbols
     cfg = tiny(method="random_weighting")
     train_step(Learner(cfg), cfg, 0)
-    assert not any("<w" in prompt for prompt in wired["sample"][1][0])
+    assert not any("<w" in prompt.symbols for prompt in wired["sample"][1][0])
 
 
 def test_the_kl_in_the_loss_pulls_back_to_the_reference(tiny):
     cfg = tiny(kl=1.0, lr=1e-3)
     learner = Learner(cfg)
     rollouts = rollouts_of(learner, cfg)
+    shaken(learner)
+    nothing = np.zeros((1, cfg.group_size))
+    kls = [update(learner, cfg, rollouts, nothing)["kl"] for _ in range(5)]
+    assert kls[-1] < 0.9 * kls[0]
+
+
+def shaken(learner):
+    """The adapter away from zero, so that policy and reference differ."""
     with torch.no_grad():
         for name, p in learner.policy.model.named_parameters():
             if "lora_B" in name:
                 p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.1)
-    nothing = np.zeros((1, cfg.group_size))
-    kls = [update_policy(learner, cfg, rollouts, nothing, where="test")["kl"] for _ in range(5)]
-    assert kls[-1] < 0.9 * kls[0]
 
 
-def test_a_kl_outside_the_loss_is_estimated_on_every_fourth_rollout(tiny):
-    """Against k3 by hand over rollouts 0 and 4 of six, whatever the micro-batches; a KL in the loss counts all six."""
-    rng = np.random.default_rng(0)
-    kls = {}
-    for kl, rows in ((0.0, None), (0.0, 1), (0.0, 5), (1e-9, None)):
-        cfg = tiny(group_size=6, kl=kl, micro_batch=rows, lr=1e-9)
-        learner = Learner(cfg)
-        with torch.no_grad():
-            for name, p in learner.policy.model.named_parameters():
-                if "lora_B" in name:
-                    p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.1)
-        rollouts = rollouts_of(learner, cfg)
-        with torch.no_grad():
-            p = learner.policy.token_logprobs(rollouts)[0]
-        with learner.policy.reference():
-            q = learner.policy.token_logprobs(rollouts)[0]
-        k3 = (torch.exp(q - p) - (q - p) - 1) * rollouts.mask
-        expected = [float(k3[which].sum() / rollouts.mask[which].sum()) for which in ([0, 4], slice(None))]
-        advantages = rng.standard_normal((1, 6))
-        kls[kl, rows] = update_policy(learner, cfg, rollouts, advantages, where="test")["kl"]
-        assert kls[kl, rows] == pytest.approx(expected[kl > 0], rel=1e-3)
-    assert expected[0] != pytest.approx(expected[1], rel=1e-2)
+@pytest.mark.parametrize(("kl", "rows"), [(0.0, None), (0.0, 1), (0.0, 5), (1e-9, None)])
+def test_the_kl_is_k3_by_hand_over_all_rollouts_whatever_the_micro_batches(tiny, kl, rows):
+    cfg = tiny(group_size=6, kl=kl, micro_batch=rows, lr=1e-9)
+    learner = Learner(cfg)
+    shaken(learner)
+    rollouts = rollouts_of(learner, cfg)
+    with torch.no_grad():
+        p = learner.policy.token_logprobs(rollouts)[0]
+    with learner.policy.reference():
+        q = learner.policy.token_logprobs(rollouts)[0]
+    k3 = (torch.exp(q - p) - (q - p) - 1) * rollouts.mask
+    advantages = np.random.default_rng(0).standard_normal((1, 6))
+    figures = update(learner, cfg, rollouts, advantages)
+    assert figures["kl"] == pytest.approx(float(k3.sum() / rollouts.mask.sum()), rel=1e-3)
+
+
+def test_a_kl_outside_the_loss_is_measured_on_every_fourth_step(tiny):
+    assert [r.kl is None for r in train(tiny(steps=6))] == [False, True, True, True, False, True]
+    assert all(r.kl is not None for r in train(tiny(steps=3, kl=0.01)))
 
 
 def test_entropy_counts_the_completion_alone(tiny):
@@ -434,12 +522,14 @@ def test_entropy_counts_the_completion_alone(tiny):
     rollouts.mask[:, 3:] = False
     with torch.no_grad():
         _, entropy = learner.policy.token_logprobs(rollouts)
-    figures = update_policy(learner, cfg, rollouts, np.zeros((1, cfg.group_size)), where="test")
+    figures = update(learner, cfg, rollouts, np.zeros((1, cfg.group_size)))
     assert figures["entropy"] == pytest.approx(entropy[:, :3].mean().item(), rel=1e-4)
 
 
 def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
-    """AdamW's first step moves a parameter by at most lr, without weight decay; a changed lr acts from the next step."""
+    """AdamW's first step moves a parameter by at most lr, without weight decay; a changed lr acts
+    from the next step.
+    """
     gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))  # an untrained model's own answers all score 0
     monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (gain, gain))
     cfg = tiny(steps=2, lr=1e-4)
@@ -459,7 +549,9 @@ def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
 def test_the_gradient_is_clipped_to_norm_one(tiny, monkeypatch):
     limits = []
     clip = torch.nn.utils.clip_grad_norm_
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda p, limit: limits.append(limit) or clip(p, limit))
+    monkeypatch.setattr(
+        torch.nn.utils, "clip_grad_norm_", lambda p, limit: limits.append(limit) or clip(p, limit)
+    )
     list(train(tiny(steps=1)))
     assert limits == [1.0]
 
@@ -471,22 +563,67 @@ def test_training_starts_from_a_base_model(tiny, tmp_path):
         Learner(cfg.but(model=str(tmp_path)))
 
 
-def test_failed_epochs_leave_nothing_behind(tiny):
-    cfg = tiny(epochs=2)
+def test_a_later_epoch_that_fails_says_so_and_makes_no_step(tiny):
+    """The first epoch breaks the parameters; the second sees it before its own step."""
+    cfg = tiny(epochs=3)
     learner = Learner(cfg)
-    rollouts = rollouts_of(learner, cfg)
-    before = state_of(learner)
-    learner.optimizer.step = lambda: [p.data.fill_(math.nan) for p in learner.parameters]  # the first epoch breaks them
-    with pytest.raises(TrainingError, match="as it was before this step"):
-        update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test")
-    assert all(torch.equal(p, before[n]) for n, p in state_of(learner).items())
+    rollouts, steps = rollouts_of(learner, cfg), []
+
+    def step():
+        steps.append(1)
+        for p in learner.parameters:
+            p.data.fill_(math.nan)
+
+    learner.optimizer.step = step
+    with pytest.raises(TrainingError, match="this pass changed nothing"):
+        update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
+    assert len(steps) == 1
 
 
-# --- the loop and the run folder ----------------------------------------------------------------------------------------
+def test_a_failing_step_names_itself_and_its_prompt(tiny, monkeypatch):
+    nothing = np.full((2, 4), math.nan)
+    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (nothing, nothing))
+    cfg = tiny()
+    with pytest.raises(TrainingError, match=r"At step 8, first prompt '<m3> <b"):
+        train_step(Learner(cfg), cfg, 7)
+
+
+def test_rollouts_cut_off_at_the_limit_are_counted(tiny):
+    """An untrained model ends a rollout with probability 1 / vocabulary: at two tokens nearly all
+    are cut off.
+    """
+    (record,) = train(tiny(steps=1, max_new_tokens=2, prompts=4, group_size=16))
+    ended = [text.count(" ") + 1 < 2 or "<eos>" in text for g in record.groups for text in g.texts]
+    assert (
+        record.truncated_rate == pytest.approx(1 - np.mean(ended), abs=0.04)
+        and record.truncated_rate > 0.9
+    )
+    (record,) = train(
+        vpo.TrainConfig.preset("demo", steps=1, prompts=1, maze_seed=1000, device="cpu")
+    )
+    assert record.truncated_rate < 0.1  # the shipped policy knows when to end
+
+
+def test_a_learner_and_a_run_leave_torchs_threads_as_they_were(tiny):
+    torch.set_num_threads(2)
+    learner = Learner(tiny(threads=1))
+    assert torch.get_num_threads() == 2
+    inside = []
+    sample = Policy.sample
+    learner.policy.sample = lambda *a, **k: (
+        inside.append(torch.get_num_threads()) or sample(learner.policy, *a, **k)
+    )
+    list(train(tiny(threads=1, steps=1), learner=learner))
+    assert inside == [1] and torch.get_num_threads() == 2
+
+
+# --- the loop and the run folder ------------------------------------------------------------------
 
 
 def state_of(learner):
-    return {n: p.detach().clone() for n, p in learner.policy.model.named_parameters() if p.requires_grad}
+    return {
+        n: p.detach().clone() for n, p in learner.policy.model.named_parameters() if p.requires_grad
+    }
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
@@ -520,14 +657,41 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
         folder.append(record)
     assert all(torch.equal(p, state_of(second)[n]) for n, p in state_of(whole).items())
     timings = {"seconds", "rollout_seconds"}
-    lines = [{k: v for k, v in row.items() if k not in timings} for row in folder.records()]
+    lines = [{k: v for k, v in r.to_json().items() if k not in timings} for r in folder.records()]
     assert lines == [{k: v for k, v in row.items() if k not in timings} for row in records]
 
 
 def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
     folder = RunFolder.create(tmp_path / "run", tiny())
-    (folder.path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "lo')
-    assert folder.records() == [{"step": 1}]
+    (record,) = train(tiny(steps=1))
+    folder.append(record)
+    with open(folder.path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 2, "lo')
+    assert folder.records() == [record]
+
+
+OLD = Path(__file__).parent / "data" / "run-0.1.0"
+
+
+def test_a_run_of_0_1_0_still_reads(tmp_path):
+    """Settings stood flat, valid answers reached E, and figures were by maze."""
+    folder = RunFolder.open(OLD)
+    expected = vpo.TrainConfig.preset(
+        "demo", maze_seed=1000, m=2, K=math.inf, steps=2, prompts=1, group_size=4
+    )
+    assert folder.config() == expected.but(model="pocket-6x6", device="cpu", threads=1)
+    stored = [json.loads(line) for line in (OLD / "metrics.jsonl").read_text().splitlines()]
+    assert [r.valid_rate for r in folder.records()] == [row["reach_rate"] for row in stored]
+    assert [r.K for r in folder.records()] == [math.inf] * 2
+    (row,) = vpo.compare([OLD])
+    summary = json.loads((OLD / "summary.json").read_text())
+    assert row["valid_rate"] == summary["reach_rate"]
+    assert (row["coverage"], row["problems"], row["tokens"]) == (summary["coverage"], 1, None)
+    shutil.copytree(OLD, tmp_path / "interrupted")
+    (tmp_path / "interrupted" / "start.json").write_text(json.dumps(summary["start"]))
+    start = RunFolder(tmp_path / "interrupted").start()
+    assert start["valid_rate"] == summary["start"]["reach_rate"]
+    assert start["per_problem"]["coverage"] == summary["start"]["per_maze"]["coverage"]
 
 
 def test_breaking_off_and_changing_on_the_way(tiny):
@@ -546,12 +710,14 @@ def test_adapters_come_back_and_refuse_other_weights(tiny, tiny_policy_folder, t
     cfg = tiny(lr=1e-2)
     learner = Learner(cfg)
     rollouts = rollouts_of(learner, cfg)
-    update_policy(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]), where="test")
+    update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
     folder = learner.policy.save(tmp_path / "adapter")
     assert {f.suffix for f in folder.iterdir()} == {".json", ".safetensors"}
     again = load_policy(folder, device="cpu")
     with torch.no_grad():
-        assert torch.equal(again.token_logprobs(rollouts)[0], learner.policy.token_logprobs(rollouts)[0])
+        assert torch.equal(
+            again.token_logprobs(rollouts)[0], learner.policy.token_logprobs(rollouts)[0]
+        )
     card = json.loads((folder / "policy.json").read_text())
     (folder / "policy.json").write_text(json.dumps(card | {"fingerprint": "0" * 32}))
     with pytest.raises(ValueError, match="other weights"):
@@ -574,23 +740,32 @@ def test_torchs_own_random_stream_is_left_alone(tiny):
     assert torch.equal(torch.rand(3), expected)
 
 
-# --- learning -----------------------------------------------------------------------------------------------------------
+# --- learning -------------------------------------------------------------------------------------
 
 
 def test_vpo_learns_to_hold_both_treasures_where_grpo_cannot():
-    """The probe maze gold_or_diamond has two best answers. Its exact numbers say what can be had: a set may hold both,
-    one answer covers less. Twelve small steps of VPO must end above that ceiling."""
+    """The probe maze gold_or_diamond has two best answers. Its exact numbers say what can be had: a
+    set may hold both, one answer covers less. Twelve small steps of VPO must end above that
+    ceiling."""
     maze = envs.PROBES["gold_or_diamond"]
     front = maze.pareto_front().rewards
     ceiling = vpo.coverage(front[[vpo.best_subset(front, 1)[0][0]]], front)
     cfg = vpo.TrainConfig.preset(
-        "demo", maze=maze.text, maze_budget=maze.budget, m=2, prompts=2, group_size=16, steps=12, lr=2e-3, device="cpu"
+        "demo",
+        maze=maze.text,
+        maze_budget=maze.budget,
+        m=2,
+        prompts=2,
+        group_size=16,
+        steps=12,
+        lr=2e-3,
+        device="cpu",
     )
     records = list(train(cfg))
     assert records[-1].coverage > max(ceiling, records[0].coverage)
 
 
-# --- configs ------------------------------------------------------------------------------------------------------------
+# --- configs --------------------------------------------------------------------------------------
 
 
 def test_the_presets_are_the_ones_of_the_design():
@@ -602,21 +777,47 @@ def test_the_presets_are_the_ones_of_the_design():
     }
     for name, row in table.items():
         c = vpo.TrainConfig.preset(name)
-        assert (c.steps, c.prompts, c.group_size, c.K, c.m, c.lr, c.rank, c.lora_alpha, c.kl, c.eps) == row
+        assert (
+            c.steps,
+            c.prompts,
+            c.group_size,
+            c.K,
+            c.m,
+            c.lr,
+            c.rank,
+            c.lora_alpha,
+            c.kl,
+            c.eps,
+        ) == row
 
 
 def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
     config = vpo.TrainConfig.preset("demo")
     model = lambda **changes: config.but(**changes).base_model  # noqa: E731
     assert [model(layout=name) for name in ("tiny-4x4", "lite-6x6", "hard-8x8", "paper-9x9")] == [
-        "pocket-6x6", "pocket-6x6", "pocket-9x9", "pocket-9x9"
-    ]  # fmt: skip
+        "pocket-6x6",
+        "pocket-6x6",
+        "pocket-9x9",
+        "pocket-9x9",
+    ]
     wide = "S.....E"
-    assert model(maze=wide) == model(maze=" ".join(wide)) == model(maze="\n".join(wide)) == "pocket-9x9"
-    assert model(maze="\nS . .\n. . E\n") == model() == model(layout="paper-9x9", maze="S . E") == "pocket-6x6"
+    assert (
+        model(maze=wide)
+        == model(maze=" ".join(wide))
+        == model(maze="\n".join(wide))
+        == "pocket-9x9"
+    )
+    assert (
+        model(maze="\nS . .\n. . E\n")
+        == model()
+        == model(layout="paper-9x9", maze="S . E")
+        == "pocket-6x6"
+    )
     assert model(layout="paper-9x9", model="other") == "other"
     stored = config.but(layout="paper-9x9").to_json()
-    assert stored["model"] == "pocket-9x9" and vpo.TrainConfig.from_json(stored).model == "pocket-9x9"
+    assert (
+        stored["model"] == "pocket-9x9" and vpo.TrainConfig.from_json(stored).model == "pocket-9x9"
+    )
 
 
 @pytest.mark.parametrize(
@@ -637,7 +838,7 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
         (dict(alpha=-1), "alpha = -1"),
         (dict(alpha=math.nan), "alpha = nan"),
         (dict(alpha=math.inf), "alpha = inf"),
-        (dict(group_size=1), "group_size = 1.*compares"),
+        (dict(group_size=1), "group_size = 1.*2 or more"),
         (dict(lr=-1e-3), "lr = -0.001"),
         (dict(kl=-1.0), "kl = -1.0"),
         (dict(k=16), "k = 16 with group_size = 16"),
@@ -661,19 +862,26 @@ def test_configs_are_frozen_and_survive_json():
     c = vpo.TrainConfig.preset("demo", K=math.inf, maze_seed=7)
     with pytest.raises(dataclasses.FrozenInstanceError):
         c.alpha = 2
-    assert vpo.TrainConfig.from_json(json.loads(json.dumps(c.to_json()))) == c.but(model="pocket-6x6")  # auto by name
+    assert vpo.TrainConfig.from_json(json.loads(json.dumps(c.to_json()))) == c.but(
+        model="pocket-6x6"
+    )  # auto by name
 
 
 def test_seed_ranges_do_not_touch(tiny):
-    from vpo_lite.training.config import HELD_OUT_SEEDS, TRAINING_SEEDS
-    from vpo_lite.training.pretrain import FIRST_SEED, HELD_OUT
+    from vpo_lite.pocket.pretrain import HELD_OUT
 
-    assert HELD_OUT_SEEDS.stop <= TRAINING_SEEDS.start
-    assert TRAINING_SEEDS.stop <= FIRST_SEED
-    assert HELD_OUT.stop <= HELD_OUT_SEEDS.stop
     learner = Learner(tiny(maze_seed=None))
+    seeds = learner.task.seeds
+    assert seeds["held_out"].stop <= seeds["validation"].start
+    assert seeds["validation"].stop <= seeds["train"].start
+    assert seeds["train"].stop <= seeds["pretraining"].start
+    assert HELD_OUT.stop <= seeds["held_out"].stop
+    assert (seeds["train"], seeds["pretraining"]) == (
+        envs.SEEDS["training"],
+        envs.SEEDS["pretraining"],
+    )
     drawn = []
     learner.task.instance = drawn.append
     learner.instances(tiny(maze_seed=None, prompts=50), 3)
-    assert all(seed in TRAINING_SEEDS for seed in drawn)
+    assert all(seed in seeds["train"] for seed in drawn)
     assert len(set(drawn)) == 50

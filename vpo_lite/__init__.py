@@ -1,20 +1,22 @@
 """Vector Policy Optimization (VPO, arXiv 2605.22817): learn it, try it, teach it.
 
-The NumPy functions are bound at once; everything that needs torch, plotly or ipywidgets is loaded when it is first used,
-so that ``import vpo_lite`` stays light.
+``import vpo_lite`` loads the NumPy functions only. Everything that needs torch, plotly or
+ipywidgets is loaded when it is first used.
 
 >>> import vpo_lite as vpo
->>> round(float(vpo.exact_set_reward([[1.0, 0.0], [0.0, 1.0]])), 4)     # two specialists: E max(w, 1 - w) = 3/4
+>>> float(vpo.exact_set_reward([[1.0, 0.0], [0.0, 1.0]]))  # two specialists: E max(w, 1 - w) = 3/4
 0.75
 """
 
 import importlib
 import os
 
-# Read once, when OpenMP starts with torch: waiting threads that spin make a step up to 29 times slower on shared cores.
+# OpenMP reads this once, when torch starts it. On shared cores, threads that spin while they wait
+# make a step up to 29 times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from .estimators import METHODS, advantages, rollout_scores
+from .exact import exact_set_reward, exact_shares
 from .metrics import (
     best_at_k,
     best_subset,
@@ -24,19 +26,20 @@ from .metrics import (
     pass_at_k,
     price_of_conflict,
 )
-from .objective import exact_set_reward, exact_shares, sample_weights, set_reward, winners
+from .objective import sample_weights, set_reward, winners
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # name -> (module, attribute or None for the module itself); loaded on first use
 _LAZY = {
     "TrainConfig": ("training.config", "TrainConfig"),
-    "StepRecord": ("training.step", "StepRecord"),
+    "StepRecord": ("training.record", "StepRecord"),
     "train": ("training.loop", "train"),
     "evaluate": ("training.evaluate", "evaluate"),
-    "compare": ("training.evaluate", "compare"),
-    "load_policy": ("policy.model", "load_policy"),
-    "live": ("live", None),
+    "compare": ("training.compare", "compare"),
+    "load_policy": ("policy.loading", "load_policy"),
+    "Lab": ("lab", "Lab"),
+    "Task": ("tasks", "Task"),
     "figures": ("figures", None),
 }
 

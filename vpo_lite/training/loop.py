@@ -1,31 +1,41 @@
-"""The training loop: a generator, so that a notebook, a panel, a test and the command line drive it alike."""
+"""The training loop: a generator, which notebook, panel and command line all drive."""
 
 from collections.abc import Generator
 
+from ..policy.threads import torch_threads
+from ..tasks.base import Task
 from .config import TrainConfig
-from .step import Learner, StepRecord, train_step
+from .record import StepRecord
+from .step import Learner, train_step
 
 
 def train(
-    config: TrainConfig, *, learner: Learner | None = None, first_step: int = 0
+    config: TrainConfig,
+    *,
+    learner: Learner | None = None,
+    first_step: int = 0,
+    task: Task | None = None,
 ) -> Generator[StepRecord, TrainConfig | None, None]:
-    """Train after ``config``, one :class:`StepRecord` per step. Prints nothing, writes nothing.
+    """Train with these settings, one :class:`StepRecord` per step.
 
-    ``break`` or ``close()`` stops cleanly: between two records nothing is under way. ``send(changed_config)`` acts from the
-    next step (alpha, K, m, lr, ...); what the learner was built with (model, rank) stays.
+    It prints nothing and writes nothing. ``break`` or ``close()`` stops between two steps.
+    ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Model and rank
+    stay, since the learner was built with them.
 
-    Args: learner: policy and optimizer to go on with (kept by the caller, who can then save the policy); first_step: where
-    a resumed run goes on.
+    - learner: policy and optimizer to go on with; the caller can save the policy afterwards
+    - first_step: steps already done
+    - task: a Task object to train on, instead of the config's own
 
-    >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=2, maze_seed=1000)
+    >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
     >>> [record.step for record in train(config)]
     [1]
     """
-    learner = learner or Learner(config)
-    step = first_step
-    while step < config.steps:
+    learner = learner or Learner(config, task=task)
+    for step in range(first_step, 2**63):
+        if step >= config.steps:
+            return
         for group in learner.optimizer.param_groups:
             group["lr"] = config.lr
-        changed = yield train_step(learner, config, step)
-        config = changed or config
-        step += 1
+        with torch_threads(config.threads):
+            record = train_step(learner, config, step)
+        config = (yield record) or config

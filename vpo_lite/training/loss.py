@@ -1,7 +1,7 @@
-"""PPO's clipped loss on completion tokens, and the low-variance estimate of the KL to the reference policy.
+"""PPO's clipped loss on completion tokens, and the KL to the reference policy.
 
-Every term is a sum over tokens with fixed weights (:func:`token_weights`), so a batch may be cut into micro-batches anywhere:
-the gradients add up to those of the whole.
+Every term is a sum over tokens with fixed token weights. So a batch may be cut into micro-batches
+anywhere: their gradients add up to the gradient of the whole batch.
 """
 
 import torch
@@ -10,11 +10,14 @@ from .config import AGGREGATIONS
 
 
 def token_weights(mask, aggregation: str = "token", longest: int | None = None):
-    """The weight (B, T) of every completion token in the loss; 0 outside ``mask`` (B, T).
+    """Token weights (B, T) of the loss; 0 outside ``mask`` (B, T).
 
-    token: 1 / (tokens of the whole batch), the paper's choice: all tokens count alike. sequence: 1 / (B tokens of the row),
-    GRPO's own: all rollouts count alike, so each token of a long one less (2402.03300). constant: 1 / (B longest), with
-    ``longest`` the most tokens a rollout may have: no length decides about another's weight (Dr. GRPO, 2503.20783).
+    - token: 1 / (tokens of the batch). All tokens count alike (2605.22817).
+    - sequence: 1 / (B x tokens of the row). All rollouts count alike (GRPO, 2402.03300).
+    - constant: 1 / (B x longest), with ``longest`` the most tokens a rollout may have. No length
+      changes another token's weight (Dr. GRPO, 2503.20783).
+
+    Raises ValueError for another name, and for constant without ``longest``.
 
     >>> token_weights(torch.tensor([[True, True, True], [True, False, False]])).tolist()
     [[0.25, 0.25, 0.25], [0.25, 0.0, 0.0]]
@@ -28,21 +31,27 @@ def token_weights(mask, aggregation: str = "token", longest: int | None = None):
         return mask / mask.sum(1, keepdim=True) / len(mask)
     if aggregation == "constant" and longest:
         return mask / (len(mask) * longest)
-    raise ValueError(f"aggregation = {aggregation!r}: expected one of {', '.join(AGGREGATIONS)} (constant needs longest)")
+    raise ValueError(
+        f"aggregation = {aggregation!r}: expected one of {', '.join(AGGREGATIONS)} (constant "
+        "needs longest)"
+    )
 
 
 def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
-    """Clipped policy-gradient loss, summed over tokens.
+    """PPO's clipped loss, and the number of tokens at which the clip was active.
 
-    L = - sum_t weight_t min(ratio_t A, clamp(ratio_t, 1 - clip, 1 + clip) A),  ratio = exp(logp - old_logp)
+    L = - sum_t token_weight_t min(ratio_t A, clamp(ratio_t, 1 - clip, 1 + clip) A)
+    with ratio_t = exp(logp_t - old_logp_t)
 
-    Args: logp, old_logp: (B, T); advantages: (B,), one number for all tokens of a rollout; weights: (B, T) of
-    :func:`token_weights`, EOS included; tokens of weight 0 do not count, whatever stands there.
-    Returns: (loss, number of tokens at which the clip was active). Source: PPO (1707.06347, eq. 7) with the token-mean
-    aggregation of 2605.22817's configuration.
+    - logp, old_logp: (B, T)
+    - advantages: (B,), one number for all tokens of a rollout
+    - weights: (B, T), the token weights, EOS included; where they are 0, nothing is read
+
+    Source: 1707.06347, eq. 7.
 
     >>> one = torch.zeros(1, 2)
-    >>> loss, clipped = clipped_loss(one, one, torch.tensor([0.5]), token_weights(torch.tensor([[True, True]])))
+    >>> weights = token_weights(torch.tensor([[True, True]]))
+    >>> loss, clipped = clipped_loss(one, one, torch.tensor([0.5]), weights)
     >>> round(loss.item(), 3), clipped
     (-0.5, 0)
     """
@@ -54,9 +63,10 @@ def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
 
 
 def kl_to_reference(logp, reference_logp, weights):
-    """k3 = exp(q - p) - (q - p) - 1 >= 0 summed over tokens, p the policy's and q the reference's log-probability.
+    """The KL to the reference policy: k3 = exp(q - p) - (q - p) - 1 >= 0, summed over tokens.
 
-    Args: (B, T) each. Returns: a scalar, in nats per token; 0 exactly when both agree. Source: 2402.03300, eq. 4.
+    p and q are the log-probabilities of policy and reference. All arguments are (B, T). The scalar
+    is in nats per token, and 0 exactly when both agree. Source: 2402.03300, eq. 4.
 
     >>> p = torch.zeros(1, 1)
     >>> round(kl_to_reference(p, p + 1.0, torch.ones(1, 1)).item(), 4)     # e - 2

@@ -1,0 +1,444 @@
+"""Any task: one that the library has never heard of, whose d differs from problem to problem and
+whose front nobody knows.
+"""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_models import byte_tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.report import write_report
+from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name
+from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.run import Run
+from vpo_lite.training.step import Learner
+
+ROOT = Path(__file__).resolve().parent.parent
+TASK = '''
+import numpy as np
+from vpo_lite.tasks import Option, Prompt, Task
+
+
+class Letters(Task):
+    """Each answer is one character; it earns the one objective that its code leaves over."""
+
+    name, noun = "letters", "row"
+    options = (Option("most", int, 4, "largest number of objectives", least=2),)
+
+    def instance(self, seed):
+        return 2 + seed % (self.most - 1)  # the number of objectives
+
+    def objectives(self, instance):
+        return tuple(f"rest {i}" for i in range(instance))
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words(f"Write {m} letters for {instance}.", system="You write letters.")
+
+    def parse(self, instance, text, m):
+        return [text[i] if i < len(text) else None for i in range(m)]
+
+    def max_tokens(self, instance, m, pocket=None):
+        return m
+
+    def score(self, instances, answers):
+        return [
+            np.eye(d)[np.array([ord(a) % d for a in row], dtype=int)]
+            for d, row in zip(instances, answers)
+        ]
+'''
+exec(compile(TASK, "letters.py", "exec"), made := {"__name__": "letters_of_the_test"})
+Letters = made["Letters"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importable():
+    """The class under a module name of its own, as a notebook's or a user's file would have it."""
+    module = type(sys)("letters_of_the_test")
+    module.Letters = Letters
+    sys.modules[module.__name__] = module
+    yield
+    del sys.modules[module.__name__]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A language model of random parameters that reads and writes bytes."""
+    folder = tmp_path_factory.mktemp("models") / "bytes"
+    tokenizer = byte_tokenizer(chat=True)
+    torch.manual_seed(0)
+    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2)
+    ends = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None)
+    config = LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=False, **shape, **ends)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def config(model, **changes):
+    small = dict(
+        task=Letters, model=model, prompts=3, group_size=4, steps=3, device="cpu", threads=1
+    )
+    return vpo.TrainConfig.preset("demo", **small | changes)
+
+
+def test_the_task_is_short():
+    assert len(TASK.strip().splitlines()) < 50
+
+
+@pytest.mark.parametrize("method", list(vpo.METHODS))
+def test_every_method_trains_on_it(model, method):
+    if vpo.METHODS[method].weight_in_prompt:
+        pytest.skip("this task does not show weights")
+    records = list(vpo.train(config(model, method=method, steps=2)))
+    assert [r.step for r in records] == [1, 2]
+    for record in records:
+        assert record.coverage is None and record.objectives == {}
+        assert 0 <= record.set_reward <= 1 and 0 <= record.diversity <= 2
+    sizes = {group.rewards.shape[-1] for r in records for group in r.groups}
+    assert len(sizes) > 1  # d differs from prompt to prompt
+
+
+def test_rewards_are_the_scorers_and_figures_are_their_definitions(model):
+    (record,) = vpo.train(config(model, steps=1))
+    utilities, valid = [], []
+    for group in record.groups:
+        d = group.instance
+        for row, vectors in zip(group.answers, group.rewards, strict=True):
+            expected = [np.eye(d)[ord(a) % d] if a else np.zeros(d) for a in row]
+            assert np.array_equal(vectors, expected)
+            utilities.append(vpo.exact_set_reward(vectors))
+            valid += [a is not None for a in row]
+    assert record.set_reward == pytest.approx(np.mean(utilities))
+    assert record.valid_rate == record.parse_rate == pytest.approx(np.mean(valid))
+    assert record.solved_rate == 0  # no character earns all objectives
+
+
+def test_evaluate_and_a_policy_object(model):
+    learner = Learner(config(model))
+    figures = vpo.evaluate(learner.policy, config(model), problems=4, answers=6)
+    assert figures["problems"] == 4 and figures["coverage"] is None
+    assert figures["objectives"] == {}  # 2, 3 and 4 objectives among the problems
+    assert figures["pass_at_k"]["3"] == 0
+
+
+def test_a_task_with_few_problems_is_measured_on_all_of_them(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Letters, "seeds", {"train": range(3), "held_out": [7, 8]})
+    run = Run.begin(config(model, steps=1), tmp_path / "few")
+    assert run.start()["problems"] == 2
+    list(run.steps())
+    assert run.finish()["problems"] == 2
+    with pytest.raises(ValueError, match="problems = 64: task 'letters' has 2 held-out ones"):
+        vpo.evaluate(run.learner.policy, config(model), problems=64)
+    for count, status in (("2", 0), ("3", 2), ("0", 2)):
+        command = ["evaluate", str(tmp_path / "few"), "--problems", count, "--answers", "3"]
+        assert main(command) == status
+    assert "has 2 held-out ones" in capsys.readouterr().err
+
+
+TICKS = itertools.count()
+WRONG = {  # method or attribute of the task -> (what stands there, what is said of it)
+    "worst": (lambda self, x: np.zeros(9), r"worst\(instance\) has shape \(9,\): expected \(3,\)"),
+    "w_star": (lambda self, x: np.ones(1), r"w_star\(instance\) has shape \(1,\)"),
+    "valid": (lambda self, x, r: True, r"valid\(instance, rewards\) has shape \(\)"),
+    "solved": (lambda self, x, r: r > 0, r"solved\(instance, rewards\) has shape \(2, 3, 3\)"),
+    "key": (
+        lambda self, x: str(next(TICKS)),
+        "two problems of different keys",
+    ),
+    "objectives": (lambda self, x: (), "named no objective"),
+    "prompt": (lambda self, x, m, **_: "write", "gave 'write': expected a Prompt"),
+    "max_tokens": (lambda self, x, m, pocket=None: 0, r"max_tokens\(...\) = 0"),
+    "seeds": ({"train": range(3)}, r"seeds\['held_out'\] must be"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_task_that_cannot_work_is_refused_before_a_run_is_made(
+    model, tmp_path, monkeypatch, name
+):
+    wrong, said = WRONG[name]
+    monkeypatch.setattr(Letters, name, wrong)
+    with pytest.raises(ValueError, match=f"task 'letters': .*{said}"):
+        Run.begin(config(model), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Prompt(), "either messages or symbols"),
+        (Prompt(({"role": "user", "content": "x"},), "a b"), "either messages or symbols"),
+        (Prompt(symbols="a b"), "this model is asked in words"),
+        (Prompt(({"text": "x"},)), "a role and a content"),
+    ],
+)
+def test_a_prompt_that_this_model_cannot_read_is_refused(model, monkeypatch, given, said):
+    monkeypatch.setattr(Letters, "prompt", lambda self, x, m, **_: given)
+    with pytest.raises(ValueError, match=said):
+        Learner(config(model))
+
+
+@pytest.mark.parametrize("parsed", [["x"], ["x"] * 4, "abc", None, [{"a": 1}] * 3])
+def test_a_parser_that_gives_anything_but_m_answers_is_named(monkeypatch, parsed):
+    task = Letters()
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: parsed)
+    with pytest.raises(
+        ValueError, match=r"task 'letters' parsed 'abc' as .*expected a list of m = 3"
+    ):
+        read_answers(task, [2], [["abc"]], 3)
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        (None, " of 0 problems: expected 2"),
+        ([np.zeros((3, 2))], " of 1 problems: expected 2"),
+        ([np.zeros((3, 2)), np.zeros((2, 3))], r"shape \(2, 3\): expected \(3, 3\)"),
+        ([np.zeros((3, 2)), [[0.0], [0.0, 1.0]]], "no array of numbers: expected"),
+        ([np.zeros((3, 2)), [["good"] * 3] * 3], "no array of numbers: expected"),
+    ],
+)
+def test_scores_of_the_wrong_form_are_named(monkeypatch, scores, said):
+    task = Letters()
+    monkeypatch.setattr(Letters, "score", lambda self, instances, answers: scores)
+    with pytest.raises(ValueError, match=f"task 'letters' gave scores.*{said}"):
+        read_answers(task, [2, 3], [["abc"], ["abc"]], 3)
+
+
+def test_rows_of_a_comparison_name_the_task_where_it_differs_and_no_row_holds_a_file(
+    model, tmp_path, monkeypatch
+):
+    text = Option("text", str, None, "a text file", file=True)
+    monkeypatch.setattr(Letters, "options", (*Letters.options, text))
+
+    class Others(Letters):
+        name = "others"
+
+    sys.modules[Letters.__module__].Others = Others
+    Others.__module__, Others.__qualname__ = Letters.__module__, "Others"
+    made = {
+        "a": config(model, steps=1, method="grpo", text="line\n" * 500),
+        "b": config(model, steps=1, method="grpo", most=2),
+        "c": config(model, steps=1, task=Others),
+    }
+    for name, settings in made.items():
+        run = Run.begin(settings, tmp_path / name)
+        list(run.steps())
+        run.finish()
+    labels = [row["label"] for row in vpo.compare([tmp_path / name for name in made])]
+    assert labels[0].startswith("grpo, task=letters_of_the_test:Letters, most=4, text=text ")
+    assert labels[1] == "grpo, task=letters_of_the_test:Letters, most=2, text=None"
+    assert labels[2] == "vpo, task=letters_of_the_test:Others"
+    assert max(map(len, labels)) < 100
+    rows = vpo.compare([tmp_path / "a"])
+    page = write_report([tmp_path / "a"], tmp_path / "r.html", rows).read_text()
+    page = page[page.index("<h2>Settings") :]
+    assert "(3,002 characters)" in page and page.count("line") < 100
+
+
+def test_a_method_that_shows_weights_needs_a_prompt_that_shows_them(model, monkeypatch):
+    goals = config(model, method="goal_conditioned", steps=1)
+    with pytest.raises(ValueError, match="does not show its weights"):
+        Learner(goals)
+    monkeypatch.setattr(
+        Letters, "prompt", lambda self, x, m, *, weights=None, **_: Prompt.words(f"{x} {weights}")
+    )
+    assert [record.step for record in vpo.train(goals)] == [1]
+
+
+def test_a_lab_on_another_task_ignores_no_setting(model):
+    small = dict(task=Letters, model=model)
+    for foreign in ({"maze_seed": 3}, {"maze": "S . E"}):
+        with pytest.raises(ValueError, match="unknown setting 'maze"):
+            vpo.Lab(**small, **foreign)
+    with pytest.raises(ValueError, match="most: singles out no problem"):
+        vpo.Lab(**small).pick(most=3)
+    with pytest.raises(ValueError, match="no figure 'gold'"):
+        vpo.Lab(**small).figure(curves=("diversity", "gold"))
+
+
+def test_a_run_whose_task_cannot_be_found_says_so(model, tmp_path, monkeypatch):
+    Run.begin(config(model), tmp_path / "a")
+    monkeypatch.delitem(sys.modules, Letters.__module__)
+    with pytest.raises(ValueError, match=r"config.json: task '.*:Letters': cannot be found"):
+        Run.resume(tmp_path / "a")
+
+
+def test_m_is_refused_by_the_config_for_a_model_in_words_too(model):
+    with pytest.raises(ValueError, match="m = 10"):
+        config(model, m=10)
+    assert config(model, m=9).answers == 9
+
+
+def test_a_run_is_made_compared_and_resumed_from_python(model, tmp_path):
+    run = Run.begin(config(model), tmp_path / "a")
+    run.start()
+    assert [r.step for r in run.steps()] == [1, 2, 3]
+    summary = run.finish()
+    cut = Run.begin(config(model), tmp_path / "b")
+    cut.start()
+    next(cut.steps())  # and is heard of no more
+    again = Run.resume(tmp_path / "b")
+    assert again.first == 1
+    list(again.steps())
+    other = again.finish()
+    timings = {"seconds", "rollout_share"}
+    assert {k: v for k, v in summary.items() if k not in timings} == {
+        k: v for k, v in other.items() if k not in timings
+    }
+    (row,) = vpo.compare([tmp_path / "a", tmp_path / "b"])
+    assert (
+        row["runs"] == 2 and row["coverage"] is None and row["set_reward"] == summary["set_reward"]
+    )
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(model, tmp_path):
+    (tmp_path / "letters.py").write_text(TASK)
+    command = [sys.executable, "-m", "vpo_lite.cli"]
+    small = [
+        "train",
+        "--task",
+        "letters:Letters",
+        "--most",
+        "3",
+        "--model",
+        model,
+        "--prompts",
+        "2",
+        "--group-size",
+        "4",
+    ]
+    small += ["--steps", "30", "--threads", "1", "--device", "cpu", "--json", "--out"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
+    whole = subprocess.run(
+        [*command, *small, "whole"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert whole.returncode == 0, whole.stderr
+    process = subprocess.Popen(
+        [*command, *small, "cut"], cwd=tmp_path, env=environment, stdout=-3, stderr=-3
+    )
+    metrics, end = tmp_path / "cut" / "metrics.jsonl", time.monotonic() + 120
+    while time.monotonic() < end and not (
+        metrics.exists() and metrics.read_text().count("\n") >= 3
+    ):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "cut" / "summary.json").exists()
+    resume = [*command, "train", "--resume", "cut", "--json"]
+    done = subprocess.run(resume, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    a, b = json.loads(whole.stdout), json.loads(done.stdout)
+    timings = {"seconds", "rollout_share"}
+    assert {k: v for k, v in a.items() if k not in timings} == {
+        k: v for k, v in b.items() if k not in timings
+    }
+    stored = json.loads((tmp_path / "cut" / "config.json").read_text())
+    assert (stored["task"], stored["task_options"]) == ("letters:Letters", {"most": 3})
+    table = subprocess.run(
+        [*command, "compare", "whole", "cut"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert table.returncode == 0 and "vpo" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--task", "letters_of_the_test:Letters", "--most", "1"],
+            "most = 1: must be a whole number, 2 or more",
+        ),
+        (["--task", "letters_of_the_test:Letters"], "no shipped policy reads task"),
+        (["--task", "letters_of_the_test:Nothing"], "cannot be found"),
+        (["--task", "nowhere_at_all:Letters"], "cannot be found"),
+        (["--task", "json:dumps"], "no class derived from"),
+        (["--most", "3"], "--most"),
+    ],
+)
+def test_wrong_tasks_and_options_get_one_line_and_status_2(
+    arguments, said, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and said in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):
+    made = config(model, most=3)
+    assert (made.task, made.task_options) == ("letters_of_the_test:Letters", {"most": 3})
+    assert made.but(most=4).task_options == {} and made.but(alpha=2.0).task_options == {"most": 3}
+    assert made.but(task=vpo.TrainConfig().task, model="auto").task_options == {}
+    assert vpo.TrainConfig.from_json(json.loads(json.dumps(made.to_json()))) == made
+    with pytest.raises(ValueError, match=r"unknown setting 'layout'.*of task 'letters': most"):
+        config(model, layout="lite-6x6")
+
+
+def test_names_lead_back_to_the_class():
+    assert task_class(task_name(Letters))(most=5).most == 5
+    assert task_name("letters:Letters") == "letters:Letters"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (Option("alpha", float, 1.0, "no"),),
+        (Option("resume", str, None, "no"),),
+        (Option("score", float, 1.0, "no"),),
+        (Option("most", int, 4, "yes"), Option("most", int, 5, "no")),
+    ],
+    ids=lambda options: options[-1].name,
+)
+def test_clashing_options_get_one_line_and_status_2(options, capsys, monkeypatch):
+    monkeypatch.setattr(Letters, "options", options)
+    assert main(["train", "--task", "letters_of_the_test:Letters", "--model", "none"]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and options[-1].name in error and "letters" in error
+
+
+def test_odd_types_are_refused_in_words(model):
+    with pytest.raises(ValueError, match="option most: its type must be int, float, str or bool"):
+        Option("most", list, None, "no")
+    with pytest.raises(ValueError, match="task_options = None: must be a dict"):
+        config(model, task_options=None)
+    with pytest.raises(ValueError, match="cannot be found"):
+        config(model, task="..x:Y")
+    lab = vpo.Lab(task=Letters, model=model)
+    assert lab.change(task=Letters, most=5).config.task_options == {"most": 5}
+
+
+def test_an_option_may_not_take_the_name_of_a_setting(model, monkeypatch):
+    monkeypatch.setattr(Letters, "options", (Option("alpha", float, 1.0, "no"),))
+    with pytest.raises(ValueError, match="its option alpha has the name of a setting"):
+        config(model)
+
+
+def test_an_instance_without_a_stable_key_is_refused():
+    class Loose(Task):
+        name = "loose"
+
+    with pytest.raises(ValueError, match=r"define key\(instance\)"):
+        Loose().key(object())
+
+
+def test_prompts_are_chat_messages_in_order():
+    prompt = Prompt.words("Now?", system="Be brief.")
+    assert [message["role"] for message in prompt.messages] == ["system", "user"]
+    assert prompt.text == "Be brief.\n\nNow?"

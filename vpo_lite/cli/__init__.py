@@ -1,0 +1,103 @@
+"""``vpo-lite``: lab | train | evaluate | compare | pretrain | doctor. Parse, call, print.
+
+Exit status: 0; 1 if the command failed while it worked; 2 if the request was wrong. A wrong request
+gets one line on stderr, and nothing is written.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import __version__
+from . import measure, pretrain, train
+from .flags import Parser, Wrong, requests, say, whole
+
+
+def main(arguments=None) -> int:
+    """Run one command; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        options = parser(arguments).parse_args(arguments)
+        return options.run(options) or 0
+    except Wrong as error:
+        return say(error, 2)
+    except KeyboardInterrupt:
+        return say("stopped", 1)
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (RuntimeError, OSError, ValueError, MemoryError) as error:
+        return say(error or type(error).__name__, 1)
+
+
+class _Command(NamedTuple):
+    help: str
+    flags: Callable  # adds the command's flags to its parser: (parser, arguments)
+    run: Callable  # options -> exit status
+
+
+def parser(arguments=()) -> argparse.ArgumentParser:
+    """The parser for these arguments. Only the command that they name gets its flags.
+
+    Some flags need a task or torch, and no other command waits for those.
+    """
+    made = Parser(
+        prog="vpo-lite", description="Learn, try and teach Vector Policy Optimization (VPO)."
+    )
+    made.add_argument("--version", action="version", version=f"vpo_lite {__version__}")
+    commands = made.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=Parser
+    )
+    chosen = next((a for a in arguments if not a.startswith("-")), None)
+    for name, command in _COMMANDS.items():
+        one = commands.add_parser(
+            name, help=command.help, description=command.help, allow_abbrev=False
+        )
+        one.set_defaults(run=command.run)
+        if name == chosen:
+            command.flags(one, arguments)
+    return made
+
+
+def _no_flags(made, arguments) -> None:
+    pass
+
+
+def _doctor(options) -> int:
+    from ..machine import examine
+
+    return examine()
+
+
+def _lab_flags(made, arguments) -> None:
+    made.add_argument(
+        "--port", type=whole, default=8888, metavar="N", help="the next free one is taken"
+    )
+    made.add_argument(
+        "--browser", choices=("auto", "yes", "no"), default="auto", help="open a browser window"
+    )
+
+
+def _lab(options) -> int:
+    from ..machine import start_jupyter
+
+    with requests():
+        return start_jupyter(options.port, options.browser)
+
+
+_COMMANDS = {
+    "train": _Command("train a LoRA policy, leave a run folder", train.flags, train.run),
+    "evaluate": _Command(
+        "measure a run's policy again", measure.evaluate_flags, measure.evaluate_runs
+    ),
+    "compare": _Command(
+        "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
+    ),
+    "pretrain": _Command("make a pocket policy from a seed", pretrain.flags, pretrain.run),
+    "doctor": _Command(
+        "what was found on this machine, what is missing, and the cure", _no_flags, _doctor
+    ),
+    "lab": _Command("open the notebooks in JupyterLab", _lab_flags, _lab),
+}

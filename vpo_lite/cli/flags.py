@@ -1,0 +1,59 @@
+"""What all commands share: wrong requests, messages, and flags from options."""
+
+import argparse
+import contextlib
+import sys
+
+from ..options import Option
+
+
+class Wrong(ValueError):
+    """The request was wrong; the message names the value and the cure."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):  # one line, no usage block
+        raise Wrong(f"{message} (see `{self.prog} --help`)")
+
+
+def say(message, status: int) -> int:
+    """Print one line on stderr; returns the status."""
+    print("vpo-lite: " + " ".join(str(message).split()), file=sys.stderr)
+    return status
+
+
+@contextlib.contextmanager
+def requests():
+    """A context in which a ValueError means that the request was wrong."""
+    try:
+        yield
+    except Wrong:
+        raise
+    except ValueError as error:
+        raise Wrong(str(error)) from error
+
+
+def add_options(made, options: tuple[Option, ...]) -> None:
+    """Add a flag for each option. `given` reads the texts."""
+    for option in options:
+        if option.type is bool:
+            made.add_argument(option.flag, action="store_const", const=True, help=option.help)
+        else:
+            metavar = "FILE" if option.file else {int: "N", float: "X", str: "NAME"}[option.type]
+            made.add_argument(option.flag, metavar=metavar, help=option.help.replace("%", "%%"))
+
+
+def given(options: tuple[Option, ...], namespace) -> dict:
+    """The values of the flags that were given."""
+    texts = {option: getattr(namespace, option.name) for option in options}
+    return {
+        o.name: o.read(t) if isinstance(t, str) else t for o, t in texts.items() if t is not None
+    }
+
+
+def whole(text: str) -> int:
+    """A flag's whole number, for argparse."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None

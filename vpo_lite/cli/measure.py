@@ -1,0 +1,75 @@
+"""``vpo-lite evaluate`` and ``vpo-lite compare``: figures of finished runs."""
+
+import json
+from pathlib import Path
+
+from ..tasks import task_class, task_names
+from .flags import Wrong, requests, whole
+
+
+def evaluate_flags(made, arguments) -> None:
+    nouns = [f"--{task_class(name).noun}s" for name in task_names()]  # as each task calls them
+    made.add_argument("folder", type=Path, metavar="RUN")
+    made.add_argument(
+        "--problems",
+        *nouns,
+        type=whole,
+        metavar="N",
+        help="held-out problems (default: 64, or all where there are fewer)",
+    )
+    made.add_argument(
+        "--answers", type=whole, default=30, metavar="N", help="answers per problem (default: 30)"
+    )
+    made.add_argument(
+        "--seed", type=whole, metavar="N", help="of the answers (default: the run's own)"
+    )
+    made.add_argument("--device", default="auto", metavar="NAME")
+    made.add_argument("--json", action="store_true")
+
+
+def evaluate_runs(options) -> int:
+    with requests():
+        from ..policy.loading import load_policy
+        from ..training.compare import table
+        from ..training.evaluate import evaluate, held_out_seeds
+        from ..training.folders import RunFolder
+
+        folder = RunFolder.open(options.folder)
+        config = folder.config()
+        if not folder.finished:
+            raise Wrong(
+                f"{options.folder}: not finished; go on with: vpo-lite train --resume "
+                f"{options.folder}"
+            )
+        if options.answers < 1:
+            raise Wrong(f"--answers {options.answers}: must be 1 or more")
+        held_out_seeds(config.make_task(), options.problems)  # refuses what cannot be measured
+        policy = load_policy(folder.path, device=options.device)
+    seed = config.seed if options.seed is None else options.seed
+    figures = evaluate(
+        policy, config, problems=options.problems, answers=options.answers, seed=seed
+    )
+    row = figures | {"method": config.method, "set": config.compared_size}
+    print(json.dumps(figures) if options.json else table([row]))
+    return 0
+
+
+def compare_flags(made, arguments) -> None:
+    made.add_argument("folders", nargs="+", type=Path, metavar="RUN")
+    made.add_argument(
+        "--html", type=Path, metavar="FILE", help="write a report with curves that opens offline"
+    )
+    made.add_argument("--json", action="store_true")
+
+
+def compare_runs(options) -> int:
+    with requests():
+        from ..training.compare import compare, table
+
+        rows = compare(options.folders)
+        if options.html:
+            from ..report import write_report
+
+            write_report(options.folders, options.html, rows)
+    print(json.dumps(rows) if options.json else table(rows))
+    return 0

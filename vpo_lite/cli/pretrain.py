@@ -1,0 +1,62 @@
+"""``vpo-lite pretrain``: make a pocket policy from a seed."""
+
+import json
+import math
+from pathlib import Path
+
+from .flags import Wrong, add_options, given, requests, say, whole
+
+
+def flags(made, arguments) -> None:
+    from ..pocket.pretrain import PretrainConfig
+
+    made.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="goes on where it stopped"
+    )
+    add_options(made, PretrainConfig.options())
+    made.add_argument("--device", default="auto", metavar="NAME")
+    made.add_argument("--threads", type=whole, metavar="N")
+    made.add_argument(
+        "--workers", type=whole, default=1, metavar="N", help="processes that make demonstrations"
+    )
+    made.add_argument(
+        "--compile", action="store_true", help="through torch.compile (needs a C++ compiler)"
+    )
+
+
+def run(options) -> int:
+    with requests():
+        from tqdm import tqdm
+
+        from ..pocket.pretrain import PretrainConfig, check_folder, finish, pretrain
+        from ..policy.decoder import compiler_missing
+        from ..policy.loading import choose_device
+        from ..policy.threads import torch_threads
+
+        config = PretrainConfig(**given(PretrainConfig.options(), options))
+        device = choose_device(options.device)
+        if options.workers < 0 or (options.threads is not None and options.threads < 1):
+            raise Wrong(
+                f"--workers {options.workers} --threads {options.threads}: expected 0 workers or "
+                "more, and 1 thread or more"
+            )
+        if options.compile and (missing := compiler_missing(device)):
+            raise Wrong(f"--compile: {missing}; leave it out, or see to that")
+        check_folder(config, options.out)
+    loss, done = math.nan, 0
+    work = pretrain(
+        config, options.out, device=device, workers=options.workers, compile=options.compile
+    )
+    with torch_threads(options.threads):
+        try:
+            with tqdm(total=config.updates, unit="update", dynamic_ncols=True) as bar:
+                for done, now in work:
+                    loss = now if math.isnan(loss) else 0.98 * loss + 0.02 * now
+                    bar.update(done - bar.n)
+                    bar.set_postfix_str(f"loss {loss:.3f}")
+        except KeyboardInterrupt:
+            return say(
+                f"stopped after {done} updates; the same command goes on from the last saved one", 1
+            )
+        print(json.dumps(finish(config, options.out, device), indent=1))
+    return 0

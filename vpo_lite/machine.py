@@ -1,0 +1,134 @@
+"""What this machine has for training and notebooks, and the start of JupyterLab."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .policy import shipped
+
+ROOT = Path(__file__).resolve().parent.parent
+_TRAINING = (
+    "numpy",
+    "scipy",
+    "gymnasium",
+    "moocore",
+    "torch",
+    "transformers",
+    "peft",
+    "safetensors",
+    "tqdm",
+)
+_NOTEBOOKS = ("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget")
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "microsoft-edge")
+
+
+def examine() -> int:
+    """Print what was found on this machine; returns 1 if something is missing, else 0."""
+    faults = []
+    print(
+        f"python {platform.python_version()} on {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores"
+    )
+    for title, names, cure in (
+        ("training", _TRAINING, "pip install -e ."),
+        ("notebooks", _NOTEBOOKS, 'pip install -e ".[lab]"'),
+    ):
+        found = {name: _version(name) for name in names}
+        print(f"{title}: " + ", ".join(f"{n} {v}" for n, v in found.items() if v))
+        missing = [n for n, v in found.items() if not v]
+        if missing:
+            faults.append(f"missing for {title}: {', '.join(missing)}; cure: {cure}")
+    if _version("torch"):
+        _print_device()
+    print(f"pocket policies: {', '.join(shipped.names()) or 'none'}")
+    if not shipped.names():
+        faults.append(
+            "missing: the pocket policies' parameters; cure: git checkout vpo_lite/pocket/weights"
+        )
+    ours, found = ROOT / "envs" / "__init__.py", importlib.util.find_spec("envs")
+    if found is None or not ours.is_file():
+        faults.append("the package envs is missing; cure: pip install -e .")
+    elif found.origin is None or Path(found.origin) != ours:
+        faults.append(
+            f"another package named envs shadows ours: {found.origin}; "
+            "cure: start from another folder"
+        )
+    browsers = [name for name in _BROWSERS if shutil.which(name)]
+    print(
+        "browser for the tests: "
+        f"{browsers[0] if browsers else 'none on PATH (only the browser tests need one)'}"
+    )
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    print("ready" if not faults else f"{len(faults)} thing(s) missing")
+    return 1 if faults else 0
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _print_device() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        memory = torch.cuda.get_device_properties(0).total_memory / 2**30
+        print(f"device: cuda, {torch.cuda.get_device_name(0)} with {memory:.0f} GiB")
+    else:
+        print("device: cpu (no GPU found; all that ships runs on it)")
+    waiting = os.environ.get("OMP_WAIT_POLICY", "unset")
+    print(
+        f"threads: torch uses {torch.get_num_threads()} of {os.cpu_count()}, OMP_WAIT_POLICY "
+        f"{waiting}"
+    )
+
+
+def start_jupyter(port: int, browser: str) -> int:
+    """Start JupyterLab on the first notebook, also as root and without a display.
+
+    browser: "yes", "no" or "auto" (yes where there is a display). Raises ValueError where
+    JupyterLab or the notebook is missing.
+    """
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise ValueError(
+            'jupyterlab is not installed; cure, in the repository: pip install -e ".[lab]"'
+        )
+    notebook = ROOT / "notebooks" / "00_start_here.ipynb"
+    if not notebook.is_file():
+        raise ValueError(
+            f"{notebook}: not there; the notebooks live in the repository, clone it and run "
+            "`make lab`"
+        )
+    display = (
+        sys.platform in ("darwin", "win32")
+        or os.environ.get("DISPLAY")
+        or os.environ.get("WAYLAND_DISPLAY")
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        f"--port={port}",
+        f"--ServerApp.root_dir={ROOT}",
+        "--log-level=WARN",
+        "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
+    if browser == "no" or (browser == "auto" and not display):
+        command.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    if os.name == "nt":
+        return subprocess.call(command)
+    sys.stdout.flush()
+    os.execv(sys.executable, command)
+    return 0

@@ -1,0 +1,111 @@
+"""The record of one training step, as a run writes it and a panel shows it."""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+RENAMED = {"reach_rate": "valid_rate"}  # names of 0.1.0 -> today's names
+
+
+@dataclass(frozen=True)
+class Group:
+    """One prompt group: its problem, and what its G rollouts wrote.
+
+    - instance: the problem
+    - texts (G): the completions
+    - answers (G, m): None where missing or malformed
+    - rewards (G, m, d): as measured; a repeat keeps its own
+    - advantages (G,)
+    """
+
+    instance: Any
+    texts: list[str]
+    answers: list[list[str | None]]
+    rewards: np.ndarray
+    advantages: np.ndarray
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One training step. Its figures are means over its rollouts, from before its update.
+
+    Rates are shares, 0 to 1.
+
+    - step: 1, 2, ...
+    - method, alpha, K, m: as used in this step
+    - score: what the method raises (U_hat for vpo)
+    - set_reward: expected best answer of a compared set at the run's alpha, K = infinity
+    - coverage: the same at alpha = 1 over that of the true front; None without a known front
+    - diversity: mean pairwise L1 distance among valid answers, 0 to d
+    - parse_rate, valid_rate, solved_rate, repeat_rate: of the answers asked for
+    - truncated_rate: of the rollouts, those cut off at the token limit
+    - objectives: means by name, empty where names differ from problem to problem
+    - slots: mean ``w* . r`` of the 1st, 2nd, ... answer
+    - silent_groups: share of groups whose advantages were all 0
+    - entropy: nats per token
+    - kl: k3 to the reference, nats per token; None on steps that do not measure it
+    - clip_share: share of the tokens at which the clip was active
+    - gradient_norm: before clipping; loss
+    - tokens: how many were sampled
+    - seconds, rollout_seconds: of the step and of its sampling
+    - sampler_gap: mean |log-probability of sampler - of trainer| per token, in nats. Below 1e-4 in
+      float32, about 5e-3 in bfloat16; above that the two are not the same policy.
+    - groups: what was written; not stored
+    """
+
+    step: int
+    method: str
+    alpha: float
+    K: float
+    m: int
+    score: float
+    set_reward: float
+    coverage: float | None
+    diversity: float
+    parse_rate: float
+    valid_rate: float
+    repeat_rate: float
+    objectives: dict[str, float]
+    slots: list[float]
+    silent_groups: float
+    entropy: float
+    kl: float | None
+    clip_share: float
+    gradient_norm: float
+    loss: float
+    tokens: int
+    seconds: float
+    rollout_seconds: float
+    sampler_gap: float = 0.0
+    solved_rate: float | None = None
+    truncated_rate: float = 0.0
+    groups: tuple[Group, ...] = field(default=(), repr=False, compare=False)
+
+    def to_json(self) -> dict:
+        """One line of metrics.jsonl: all but the groups.
+
+        K = inf is the text "inf", and a figure that is not finite is null.
+        """
+        values = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "groups"
+        }
+        values["K"] = "inf" if self.K == math.inf else self.K
+        return {
+            k: None if isinstance(v, float) and not math.isfinite(v) else v
+            for k, v in values.items()
+        }
+
+    @classmethod
+    def from_json(cls, values: dict, groups: tuple[Group, ...] = ()) -> "StepRecord":
+        """The record that :meth:`to_json` wrote; also reads the names of 0.1.0."""
+        values = renamed(values)
+        K = math.inf if values["K"] == "inf" else values["K"]
+        return cls(**values | {"K": K, "groups": groups})
+
+
+def renamed(figures: dict) -> dict:
+    """Stored figures under today's names."""
+    return {RENAMED.get(name, name): value for name, value in figures.items()}

@@ -1,0 +1,233 @@
+"""From problems to scored answers: sample, decode, parse, score, mark repeats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..policy.policy import Policy
+from ..policy.sampling import Rollouts
+from ..randomness import generator
+from ..tasks.base import Prompt, Task
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of one prompt group, with their rewards.
+
+    - instance, prompt: the problem and the request
+    - texts (G): completions, with the prompt's prefix
+    - answers (G, m): parsed answers, None where missing or malformed
+    - rewards (G, m, d): as measured; None has the worst vector, a repeat keeps its own
+    - parsed, valid, solved (G, m): booleans
+    - repeats (G, m): booleans; a repeat has the effect of an earlier answer of its rollout
+    - tokens (G,): how many were sampled
+    - truncated (G,): booleans; the token limit came before the end
+    """
+
+    instance: Any
+    prompt: Prompt
+    texts: list[str]
+    answers: list[list[str | None]]
+    rewards: np.ndarray
+    parsed: np.ndarray
+    repeats: np.ndarray
+    valid: np.ndarray
+    solved: np.ndarray
+    tokens: np.ndarray
+    truncated: np.ndarray
+
+    def for_training(self, worst: np.ndarray) -> np.ndarray:
+        """The rewards (G, m, d) for training, in which a repeat has the worst vector, too."""
+        return np.where(self.repeats[..., None], worst, self.rewards)
+
+
+class Sampled(NamedTuple):
+    """One :class:`Answers` per prompt, and the rollouts from which they were read."""
+
+    groups: list[Answers]
+    rollouts: Rollouts
+
+
+def sample_answers(
+    policy: Policy,
+    task: Task,
+    instances: Sequence,
+    m: int,
+    uniforms: np.ndarray,
+    *,
+    weights=None,
+    prefixes: Sequence[str] | None = None,
+    temperature: float = 1.0,
+    dtype: str = "auto",
+    compiled: bool = False,
+) -> Sampled:
+    """Ask the policy for m answers to each of P problems, G times, and score them.
+
+    - uniforms (P, G, T) in [0, 1): one for each token that may be sampled
+    - weights: P arrays (d,) that the prompts show, or None
+    - prefixes: P beginnings of the completions, or None
+    - temperature, dtype, compiled: as in :meth:`Policy.sample`
+    """
+    shown = [None] * len(instances) if weights is None else weights
+    prompts = [
+        task.prompt(x, m, weights=w, pocket=policy.pocket)
+        for x, w in zip(instances, shown, strict=True)
+    ]
+    if prefixes is not None:
+        prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
+    rollouts = policy.sample(prompts, uniforms, temperature, dtype=dtype, compiled=compiled)
+    texts, G = policy.texts(rollouts), np.shape(uniforms)[1]
+    groups = read_answers(
+        task,
+        instances,
+        [texts[i : i + G] for i in range(0, len(texts), G)],
+        m,
+        prompts=prompts,
+        tokens=rollouts.mask.sum(-1).cpu().numpy().reshape(-1, G),
+        truncated=rollouts.truncated.cpu().numpy().reshape(-1, G),
+    )
+    return Sampled(groups, rollouts)
+
+
+def read_answers(
+    task: Task,
+    instances: Sequence,
+    texts: Sequence[Sequence[str]],
+    m: int,
+    *,
+    prompts: Sequence[Prompt] | None = None,
+    tokens: np.ndarray | None = None,
+    truncated: np.ndarray | None = None,
+) -> list[Answers]:
+    """Parse and score completions from any source: texts (P, G) -> P groups.
+
+    - prompts: a prompt's prefix is put before its completions
+    - tokens, truncated (P, G): 0 and False where they are not given
+    """
+    prompts = [Prompt()] * len(instances) if prompts is None else prompts
+    shape = (len(instances), len(texts[0]))
+    tokens = np.zeros(shape, dtype=int) if tokens is None else tokens
+    truncated = np.zeros(shape, dtype=bool) if truncated is None else truncated
+    whole = [[_joined(p, text) for text in group] for p, group in zip(prompts, texts, strict=True)]
+    answers = [
+        [_parsed(task, x, text, m) for text in group]
+        for x, group in zip(instances, whole, strict=True)
+    ]
+    rewards = score_answers(task, instances, answers)
+    return [
+        Answers(
+            instance=x,
+            prompt=prompts[p],
+            texts=whole[p],
+            answers=answers[p],
+            rewards=rewards[p],
+            parsed=np.array([[a is not None for a in row] for row in answers[p]], dtype=bool),
+            repeats=find_repeats(task, x, answers[p]),
+            valid=task.valid(x, rewards[p]),
+            solved=task.solved(x, rewards[p]),
+            tokens=tokens[p],
+            truncated=truncated[p],
+        )
+        for p, x in enumerate(instances)
+    ]
+
+
+def merged(groups: Sequence[Answers]) -> Answers:
+    """Several groups on one instance as one group, with the prompt of the first."""
+    arrays = ("rewards", "parsed", "repeats", "valid", "solved", "tokens", "truncated")
+    return Answers(
+        instance=groups[0].instance,
+        prompt=groups[0].prompt,
+        texts=[text for g in groups for text in g.texts],
+        answers=[row for g in groups for row in g.answers],
+        **{name: np.concatenate([getattr(g, name) for g in groups]) for name in arrays},
+    )
+
+
+def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np.ndarray]:
+    """Reward vectors of P groups of answers: one array (G, m, d) per group.
+
+    answers: P lists of G lists of m answers; None gets the worst vector. The task scores all groups
+    in one call. Raises ValueError for a score that is not finite and for scores of a wrong shape.
+    """
+    flat = [[a for row in group for a in row if a is not None] for group in answers]
+    scored = task.score(instances, flat)
+    scored = [] if scored is None else list(scored)
+    if len(scored) != len(flat):
+        raise ValueError(
+            f"task {task.name!r} gave scores of {len(scored)} problems: expected {len(flat)}"
+        )
+    rewards = []
+    for x, group, texts, vectors in zip(instances, answers, flat, scored, strict=True):
+        worst = np.asarray(task.worst(x), dtype=np.float64)
+        expected = (len(texts), len(worst))
+        try:
+            vectors = np.asarray(vectors, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"task {task.name!r} gave scores that are no array of numbers: expected "
+                f"{expected} ({error})"
+            ) from error
+        if vectors.shape != expected and (texts or vectors.size):
+            raise ValueError(
+                f"task {task.name!r} gave scores of shape {vectors.shape}: expected {expected}"
+            )
+        if not np.isfinite(vectors).all():
+            i = np.flatnonzero(~np.isfinite(vectors).all(-1))[0]
+            raise ValueError(
+                f"task {task.name!r} scored answer {texts[i]!r} as {vectors[i]}; scores must be "
+                "finite"
+            )
+        R = np.tile(worst, (len(group), len(group[0]), 1))
+        parsed = np.array([[a is not None for a in row] for row in group], dtype=bool)
+        R[parsed] = vectors.reshape(-1, len(worst))
+        rewards.append(R)
+    return rewards
+
+
+def find_repeats(task: Task, instance, answers: Sequence[Sequence[str | None]]) -> np.ndarray:
+    """Booleans (G, m): whether an answer has the effect of an earlier one of its rollout."""
+    repeats = np.zeros((len(answers), len(answers[0])), dtype=bool)
+    for g, row in enumerate(answers):
+        seen = set()
+        for i, answer in enumerate(row):
+            if answer is not None:
+                effect = task.same_effect(instance, answer)
+                repeats[g, i] = effect in seen
+                seen.add(effect)
+    return repeats
+
+
+def longest_completion(
+    policy: Policy, task: Task, m: int, instances, limit: int | None = None
+) -> int:
+    """The token limit of a rollout on these problems: ``limit``, or what m answers may need."""
+    return limit or max(task.max_tokens(x, m, policy.pocket) for x in instances)
+
+
+def draw_uniforms(rollouts: int, tokens: int, *key) -> np.ndarray:
+    """Uniforms (G, T) for the tokens of one prompt group, keyed by (seed, purpose, step, key).
+
+    They are drawn token by token, so a larger T only adds some. They do not depend on the rest of
+    the batch.
+    """
+    return generator(*key).random((tokens, rollouts)).T
+
+
+def _joined(prompt: Prompt, text: str) -> str:
+    """A completion after its prompt's prefix. Symbols have a blank between them."""
+    return prompt.prefix + (" " if prompt.prefix and prompt.symbols else "") + text
+
+
+def _parsed(task: Task, instance, text: str, m: int) -> list[str | None]:
+    """The m answers in a completion. ValueError where the task's parser gives anything else."""
+    answers = task.parse(instance, text, m)
+    listed = isinstance(answers, list | tuple) and len(answers) == m
+    if not listed or not all(a is None or isinstance(a, str) for a in answers):
+        raise ValueError(
+            f"task {task.name!r} parsed {text[:60]!r} as {answers!r}: expected a list of m = {m} "
+            "entries, each a text or None"
+        )
+    return list(answers)

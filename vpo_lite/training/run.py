@@ -1,0 +1,102 @@
+"""A run in its folder: figures before, steps with a state to resume from, figures after."""
+
+import importlib.metadata
+from collections.abc import Iterator
+from pathlib import Path
+
+from .config import TrainConfig
+from .evaluate import evaluate
+from .folders import RunFolder
+from .loop import train
+from .memory import available_memory, fitted
+from .record import StepRecord
+from .step import Learner
+
+_VERSIONS = ("vpo_lite", "torch", "transformers", "peft")
+
+
+class Run:
+    """One run in its folder. Make it with :meth:`begin` or :meth:`resume`.
+
+    Call in order :meth:`start` (figures before training), :meth:`steps`, :meth:`finish`. After a
+    kill :meth:`resume` goes on. On the CPU the result is bit-equal to an uninterrupted run.
+    """
+
+    def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
+        self.folder, self.config, self.learner, self.first = folder, config, learner, first
+
+    @classmethod
+    def begin(cls, config: TrainConfig, path) -> "Run":
+        """A new run. Its update is cut into micro-batches if it would not fit into memory.
+
+        Raises ValueError for a model that cannot be loaded and for a folder that cannot be used.
+        Nothing is written then.
+        """
+        learner = Learner(config)
+        found = available_memory(learner.policy.device)
+        config = fitted(learner.policy, config, found, learner.task) if found else config
+        folder = RunFolder.create(path, config)
+        return cls(folder, config, learner, folder.restore(learner))
+
+    @classmethod
+    def resume(cls, path) -> "Run":
+        """Go on with a run. Raises ValueError where there is none, or where it is finished."""
+        folder = RunFolder.open(path)
+        config = folder.config()
+        if folder.finished:
+            raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
+        learner = Learner(config)
+        return cls(folder, config, learner, folder.restore(learner))
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    def start(self) -> dict:
+        """The figures before training. They are measured once."""
+        figures = self.folder.start()
+        if figures is None:
+            with self.learner.policy.reference():  # a fresh adapter changes nothing
+                figures = self._evaluate()
+            self.folder.save_start(figures)
+        return figures
+
+    def steps(self) -> Iterator[StepRecord]:
+        """Train to the last step, one record at a time. Each is on disk before it is returned.
+
+        A caller that stops early calls :meth:`save`, so that no step is lost.
+        """
+        for record in train(self.config, learner=self.learner, first_step=self.first):
+            self.folder.append(record)
+            if record.step % self.config.save_every == 0 or record.step == self.config.steps:
+                self.save(record.step)
+            yield record
+
+    def save(self, step: int) -> None:
+        """Store the state after ``step`` steps."""
+        self.folder.save(self.learner, step)
+
+    def finish(self) -> dict:
+        """Measure the trained policy, write adapter and summary.json; returns the summary."""
+        records = self.folder.records()
+        seconds = sum(r.seconds for r in records)
+        start, figures = self.start(), self._evaluate()
+        summary = {
+            "method": self.config.method,
+            "steps": self.config.steps,
+            "seconds": round(seconds, 3),
+            "rollout_share": round(sum(r.rollout_seconds for r in records) / seconds, 4),
+            "tokens": sum(r.tokens for r in records),
+            "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
+            **figures,
+            "reach_rate": figures["valid_rate"],  # the name of 0.1.0
+            "start": start | {"reach_rate": start["valid_rate"]},
+            "device": str(self.learner.policy.device),
+            "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+        }
+        self.folder.finish(self.learner, summary)
+        return summary
+
+    def _evaluate(self) -> dict:
+        learner = self.learner
+        return evaluate(learner.policy, self.config, seed=self.config.seed, task=learner.task)
