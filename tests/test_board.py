@@ -1,4 +1,6 @@
-"""The maze board: the data that Python sends, and the drawing in a bare page with a stub in the place of the kernel."""
+"""The maze board: the data that Python sends, and the drawing in a bare page with a stub in the
+place of the kernel.
+"""
 
 from pathlib import Path
 
@@ -6,46 +8,76 @@ import browser_harness as harness
 import pytest
 
 import envs
-from envs.drawing import walk
-from vpo_lite import board
+from envs import walk
+from vpo_lite.lab import board
 
 MAZE = envs.Maze.from_text("S . G\nL # .\nD . E", budget=8)
 
 
 def test_group_says_what_each_route_takes():
-    drawn = board.group(MAZE, "VPO", ["RRDD", "DDRR", "RR", None, "RLRRDD"], shares=[0.5, 0.25, 0.25, 0, 0])
-    said = ["G 1/1  D 0/1", "G 0/1  D 1/1  L 1/1", "does not reach E", "not a route", "G 1/1  D 0/1"]
+    drawn = board.group(
+        MAZE, "VPO", ["RRDD", "DDRR", "RR", None, "RLRRDD"], win_shares=[0.5, 0.25, 0.25, 0, 0]
+    )
+    said = [
+        "G 1/1  D 0/1",
+        "G 0/1  D 1/1  L 1/1",
+        "does not reach E",
+        "not a route",
+        "G 1/1  D 0/1",
+    ]
     assert [r["what"] for r in drawn["routes"]] == said
     assert [r["reached"] for r in drawn["routes"]] == [True, True, False, False, True]
     assert drawn["routes"][0]["path"] == [list(p) for p in walk(MAZE, "RRDD")[0]]
     looks = {(r["colour"], r["marker"], r["dash"]) for r in drawn["routes"]}
-    assert len(looks) == 5 and len({r["marker"] for r in drawn["routes"]}) == 5, "nothing by colour alone"
+    assert len(looks) == 5 and len({r["marker"] for r in drawn["routes"]}) == 5, (
+        "nothing by colour alone"
+    )
 
 
 def test_text_equivalent_names_every_square_and_every_route():
-    text = board.describe(MAZE, [board.group(MAZE, "VPO", ["RRDD"], shares=[0.4])])
-    for piece in ("3 by 3", "8 moves", "S on a1", "E on c3", "gold on c1", "diamonds on a3", "lava on a2", "walls on b2"):
+    text = board.describe(MAZE, [board.group(MAZE, "VPO", ["RRDD"], win_shares=[0.4])])
+    for piece in (
+        "3 by 3",
+        "8 moves",
+        "S on a1",
+        "E on c3",
+        "gold on c1",
+        "diamonds on a3",
+        "lava on a2",
+        "walls on b2",
+    ):
         assert piece in text
-    assert "VPO, route 1: G 1/1  D 0/1, wins 40 percent of the weightings, by a1 b1 c1 c2 c3" in text
+    assert "VPO, route 1: G 1/1  D 0/1, wins 40 percent of the weights, by a1 b1 c1 c2 c3" in text
 
 
 def test_the_widget_is_one_module_that_fetches_nothing():
     source = (Path(board.__file__).with_suffix(".js")).read_text()
     assert board.MazeBoard()._esm.startswith("// The maze board")
     source = source.replace("http://www.w3.org/2000/svg", "")
-    assert not any(word in source for word in ("import ", "http", "fetch(", "//cdn")) and len(source) < 30_000
+    assert (
+        not any(word in source for word in ("import ", "http", "fetch(", "//cdn"))
+        and len(source) < 30_000
+    )
 
 
 STUB = """
-<body data-jp-theme-light="true"><div class="vpo-lab"><div id="here"></div></div><script type="module">
+<body data-jp-theme-light="true">
+<div class="vpo-lab"><div id="here"></div></div>
+<script type="module">
 const source = await (await fetch("board.js")).text();
-const { default: widget } = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+const blob = new Blob([source], { type: "text/javascript" });
+const { default: widget } = await import(URL.createObjectURL(blob));
 const state = STATE, handlers = {};
 window.model = {
   get: (name) => state[name],
-  set: (name, value) => { state[name] = value; for (const f of handlers["change:" + name] || []) f(); },
+  set: (name, value) => {
+    state[name] = value;
+    for (const f of handlers["change:" + name] || []) f();
+  },
   on: (names, f) => names.split(" ").forEach((n) => (handlers[n] ||= []).push(f)),
-  off: (name, f) => { handlers[name] = (handlers[name] || []).filter((g) => g !== f); },
+  off: (name, f) => {
+    handlers[name] = (handlers[name] || []).filter((g) => g !== f);
+  },
   save_changes: () => { window.saved = (window.saved || 0) + 1; },
 };
 window.state = state;
@@ -63,18 +95,31 @@ def chromium():
 def page(chromium, tmp_path):
     import json
 
-    groups = [board.group(MAZE, "VPO", ["RRDD", "DDRR", None], shares=[0.5, 0.5, 0]), board.group(MAZE, "GRPO", ["RRDD"] * 3)]
+    groups = [
+        board.group(MAZE, "VPO", ["RRDD", "DDRR", None], win_shares=[0.5, 0.5, 0]),
+        board.group(MAZE, "GRPO", ["RRDD"] * 3),
+    ]
     state = {
-        "text": MAZE.text, "groups": groups, "description": board.describe(MAZE, groups), "note": "", "editable": True,
-        "large": False, "edit": {}, "room": 0, "dark": False, "ready": True,
-    }  # fmt: skip
+        "text": MAZE.text,
+        "groups": groups,
+        "description": board.describe(MAZE, groups),
+        "note": "",
+        "editable": True,
+        "large": False,
+        "edit": {},
+        "room": 0,
+        "dark": False,
+        "ready": True,
+    }
     source = Path(board.__file__).with_suffix(".js").read_text()
     html = STUB.replace("STATE", json.dumps(state))
     page = chromium.new_page()
     wrong = []
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("console", lambda m: m.type == "error" and wrong.append(m.text))
-    page.route("**/board.js", lambda route: route.fulfill(body=source, content_type="text/javascript"))
+    page.route(
+        "**/board.js", lambda route: route.fulfill(body=source, content_type="text/javascript")
+    )
     page.route("**/page.html", lambda route: route.fulfill(body=html, content_type="text/html"))
     page.route("**/favicon.ico", lambda route: route.fulfill(body=""))
     page.goto("http://127.0.0.1/page.html")
@@ -93,8 +138,14 @@ def test_draws_every_square_route_and_value(page):
     assert page.locator("figure").count() == 2
     first = page.locator("figure").first
     assert first.locator("rect[data-r]").count() == 9
-    assert first.locator("g.routes polyline").count() == 4, "two routes, each with its halo; nothing for the unreadable one"
-    assert first.locator("li .what").all_inner_texts() == ["G 1/1 D 0/1", "G 0/1 D 1/1 L 1/1", "not a route"]
+    assert first.locator("g.routes polyline").count() == 4, (
+        "two routes, each with its halo; nothing for the unreadable one"
+    )
+    assert first.locator("li .what").all_inner_texts() == [
+        "G 1/1 D 0/1",
+        "G 0/1 D 1/1 L 1/1",
+        "not a route",
+    ]
     assert "wins 50 %" in first.locator("li").first.inner_text()
     assert "gold on c1" in page.locator(".text").text_content()
     assert "gold on c1" in first.locator("svg.maze").get_attribute("aria-label")
@@ -105,14 +156,20 @@ def test_paints_by_pointer_and_proposes_the_grid(page):
     page.locator("button.edit").click()
     page.locator('button[data-tool="D"]').click()
     page.locator('figure >> nth=0 >> [data-r="0"][data-c="1"]').click()
-    assert page.evaluate("() => state.edit.text") == "S D G\nL # .\nD . E" and page.evaluate("() => saved") >= 1
+    assert (
+        page.evaluate("() => state.edit.text") == "S D G\nL # .\nD . E"
+        and page.evaluate("() => saved") >= 1
+    )
     page.locator('button[data-tool="S"]').click()
     page.locator('figure >> nth=0 >> [data-r="2"][data-c="1"]').click()
     assert page.evaluate("() => state.edit.text") == ". D G\nL # .\nD S E", "S moves"
     page.locator('button[data-tool="#"]').click()
     before = page.evaluate("() => state.edit.count")
     page.locator('figure >> nth=0 >> [data-r="2"][data-c="2"]').click()
-    assert page.evaluate("() => state.edit.count") == before and "moved" in page.locator(".note").inner_text()
+    assert (
+        page.evaluate("() => state.edit.count") == before
+        and "moved" in page.locator(".note").inner_text()
+    )
 
 
 @browser
@@ -141,9 +198,13 @@ def test_works_with_the_keyboard_alone(page):
 def test_a_refused_edit_goes_back_to_what_holds(page):
     page.locator("button.edit").click()
     page.locator('figure >> nth=0 >> [data-r="0"][data-c="1"]').click()
-    page.wait_for_function("() => document.querySelector('.vpo-board').dataset.text.startsWith('S # G')")
+    page.wait_for_function(
+        "() => document.querySelector('.vpo-board').dataset.text.startsWith('S # G')"
+    )
     page.evaluate("() => model.set('note', 'no way from S')")
-    page.wait_for_function("() => document.querySelector('.vpo-board').dataset.text.startsWith('S . G')")
+    page.wait_for_function(
+        "() => document.querySelector('.vpo-board').dataset.text.startsWith('S . G')"
+    )
     assert page.locator(".note.wrong").inner_text() == "no way from S"
 
 
@@ -151,7 +212,9 @@ def test_a_refused_edit_goes_back_to_what_holds(page):
 def test_many_changes_are_drawn_together_and_the_last_one_stays(page):
     drawn = "() => Number(document.querySelector('.vpo-board').dataset.drawn)"
     before = page.evaluate(drawn)
-    page.evaluate("() => { for (let i = 0; i < 500; i++) model.set('description', 'number ' + i); }")
+    page.evaluate(
+        "() => { for (let i = 0; i < 500; i++) model.set('description', 'number ' + i); }"
+    )
     page.wait_for_function("() => document.querySelector('.text').textContent === 'number 499'")
     assert page.evaluate(drawn) - before < 20
 

@@ -1,12 +1,14 @@
-"""From a key press on the alpha slider to the redrawn plot, in JupyterLab in chromium: median and 95th percentile.
+"""From a key press on the alpha slider to the redrawn plot, in JupyterLab in chromium: median and
+95th percentile.
 
     python tests/benchmarks/bench_live.py [MOVES]
 
-Measured inside the page (key press to plotly's redraw), 100 moves 300 ms apart, once idle and once while VPO trains with the
-preset demo. Targets: 100 and 250 ms. Writes results/live.json.
+Measured inside the page (key press to plotly's redraw), 100 moves 300 ms apart, once idle and once
+while VPO trains with the preset demo. Targets: 100 and 250 ms. Writes results/live.json.
 """
 
 import json
+import os
 import platform
 import sys
 from pathlib import Path
@@ -18,12 +20,18 @@ import browser_harness as harness
 
 WATCH = """() => {
   window.times = []; let pressed = null;
-  document.querySelector('.vpo-alpha').addEventListener('keydown', () => { pressed = performance.now(); }, true);
+  document.querySelector('.vpo-alpha').addEventListener('keydown', () => {
+    pressed = performance.now();
+  }, true);
   const plot = document.querySelector('.js-plotly-plot');
-  let last = JSON.stringify(Array.from(plot.data.find((t) => t.name === 'weightings').a));
+  const dots = () => Array.from(plot.data.find((t) => t.name === 'weightings').a);
+  let last = JSON.stringify(dots());
   plot.on('plotly_afterplot', () => {
-    const now = JSON.stringify(Array.from(plot.data.find((t) => t.name === 'weightings').a));
-    if (pressed !== null && now !== last) { window.times.push(performance.now() - pressed); pressed = null; }
+    const now = JSON.stringify(dots());
+    if (pressed !== null && now !== last) {
+      window.times.push(performance.now() - pressed);
+      pressed = null;
+    }
     last = now;
   });
 }"""
@@ -37,9 +45,11 @@ def measure(page, moves):
         page.page.wait_for_timeout(300)
     times = page.page.evaluate("() => window.times")
     return {
-        "moves": moves, "drawn": len(times), "median_ms": round(float(np.median(times)), 1),
+        "moves": moves,
+        "drawn": len(times),
+        "median_ms": round(float(np.median(times)), 1),
         "p95_ms": round(float(np.quantile(times, 0.95)), 1),
-    }  # fmt: skip
+    }
 
 
 def main(moves=100):
@@ -58,8 +68,10 @@ def main(moves=100):
         result["seconds_a_step_meanwhile"] = round(float(page.kernel(seconds)), 2)
         page.kernel("lab.close()")
         assert not page.wrong, page.wrong
-    result["machine"] = f"{platform.machine()}, {len(__import__('os').sched_getaffinity(0))} cores"
-    (Path(__file__).parent / "results" / "live.json").write_text(json.dumps(result, indent=1) + "\n")
+    result["machine"] = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    (Path(__file__).parent / "results" / "live.json").write_text(
+        json.dumps(result, indent=1) + "\n"
+    )
     print(json.dumps(result, indent=1))
 
 

@@ -1,4 +1,4 @@
-"""The picture of the README: the live panel in JupyterLab after 40 steps of VPO on maze 1000, seed 0.
+"""The picture of the README: the live panel in JupyterLab after 40 steps of VPO on maze 1000.
 
     .venv/bin/python tests/benchmarks/readme_picture.py
 

@@ -1,9 +1,12 @@
-"""Makes the recordings that the notebooks talk about: ``python -m vpo_lite.recordings [FOLDER [NAME ...]]``.
+"""Makes the recordings that the notebooks talk about.
 
-All of them take about ten minutes on two cores; FOLDER defaults to the package's own.
+    python -m vpo_lite.lab.recordings [FOLDER [NAME ...]]
 
-three_methods/seed-0, -1, -2    VPO, GRPO and Multi-RLVR side by side on one maze, preset demo
-silent_bug/a, b, c              three runs of "VPO"; one of them has a bug that raises no error (notebook 04 asks which)
+All of them take about ten minutes on two cores. FOLDER defaults to the package's own.
+
+- three_methods/seed-0, -1, -2: VPO, GRPO and Multi-RLVR side by side on one maze, preset demo
+- silent_bug/a, b, c: three runs of "VPO". One of them has a bug that raises no error; notebook 04
+  asks which.
 """
 
 import contextlib
@@ -13,10 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import estimators
-from ..live import RECORDINGS, Lab
+from ... import estimators
+from .. import Lab
+from . import SHIPPED
 
 MAZE = 1000
+SEEDS = range(3)
 BROKEN, BUG_SEEDS = "b", {"a": 3, "b": 4, "c": 5}
 
 
@@ -37,11 +42,12 @@ def broken():
         estimators.METHODS["vpo"] = real
 
 
-def make(name, folder):
+def make(name: str, folder) -> None:
+    """Train, and write the recording with this name into the folder."""
     kind, which = name.split("/")
-    command = f"python -m vpo_lite.recordings . {name}"
     if kind == "three_methods":
-        lab = Lab(("vpo", "grpo", "multi_rlvr"), maze_seed=MAZE, seed=int(which.removeprefix("seed-")))
+        seed = int(which.removeprefix("seed-"))
+        lab = Lab(("vpo", "grpo", "multi_rlvr"), maze_seed=MAZE, seed=seed)
     else:
         lab = Lab("vpo", maze_seed=MAZE, seed=BUG_SEEDS[which])
     with broken() if which == BROKEN else contextlib.nullcontext():
@@ -49,11 +55,12 @@ def make(name, folder):
         lab.join()
     if lab.state != "finished":
         raise SystemExit(f"{name}: {lab.last_error}")
-    path = lab.record(Path(folder) / name, command)
+    path = lab.record(Path(folder) / name, f"python -m vpo_lite.lab.recordings . {name}")
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB\n{lab.sentence()}", flush=True)
 
 
 if __name__ == "__main__":
-    folder, *names = sys.argv[1:] or [RECORDINGS]
-    for name in names or [*(f"three_methods/seed-{s}" for s in range(3)), *(f"silent_bug/{x}" for x in BUG_SEEDS)]:
+    folder, *names = sys.argv[1:] or [SHIPPED]
+    known = [f"three_methods/seed-{s}" for s in SEEDS] + [f"silent_bug/{x}" for x in BUG_SEEDS]
+    for name in names or known:
         make(name, folder)

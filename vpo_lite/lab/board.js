@@ -1,6 +1,7 @@
 // The maze board: one ES module, no build step, nothing fetched. Python sets text, groups, note, large, editable;
 // the browser answers with edit (a proposed grid), room (width to draw in, in pixels), dark (the page's theme) and ready (the plots beside it stand).
 // Symbols, colours and letters are those of envs/drawing.py: nothing is said by colour alone.
+// Longer than 350 lines because a widget is one file: there is no build step that would join several.
 
 const CELL = 64, MARGIN = 30, FAR = 5;
 const BLACK = "#000000", FLOOR = "#FFFFFF", WALL = "#3B3B3B", LINE = "#C8C8C8";
@@ -182,11 +183,11 @@ function render({ model, el }) {
       item.innerHTML = `<svg viewBox="-14 -14 28 28" aria-hidden="true">${shape(route.marker, 0, 0, 10, { fill: route.colour, stroke: "#fff", "stroke-width": 1.5 })}` +
         tag("text", { x: 0, y: 5, "text-anchor": "middle", "font-size": 14, "font-weight": 700, fill: route.ink }, route.name) + "</svg>";
       make("span", "what", item).textContent = route.what;
-      if (route.share !== null) {
+      if (route.win_share !== null) {
         const bar = make("span", "share", item), fill = make("i", "", bar);
-        fill.style.width = `${100 * route.share}%`;
+        fill.style.width = `${100 * route.win_share}%`;
         fill.style.background = route.colour;
-        make("b", "", bar).textContent = `wins ${Math.round(100 * route.share)} %`;
+        make("b", "", bar).textContent = `wins ${Math.round(100 * route.win_share)} %`;
       }
       return item;
     }));

@@ -1,0 +1,292 @@
+"""Share codes and recordings: they restore exactly, or are refused in a line that says why."""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import math
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from lab_harness import SMALL, WAIT
+
+import vpo_lite as vpo
+from vpo_lite import metrics
+from vpo_lite.lab import Lab, Session
+from vpo_lite.lab.recordings import SHIPPED, shipped
+from vpo_lite.training.record import Group, StepRecord
+
+SAID = {"message": "", "version": 0}  # what differs between a lab and its restored twin
+
+
+def packed(version, content):
+    """A share code by hand."""
+    data = zlib.compress(json.dumps(content).encode())
+    return f"{version}-" + base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+
+def test_share_code_restores_maze_settings_and_seeds_exactly():
+    lab = Lab(
+        ("vpo", "maxrl"),
+        maze_seed=1012,
+        alpha=0.07,
+        K=math.inf,
+        m=5,
+        lr=3e-4,
+        seed=9,
+        steps=17,
+    )
+    again = Lab.from_code(lab.share())
+    assert dataclasses.replace(again.view(), **SAID) == dataclasses.replace(lab.view(), **SAID)
+    assert again.share() == lab.share() and len(lab.share()) < 160
+    lab.set_maze("S . G\n. # L\nD . E", budget=9)
+    again = Lab.from_code(f"  {lab.share()}\n")
+    assert again.maze == lab.maze and again.maze.budget == 9 and again.config == lab.config
+    assert Lab.from_code(Lab(many=True).share()).many
+
+
+def test_share_code_keeps_the_machine_it_is_opened_on():
+    code = Lab(threads=3, device="cpu", save_every=7).share()
+    again = Lab.from_code(code, threads=2)
+    assert (again.config.threads, again.config.device, again.config.save_every) == (2, "auto", 1)
+    assert code == Lab().share()
+
+
+# Made by version 0.1.0, with the settings that it had.
+OF_010 = {
+    "settings": (
+        "VPO1-eNodyUEKgCAQRuG7_OshxiKiuUJHkBZCSsFYohFBdPek3eN71uJKBwjR3Vkxk2HT0oMI6QkTBNs"
+        "e6naaVgfhhgdCOX0qEFNT84_MXWXvF8j4UnBa_PwBhZ8ZYg"
+    ),
+    "drawn": (
+        "VPO1-eNqLjlYqK8hX0lHKTawoylGK1YlWCtZzj8nTU_aJyXPRc1XSsYzVqVbKVbIy1VHyVrJSysxLA6p"
+        "OzCnISFSyMtAzMNdRKi5JLShWsjIEMnOKwIIGBsZA4dTUFCUry1qdtMSc4tRYADYGHa8"
+    ),
+    "many": (
+        "VPO1-eNoVyUEOQDAQQNG7zHqaVGxwFWkEnZAoI6OlIu5uLP_7bQuT7AwOC2tLfCD0N6cIDcy9eFPlChC"
+        "ELo1uZU86Rt5Oyt3AWzp0_hqUdx4XiqbONbwYJZH7AGsYHq0"
+    ),
+    "plain": "VPO1-eNqLjlYqK8hXitUxNDAw0Kmu1UlLzClOjQUAU-oHUg",
+    "model": (
+        "VPO1-eNqLjlYqK8hXitUxNDAw0KlWys1PSc1RslIKLE_N0wcRxroGemZOSjpKuUpWJjpKBUX5uQUlxUp"
+        "WRrU6aYk5xamxAIuYE_w"
+    ),
+}
+
+
+def test_codes_of_010_restore_what_they_did():
+    labs = {name: Lab.from_code(code) for name, code in OF_010.items()}
+    config = labs["settings"].config
+    assert labs["settings"].methods == ("vpo", "maxrl") and labs["settings"].maze_seed == 1012
+    assert (config.alpha, config.K, config.m, config.lr) == (0.07, math.inf, 5, 3e-4)
+    assert (config.seed, config.steps, config.single) == (9, 17, True)
+    assert labs["drawn"].maze.text == "S . G\n. # L\nD . E"
+    assert labs["drawn"].maze.budget == 9 and labs["drawn"].maze_seed is None
+    many = labs["many"]
+    assert many.many and not many.config.single and many.maze_seed == 1003
+    assert many.config.task_options == {"layout": "hard-8x8", "reward_mode": "convex_bonus"}
+    assert labs["plain"].config == Lab().config
+    model = labs["model"].config
+    assert (model.model, model.m, model.prompts) == ("Qwen/Qwen3-0.6B", 4, 2)
+
+
+SPOILT = (
+    lambda c: c[:-1],
+    lambda c: c[:12] + c[13:],
+    lambda c: c[5:],
+    lambda c: "",
+    lambda c: c.swapcase(),
+    lambda c: c.replace("VPO2", "VPO3"),
+)
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_bad_share_code_gets_a_clear_error_and_changes_nothing(spoil):
+    lab = Lab(maze_seed=1004)
+    code, before = Lab(maze_seed=1012, alpha=0.3).share(), lab.view()
+    with pytest.raises(ValueError, match="code") as found:
+        lab.load(spoil(code))
+    assert lab.view() == before and len(str(found.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "content"),
+    [
+        ("VPO1", [["vpo"], 1000, {"alpha": -1}, False]),
+        ("VPO1", [["vpo"], ["S#E", 9], {}, False]),
+        ("VPO1", [["ppo"], 1000, {}, False]),
+        ("VPO1", [["vpo"], 1000, {}]),
+        ("VPO2", [["vpo"], {"alpha": -1}, {"maze_seed": 1000}, False]),
+        ("VPO2", [["vpo"], {}, {"maze_seed": -3}, False]),
+        ("VPO2", [["vpo"], {"colour": "red"}, {}, False]),
+        ("VPO2", [["vpo"], {"task": "nowhere:Task"}, {}, False]),
+        ("VPO2", {"methods": ["vpo"]}),
+        ("VPO2", 3),
+    ],
+)
+def test_share_code_with_impossible_settings_is_refused(version, content):
+    with pytest.raises(ValueError, match="code"):
+        Lab.from_code(packed(version, content))
+
+
+# --- recordings -----------------------------------------------------------------------------------
+
+
+def assert_same_runs(ours, theirs):
+    """All of the records, exactly, and what is shown of them."""
+    assert list(ours.runs) == list(theirs.runs)
+    for a, b in zip(ours.runs.values(), theirs.runs.values(), strict=True):
+        assert a.config.but(threads=None).to_json() == b.config.but(threads=None).to_json()
+        for x, y in zip(a.records, b.records, strict=True):
+            assert isinstance(x, StepRecord) and x == y
+            for g, h in zip(x.groups, y.groups, strict=True):
+                assert isinstance(g, Group) and g.instance == h.instance
+                assert (g.texts, g.answers) == (h.texts, h.answers)
+                assert np.array_equal(g.rewards, h.rewards)
+                assert np.array_equal(g.advantages, h.advantages, equal_nan=True)
+    assert ours.sentence() == theirs.sentence()
+    assert ours.figure().to_json() == theirs.figure().to_json()
+
+
+def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monkeypatch):
+    lab = Lab(("vpo", "grpo"), steps=2, **SMALL)
+    lab.train()
+    assert lab.join(WAIT), lab.last_error
+    path = lab.record(tmp_path / "run", "a command")
+    monkeypatch.setitem(sys.modules, "torch", None)  # whoever needs it now fails
+    again = Lab.replay(tmp_path / "run")
+    assert again.state == "recorded" and "a command" in again.view().message
+    assert path == tmp_path / "run" / "recording.json"
+    assert_same_runs(again, lab)
+    again.look(1)
+    assert again.sentence() != lab.sentence()
+
+
+def test_a_replayed_recording_can_be_recorded_again(tmp_path):
+    """0.1.0: AttributeError, since what it restored were no records."""
+    shipped_one = Lab.replay("three_methods/seed-1")
+    shipped_one.record(tmp_path / "once", "again")
+    once = Lab.replay(tmp_path / "once")
+    assert_same_runs(once, shipped_one)
+    once.record(tmp_path / "twice", "again")
+    files = [(tmp_path / name / "recording.json").read_bytes() for name in ("once", "twice")]
+    assert files[0] == files[1]
+    assert json.loads(files[0])["version"] == 2 and len(files[0]) < 300_000
+
+
+def test_runs_on_many_mazes_are_recorded_too(tmp_path):
+    lab = Lab("vpo", many=True, steps=2, **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    lab.record(tmp_path)
+    assert_same_runs(Lab.replay(tmp_path), lab)
+    mazes = {group.instance for record in lab.records for group in record.groups}
+    assert len(mazes) == 4
+    path = tmp_path / "recording.json"
+    stored = json.loads(path.read_text())
+    stored["runs"][0]["config"]["seed"] = 5  # other mazes then
+    path.write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match="problems were made by another version"):
+        Lab.replay(tmp_path)
+
+
+def test_a_recording_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    lab = Lab.replay("silent_bug/a")
+    path = lab.record(tmp_path, "first")
+    before = path.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        lab.record(tmp_path, "second")
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_recorded_run_can_be_trained_again_live(slow):
+    lab = Lab.replay("three_methods/seed-0")
+    lab.change(methods="vpo", steps=2)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished" and len(lab.runs["vpo"].records) == 2
+
+
+def test_wrong_recordings_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="three_methods/seed-0"):
+        Lab.replay("nowhere")
+    for text in ('{"version": 1}', '{"version": 3}', "{", "[]"):
+        (tmp_path / "recording.json").write_text(text)
+        with pytest.raises(ValueError, match="no recording that this version can read") as found:
+            Lab.replay(tmp_path)
+        assert len(str(found.value).splitlines()) == 1
+    with pytest.raises(ValueError, match="train first"):
+        Lab().record(tmp_path)
+
+
+SHOWN_BY_010 = {  # what version 0.1.0 showed of the recordings: see `digest`
+    "silent_bug/a": {
+        "vpo": "408447c10090d73c",
+    },
+    "silent_bug/b": {
+        "vpo": "4a64862650658bf4",
+    },
+    "silent_bug/c": {
+        "vpo": "e5929e15b815002b",
+    },
+    "three_methods/seed-0": {
+        "vpo": "4977d93887f4527e",
+        "grpo": "d12e70a33acc9253",
+        "multi_rlvr": "ff248e32f0b2425a",
+    },
+    "three_methods/seed-1": {
+        "vpo": "edeea7a1662be448",
+        "grpo": "588dae24d7b50217",
+        "multi_rlvr": "7c7c626ea8ec3753",
+    },
+    "three_methods/seed-2": {
+        "vpo": "08b53f74845d267f",
+        "grpo": "426a10021a7d20b3",
+        "multi_rlvr": "1d87e159a57366b2",
+    },
+}
+
+
+def digest(run):
+    """Of all answers and rewards, coverage, diversity and set reward."""
+    found = hashlib.blake2b(digest_size=8)
+    for record in run.records:
+        figures = [record.step, record.coverage, record.diversity, record.set_reward]
+        answers = [group.answers for group in record.groups]
+        found.update(json.dumps([*figures, answers]).encode())
+        for group in record.groups:
+            found.update(group.rewards.astype("<f8").tobytes())
+    return found.hexdigest()
+
+
+def test_all_recordings_of_010_are_there():
+    assert shipped() == sorted(SHOWN_BY_010)
+
+
+@pytest.mark.parametrize("name", SHOWN_BY_010)
+def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
+    assert (SHIPPED / name / "recording.json").stat().st_size < 300_000
+    lab = Lab.replay(name)
+    assert lab.view().message == f"Made by: python -m vpo_lite.lab.recordings . {name}"
+    assert {method: digest(run) for method, run in lab.runs.items()} == SHOWN_BY_010[name]
+    for run in lab.runs.values():
+        assert [r.step for r in run.records] == list(range(1, 41))
+        last = run.records[-1]
+        front = lab.maze.pareto_front().rewards
+        size = len(run.moments[-1].rewards)
+        sets = np.concatenate([g.rewards.reshape(-1, 4) for g in last.groups])
+        sets = sets[: len(sets) // size * size].reshape(-1, size, 4)
+        reached = np.mean([g.rewards[..., 0] > 0 for g in last.groups])
+        # the stored figures are those of the stored answers
+        assert reached == pytest.approx(last.valid_rate, abs=1e-4)
+        if size == 3 and run.method != "grpo":
+            assert metrics.coverage(sets, front).mean() == pytest.approx(last.coverage, abs=1e-4)
+
+
+def test_the_lab_of_the_library_is_this_one():
+    assert vpo.Lab is Lab and issubclass(Lab, Session)

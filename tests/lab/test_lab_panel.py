@@ -1,0 +1,214 @@
+"""The panel's widgets, without a browser."""
+
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from lab_harness import WAIT, until
+
+from vpo_lite.lab import Lab
+from vpo_lite.lab.panel import PlainPanel
+
+
+@pytest.fixture(params=["widgets", "plain"])
+def panel(slow, request):
+    lab = Lab(steps=1000, panel=request.param)
+    yield lab.panel
+    lab.close()
+
+
+def test_panel_follows_training_and_its_controls_act(panel):
+    lab, knobs, buttons = panel.lab, panel.controls.knobs, panel.controls.buttons
+    buttons["train"].click()
+    assert until(lambda: "training · step" in panel.status.value), panel.status.value
+    assert buttons["train"].disabled and not buttons["stop"].disabled
+    knobs["alpha"].value = 0.2
+    knobs["K"].value = math.inf
+    assert lab.config.alpha == 0.2 and lab.config.K == math.inf
+    assert until(lambda: lab.records[-1].alpha == 0.2)
+    knobs["methods"].value = ("grpo",)
+    assert until(
+        lambda: buttons["train"].description == "Train anew" and not buttons["train"].disabled
+    )
+    buttons["pause"].click()
+    assert until(lambda: lab.state == "paused") and until(lambda: not buttons["step"].disabled)
+    assert until(lambda: "paused" in panel.status.value)
+    knobs["methods"].value = ("vpo",)
+    assert until(lambda: buttons["train"].description == "Go on")
+    count = len(lab.records)
+    buttons["step"].click()
+    assert lab.join(WAIT) and len(lab.records) == count + 1
+    buttons["reset"].click()
+    assert until(lambda: "ready" in panel.status.value and panel.progress.value == 0)
+    buttons["new_maze"].click()
+    assert until(lambda: "maze 1001" in panel.status.value)
+
+
+def test_every_control_has_a_description(panel):
+    for name, knob in panel.controls.knobs.items():
+        assert knob.description, name
+    for name, button in panel.controls.buttons.items():
+        assert button.description and button.tooltip, name
+
+
+def test_controls_follow_changes_made_in_code(panel):
+    panel.lab.change(alpha=0.5, K=77, m=5, steps=300, methods=("gdpo", "maxrl"))
+    knobs = panel.controls.knobs
+    assert until(
+        lambda: knobs["alpha"].value == 0.5 and knobs["K"].value == 77 and knobs["m"].value == 5
+    )
+    assert until(
+        lambda: knobs["steps"].value == 300 and knobs["methods"].value == ("gdpo", "maxrl")
+    )
+    assert panel.lab.config.K == 77, "following is no change"
+
+
+def test_error_in_a_callback_appears_in_the_panel(panel, capsys):
+    panel.controls.knobs["seed"].observe(
+        lambda change: panel.act(panel.lab.change, change["new"]), "value"
+    )
+    panel.act(panel.lab.change, 3)  # change() takes no positional argument
+    assert until(lambda: "TypeError" in panel.status.value) and "Traceback" in panel.lab.last_error
+    assert capsys.readouterr() == ("", "")
+
+
+def test_nothing_prints_from_threads(panel, capfd):
+    panel.controls.buttons["train"].click()
+    assert until(lambda: len(panel.lab.records) >= 3)
+    panel.lab.stop()
+    panel.lab.join(WAIT)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_one_drawing_thread_for_any_number_of_panels(slow):
+    labs = [Lab(steps=2) for _ in range(3)]
+    for lab in labs:
+        lab.panel.draw()
+        lab.change(alpha=0.7)
+    assert [t.name for t in threading.enumerate()].count("vpo-lite drawing") == 1
+    for lab in labs:
+        lab.close()
+
+
+def test_panels_are_drawn_at_most_ten_times_a_second(slow, monkeypatch):
+    lab = Lab(steps=2)
+    drawn = []
+    monkeypatch.setattr(lab.panel, "draw", lambda: drawn.append(lab.config.alpha))
+    for i in range(300):
+        lab.change(alpha=1 + i / 100)
+        time.sleep(0.001)
+    assert until(lambda: drawn and drawn[-1] == lab.config.alpha), "the last value always arrives"
+    assert len(drawn) < 100, "300 changes, far fewer drawings"
+    lab.close()
+
+
+def test_plain_panel_where_custom_widgets_do_not_work(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    lab = Lab(steps=1)
+    assert isinstance(lab.panel, PlainPanel) and "<svg" in lab.panel.maze.value
+    lab.close()
+    monkeypatch.delitem(sys.modules, "google.colab")
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    assert isinstance(Lab(steps=1).panel, PlainPanel)
+
+
+def test_plain_panel_redraws_its_figure(slow):
+    lab = Lab(steps=3, panel="plain")
+    updates = []
+    panel = lab.panel
+    panel._handle = type(
+        "Handle", (), {"update": lambda self, figure: updates.append(len(figure.data))}
+    )()
+    panel.pause = 0.0
+    lab.train()
+    assert lab.join(WAIT) and until(lambda: "finished" in panel.status.value) and updates
+    lab.close()
+
+
+def test_a_knob_does_not_follow_its_own_turns(panel):
+    """The knob has gone further when the drawing of its last turn comes: it must not jump back."""
+    controls, lab = panel.controls, panel.lab
+    with panel._drawing:  # no drawing by the thread meanwhile
+        controls.knobs["alpha"].value = 0.2
+        late = lab.view()
+        controls.knobs["alpha"].value = 0.4
+        controls.follow(late)
+        assert controls.knobs["alpha"].value == 0.4 and lab.config.alpha == 0.4
+        controls.follow(lab.view())
+        assert controls.knobs["alpha"].value == 0.4
+
+
+def test_a_knob_follows_a_change_in_code_right_after_its_own_turn(panel):
+    controls, lab = panel.controls, panel.lab
+    with panel._drawing:
+        lab.change(alpha=0.7, m=4)
+        controls.knobs["alpha"].value = 0.2
+        controls.follow(lab.view())
+    assert controls.knobs["m"].value == 4 and controls.knobs["alpha"].value == 0.2
+
+
+def test_the_slider_of_time_looks_back_and_returns(panel):
+    lab, controls = panel.lab, panel.controls
+    lab.change(steps=3)
+    lab.train()
+    assert lab.join(WAIT) and until(lambda: controls.look.max == controls.look.value == 3)
+    controls.look.value = 2
+    assert lab.view().look == 2 and until(lambda: "step 2 of 3" in panel.status.value)
+    assert controls.look.value == 2 and controls.look.max == 3
+    controls.look.value = 3
+    assert lab.view().look is None and until(lambda: "step 3 of 3" in panel.status.value)
+
+
+def test_the_share_code_goes_out_and_comes_in(panel):
+    lab, controls = panel.lab, panel.controls
+    assert until(lambda: controls.code.value == lab.share())
+    controls.code.value = Lab(maze_seed=1012, alpha=0.3).share()
+    assert lab.maze_seed == 1012 and until(lambda: controls.knobs["alpha"].value == 0.3)
+    controls.code.value = "VPO2-nonsense"
+    assert until(lambda: "no share code" in panel.status.value) and lab.maze_seed == 1012
+
+
+def test_a_setting_that_cannot_work_is_refused_in_the_panel(slow):
+    lab = Lab("vpo", group_size=2, panel="plain")
+    lab.panel.controls.knobs["methods"].value = ("vpo", "grpo")
+    assert lab.methods == ("vpo",)
+    assert until(lambda: "set_size = 3 with group_size = 2" in lab.panel.status.value)
+    lab.panel.controls.buttons["reset"].click()
+    assert until(lambda: "set_size" not in lab.panel.status.value), "gone with the next request"
+    lab.close()
+
+
+def test_a_turn_of_a_knob_is_drawn_once_and_at_once(panel, monkeypatch):
+    """A drawing of the old state before it would hold the new one back for a tenth of a second."""
+    wakes = []
+    monkeypatch.setattr(panel, "wake", lambda: wakes.append(panel.lab.config.alpha))
+    panel.controls.knobs["alpha"].value = 0.2
+    assert wakes == [0.2]
+
+
+def test_a_panel_that_cannot_be_drawn_says_so_and_keeps_the_traceback(panel, monkeypatch):
+    monkeypatch.setattr("vpo_lite.lab.panel.board_groups", lambda view: 1 / 0)
+    panel.pause = 0.0
+    panel.draw()
+    assert "cannot be drawn" in panel.status.value and "division by zero" in panel.status.value
+    assert "ZeroDivisionError" in panel.lab.last_error
+
+
+def test_the_panel_works_on_a_machine_without_anywidget():
+    """0.1.0 needed it for the words under the pictures, even in the panel that does without."""
+    code = """
+import sys
+sys.modules["anywidget"] = None
+from vpo_lite.lab import Lab
+lab = Lab("vpo", steps=1)
+print(type(lab.panel).__name__, "svg" in lab.panel.maze.value, lab.panel.status.value[:400])
+"""
+    environment = os.environ | {"VPO_LITE_COLD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.startswith("PlainPanel True") and "ready" in done.stdout, done.stderr

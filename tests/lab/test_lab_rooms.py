@@ -1,0 +1,116 @@
+"""The room of the lab: who knows what of whom, and what is loaded when."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vpo_lite
+from vpo_lite.lab import Lab
+from vpo_lite.lab.controls import Requests
+
+ROOM = Path(vpo_lite.__file__).parent / "lab"
+FILES = sorted(ROOM.rglob("*.py"))
+ANY_TASK = (  # these serve every task
+    "codes.py",
+    "curves.py",
+    "layout.py",
+    "recordings/__init__.py",
+    "session.py",
+    "settings.py",
+    "states.py",
+    "stretch.py",
+    "view.py",
+)
+PLOTLYS_OWN = {"figure._widget_data", "figure._widget_layout"}  # for a reload in the browser
+
+
+def name(path):
+    return path.relative_to(ROOM).as_posix()
+
+
+def private_uses(source):
+    """Private attributes of something else than self: "lab._state"."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr):
+            owner = ast.unparse(node.value)
+            if owner != "self":
+                yield f"{owner}.{node.attr}"
+
+
+def privates_of_self(source):
+    return set(re.findall(r"\bself\.(_[a-z]\w*)", source))
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if name(p) != "session.py"], ids=name)
+def test_nobody_but_the_session_touches_what_is_inside_it(path):
+    assert set(private_uses(path.read_text())) <= PLOTLYS_OWN
+
+
+def test_the_lab_of_mazes_uses_nothing_inside_the_session():
+    session, lab = ((ROOM / f"{n}.py").read_text() for n in ("session", "maze_lab"))
+    assert privates_of_self(session) & privates_of_self(lab) == set()
+    assert privates_of_self(lab) == {"_panel", "_panel_kind"}
+
+
+@pytest.mark.parametrize("path", [ROOM / "panel.py", ROOM / "controls.py"], ids=name)
+def test_the_panel_asks_for_nothing_but_the_requests(path):
+    asked = set(re.findall(r"\blab\.(\w+)", path.read_text())) - {"last_error"}  # said in a text
+    requests = {n for n in vars(Requests) if not n.startswith("_")}
+    assert asked and asked <= requests
+    assert all(callable(getattr(Lab, request)) for request in requests)
+
+
+def test_these_checks_can_fail():
+    assert list(private_uses("self.lab._state = lab._look")) == ["self.lab._state", "lab._look"]
+    assert list(private_uses("self._a.b, x.__len__")) == []
+
+
+@pytest.mark.parametrize("file", ANY_TASK)
+def test_what_serves_every_task_names_none(file):
+    assert "maze" not in (ROOM / file).read_text().lower()
+
+
+def python(code):
+    environment = os.environ | {"VPO_LITE_COLD": "1", "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_lab_without_a_screen_needs_no_widgets_and_no_plotly(tmp_path):
+    code = f"""
+import sys
+for name in ("ipywidgets", "anywidget", "plotly", "IPython", "traitlets"):
+    sys.modules[name] = None  # importing it fails
+from vpo_lite.lab import Lab
+lab = Lab("vpo", steps=1, prompts=1, group_size=4)
+assert "torch" not in sys.modules
+lab.train()
+assert lab.join() and lab.state == "finished", lab.last_error
+lab.record({str(tmp_path)!r})
+again = Lab.replay({str(tmp_path)!r})
+assert again.sentence() == lab.sentence() and again.picture() == lab.picture()
+try:
+    lab.figure()
+except ImportError as error:
+    print(error.name)
+"""
+    assert python(code).startswith("plotly")
+
+
+def test_looking_at_a_recording_loads_no_torch():
+    code = """
+import sys
+from vpo_lite.lab import Lab
+lab = Lab.replay("silent_bug/a")
+lab.figure(), lab.picture(), lab.sentence()
+print("torch" in sys.modules, "ipywidgets" in sys.modules)
+"""
+    assert python(code) == "False False"

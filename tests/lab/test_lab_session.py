@@ -1,0 +1,336 @@
+"""The lab without a screen: requests, threads, and what is refused. The same object that the panel
+drives.
+"""
+
+import gc
+import weakref
+
+import pytest
+from lab_harness import SMALL, WAIT, training_threads, until
+
+from vpo_lite.lab import Lab
+from vpo_lite.lab.curves import changes
+from vpo_lite.lab.drawings import routes_on_show
+from vpo_lite.lab.stretch import Rehearsal
+from vpo_lite.lab.view import Moment
+from vpo_lite.lab.words import status_line
+from vpo_lite.training import loop
+
+
+def test_trains_the_policy_and_equals_the_plain_loop():
+    lab = Lab(steps=3, **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    assert [r.step for r in lab.records] == [1, 2, 3]
+    for ours, theirs in zip(lab.records, loop.train(lab.config), strict=True):
+        clocks = {"seconds": 0, "rollout_seconds": 0}
+        assert ours.to_json() | clocks == theirs.to_json() | clocks
+
+
+def test_paused_run_goes_on_as_if_it_had_never_paused():
+    whole, parts = Lab(steps=3, **SMALL), Lab(steps=3, **SMALL)
+    whole.train()
+    assert whole.join(WAIT)
+    for _ in range(3):
+        parts.step()
+        assert parts.join(WAIT), parts.last_error
+    assert parts.state == "finished"
+    assert [r.set_reward for r in parts.records] == [r.set_reward for r in whole.records]
+
+
+def test_failure_of_the_policy_is_shown_and_the_lab_lives_on():
+    lab = Lab(steps=2, model="no-such-model", **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "failed"
+    assert "no-such-model" in lab.view().error and "Traceback" in lab.last_error
+    lab.change(model="pocket-6x6", steps=1)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished" and lab.last_error is None
+
+
+@pytest.mark.parametrize(
+    "larger", [dict(layout="paper-9x9"), dict(maze="S......\n" + ".......\n" * 5 + "G.....E")]
+)
+def test_a_larger_board_is_walked_by_the_policy_that_reads_it(larger):
+    lab = Lab(steps=1, **larger, **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    assert lab.records[0].valid_rate > 0.5
+    assert len(lab.maze.text.splitlines()) in (7, 9)
+
+
+def test_stop_is_honoured_within_one_step_and_train_then_starts_anew(slow):
+    lab = Lab(steps=1000)
+    lab.train()
+    assert until(lambda: len(lab.records) >= 2)
+    lab.stop()
+    before = len(lab.records)
+    assert lab.state in ("stopping", "stopped") and lab.join(WAIT) and lab.state == "stopped"
+    assert len(lab.records) <= before + 1
+    lab.change(steps=2)
+    lab.train()
+    assert lab.join(WAIT) and [r.step for r in lab.records] == [1, 2]
+
+
+def test_changes_of_alpha_and_K_act_from_the_next_step_and_are_marked(slow):
+    lab = Lab(steps=1000)
+    lab.train()
+    assert until(lambda: len(lab.records) >= 2)
+    lab.change(alpha=0.25, K="inf")
+    at = len(lab.records)
+    assert until(lambda: len(lab.records) >= at + 3)
+    lab.stop()
+    lab.join(WAIT)
+    alphas = [r.alpha for r in lab.records]
+    assert alphas[at + 1 :] == [0.25] * len(alphas[at + 1 :]) and alphas[: at - 1] == [1.0] * (
+        at - 1
+    )
+    marks = changes(lab.records)
+    assert len(marks) == 1 and marks[0][1] == "α 0.25, K ∞" and marks[0][0] in (at, at + 1, at + 2)
+    assert "α 0.25, K ∞" in [
+        t for trace in lab.figure().data if trace.name == "marks 0" for t in trace.text
+    ]
+
+
+def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
+    lab = Lab("vpo", steps=1000)
+    lab.train()
+    assert until(lambda: len(lab.records) >= 1)
+    lab.change(methods="grpo", seed=5)
+    assert lab.view().restart == "method, seed" and "Train anew" in status_line(lab.view())
+    assert until(lambda: len(lab.runs["vpo"].records) >= 4)
+    assert {(method, seed) for method, _, _, seed, _ in slow} == {("vpo", 0)}, (
+        "the run under way goes on as it began"
+    )
+    lab.train()
+    assert until(lambda: "grpo" in lab.runs and len(lab.runs["grpo"].records) >= 2)
+    lab.stop()
+    lab.join(WAIT)
+    assert lab.view().restart == ""
+    assert {(method, seed) for method, _, _, seed, _ in slow} == {("vpo", 0), ("grpo", 5)}
+
+
+def test_train_while_training_changes_nothing(slow):
+    lab = Lab(steps=1000)
+    lab.train()
+    assert until(lambda: len(lab.records) >= 1)
+    lab.train()
+    assert len(training_threads()) == 1 and "already" in lab.view().message
+    lab.reset()
+
+
+@pytest.mark.parametrize("request_", ["reset", "new_maze", "reseed", "paint"])
+def test_reset_new_maze_reseed_and_painting_while_it_trains(slow, request_):
+    lab = Lab(steps=1000)
+    maze, seed = lab.maze, lab.config.seed
+    lab.train()
+    assert until(lambda: len(lab.records) >= 1)
+    {"paint": lambda: lab.set_maze(lab.maze.text.replace("L", "."))}.get(
+        request_, lambda: getattr(lab, request_)()
+    )()
+    assert lab.state == "idle" and lab.records == [] and lab.runs == {}
+    assert until(lambda: not training_threads())
+    assert lab.state == "idle" and lab.records == [], "what the last step saw is not shown"
+    assert (lab.maze != maze) == (request_ in ("new_maze", "paint"))
+    assert lab.config.seed == seed + (request_ == "reseed")
+
+
+def test_reset_then_train_at_once_never_trains_twice_at_a_time(slow):
+    lab = Lab(steps=1000)
+    for _ in range(5):
+        lab.train()
+        assert until(lambda: len(lab.records) >= 1)
+        lab.reset()
+    lab.train()
+    assert until(lambda: len(lab.records) >= 1)
+    assert until(lambda: len(training_threads()) == 1)
+    lab.stop()
+    lab.join(WAIT)
+    steps = [(s, t) for _, s, _, _, t in slow]
+    firsts = [i for i, (s, _) in enumerate(steps) if s == 1]
+    for begin, end in zip(
+        firsts, [*firsts[1:], len(steps)], strict=True
+    ):  # one thread at a time, steps in order
+        assert len({t for _, t in steps[begin:end]}) == 1
+
+
+def test_three_runs_side_by_side_keep_step(slow):
+    names = ("vpo", "grpo", "multi_rlvr")
+    lab = Lab(names, steps=4)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished"
+    assert [(m, s) for m, s, *_ in slow] == [(m, s) for s in range(1, 5) for m in names]
+    assert list(lab.runs) == list(names)
+    assert [drawn.method for drawn in routes_on_show(lab.view())] == list(names)
+    assert lab.sentence().count("step 4") == 3
+
+
+def test_runs_of_other_methods_stay_for_comparison_until_reset(slow):
+    lab = Lab("vpo", steps=2)
+    for method in ("vpo", "grpo", "gdpo", "maxrl"):
+        lab.change(methods=method)
+        lab.train()
+        assert lab.join(WAIT)
+    assert list(lab.runs) == ["vpo", "grpo", "gdpo", "maxrl"]
+    assert [run.method for run in lab.view().on_show()] == ["maxrl", "grpo", "gdpo"], (
+        "three boards at most, the active one first"
+    )
+    assert lab.view().focus.method == "maxrl"
+    lab.reset()
+    assert lab.runs == {}
+
+
+def test_a_second_lab_pauses_the_first_and_threads_do_not_double(slow):
+    first = Lab(steps=1000)
+    first.train()
+    assert until(lambda: len(first.records) >= 1)
+    second = Lab(steps=1000)
+    assert first.join(WAIT) and first.state == "paused" and "newer panel" in first.view().message
+    second.train()
+    assert until(lambda: len(second.records) >= 1)
+    first.train()
+    assert until(lambda: second.state == "paused") and until(lambda: len(training_threads()) == 1)
+    first.close()
+    second.close()
+
+
+def test_steps_added_after_the_end_go_on_from_there(slow):
+    lab = Lab(steps=2)
+    lab.train()
+    assert lab.join(WAIT)
+    lab.train(steps=4)
+    assert lab.join(WAIT) and [r.step for r in lab.records] == [1, 2, 3, 4]
+
+
+def test_exception_in_the_middle_of_training(slow, monkeypatch):
+    monkeypatch.setattr(Moment, "of", classmethod(lambda *_: 1 / 0))
+    lab = Lab(steps=5)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "failed"
+    assert lab.view().error.startswith("ZeroDivisionError") and "ZeroDivisionError" in status_line(
+        lab.view()
+    )
+
+
+def test_interrupt_while_waiting_stops_training(slow, monkeypatch):
+    lab = Lab(steps=1000)
+    lab.train()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            lab._thread, "join", lambda timeout=None: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            lab.join()
+    assert until(lambda: lab.state == "stopped")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"alpha": 0}, "alpha"),
+        ({"K": 0}, "K"),
+        ({"m": 0}, "m = 0"),
+        ({"methods": "ppo"}, "ppo"),
+        ({"methods": ()}, "one to 3"),
+        ({"methods": ("vpo", "grpo", "gdpo", "maxrl")}, "one to 3"),
+        ({"methods": ("vpo", "vpo")}, "different"),
+        ({"maze_seed": 3}, "new_maze"),
+        ({"m": 6}, "m = 6"),
+        ({"methods": ("vpo", "grpo"), "group_size": 2}, "set_size = 3 with group_size = 2"),
+        ({"task": "json:dumps"}, "keeps its task"),
+    ],
+)
+def test_wrong_settings_are_refused_and_nothing_changes(wrong, says):
+    lab = Lab()
+    before = lab.view()
+    with pytest.raises(ValueError, match=says):
+        lab.change(**wrong)
+    assert lab.view() == before
+
+
+def test_wrong_mazes_are_refused_and_nothing_changes():
+    lab = Lab()
+    maze = lab.maze
+    for text in (maze.text.replace("S", "."), maze.text[:-4], "S # E", maze.text.replace(".", "G")):
+        with pytest.raises(ValueError, match=r"text|maze"):
+            lab.set_maze(text)
+    assert lab.maze is maze
+
+
+def test_painted_maze_keeps_its_budget_while_the_exit_is_in_reach():
+    lab = Lab(maze="S . E\n. . .\n. . .", steps=1)
+    assert lab.maze.budget == 8
+    lab.set_maze("S # E\n. . .\nG . .", budget=4)
+    assert (lab.maze.budget, lab.maze_seed) == (4, None)
+    lab.set_maze("S # E\n. # .\n. . .")
+    assert lab.maze.budget == 6 + 6, "4 moves are too few now: back to the shortest way plus 2n"
+
+
+def test_a_dropped_lab_can_be_collected(slow):
+    lab = Lab(steps=1)
+    lab.train()
+    lab.join(WAIT)
+    gone = weakref.ref(lab)
+    del lab
+    assert until(lambda: gc.collect() >= 0 and gone() is None, 10)
+
+
+# --- faults of 0.1.0 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["grpo", "vpo", "max_at_k"])
+def test_the_rehearsal_works_for_every_kind_of_method(method, monkeypatch):
+    """0.1.0 rehearsed with 2 rollouts, which GRPO's sets of 3 refuse, and swallowed the error."""
+    monkeypatch.delenv("VPO_LITE_COLD")
+    rehearsal = Rehearsal()
+    rehearsal.begin(Lab(method, **SMALL).config)
+    rehearsal.thread.join(WAIT)
+    assert not rehearsal.thread.is_alive() and rehearsal.error is None
+
+
+def test_an_error_of_the_rehearsal_is_kept_and_said_when_train_is_pressed(request, monkeypatch):
+    monkeypatch.delenv("VPO_LITE_COLD")
+    rehearsal = Rehearsal()
+    rehearsal.begin(Lab(model="no-such-model").config)
+    rehearsal.thread.join(WAIT)
+    assert "Traceback" in rehearsal.error and "no-such-model" in rehearsal.error
+    monkeypatch.setattr("vpo_lite.lab.session.rehearsal", rehearsal)
+    request.getfixturevalue("slow")
+    lab = Lab(steps=1000)
+    lab.train()
+    assert "warm-up failed" in lab.view().message and "no-such-model" in lab.view().message
+    assert until(lambda: len(lab.records) >= 1) and lab.view().message == ""
+    lab.reset()
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "says"),
+    [
+        (("vpo", "grpo"), {"group_size": 2}, "set_size = 3 with group_size = 2"),
+        (("grpo", "max_at_k"), {"k": 16}, "k = 16 with group_size = 16"),
+        ("vpo", {"m": 6}, "m = 6"),
+        ("vpo", {"layout": "paper-9x9", "model": "pocket-6x6"}, "does not fit this policy"),
+        ("vpo", {"panel": "large"}, "panel"),
+    ],
+)
+def test_settings_that_cannot_work_for_one_of_the_methods_are_refused_at_once(
+    methods, settings, says
+):
+    with pytest.raises(ValueError, match=says):
+        Lab(methods, **settings)
+
+
+def test_training_and_looking_leave_the_threads_of_torch_alone():
+    import torch
+
+    before = torch.get_num_threads()
+    lab = Lab(steps=1, threads=1 if before != 1 else 2, **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    assert torch.get_num_threads() == before
+
+
+def test_a_change_of_the_layout_changes_the_maze_on_show_too():
+    lab = Lab()
+    lab.change(layout="paper-9x9")
+    assert lab.maze.shape == (9, 9) and lab.config.make_task().instance(0) == lab.maze

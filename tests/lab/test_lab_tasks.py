@@ -1,0 +1,197 @@
+"""The lab on any task: one that the library has never heard of, whose d differs from problem to
+problem and whose front nobody knows.
+"""
+
+import numpy as np
+import pytest
+import torch
+from lab_harness import WAIT
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from vpo_lite.lab import Lab, Session
+from vpo_lite.lab.words import status_line
+from vpo_lite.policy.tokenizer import word_tokenizer
+from vpo_lite.tasks import Option, Prompt, Task
+from vpo_lite.training.loop import train
+
+SMALL = {"prompts": 3, "group_size": 4, "steps": 3, "device": "cpu", "threads": 1}
+LETTERS = "abcdefgh"
+
+
+class Letters(Task):
+    """Each answer is one letter; it earns the one objective that its number leaves over."""
+
+    name, noun = "letters", "row"
+    options = (
+        Option("most", int, 4, "largest number of objectives", least=2),
+        Option("which", int, 0, "the one problem with this number of objectives", least=0),
+    )
+    singles_out = ("which",)
+
+    @property
+    def single(self):
+        return self.which != 0
+
+    def instance(self, seed):
+        return self.which or 2 + seed % (self.most - 1)  # the number of objectives
+
+    def objectives(self, instance):
+        return tuple(f"rest {i}" for i in range(instance))
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt(symbols=f"{m} {instance}")
+
+    def parse(self, instance, text, m):
+        words = [word if word in LETTERS else None for word in text.split()]
+        return (words + [None] * m)[:m]
+
+    def max_tokens(self, instance, m, pocket=None):
+        return m if pocket else 100
+
+    def score(self, instances, answers):
+        numbers = (
+            [LETTERS.index(a) % d for a in row] for d, row in zip(instances, answers, strict=True)
+        )
+        return [np.eye(d)[row].reshape(-1, d) for d, row in zip(instances, numbers, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A language model of random parameters that reads numbers and writes letters."""
+    folder = tmp_path_factory.mktemp("models") / "letters"
+    torch.manual_seed(0)
+    tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", *"123456789", *LETTERS])
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        vpo_pocket={"task": "letters", "answers": 5},
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(params=[Session, Lab])
+def kind(request):
+    return request.param
+
+
+def trained(kind, model, methods="vpo", **settings):
+    session = kind(methods, task=Letters, model=model, **SMALL | settings)
+    session.train()
+    assert session.join(WAIT) and session.state == "finished", session.last_error
+    return session
+
+
+def test_it_trains_pauses_and_goes_on_as_the_plain_loop_does(kind, model):
+    session = kind(("vpo", "grpo"), task=Letters, model=model, set_size=2, **SMALL)
+    assert session.many is False and session.view().many, "each step draws its problems"
+    for done in (1, 2, 3):
+        session.step()
+        assert session.join(WAIT), session.last_error
+        assert [len(run.records) for run in session.runs.values()] == [done, done]
+    assert session.state == "finished"
+    clocks = {"seconds": 0, "rollout_seconds": 0}
+    for method, run in session.runs.items():
+        plain = train(session.settings.configs[method])
+        for ours, theirs in zip(run.records, plain, strict=True):
+            assert ours.to_json() | clocks == theirs.to_json() | clocks
+    sizes = {g.rewards.shape[-1] for r in session.records for g in r.groups}
+    assert len(sizes) > 1
+
+
+def test_what_is_seen_needs_no_front(kind, model):
+    session = trained(kind, model)
+    view = session.view()
+    assert view.front is None and view.ceiling is None and view.own.ceilings is None
+    moment, record = view.focus.moment, view.focus.record
+    d = moment.instance
+    assert moment.rewards.shape == (3, d) and view.weights().shape == (64, d)
+    assert view.win_shares(moment.rewards).sum() == pytest.approx(1)
+    answered = np.array([a is not None for row in record.groups[0].answers for a in row])
+    assert moment.counts[moment.valid].sum() == answered.sum()
+    text = session.sentence()
+    assert text.startswith("VPO, step 3: sets of 3 have set reward ")
+    assert f"{record.valid_rate:.0%} of the answers are valid" in text
+    assert "many rows" in status_line(view) and "maze" not in text + status_line(view)
+    assert kind("vpo", task=Letters, model=model, **SMALL).sentence() == (
+        "Every step draws other rows."
+    )
+
+
+def test_its_figure_has_the_curves_and_nothing_else(kind, model):
+    session = trained(kind, model, ("vpo", "multi_rlvr"))
+    figure = session.figure()
+    assert {axis.title.text for axis in figure.select_xaxes()} == {"step"}
+    drawn = [(t.name, tuple(t.y)) for t in figure.data]
+    expected = [
+        (text, tuple(getattr(r, curve) for r in session.runs[method].records))
+        for method, text in (("vpo", "VPO"), ("multi_rlvr", "Multi-RLVR"))
+        for curve in ("set_reward", "diversity")
+    ]
+    assert drawn == expected
+    (entropy,) = [t for t in session.figure(curves=("entropy",)).data if t.name == "VPO"]
+    assert tuple(entropy.y) == tuple(r.entropy for r in session.records)
+
+
+def test_its_share_code_and_its_recording_restore_all(kind, model, tmp_path):
+    session = trained(kind, model, most=5)
+    again = kind.from_code(session.share(), device="cpu", threads=1)
+    assert again.config == session.config and again.config.task_options == {"most": 5}
+    path = session.record(tmp_path, "by hand")
+    replayed = kind.replay(tmp_path)
+    assert replayed.state == "recorded" and replayed.sentence() == session.sentence()
+    for ours, theirs in zip(replayed.records, session.records, strict=True):
+        assert ours == theirs
+        for g, h in zip(ours.groups, theirs.groups, strict=True):
+            assert (g.instance, g.texts, g.answers) == (h.instance, h.texts, h.answers)
+            assert np.array_equal(g.rewards, h.rewards)
+            assert np.array_equal(g.advantages, h.advantages)
+    other = replayed.record(tmp_path / "again", "by hand")
+    assert other.read_bytes() == path.read_bytes()
+
+
+def test_rollouts_that_are_cut_off_are_named(model):
+    session = trained(Session, model, steps=1)
+    record = session.records[0]
+    assert record.truncated_rate > 0.5, "this model rarely writes its end within 3 tokens"
+    said = f"{record.truncated_rate:.0%} of the rollouts were cut off at 3 tokens"
+    assert said in status_line(session.view())
+
+
+def test_a_lab_on_another_task_has_no_maze_and_no_panel(model, capsys):
+    lab = Lab(task=Letters, model=model, **SMALL)
+    with pytest.raises(AttributeError, match="has no maze"):
+        _ = lab.maze
+    with pytest.raises(ValueError, match="the panel shows mazes"):
+        _ = lab.panel
+    lab._ipython_display_()
+    assert capsys.readouterr().out.strip() == lab.sentence()
+
+
+def test_the_options_that_single_out_a_problem_stand_apart():
+    one = Session("vpo", task=Letters, model="any", which=4, most=3)
+    assert one.settings.chosen == {"which": 4} and one.config.task_options == {
+        "most": 3,
+        "which": 4,
+    }
+    assert one.config.single and one.instance == 4 and not one.view().many
+    one.change(many=True)
+    assert one.config.task_options == {"most": 3} and one.view().many
+    assert one.instance == 4, "kept, to look at and to return to"
+    one.change(many=False).pick("Problem 5.", which=5)
+    assert one.config.task_options["which"] == 5 and one.instance == 5
+    assert one.view().message == "Problem 5."
+    with pytest.raises(ValueError, match=r"which: use pick\(...\)"):
+        one.change(which=6)
+    with pytest.raises(ValueError, match="which = -1"):
+        one.pick(which=-1)
+    assert one.instance == 5
+    again = Session.from_code(one.share())
+    assert again.settings.chosen == {"which": 5} and again.config.task_options["most"] == 3

@@ -1,0 +1,178 @@
+"""What the lab shows: moments, win shares, plots, words and pictures, as functions of a view."""
+
+import dataclasses
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from lab_harness import SMALL, WAIT, record
+
+from vpo_lite import metrics
+from vpo_lite.exact import exact_shares
+from vpo_lite.lab import Lab
+from vpo_lite.lab.curves import CURVES, DIVERSITY
+from vpo_lite.lab.drawings import board_groups
+from vpo_lite.lab.plots import Plots, still
+from vpo_lite.lab.view import Moment
+from vpo_lite.lab.words import status_line
+from vpo_lite.training.record import Group
+
+KL = "KL to the start"  # measured at every fourth step
+
+
+@pytest.fixture
+def trained(slow):
+    lab = Lab(steps=3, K=math.inf)
+    lab.train()
+    assert lab.join(WAIT)
+    return lab
+
+
+def trace(figure, name):
+    return next(t for t in figure.data if t.name == name)
+
+
+def test_moment_counts_every_answer_and_shows_a_real_set():
+    lab = Lab(steps=1, **SMALL)
+    lab.train()
+    assert lab.join(WAIT), lab.last_error
+    record, moment = lab.records[0], lab.runs["vpo"].moments[0]
+    pool = np.concatenate([g.rewards.reshape(-1, 4) for g in record.groups])
+    assert moment.counts.sum() == len(pool) == 2 * 8 * 3
+    for point, count in zip(moment.points, moment.counts, strict=True):
+        assert (pool == point).all(axis=1).sum() == count
+    sets = [
+        (row, tuple(answers))
+        for g in record.groups
+        for row, answers in zip(g.rewards, g.answers, strict=True)
+    ]
+    assert any((row == moment.rewards).all() and answers == moment.answers for row, answers in sets)
+    assert moment.best_at_k[1] == pytest.approx(pool.mean())
+
+
+def test_of_sets_that_tie_the_middle_one_in_order_is_shown():
+    """Permutations of one set are worth the same; their values may differ in the last bit."""
+    lab = Lab(maze_seed=1003)
+    front = lab.maze.pareto_front()
+    task, config = lab.config.make_task(), lab.config
+    orders = [np.random.default_rng(i).permutation(3) for i in range(15)]
+    made = record(config, 1, lab.maze, front)
+    routes = [[f"{i}"] * 3 for i in range(15)]
+    vectors = np.array([[1, 0.5, 0.6, 0.03], [1, 0.93, 0.07, 0.13], [1, 0.62, 0.37, 0.51]])
+    group = Group(lab.maze, [""] * 15, routes, np.array([vectors[o] for o in orders]), np.zeros(15))
+    moment = Moment.of(dataclasses.replace(made, groups=(group,)), config, task)
+    assert moment.answers == ("7",) * 3
+
+
+def test_figure_shows_the_front_the_answers_and_the_ceiling(trained):
+    figure, front = trained.figure(), trained.maze.pareto_front().rewards
+    assert isinstance(figure, go.Figure)
+    rings = trace(figure, "true front")
+    assert sorted(zip(rings.x, rings.y, strict=True)) == sorted(map(tuple, front[:, 1:3]))
+    level = trace(figure, "level 0")
+    assert level.y[0] == pytest.approx(metrics.price_of_conflict(front)[1])
+    curve = next(t for t in figure.data if t.name == "VPO" and t.yaxis == "y2")
+    assert list(curve.x) == [1, 2, 3] and list(curve.y) == [r.coverage for r in trained.records]
+    cloud = next(t for t in figure.data if t.name == "VPO" and t.yaxis == "y")
+    assert sorted(zip(cloud.x, cloud.y, strict=True)) == sorted(
+        map(tuple, trained.runs["vpo"].moments[-1].points[:, 1:3])
+    )
+
+
+def test_win_shares_are_those_of_the_weightings_of_now(trained):
+    rewards = trained.runs["vpo"].moments[-1].rewards
+    for alpha in (0.1, 1.0, 10.0):
+        trained.change(alpha=alpha, K=math.inf)
+        assert trained.view().win_shares(rewards) == pytest.approx(exact_shares(rewards, alpha))
+        trained.change(K=256)
+        sampled = trained.view().win_shares(rewards)
+        assert (
+            sampled.sum() == pytest.approx(1)
+            and abs(sampled - exact_shares(rewards, alpha)).max() < 0.12
+        )
+        dots = trace(trained.figure(), "weightings")
+        assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
+
+
+def test_sentence_says_the_numbers(trained):
+    text, record = trained.sentence(), trained.records[-1]
+    assert f"cover {record.coverage:.2f}" in text and "step 3" in text
+    front = trained.maze.pareto_front().rewards
+    held = sum(
+        any(np.allclose(p, r) for r in trained.runs["vpo"].moments[-1].rewards) for p in front
+    )
+    assert f"holds {held} of {len(front)} points" in text
+    assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
+
+
+def test_looking_back(trained):
+    trained.look(1)
+    assert trained.view().focus.record.step == 1 and "step 1" in trained.sentence()
+    trained.look(None)
+    assert trained.view().focus.record.step == 3
+
+
+def test_every_curve_can_be_drawn(trained):
+    for name in CURVES:
+        drawn = Plots(go.Figure)
+        drawn.draw(trained.view(), curves=(name, DIVERSITY))
+        curve = next(t for t in drawn.figure.data if t.name == "VPO" and t.yaxis == "y2")
+        assert len(curve.y) == 3 and curve.connectgaps, name
+        assert [v is None for v in curve.y] == [False, name == KL, name == KL], name
+        assert all(math.isfinite(v) for v in curve.y if v is not None), name
+
+
+def test_nothing_is_sent_twice(trained):
+    drawn = Plots(go.Figure)
+    assert drawn.draw(trained.view()) and not drawn.draw(trained.view())
+    trained.change(alpha=0.3)
+    assert drawn.draw(trained.view())
+
+
+def with_last_step(view, *, moment=None, record=None):
+    """The view with another last step of its only run."""
+    (run,) = view.runs
+    changed = {}
+    if moment is not None:
+        changed["moments"] = (*run.moments[:-1], dataclasses.replace(run.moment, **moment))
+    if record is not None:
+        changed["records"] = (*run.records[:-1], dataclasses.replace(run.record, **record))
+    return dataclasses.replace(view, runs=(dataclasses.replace(run, **changed),))
+
+
+def test_failed_and_unreadable_answers_are_drawn_as_such(trained):
+    view = trained.view()
+    vectors = np.array([[0, 0, 0, 0], [1, 1, 0, 0.5], [1, 0, 1, 1.0]])
+    shown = {
+        "points": vectors,
+        "counts": np.array([5, 3, 2]),
+        "valid": trained.view().task.valid(trained.maze, vectors),
+        "answers": (None, *view.focus.moment.answers[:2]),
+        "rewards": vectors,
+    }
+    view = with_last_step(view, moment=shown)
+    cloud = next(t for t in still(view).data if t.name == "VPO" and t.yaxis == "y")
+    assert list(cloud.marker.symbol) == ["x", "circle-open", "circle"]
+    assert cloud.text[0] == "50% miss E"
+    drawn = board_groups(view)[0]["routes"]
+    assert drawn[0]["what"] == "not a route" and drawn[0]["path"] == []
+
+
+def test_many_rollouts_that_were_cut_off_are_named_with_the_limit_and_the_cure(trained):
+    said = "of the rollouts were cut off at"
+    few = with_last_step(trained.view(), record={"truncated_rate": 0.1})
+    assert said not in status_line(few)
+    many = with_last_step(trained.view(), record={"truncated_rate": 0.38})
+    # pocket-6x6 needs for each of 3 routes: its squares, two tags; and one token for the end
+    limit = 3 * (trained.maze.budget + 2) + 1
+    assert f"VPO: 38% {said} {limit} tokens: raise max_new_tokens." in status_line(many)
+    run = many.runs[0]
+    asked = dataclasses.replace(run, config=run.config.but(max_new_tokens=7))
+    assert f"{said} 7 tokens" in status_line(dataclasses.replace(many, runs=(asked,)))
+
+
+def test_still_picture_of_the_maze(trained):
+    assert trained.picture().startswith("<svg") and trained.picture("vpo").count("polyline") >= 3
+    with pytest.raises(ValueError, match="grpo"):
+        trained.picture("grpo")

@@ -1,0 +1,270 @@
+"""The knobs and buttons of the panel.
+
+A callback changes the lab's settings or leaves a request, and returns.
+"""
+
+import math
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import ipywidgets as widgets
+
+from ..estimators import METHODS
+from ..looks import look
+from .curves import COVERAGE, CURVES, DIVERSITY
+from .view import View
+
+SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
+_FIELD = {"style": {"description_width": "105px"}, "layout": {"width": "340px"}}
+
+
+class Requests(Protocol):
+    """All that the panel and its controls ask of a lab. Each request returns at once."""
+
+    def view(self) -> View: ...
+    def watch(self, watcher) -> None: ...
+    def report(self, error: Exception | None, *, shown: bool = True): ...
+    def train(self): ...
+    def pause(self): ...
+    def stop(self): ...
+    def step(self): ...
+    def reset(self): ...
+    def reseed(self): ...
+    def new_maze(self): ...
+    def set_maze(self, text: str): ...
+    def change(self, **settings): ...
+    def look(self, step: int | None = None): ...
+    def show_front(self, on: bool = True): ...
+    def load(self, code: str): ...
+
+
+class ButtonText(NamedTuple):
+    """What stands on a button, its icon, and its hint."""
+
+    text: str
+    icon: str
+    hint: str
+
+
+BUTTONS = {  # request -> its button
+    "train": ButtonText("Train", "play", "start, or go on after a pause"),
+    "pause": ButtonText("Pause", "pause", "finish this step; Train goes on"),
+    "stop": ButtonText("Stop", "stop", "finish this step; Train starts again from step 1"),
+    "reset": ButtonText("Reset", "undo", "forget the runs; same maze, same seed"),
+    "new_maze": ButtonText("New maze", "random", "the next maze"),
+    "step": ButtonText("One step", "step-forward", "one step, then pause"),
+    "reseed": ButtonText("Reseed", "refresh", "forget the runs; same maze, next seed"),
+}
+FIRST_BUTTONS = ("train", "pause", "stop", "reset", "new_maze")
+MORE_KNOBS = ("K", "m", "group_size", "lr", "steps", "seed", "many")
+
+
+class Controls:
+    """The knobs and buttons. act(request, *arguments): does a request and shows its errors;
+    redraw(): brings the pictures up to date.
+    """
+
+    def __init__(self, lab: Requests, act: Callable, redraw: Callable):
+        self.lab, self._act, self._redraw = lab, act, redraw
+        view = lab.view()
+        # The knobs follow a change of settings that did not come from them: `_version` is the last
+        # one that they show. The lock makes a request and its version one thing.
+        self._version, self._turning = view.version, threading.Lock()
+        self._follower = None  # the thread that sets the knobs
+        self.knobs = _knobs(view)
+        for name, knob in self.knobs.items():
+            knob.add_class(f"vpo-{name}")
+            knob.observe(lambda change, name=name: act(self._turn, name, change["new"]), "value")
+        self.buttons = {name: self._button(name) for name in BUTTONS}
+        self.buttons["train"].button_style = "primary"
+        self.curves = [
+            self._curve(i, name) for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
+        ]
+        self.large = widgets.Checkbox(description="large (projector)", indent=False)
+        self.front = widgets.Checkbox(description="true front's routes on the board", indent=False)
+        self.look = widgets.IntSlider(description="look at step", min=1, max=1, value=1, **_FIELD)
+        self._play = widgets.Play(
+            min=1, max=1, value=1, interval=350, show_repeat=False, description="play the run again"
+        )
+        self.code = widgets.Text(description="share code", continuous_update=False, **_FIELD)
+        self.more = widgets.ToggleButton(
+            description="More", icon="sliders", layout={"width": "auto"}
+        )
+        for name in ("large", "front", "look", "code", "more"):
+            getattr(self, name).add_class(f"vpo-{name}")
+        self.large.observe(lambda _: act(redraw), "value")
+        self.front.observe(lambda change: act(lab.show_front, change["new"]), "value")
+        self.look.observe(lambda change: act(self._look_at, change["new"]), "value")
+        self._play.observe(lambda change: act(self._play_on, change["new"]), "value")
+        self.code.observe(lambda change: act(self._load, change["new"]), "value")
+        self.more.observe(lambda change: self._show_more(change["new"]), "value")
+        self.box = self._arranged()
+
+    # --- making them ------------------------------------------------------------------------------
+
+    def _button(self, name):
+        text, icon, hint = BUTTONS[name]
+        button = widgets.Button(description=text, icon=icon, tooltip=hint, layout={"width": "auto"})
+        button.add_class(f"vpo-{name}")
+        button.on_click(lambda _: self._act(getattr(self.lab, name)))
+        return button
+
+    def _curve(self, i, value):
+        curve = widgets.Dropdown(
+            description=f"curve {i}", options=list(CURVES), value=value, **_FIELD
+        )
+        curve.observe(lambda _: self._act(self._redraw), "value")
+        return curve
+
+    def _arranged(self):
+        again = [self.buttons["step"], self.buttons["reseed"]]
+        knobs = [self.knobs[name] for name in MORE_KNOBS]
+        self._rest = row([*knobs, *self.curves, self.code, *again, self.large, self.front])
+        self._show_more(False)
+        self._time = row([self._play, self.look])
+        first = [self.buttons[name] for name in FIRST_BUTTONS]
+        top = row([self.knobs["methods"], self.knobs["alpha"]])
+        return widgets.VBox([top, row([*first, self.more]), self._rest, self._time])
+
+    def _show_more(self, on):
+        self._rest.layout.display = "" if on else "none"
+
+    # --- from the knobs to the lab ----------------------------------------------------------------
+
+    def _turn(self, name, value):
+        digits = {"lr": ".3g", "alpha": ".4g"}.get(name)
+        self._ask(self.lab.change, **{name: float(f"{value:{digits}}") if digits else value})
+
+    def _look_at(self, step):
+        if not self.lab.view().busy:
+            self._ask(self.lab.look, step if step < self.look.max else None)
+
+    def _ask(self, request, *arguments, **settings):
+        """A request whose effect the knobs show already: they need not follow it."""
+        if self._is_following():
+            return
+        with self._turning:
+            before = self.lab.view().version
+            request(*arguments, **settings)
+            if before == self._version and self.lab.view().version == before + 1:
+                self._version += 1
+
+    def _load(self, code):
+        if not self._is_following() and code.strip() != self.lab.view().code:
+            self.lab.load(code)
+
+    def _play_on(self, step):
+        if not self._is_following():
+            self.look.value = step
+
+    def _is_following(self):
+        """Whether this very thread sets the knobs. What a person turns meanwhile, in another
+        thread, counts.
+        """
+        return self._follower == threading.get_ident()
+
+    # --- from the lab to the knobs ----------------------------------------------------------------
+
+    def follow(self, view: View):
+        """Bring buttons and, after a change from outside, the knobs to the view."""
+        self._follow_state(view)
+        with self._turning:
+            outside = view.version > self._version
+            self._version = max(view.version, self._version)
+        self._follower = threading.get_ident()
+        try:
+            self._follow_time(view, outside)
+            put(self.code, value=view.code)
+            if outside:
+                for name, value in _values(view).items():
+                    _teach(self.knobs[name], value)
+        finally:
+            self._follower = None
+
+    def _follow_state(self, view):
+        buttons, running = self.buttons, view.state == "running"
+        text = "Train anew" if view.restart else "Go on" if view.state == "paused" else "Train"
+        trains = view.busy and not (running and view.restart)
+        put(buttons["train"], description=text, disabled=trains)
+        put(buttons["pause"], disabled=not running)
+        put(buttons["stop"], disabled=view.state not in ("running", "paused"))
+        put(buttons["step"], disabled=view.busy)
+
+    def _follow_time(self, view, outside):
+        most = max(view.steps, 1)
+        if not view.look or view.busy or outside:
+            at = view.steps if view.look is None else view.look
+            put(self.look, min=1, max=max(most, self.look.max))
+            put(self.look, value=max(at, 1))
+            put(self.look, max=most)
+            put(self._play, max=most, value=most)
+        put(self._time.layout, display="none" if view.busy or view.steps < 2 else "")
+
+
+def _knobs(view: View) -> dict[str, widgets.Widget]:
+    """The knobs by the name of their setting, at the values of now."""
+    c = view.config
+    log = {"base": 10, "readout_format": ".2g", "step": 0.05}
+    K = sorted({*(2**i for i in range(9)), c.K, math.inf})
+    methods = [(look(m).text, (m,)) for m in METHODS]
+    together = [names for names in dict.fromkeys([*SIDE_BY_SIDE, view.methods]) if len(names) > 1]
+    methods[3:3] = [(_in_words(names), names) for names in together]
+    problems = [("this maze", False), ("many mazes", True)]
+    weights = [(_in_words(k), k) for k in K]
+    sizes = sorted({4, 8, 16, 32, c.group_size})
+    hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
+    made = {
+        "methods": widgets.Dropdown(description="Method", options=methods, **_FIELD),
+        "alpha": widgets.FloatLogSlider(
+            description="α (weights)", min=-1.3, max=1.3, tooltip=hint, **log, **_FIELD
+        ),
+        "K": widgets.SelectionSlider(description="K weights", options=weights, **_FIELD),
+        "m": widgets.IntSlider(description="m answers", min=1, max=5, **_FIELD),
+        "group_size": widgets.SelectionSlider(description="group size G", options=sizes, **_FIELD),
+        "lr": widgets.FloatLogSlider(
+            description="learning rate", min=-4.3, max=-2, **log, **_FIELD
+        ),
+        "steps": widgets.IntSlider(description="steps", min=1, max=max(100, c.steps), **_FIELD),
+        "seed": widgets.BoundedIntText(description="seed", min=0, max=2**31 - 1, **_FIELD),
+        "many": widgets.Dropdown(description="train on", options=problems, **_FIELD),
+    }
+    for name, value in _values(view).items():
+        made[name].value = value
+    return made
+
+
+def _values(view: View) -> dict:
+    """What the knobs are to show."""
+    names = ("alpha", "K", "m", "group_size", "lr", "steps", "seed")
+    values = {name: getattr(view.config, name) for name in names}
+    return values | {"methods": view.methods, "many": view.settings.many}
+
+
+def _teach(knob, value):
+    """A value into a knob, which learns it if it does not know it."""
+    if hasattr(knob, "options"):
+        known = [o[1] if isinstance(o, tuple) else o for o in knob.options]
+        if value not in known:
+            knob.options = [*knob.options, (_in_words(value), value)]
+    elif hasattr(knob, "max") and not hasattr(knob, "base") and value > knob.max:
+        knob.max = value
+    put(knob, value=value)
+
+
+def _in_words(value) -> str:
+    if isinstance(value, tuple):
+        return " + ".join(look(method).text for method in value)
+    return "∞" if value == math.inf else f"{value:g}"
+
+
+def row(children):
+    """Widgets side by side, wrapped where it is narrow."""
+    return widgets.HBox(children, layout=widgets.Layout(flex_flow="row wrap", grid_gap="2px 14px"))
+
+
+def put(widget, **values):
+    """Set traits of a widget that differ: equal values send no message."""
+    for name, value in values.items():
+        if getattr(widget, name) != value:
+            setattr(widget, name, value)

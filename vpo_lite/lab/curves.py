@@ -1,0 +1,61 @@
+"""The curves over steps that a panel can draw, by the name that it gives them."""
+
+import itertools
+import math
+
+from .view import Run, View
+
+COVERAGE, DIVERSITY = "coverage of the front", "diversity"
+
+CURVES = {  # name -> its value, from the record and the moment of a step; None: it has none
+    COVERAGE: lambda record, moment: record.coverage,
+    DIVERSITY: lambda record, moment: record.diversity,
+    "set reward": lambda record, moment: record.set_reward,
+    "share that reaches E": lambda record, moment: record.valid_rate,
+    "share of repeats": lambda record, moment: record.repeat_rate,
+    "best@1": lambda record, moment: moment.best_at_k.get(1),
+    "best@3": lambda record, moment: moment.best_at_k.get(3),
+    "best@10": lambda record, moment: moment.best_at_k.get(10),
+    "mean gold": lambda record, moment: record.objectives.get("gold"),
+    "mean diamond": lambda record, moment: record.objectives.get("diamond"),
+    "mean avoid_lava": lambda record, moment: record.objectives.get("avoid_lava"),
+    "entropy": lambda record, moment: record.entropy,
+    "KL to the start": lambda record, moment: record.kl,
+}
+
+
+def values(run: Run, curve: str) -> list[float | None]:
+    """A curve's value at each step of a run."""
+    return [CURVES[curve](r, m) for r, m in zip(run.records, run.moments, strict=True)]
+
+
+def span(view: View, curve: str) -> tuple[float, float]:
+    """The range of a curve's axis: wide enough for all its values, and calm while they move a
+    little.
+    """
+    seen = [v for run in view.runs for v in values(run, curve) if v is not None]
+    if curve == COVERAGE:
+        return min(0.5, math.floor(min(seen, default=1) * 10) / 10), 1.05
+    highest = math.ceil(5 * max(seen, default=0) + 0.2) / 5
+    return min(0.0, min(seen, default=0)), max(1.05, highest)
+
+
+def last_step(view: View) -> int:
+    """The right end of the axis of steps."""
+    return max([view.config.steps, *[len(run.records) for run in view.runs]])
+
+
+def changes(records) -> list[tuple[int, str]]:
+    """Where alpha, K or m differ from the step before: [(step, text)].
+
+    >>> changes([])
+    []
+    """
+    found = []
+    for before, now in itertools.pairwise(records):
+        texts = [f"α {now.alpha:g}"] if now.alpha != before.alpha else []
+        texts += [f"K {'∞' if now.K == math.inf else now.K}"] if now.K != before.K else []
+        texts += [f"m {now.m}"] if now.m != before.m else []
+        if texts:
+            found.append((now.step, ", ".join(texts)))
+    return found

@@ -1,0 +1,159 @@
+"""`Lab`: a session with what belongs to mazes, and the panel of the notebooks.
+
+lab = Lab()          # in a notebook: the panel; anywhere: the same object without a screen
+lab.train()          # Train; also pause(), step(), stop(), reset(), reseed(), new_maze()
+lab.join()           # wait for it
+lab.figure()         # a still picture
+"""
+
+import envs
+
+from ..tasks import DEFAULT
+from ..tasks.base import task_class, task_name
+from ..tasks.maze import MazeTask
+from .drawings import routes_on_show
+from .session import Session
+from .stretch import rehearsal
+
+DEMONSTRATION = range(1000, 2000)  # New maze goes through these; all are held out from training
+PANELS = ("auto", "widgets", "plain")
+
+
+class Lab(Session):
+    """A training session with a panel. All of it works without a screen, too.
+
+    - methods: a name of ``vpo_lite.METHODS``, or up to three that train side by side
+    - maze_seed: the generated maze to train on; maze: a drawn one instead, as text
+    - many: train on many mazes; the maze is then the one to look at before
+    - panel: "widgets", "plain" (pictures drawn anew, where custom widgets do not work), "auto"
+    - preset and further settings: see `TrainConfig`
+
+    Another task, given by ``task=``, trains without panel and maze. Further attributes: see
+    `Session`; maze; maze_seed, None for a drawn maze.
+
+    >>> lab = Lab(maze_seed=1000)
+    >>> lab.state, lab.maze_seed, lab.config.alpha, lab.methods
+    ('idle', 1000, 1.0, ('vpo',))
+    """
+
+    how_to_pick = "new_maze(seed) or set_maze(text)"
+
+    def __init__(
+        self,
+        methods="vpo",
+        *,
+        preset="demo",
+        maze_seed=1000,
+        maze=None,
+        many=False,
+        panel="auto",
+        **settings,
+    ):
+        if panel not in PANELS:
+            raise ValueError(f"panel = {panel!r}: expected {', '.join(map(repr, PANELS))}")
+        self._panel, self._panel_kind = None, panel
+        if issubclass(task_class(task_name(settings.get("task", DEFAULT))), MazeTask):
+            if maze is None:
+                settings["maze_seed"] = maze_seed
+            else:
+                settings |= _chosen(_maze(maze, settings.get("maze_budget")))
+        else:  # options of that task, or refused
+            settings |= {} if maze is None else {"maze": maze}
+            settings |= {} if maze_seed == DEMONSTRATION[0] else {"maze_seed": maze_seed}
+        super().__init__(methods, preset=preset, many=many, **settings)
+
+    # --- mazes ------------------------------------------------------------------------------------
+
+    @property
+    def maze(self) -> envs.Maze:
+        """The maze to train on, or, with many, the one to look at before."""
+        if not isinstance(self.instance, envs.Maze):
+            raise AttributeError(f"task {self.config.task!r} has no maze")
+        return self.instance
+
+    @property
+    def maze_seed(self) -> int | None:
+        """Seed of the generated maze; None for a drawn one."""
+        return self.settings.chosen.get("maze_seed")
+
+    def new_maze(self, seed: int | None = None):
+        """Another generated maze: the next of the demonstration mazes, or the one with this seed.
+        Forgets all runs.
+        """
+        if seed is None:
+            before = self.maze_seed if self.maze_seed in DEMONSTRATION else DEMONSTRATION[-1]
+            seed = DEMONSTRATION[(DEMONSTRATION.index(before) + 1) % len(DEMONSTRATION)]
+        return self.pick(f"Maze {seed}.", maze_seed=int(seed))
+
+    def set_maze(self, text, budget: int | None = None):
+        """A drawn maze, as text. It keeps the budget if the shortest way to E still fits. Forgets
+        all runs. ValueError for a text that is no maze: nothing is changed.
+        """
+        maze = _maze(text, self.maze.budget if budget is None else budget)
+        if maze != self.maze:
+            self.pick(f"Your maze; {maze.budget} moves.", **_chosen(maze))
+        return self
+
+    # --- pictures ---------------------------------------------------------------------------------
+
+    def figure(self, width: int = 980, **look):
+        """A still picture of the plots. For another task: see `Session.figure`."""
+        if not isinstance(self.instance, envs.Maze):
+            return super().figure(width, **look)
+        from .plots import still
+
+        return still(self.view(), width=width, **look)
+
+    def picture(self, method: str | None = None, width: int = 380):
+        """The maze with the answers of a typical set as SVG: of a method, or of the first run."""
+        view = self.view()
+        for drawn in routes_on_show(view):
+            if method in (None, drawn.method):
+                routes = [route for route in drawn.routes if route is not None]
+                return envs.drawing.svg(view.instance, routes, width=width)
+        there = ", ".join(self.runs) or "none"
+        raise ValueError(f"method = {method!r}: no answers yet; there are runs of {there}")
+
+    @property
+    def panel(self):
+        """The panel's widgets, made once. ValueError for another task."""
+        if self._panel is None:
+            if not isinstance(self.instance, envs.Maze):
+                raise ValueError(f"the panel shows mazes; task {self.config.task!r} has none")
+            from .panel import panel_for
+
+            self._panel = panel_for(self, self._panel_kind)
+            rehearsal.begin(self.config)
+        return self._panel
+
+    def _ipython_display_(self):
+        if isinstance(self.instance, envs.Maze):
+            self.panel.display()
+        else:
+            print(self.sentence())
+
+    def close(self):
+        """Stop, forget all runs, and take the panel off the page."""
+        super().close()
+        if self._panel is not None:
+            self._panel.close()
+            self._panel = None
+
+
+def _maze(text, budget: int | None = None) -> envs.Maze:
+    """A maze from text, or a maze. The budget is given up where the shortest way to E no longer
+    fits it.
+    """
+    if isinstance(text, envs.Maze):
+        return text
+    try:
+        return envs.Maze.from_text(text, budget)
+    except ValueError as error:
+        if budget is None or not str(error).startswith("budget"):
+            raise
+        return envs.Maze.from_text(text)
+
+
+def _chosen(maze: envs.Maze) -> dict:
+    """The options of the task that single out this maze."""
+    return {"maze": maze.text, "maze_budget": maze.budget}

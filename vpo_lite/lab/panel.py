@@ -1,0 +1,227 @@
+"""The panel of a lab: its controls, the board, the plots, and words; and the one thread that draws.
+
+Callbacks pass requests on to the lab. Drawing is from a frozen View, at most ten times a second for
+all panels together. The panel knows the lab by its `Requests` only.
+"""
+
+import html
+import math
+import re
+import sys
+import threading
+import time
+import weakref
+
+import ipywidgets as widgets
+import plotly.graph_objects as go
+from IPython.display import display
+
+import envs
+
+from .controls import Controls, Requests, put, row
+from .drawings import board_groups, describe
+from .plots import Plots
+from .view import View
+from .words import sentence, status_line
+
+PAUSE = 0.1  # seconds between two drawings
+
+
+class Panel:
+    """Board, plots and controls as live widgets. `draw` is called by the one drawing thread."""
+
+    pause = 0.0  # least seconds between two drawings, beyond the renderer's own
+
+    def __init__(self, lab: Requests):
+        self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
+        self.controls = Controls(lab, self.act, self.wake)
+        self.status, self.words = widgets.HTML(), widgets.HTML()
+        layout = widgets.Layout(width="auto", height="10px")
+        self.progress = widgets.FloatProgress(min=0, max=1, layout=layout)
+        self.status.add_class("vpo-status")
+        self.words.add_class("vpo-words")
+        self.progress.add_class("vpo-progress")
+        pictures = self._pictures()
+        self.box = widgets.VBox([self.controls.box, self.status, self.progress, *pictures])
+        self.box.add_class("vpo-lab")
+        self.draw()
+        lab.watch(self)
+
+    def act(self, request, *arguments):
+        """Do a request. Its error appears in the panel: nobody sees the traceback of a callback."""
+        try:
+            self.lab.report(None)
+            request(*arguments)
+        except Exception as error:
+            self.lab.report(error)
+
+    def wake(self):
+        """Have the drawing thread bring everything to the lab's present state."""
+        renderer.wake(self)
+
+    def superseded(self):
+        """The page may just be dropping this panel, since its cell was run again: hold the plots
+        until the board answers.
+        """
+        self.board.ready = False
+
+    def draw(self):
+        """Bring everything to the lab's present state."""
+        if time.monotonic() - self._last < self.pause:
+            return self.wake()
+        with self._drawing:
+            try:
+                view = self.lab.view()
+                self._draw(view, board_groups(view), self.controls.large.value)
+                self._write(view, 20 if self.controls.large.value else 15)
+            except Exception as error:
+                self.lab.report(error, shown=False)  # shown, it would be drawn, and fail, again
+                said = f"<b>The panel cannot be drawn:</b> {html.escape(str(error))}"
+                self.status.value = f"{said} (traceback: lab.last_error)"
+            self._last = time.monotonic()
+
+    def _write(self, view: View, size: int):
+        self.controls.follow(view)
+        role = f'<div role="status" style="line-height:1.4;font-size:{size}px">'
+        put(self.status, value=f"{role}{status_line(view)}</div>")
+        put(self.words, value=f"{role}{_emphasised(sentence(view))}</div>")
+        done = [len(run.records) for run in view.runs if run.method in view.active]
+        whole = len(done) * max(view.config.steps, *done) if any(done) else 1
+        put(self.progress, value=sum(done) / whole)
+
+    def _pictures(self):
+        from .board import MazeBoard  # needs anywidget, which a plain panel does without
+
+        self.board = MazeBoard(editable=True)
+        self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
+        self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
+        self.plots = Plots(go.FigureWidget)
+        right = widgets.VBox([self.words, self.plots.figure])
+        right.layout.overflow = self.board.layout.overflow = "visible"
+        return [row([self.board, right])]
+
+    def _paint(self, edit):
+        try:
+            self.lab.set_maze(edit["text"])
+            self.board.note = ""
+        except ValueError as error:
+            self.board.note = str(error).removeprefix("text: ")
+
+    def _draw(self, view: View, groups, large: bool):
+        room = (self.board.room or 960) - 8
+        beside = room >= 860 and len(groups) <= 2
+        widths = {1: 330, 2: 270}
+        left = min(widths.get(len(groups), 290 * len(groups)) * (1.25 if large else 1), room)
+        right = int(room - left - 16) if beside else room
+        maze = view.instance
+        description = describe(maze, groups)
+        with self.board.hold_sync():
+            put(self.board, text=maze.text, groups=groups, large=large, description=description)
+        put(self.board.layout, width=f"{left:.0f}px")
+        put(self.words.layout, width=f"{right}px", min_height="84px")
+        if not self.board.ready:  # the plots are about to appear; they take changes from then on
+            return
+        curves = tuple(c.value for c in self.controls.curves)
+        self.plots.draw(view, width=right, large=large, dark=self.board.dark, curves=curves)
+        # What a browser reload shows; otherwise plotly goes back to the first state.
+        figure = self.plots.figure
+        figure._widget_data = [trace.to_plotly_json() for trace in figure.data]
+        figure._widget_layout = figure.layout.to_plotly_json()
+
+    def display(self):
+        display(self.box)
+
+    def close(self):
+        for made in (self.box, self.board, self.plots.figure):  # first off the page
+            made.close()
+
+
+class PlainPanel(Panel):
+    """The same panel without custom widgets: the maze as a picture, the figure drawn anew once a
+    second.
+    """
+
+    pause = 1.0
+
+    def _pictures(self):
+        self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
+        return [self.maze, self.words]
+
+    def superseded(self):
+        """Nothing to hold: a picture can always be changed."""
+
+    def _draw(self, view: View, groups, large: bool):
+        parts = []
+        for drawn in groups:
+            picture = envs.drawing.svg(view.instance, drawn["moves"], width=420 if large else 330)
+            parts.append(f"<div><b>{html.escape(drawn['title'])}</b><br>{picture}</div>")
+        wrap = "display:flex;flex-wrap:wrap;gap:16px"
+        put(self.maze, value=f'<div style="{wrap}">{"".join(parts)}</div>')
+        curves = tuple(c.value for c in self.controls.curves)
+        changed = self.plots.draw(view, large=large, curves=curves)
+        if changed and self._handle is not None:
+            self._handle.update(self.plots.figure)
+
+    def display(self):
+        display(self.box)
+        self._handle = display(self.plots.figure, display_id=True)
+
+    def close(self):
+        self.maze.close()
+        self.box.close()
+
+
+def panel_for(lab: Requests, kind: str) -> Panel:
+    """A panel of this kind: "widgets", "plain", or "auto", which is plain where a FigureWidget and
+    the board cannot be shown: without anywidget, and in Colab.
+    """
+    if kind == "auto":
+        try:
+            import anywidget  # noqa: F401
+        except ImportError:
+            kind = "plain"
+        if "google.colab" in sys.modules:
+            kind = "plain"
+    return PlainPanel(lab) if kind == "plain" else Panel(lab)
+
+
+def _emphasised(text):
+    """The sentence as HTML: the first words of a line in bold."""
+    pattern, bold = r"^([^:]+, step \d+:)", r"<b>\1</b>"
+    lines = [re.sub(pattern, bold, html.escape(line)) for line in text.splitlines()]
+    return "".join(f'<p style="margin:0 0 6px">{line}</p>' for line in lines)
+
+
+class _Renderer:
+    """The one thread that draws. The latest state wins; all panels together are drawn at most ten
+    times a second.
+    """
+
+    def __init__(self):
+        self._dirty, self._event = weakref.WeakSet(), threading.Event()
+        self._lock, self._thread = threading.Lock(), None
+
+    def wake(self, panel):
+        with self._lock:
+            self._dirty.add(panel)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="vpo-lite drawing", daemon=True
+                )
+                self._thread.start()
+        self._event.set()
+
+    def _run(self):
+        while self._event.wait():
+            self._event.clear()
+            with self._lock:
+                panels = list(self._dirty)
+                self._dirty.clear()
+            started = time.monotonic()
+            for panel in panels:
+                panel.draw()
+            panels = None  # hold none while waiting
+            time.sleep(max(0.0, PAUSE - (time.monotonic() - started)))
+
+
+renderer = _Renderer()

@@ -1,0 +1,439 @@
+"""A training session on any task: train in the background, pause, go on, look at what was seen.
+
+    session = Session("vpo", task="module:Class", model="NAME")
+    session.train()      # also pause(), step(), stop(), reset(), reseed(), change(alpha=0.3)
+    session.join()       # wait for it
+    session.figure()     # a still picture
+
+Why it neither freezes nor lies: training runs in one background thread. A request only changes
+settings or leaves a note for that thread, and returns. Whatever shows the session draws a frozen
+`View`. One session trains at a time in a process: another one pauses it.
+
+What a request does in which state stands in states.py. Longer than 350 lines because this is the
+one place that changes anything, under one lock.
+"""
+
+import atexit
+import sys
+import threading
+import traceback
+import weakref
+from typing import Protocol
+
+from .codes import decode, encode
+from .recordings import Recording, read, write
+from .settings import OF_THE_MACHINE, Settings
+from .states import move
+from .stretch import Stretch, Track, rehearsal
+from .view import Problem, Run, View
+from .words import sentence
+
+PAUSED = "Paused. Train goes on."
+STOPPED = "Stopped. Train starts again from step 1."
+
+
+class Watcher(Protocol):
+    """What shows a session and follows it."""
+
+    def wake(self) -> None:
+        """Something has changed. Called from any thread; returns at once."""
+
+    def superseded(self) -> None:
+        """A newer session was made; the page may be dropping the pictures of this one."""
+
+
+class Session:
+    """One to three methods that train side by side, on one problem or on many.
+
+    methods: a name of ``vpo_lite.METHODS``, or up to three. preset and further settings: see
+    `TrainConfig`; options of the task are settings, too. many: train on many problems although the
+    options single out one, which is then the one to look at before.
+
+    Attributes: state (see states.py); settings; config, of the first method's run; methods; many;
+    instance, the problem to look at before there is a step; records, of the first method's run;
+    runs {method: Run}; last_error (a traceback as text, or None).
+
+    >>> session = Session(("vpo", "grpo"), alpha=0.3)
+    >>> session.state, session.config.alpha, session.methods
+    ('idle', 0.3, ('vpo', 'grpo'))
+    """
+
+    how_to_pick = "pick(...)"
+    _training = None  # weak reference to the session whose thread trains
+    _one_trainer = threading.Lock()
+
+    def __init__(self, methods="vpo", *, preset="demo", many=False, **settings):
+        self._lock = threading.RLock()
+        self._watchers: list[Watcher] = []
+        self._state, self._stretch, self._thread = "idle", None, None
+        self._tracks: dict[str, Track] = {}
+        self._message, self._farewell, self._error, self.last_error = "", PAUSED, "", None
+        self._look, self._front_too, self._version = None, False, 0
+        self.settings = None
+        self._take(Settings.make(methods, preset=preset, many=many, **settings))
+        other = Session._training and Session._training()
+        if other is not None:
+            other.pause("Paused: a newer panel was opened. Go on here whenever you like.")
+            for watcher in other._watchers:
+                watcher.superseded()
+
+    # --- requests; each returns at once -----------------------------------------------------------
+
+    def train(self, steps: int | None = None):
+        """Start, or go on after a pause. After Stop, and with changed settings that need a fresh
+        run, training starts from step 1.
+        """
+        if steps is not None:
+            self.change(steps=steps)
+        return self._train("train")
+
+    def step(self):
+        """One step of every run, then pause."""
+        return self._train("step", sweeps=1)
+
+    def pause(self, message: str = PAUSED):
+        """Finish the step under way, to go on later."""
+        return self._halt("pause", message)
+
+    def stop(self):
+        """Finish the step under way; Train then starts from step 1."""
+        return self._halt("stop", STOPPED)
+
+    def reset(self):
+        """Forget all runs; the same problem and seed."""
+        with self._lock:
+            self._forget("reset")
+            self._say(f"Reset: seed {self.settings.config.seed}, the same {self._task.noun}.")
+        return self
+
+    def reseed(self, seed: int | None = None):
+        """Reset with another seed: the next one, or the one given."""
+        with self._lock:
+            seed = self.settings.config.seed + 1 if seed is None else seed
+            self._forget("reseed", self.settings.but(seed=seed))
+            self._say(f"Reset: seed {seed}, the same {self._task.noun}.")
+        return self
+
+    def pick(self, message: str = "", **chosen):
+        """Train on the one problem that these options of the task single out. Forgets all runs.
+        ValueError for other options: they are changed by `change`.
+        """
+        with self._lock:
+            others = [name for name in chosen if name not in self._task.singles_out]
+            if others:
+                raise ValueError(f"{', '.join(others)}: singles out no problem; use change(...)")
+            self._forget("pick", self.settings.choosing(**chosen))
+            self._say(message)
+        return self
+
+    def change(self, *, methods=None, many: bool | None = None, **settings):
+        """Change settings. ValueError: nothing is changed.
+
+        alpha, K, m, lr, group_size, prompts and steps act from the next step of a run under way.
+        All others act in the next fresh run.
+        """
+        with self._lock:
+            singled = [name for name in settings if name in self._task.singles_out]
+            if singled:
+                raise ValueError(f"{', '.join(singled)}: use {self.how_to_pick}")
+            changed = self.settings.but(methods=methods, many=many, **settings)
+            self._move("change")
+            if changed != self.settings:
+                self._take(changed)
+                self._say("")
+        return self
+
+    def look(self, step: int | None = None):
+        """Show the runs as they were after this step; None: as they are."""
+        with self._lock:
+            self._move("look")
+            self._look = step
+            self._version += 1
+            self._changed()
+        return self
+
+    def show_front(self, on: bool = True):
+        """Show the true front beside the answers."""
+        with self._lock:
+            self._move("show_front")
+            self._front_too = bool(on)
+            self._changed()
+        return self
+
+    def report(self, error: Exception | None, *, shown: bool = True):
+        """Keep an error for ``last_error`` and show it in one line; None takes the line away."""
+        with self._lock:
+            if error is not None:
+                self.last_error = "".join(traceback.format_exception(error))
+            said = "" if error is None else f"{type(error).__name__}: {error}".splitlines()[0]
+            if shown and said != self._error:
+                self._error = said
+                self._changed()
+
+    # --- share codes and recordings ---------------------------------------------------------------
+
+    def share(self) -> str:
+        """A short code of problem, settings and seeds. `from_code` restores them exactly, offline.
+
+        >>> code = Session("grpo", alpha=0.3, seed=7).share()
+        >>> again = Session.from_code(code)
+        >>> again.methods, again.config.alpha, again.config.seed
+        (('grpo',), 0.3, 7)
+        """
+        return self._code
+
+    @classmethod
+    def from_code(cls, code: str, **options):
+        """The session that a share code describes. ValueError for a code that is none."""
+        return cls(**options).load(code)
+
+    def load(self, code: str):
+        """Take over problem, settings and seeds of a share code; forgets all runs. ValueError:
+        nothing is changed.
+        """
+        with self._lock:
+            machine = {name: getattr(self.settings.config, name) for name in OF_THE_MACHINE}
+            self._forget("load", decode(code, machine=machine))
+            self._say("Restored from its code.")
+        return self
+
+    def record(self, folder, command: str = ""):
+        """Write the runs to ``folder``/recording.json, with all answers of all steps, for `replay`.
+
+        command: what made them, to be shown with them. ValueError where there are no runs.
+        """
+        with self._lock:
+            runs = tuple(run for run in self.runs.values() if run.records)
+        if not runs:
+            raise ValueError("record: there are no runs yet; train first")
+        return write(folder, Recording(self.share(), command, runs))
+
+    @classmethod
+    def replay(cls, folder, **options):
+        """A session that shows recorded runs, without any model. Train does them again, live.
+
+        folder: as written by `record`, or the name of a recording that the package carries.
+        ValueError if it is none.
+        """
+        recording = read(folder)
+        session = cls.from_code(recording.share, **options)
+        session._tracks = {run.method: Track(run) for run in recording.runs}
+        session._state = "recorded"
+        session._message = recording.command and f"Made by: {recording.command}"
+        return session
+
+    # --- what one can ask -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return self.settings.methods
+
+    @property
+    def many(self) -> bool:
+        return self.settings.many
+
+    @property
+    def config(self):
+        """The settings of the first method's run."""
+        return self.settings.configs[self.methods[0]]
+
+    @property
+    def instance(self):
+        """The problem to look at before there is a step."""
+        return self._own.instance
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """The runs so far, by method."""
+        return {method: track.run for method, track in self._tracks.items()}
+
+    @property
+    def records(self) -> list:
+        """The step records of the first method's run."""
+        return list(self.runs[self.methods[0]].records) if self.methods[0] in self.runs else []
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until training ends or pauses. False if it still runs after ``timeout`` seconds. An
+        interrupt stops it.
+        """
+        thread = self._thread
+        try:
+            if thread is not None:
+                thread.join(timeout)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+        return thread is None or not thread.is_alive()
+
+    def view(self) -> View:
+        """A snapshot of everything that is shown."""
+        with self._lock:
+            return View(
+                state=self._state,
+                settings=self.settings,
+                code=self._code,
+                task=self._task,
+                own=self._own,
+                runs=tuple(track.run.until(self._look) for track in self._tracks.values()),
+                look=self._look,
+                steps=max((track.steps for track in self._tracks.values()), default=0),
+                active=tuple(self._stretch.tracks if self._stretch else self._tracks),
+                message=self._message,
+                error=self._error,
+                restart=self._restart(),
+                front_too=self._front_too,
+                version=self._version,
+            )
+
+    def sentence(self) -> str:
+        """What is seen, in words and numbers."""
+        return sentence(self.view())
+
+    def figure(self, width: int = 980, *, curves=("set_reward", "diversity"), **look):
+        """A still picture of curves over steps: names of figures of a `StepRecord`. look: see
+        `figures.curves`. ValueError for a name that is no figure.
+        """
+        from ..figures import curves as drawn
+        from ..training.record import StepRecord
+
+        unknown = [name for name in curves if name not in StepRecord.__dataclass_fields__]
+        if unknown:
+            raise ValueError(f"curves: a StepRecord has no figure {', '.join(map(repr, unknown))}")
+
+        names = ("step", *curves)
+        runs = {
+            run.method: {name: [getattr(r, name) for r in run.records] for name in names}
+            for run in self.view().runs
+            if run.records
+        }
+        return drawn(runs, curves, width=width, **look)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell this one of every change."""
+        self._watchers.append(watcher)
+
+    def close(self):
+        """Stop, forget all runs, and tell nobody any more."""
+        with self._lock:
+            self._watchers.clear()
+            self._forget("reset")
+
+    # --- inside; the lock is held where state changes ---------------------------------------------
+
+    def _move(self, request: str) -> str:
+        done, self._state = move(request, self._state)
+        return done
+
+    def _take(self, settings: Settings) -> None:
+        """Make these the settings of now; the problem to look at follows them."""
+        before = self.settings
+        if before is None or settings.asks_for != before.asks_for:
+            self._task = settings.task()
+            self._own = Problem.of(self._task, self._task.instance(self._task.seeds["train"][0]))
+        self.settings, self._code = settings, encode(settings)
+        self._version += 1
+
+    def _restart(self) -> str:
+        """What was changed that the runs of the last stretch do not follow; "" if nothing."""
+        if self._stretch is None or self._state in ("stopped", "failed"):
+            return ""
+        return self.settings.needs_fresh_run(self._stretch.settings)
+
+    def _train(self, request, sweeps=None):
+        with Session._one_trainer, self._lock:
+            before, other = self._stretch, Session._training and Session._training()
+            done = self._move(request + "_anew" * bool(self._restart()))
+            if done == "refuse":
+                self._say("It is training already.")
+                return self
+            if other is not None and other is not self:
+                other.pause("Paused: another panel trains now. Go on here whenever you like.")
+            if before is not None:
+                before.halt.set()
+            steps = self.settings.config.steps
+            if done == "go_on" and any(t.steps < steps for t in before.tracks.values()):
+                tracks = before.tracks
+            else:
+                tracks = self._fresh_tracks()
+            self._look, self._error, self.last_error = None, "", None
+            self._stretch = stretch = Stretch(self.settings, tracks, sweeps)
+            self._say(self._first_words())
+            self._thread = stretch.begin(
+                after=[rehearsal.thread, *(s._thread for s in {self, other or self})],
+                config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
+                seen=self._saw,
+                ended=self._ended,
+            )
+            Session._training = weakref.ref(self)
+        return self
+
+    def _fresh_tracks(self) -> dict[str, Track]:
+        """New runs; those of other methods stay, for comparison, but cannot go on."""
+        tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
+        for track in self._tracks.values():
+            track.learner = None
+        self._tracks = {m: t for m, t in self._tracks.items() if m not in tracks} | tracks
+        return tracks
+
+    def _first_words(self) -> str:
+        if rehearsal.error:
+            return f"The warm-up failed: {rehearsal.error.splitlines()[-1]}"
+        return "Loading the policy …" if "torch" not in sys.modules else ""
+
+    def _halt(self, request, message):
+        with self._lock:
+            done = self._move(request)
+            if done == "end":
+                self._say(message)
+            elif done != ".":
+                self._farewell = message
+                self._stretch.halt.set()
+                self._say("Finishing this step …")
+        return self
+
+    def _forget(self, request, settings=None):
+        if settings is not None:
+            self._take(settings)
+        self._move(request)
+        if self._stretch is not None:
+            self._stretch.halt.set()  # what its last step still sees goes into runs nobody shows
+        self._stretch, self._tracks, self._look = None, {}, None
+        self._error, self.last_error = "", None
+
+    def _say(self, message):
+        self._message = message
+        self._changed()
+
+    def _changed(self):
+        for watcher in self._watchers:
+            watcher.wake()
+
+    def _saw(self, track, config, record, moment):
+        with self._lock:
+            track.add(config, record, moment)
+            self._message = ""
+            self._changed()
+
+    def _ended(self, stretch, how, error):
+        with self._lock:
+            if stretch is not self._stretch:
+                return
+            done = self._move(how)
+            halted = stretch.halt.is_set()
+            if error is not None:
+                self.report(error)
+            paused = self._farewell if halted else "One step. Train goes on."
+            self._say({"rest": paused, "end": self._farewell}.get(done, ""))
+
+
+@atexit.register
+def _stop_before_exit():
+    """A thread inside torch while the interpreter ends would abort the process."""
+    session = Session._training and Session._training()
+    if session is not None:
+        session.stop()
+        session.join(10)

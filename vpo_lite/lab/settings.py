@@ -1,0 +1,120 @@
+"""What a lab trains: its methods, their settings, and one problem or many.
+
+`Settings` are frozen. A change makes new ones, and whatever cannot work for any of the methods is
+refused when they are made.
+"""
+
+import dataclasses
+import math
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..estimators import METHODS
+from ..tasks.base import Task, task_class, task_name
+from ..training.config import TrainConfig
+
+MOST_RUNS = 3  # side by side
+AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # from a run's next step on
+OF_THE_MACHINE = ("threads", "device", "save_every")  # these belong to no share code
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one to three runs that train side by side.
+
+    - methods: their methods, by name
+    - config: settings of the first run, without the options that single out one problem
+    - chosen: those options, by name; they are kept while ``many`` is on
+    - many: train on many problems although one is chosen
+
+    >>> settings = Settings.make(("vpo", "grpo"), alpha=0.3)
+    >>> settings.configs["grpo"].alpha, settings.but(many=True).configs["vpo"].single
+    (0.3, False)
+    """
+
+    methods: tuple[str, ...]
+    config: TrainConfig
+    chosen: dict = field(default_factory=dict)
+    many: bool = False
+
+    @classmethod
+    def make(cls, methods, *, preset: str = "demo", many: bool = False, **settings) -> "Settings":
+        """From a name or names of methods, a preset, and settings and task options by name."""
+        methods = checked_methods(methods)
+        settings = {"threads": usual_threads()} | _plain(settings)
+        config = TrainConfig.preset(preset, method=methods[0], **settings)
+        task = task_class(config.task)
+        chosen = {k: v for k, v in config.task_options.items() if k in task.singles_out}
+        unchosen = {o.name: o.default for o in task.options if o.name in chosen}
+        return cls(methods, config.but(**unchosen), chosen, bool(many))
+
+    def but(self, *, methods=None, many: bool | None = None, **changes) -> "Settings":
+        """A copy with some settings changed; the chosen problem stays."""
+        methods = self.methods if methods is None else checked_methods(methods)
+        if task_name(changes.get("task", self.config.task)) != self.config.task:
+            raise ValueError(f"task = {changes['task']!r}: a lab keeps its task; make another lab")
+        config = self.config.but(**{"method": methods[0]} | _plain(changes))
+        many = self.many if many is None else bool(many)
+        return Settings(methods, config, self.chosen, many)
+
+    def choosing(self, **chosen) -> "Settings":
+        """A copy with another problem chosen."""
+        return dataclasses.replace(self, chosen=chosen)
+
+    def __post_init__(self):
+        _ = self.configs  # refuses here what cannot work
+
+    @cached_property
+    def configs(self) -> dict[str, TrainConfig]:
+        """The settings of each method's run."""
+        chosen = {} if self.many else self.chosen
+        return {m: self.config.but(method=m, **chosen) for m in self.methods}
+
+    @property
+    def asks_for(self) -> tuple[str, dict, dict]:
+        """What decides about the task and the problem to look at."""
+        return self.config.task, self.config.task_options, self.chosen
+
+    def task(self) -> Task:
+        """The task with the chosen problem, also where ``many`` is on."""
+        return self.config.but(**self.chosen).make_task()
+
+    def of_a_run(self, method: str, began: "Settings") -> TrainConfig:
+        """The settings of a run under way: those that act at once are of now, all others of
+        ``began``.
+        """
+        return began.configs[method].but(**{name: getattr(self.config, name) for name in AT_ONCE})
+
+    def needs_fresh_run(self, began: "Settings") -> str:
+        """What a run that began with other settings does not follow; "" if it follows all."""
+        changed = ["method"] * (self.methods != began.methods)
+        noun = task_class(self.config.task).noun
+        changed += [f"one {noun} or many"] * (self.many != began.many)
+        now, then = (vars(s.config) | s.config.task_options for s in (self, began))
+        names = [n for n in now | then if n not in (*AT_ONCE, "method", "task_options")]
+        return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
+
+
+def checked_methods(names) -> tuple[str, ...]:
+    """One name or several as a tuple. ValueError for unknown, repeated, none or too many."""
+    names = (names,) if isinstance(names, str) else tuple(names)
+    known = set(names) <= set(METHODS) and len(set(names)) == len(names)
+    if not known or not 1 <= len(names) <= MOST_RUNS:
+        raise ValueError(
+            f"methods = {names!r}: expected one to {MOST_RUNS} different names "
+            f"out of {', '.join(METHODS)}"
+        )
+    return names
+
+
+def usual_threads() -> int:
+    """Threads of torch: at most four, and one core stays with the panel."""
+    there = getattr(os, "sched_getaffinity", None)
+    cores = len(there(0)) if there else os.cpu_count() or 1
+    return max(1, min(4, cores - 1))
+
+
+def _plain(settings: dict) -> dict:
+    """Settings with K = "inf" as a number."""
+    return settings | {"K": math.inf} if settings.get("K") in ("inf", "∞") else settings

@@ -1,0 +1,131 @@
+"""One stretch of training: a thread that steps some runs in turn, until they are done or somebody
+asks it to halt. And the rehearsal that loads everything beforehand.
+"""
+
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..training.config import TrainConfig
+from ..training.record import StepRecord
+from .settings import Settings
+from .view import Moment, Run
+
+
+@dataclass
+class Track:
+    """One method's run while it grows. It can go on while it has its learner: policy, optimizer."""
+
+    run: Run
+    learner: Any = None
+
+    @property
+    def steps(self) -> int:
+        return len(self.run.records)
+
+    def add(self, config: TrainConfig, record: StepRecord, moment: Moment) -> None:
+        run = self.run
+        self.run = Run(run.method, config, (*run.records, record), (*run.moments, moment))
+
+
+@dataclass
+class Stretch:
+    """The settings that training begins with, its runs, and the request to halt.
+
+    sweeps: how often every run is stepped; None: until all steps are done.
+    """
+
+    settings: Settings
+    tracks: dict[str, Track]
+    sweeps: int | None = None
+    halt: threading.Event = field(default_factory=threading.Event)
+
+    def begin(
+        self,
+        *,
+        after: Iterable[threading.Thread | None],
+        config_of: Callable[[str], TrainConfig],
+        seen: Callable[[Track, TrainConfig, StepRecord, Moment], None],
+        ended: Callable[["Stretch", str, Exception | None], None],
+    ) -> threading.Thread:
+        """Train in a thread of its own, once the threads ``after`` have ended.
+
+        config_of(method): settings of its next step. seen(track, config, record, moment): called
+        after each step. ended(stretch, how, error): how it ended, "thread_done" (all steps are
+        done), "thread_left" or "thread_failed".
+        """
+
+        def work():
+            try:
+                for thread in after:
+                    if thread is not None:
+                        thread.join()
+                done = not self.halt.is_set() and self._train(config_of, seen)
+            except Exception as error:  # nobody sees the traceback of a thread
+                ended(self, "thread_failed", error)
+            else:
+                ended(self, "thread_done" if done else "thread_left", None)
+
+        thread = threading.Thread(target=work, name="vpo-lite training", daemon=True)
+        thread.start()
+        return thread
+
+    def _train(self, config_of, seen) -> bool:
+        """Step the runs in turn; whether all steps are done."""
+        from ..training.loop import train
+        from ..training.step import Learner
+
+        loops, tasks, begun, sweeps = {}, {}, set(), 0
+        for method, track in self.tracks.items():
+            config = config_of(method)
+            track.learner = track.learner or Learner(config)
+            tasks[method] = track.learner.task
+            loops[method] = train(config, learner=track.learner, first_step=track.steps)
+        while loops and (self.sweeps is None or sweeps < self.sweeps):
+            for method, loop in list(loops.items()):
+                if self.halt.is_set():
+                    return False
+                config, track = config_of(method), self.tracks[method]
+                try:  # a fresh generator takes no value
+                    record = loop.send(config if method in begun else None)
+                except StopIteration:
+                    del loops[method]
+                    continue
+                begun.add(method)
+                seen(track, config, record, Moment.of(record, config, tasks[method]))
+            sweeps += 1
+        return all(t.steps >= config_of(m).steps for m, t in self.tracks.items())
+
+
+class Rehearsal:
+    """One step of training in the background, once per process, while people look at the panel:
+    torch, the policy and its kernels are loaded when Train is pressed.
+
+    error: its traceback, None while all is well. VPO_LITE_COLD in the environment: do nothing.
+    """
+
+    def __init__(self):
+        self.thread: threading.Thread | None = None
+        self.error: str | None = None
+
+    def begin(self, config: TrainConfig) -> None:
+        """Rehearse a run with these settings, cut to one step on one prompt."""
+        if self.thread is None and not os.environ.get("VPO_LITE_COLD"):
+            self.thread = threading.Thread(
+                target=self._run, args=(config,), name="vpo-lite warm-up", daemon=True
+            )
+            self.thread.start()
+
+    def _run(self, config: TrainConfig) -> None:
+        try:
+            from ..training.loop import train
+
+            list(train(config.but(steps=1, prompts=1)))
+        except Exception as error:  # the session says it when somebody presses Train
+            self.error = "".join(traceback.format_exception(error))
+
+
+rehearsal = Rehearsal()
