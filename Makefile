@@ -1,15 +1,17 @@
-# make lab    set up .venv once, then JupyterLab on the first notebook
-# make test   set up once, then the whole test suite (what CI runs)
-# make quick  the tests under 90 seconds, for your own loop
-# make bench  benchmarks and large test sets; results in tests/benchmarks/results
-# make study  the runs behind the README's table (a quarter of an hour on one core); picture: its screenshot of the panel
-# make clean  remove .venv
+# make lab      set up .venv once, then JupyterLab on the first notebook
+# make test     set up once, then format and lint checks and the whole test suite (what CI runs)
+# make quick    the tests under 90 seconds, for your own loop
+# make lint     format and lint checks alone; make format: format the code
+# make bench    benchmarks and large test sets; results in tests/benchmarks/results
+# make study    the runs behind the README's table (half an hour on one core)
+# make picture  the README's screenshot of the panel
+# make clean    remove .venv
 
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: lab test quick bench study picture lint clean
+.PHONY: lab test quick lint format bench study picture clean
 .DEFAULT_GOAL := lab
 
 .venv/made:
@@ -31,17 +33,26 @@ export OMP_WAIT_POLICY ?= PASSIVE
 lab: .venv/lab-installed
 	@$(BIN)/vpo-lite lab
 
-# bitsandbytes stays out of .venv: where it is installed, peft imports it, two seconds in every process
+# bitsandbytes stays out of .venv: where it is installed, peft imports it in every process (2 s)
 .venv/quantized: .venv/test-installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps --target $@.new bitsandbytes
 	@rm -rf $@ && mv $@.new $@
 
-test: .venv/test-installed .venv/quantized
+test: lint .venv/quantized
+	@$(BIN)/python tests/browser_setup.py
 	$(BIN)/python -m pytest
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
 	$(BIN)/python -m pytest -m "not slow and not browser" -q
+
+lint: .venv/test-installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: .venv/test-installed
+	$(BIN)/ruff check --select I --fix .
+	$(BIN)/ruff format .
 
 bench: .venv/test-installed
 	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -51,9 +62,6 @@ study: .venv/test-installed
 
 picture: .venv/test-installed
 	$(BIN)/python tests/benchmarks/readme_picture.py
-
-lint: .venv/test-installed
-	$(BIN)/ruff check .
 
 clean:
 	rm -rf .venv

@@ -1,7 +1,8 @@
-"""A real JupyterLab in a real chromium, offline, for tests/test_browser.py: server, browser, and what a test may ask.
+"""A real JupyterLab in a real browser, offline: the server, the browser, and what a test may ask.
 
-Waits are for facts of the page (session connected, prompts numbered), never for a time. Requests off loopback, failed
-requests, console errors and page errors are collected and fail the test at its end.
+Waits are for facts of the page (session connected, prompts numbered), never for a time. Requests
+off loopback, failed requests, console errors and page errors are collected. They fail the test at
+its end.
 """
 
 import contextlib
@@ -19,20 +20,30 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-CHROMIUM = "/usr/bin/chromium"
+import browser_setup
+
 ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",  # offline by rule, not by luck
-]  # fmt: skip
-CONNECTED = """() => { const s = window.jupyterapp?.shell.currentWidget?.sessionContext, k = s?.session?.kernel;
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    # offline by rule, not by luck
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
+]
+CONNECTED = """() => {
+  const s = window.jupyterapp?.shell.currentWidget?.sessionContext, k = s?.session?.kernel;
   return Boolean(s?.isReady && k?.connectionStatus === 'connected' && k.status === 'idle'); }"""
 RUN_ALL = "() => window.jupyterapp.commands.execute('notebook:run-all-cells')"
 IN_KERNEL = """async (code) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   let text = ''; const future = kernel.requestExecute({code, store_history: false});
-  future.onIOPub = (m) => { if (m.header.msg_type === 'stream') text += m.content.text;
-                            if (m.header.msg_type === 'error') text += m.content.traceback.join('\\n'); };
+  future.onIOPub = (m) => {
+    if (m.header.msg_type === 'stream') text += m.content.text;
+    if (m.header.msg_type === 'error') text += m.content.traceback.join('\\n'); };
   await future.done; return text; }"""
 FAILED_CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells.flatMap(
   (c) => (c.outputs || []).filter((o) => o.output_type === 'error').map((o) => o.evalue))"""
@@ -62,7 +73,10 @@ def _offline_template(root):
 
 @contextlib.contextmanager
 def server(notebooks, command="jupyterlab", copies=0):
-    """A Jupyter server of its own on copies of these notebooks (and of each NAME-1.ipynb, ...); yields its address."""
+    """Start a Jupyter server on copies of these notebooks; yields its address.
+
+    copies: how many more copies of each there are, NAME-1.ipynb and so on.
+    """
     root = Path(tempfile.mkdtemp(prefix="vpo-browser-"))
     work = root / "work"
     work.mkdir()
@@ -70,9 +84,19 @@ def server(notebooks, command="jupyterlab", copies=0):
         shutil.copy(notebook, work)
         for i in range(1, copies + 1):
             shutil.copy(notebook, work / f"{Path(notebook).stem}-{i}.ipynb")
-    places = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTERLAB_SETTINGS_DIR",
-              "JUPYTERLAB_WORKSPACES_DIR")  # fmt: skip
-    environment = os.environ | {name: str(root / name.lower()) for name in places} | {"OMP_WAIT_POLICY": "PASSIVE"}
+    places = (
+        "JUPYTER_CONFIG_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_RUNTIME_DIR",
+        "IPYTHONDIR",
+        "JUPYTERLAB_SETTINGS_DIR",
+        "JUPYTERLAB_WORKSPACES_DIR",
+    )
+    environment = (
+        os.environ
+        | {name: str(root / name.lower()) for name in places}
+        | {"OMP_WAIT_POLICY": "PASSIVE"}
+    )
     quiet = root / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension"
     quiet.mkdir(parents=True)
     (quiet / "notification.jupyterlab-settings").write_text(
@@ -81,20 +105,41 @@ def server(notebooks, command="jupyterlab", copies=0):
     port = free_port()
     if command == "jupyterlab":
         arguments = [
-            "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
-            "--IdentityProvider.token=", "--ServerApp.password=", f"--ServerApp.root_dir={work}",
-            "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
-        ]  # fmt: skip
+            "jupyterlab",
+            "--no-browser",
+            "--allow-root",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+            "--ServerApp.port_retries=0",
+            "--IdentityProvider.token=",
+            "--ServerApp.password=",
+            f"--ServerApp.root_dir={work}",
+            "--LabApp.expose_app_in_browser=True",
+            "--LabApp.extension_manager=readonly",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+            "--LabApp.news_url=None",
+        ]
         ready = "/api/status"
     else:
         _offline_template(root)
         environment["JUPYTER_PATH"] = str(root / "share")
-        arguments = ["voila", str(work), "--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}", "--template=offline"]
+        arguments = [
+            "voila",
+            str(work),
+            "--no-browser",
+            "--Voila.ip=127.0.0.1",
+            f"--port={port}",
+            "--template=offline",
+        ]
         ready = "/"
     with open(root / "server.log", "wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], env=environment, stdout=log, stderr=log, cwd=work, preexec_fn=_die_with_parent
+            [sys.executable, "-m", *arguments],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            cwd=work,
+            preexec_fn=_die_with_parent if os.name == "posix" else None,
         )
     address = f"http://127.0.0.1:{port}"
     try:
@@ -104,7 +149,9 @@ def server(notebooks, command="jupyterlab", copies=0):
                 urllib.request.urlopen(address + ready, timeout=5)
                 break
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{command} did not start: {(root / 'server.log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"{command} did not start: {(root / 'server.log').read_text()[-2000:]}"
+                )
             time.sleep(0.1)
         yield address
     finally:
@@ -117,15 +164,20 @@ def server(notebooks, command="jupyterlab", copies=0):
 
 @contextlib.contextmanager
 def browser(width=1400, height=1000):
-    """A chromium without a way out; yields Playwright's browser context."""
+    """Start the browser that was found, without a network; yields Playwright's browser context."""
     from playwright.sync_api import sync_playwright
 
-    if not Path(CHROMIUM).exists():
-        raise RuntimeError(f"{CHROMIUM} is missing: install it (Debian: apt-get install chromium)")
-    folder = tempfile.mkdtemp(prefix="vpo-chromium-")
+    path = browser_setup.find()
+    if path is None:
+        raise RuntimeError(f"no browser. {browser_setup.CURE}")
+    folder = tempfile.mkdtemp(prefix="vpo-browser-")
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
-            folder, executable_path=CHROMIUM, headless=True, args=ARGUMENTS, viewport={"width": width, "height": height}
+            folder,
+            executable_path=path,
+            headless=True,
+            args=ARGUMENTS,
+            viewport={"width": width, "height": height},
         )
         context.set_default_timeout(60_000)
         try:
@@ -142,7 +194,9 @@ class Page:
         self.page, self.address, self.wrong = context.new_page(), address, []
         self.page.on("request", self._request)
         self.page.on("requestfailed", self._failed)
-        self.page.on("response", lambda r: r.status >= 400 and self._note(f"status {r.status}", r.url))
+        self.page.on(
+            "response", lambda r: r.status >= 400 and self._note(f"status {r.status}", r.url)
+        )
         self.page.on("console", lambda m: m.type == "error" and self._note("console", m.text))
         self.page.on("pageerror", lambda e: self._note("page error", str(e)))
 
@@ -155,7 +209,10 @@ class Page:
 
     def _request(self, request):
         parts = urlsplit(request.url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in ("127.0.0.1", "localhost"):
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in (
+            "127.0.0.1",
+            "localhost",
+        ):
             self._note("request off this machine", request.url)
 
     def open(self, notebook, path="lab/tree"):
@@ -191,7 +248,7 @@ class Page:
               return g ? g.data.filter((t) => t.name === name && (t.xaxis || '') === axis)
                           .flatMap((t) => Array.from(t[field] || [])) : null; }""",
             [name, axis, field],
-        )  # fmt: skip
+        )
 
     def close(self):
         """Close the page and end its kernel."""

@@ -1,20 +1,50 @@
-"""Shared by all tests: quiet threads, no network, one pocket policy per session."""
+"""Shared by all tests: quiet threads, no network, one pocket policy per session.
+
+Without a browser the browser tests are skipped, and the run ends with one line that names the
+cure. Under CI=true they fail.
+"""
 
 import os
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: spinning threads starve shared cores
+# before torch is imported: spinning threads starve shared cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import browser_setup
 import pytest
 
 
 @pytest.fixture(scope="session")
 def tiny_policy_folder(tmp_path_factory):
-    """An untrained pocket model, a twentieth of the shipped one: for tests of mechanics, not of skill."""
-    from vpo_lite.policy.tokenizer import pocket_tokenizer
-    from vpo_lite.training.pretrain import PretrainConfig, new_model
+    """An untrained pocket model, a twentieth of the shipped one: for tests of mechanics, not of
+    skill.
+    """
+    from vpo_lite.pocket.demonstrations import maze_tokenizer
+    from vpo_lite.pocket.pretrain import PretrainConfig, new_model
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
     new_model(PretrainConfig(width=32, layers=2, heads=2, mlp=48)).save_pretrained(folder)
-    pocket_tokenizer(6).save_pretrained(folder)
+    maze_tokenizer(6).save_pretrained(folder)
     return folder
+
+
+without_browser = []  # the browser tests that this run could not run
+
+
+@pytest.hookimpl(tryfirst=True)  # before the fixtures of the test
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("browser") and browser_setup.find() is None:
+        without_browser.append(item.nodeid)
+        if browser_setup.must_have_one():
+            pytest.fail("no browser", pytrace=False)
+        pytest.skip("no browser")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's summary: the line comes last
+def pytest_terminal_summary(terminalreporter):
+    result = yield
+    if without_browser:
+        ending = "failed, because CI=true" if browser_setup.must_have_one() else "were skipped"
+        line = f"No browser: {len(without_browser)} browser tests {ending}. {browser_setup.CURE}"
+        terminalreporter.write_line(line, yellow=True)
+    return result

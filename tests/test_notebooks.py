@@ -1,7 +1,8 @@
-"""Every notebook runs from top to bottom without a screen, at a small budget, and is committed clean.
+"""Every notebook runs from top to bottom without a screen, at a small budget, and is committed
+clean.
 
-The cell tagged ``parameters`` says in its first line which numbers the test run lowers; they are set to a tenth (at least
-2) in a cell put behind it, and a last cell tells whether that took.
+The cell tagged ``parameters`` says in its first line which numbers the test run lowers; they are
+set to a tenth (at least 2) in a cell put behind it, and a last cell tells whether that took.
 """
 
 import ast
@@ -33,7 +34,9 @@ def lowered(cell):
         if isinstance(target, ast.Name)
     }
     small = {name: max(2, values[name] // 10) for name in names}
-    assert small and all(small[name] < values[name] for name in small), f"nothing to lower in {cell.source!r}"
+    assert small and all(small[name] < values[name] for name in small), (
+        f"nothing to lower in {cell.source!r}"
+    )
     return small
 
 
@@ -51,16 +54,28 @@ def test_runs_without_a_screen(path, monkeypatch):
     before = len(notebook.cells)
     override = "\n".join(f"{name} = {value}" for name, value in small.items())
     notebook.cells.insert(at + 1, nbformat.v4.new_code_cell(override))
-    took = "import json as _json; print(_json.dumps({" + ", ".join(f"{n!r}: {n}" for n in small) + "}))"
+    took = (
+        "import json as _json; print(_json.dumps({"
+        + ", ".join(f"{n!r}: {n}" for n in small)
+        + "}))"
+    )
     notebook.cells.append(nbformat.v4.new_code_cell(took))
     client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": FOLDER}}, store_widget_state=False
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": FOLDER}},
+        store_widget_state=False,
     )
     client.execute()
     assert json.loads(notebook.cells[-1].outputs[0].text) == small
     run = [c for c in notebook.cells if c.cell_type == "code"]
-    assert len(notebook.cells) == before + 2 and all(c.execution_count for c in run), "a cell was not run"
-    written = [o.text for c in run for o in c.outputs if o.output_type == "stream" and o.name == "stderr"]
+    assert len(notebook.cells) == before + 2 and all(c.execution_count for c in run), (
+        "a cell was not run"
+    )
+    written = [
+        o.text for c in run for o in c.outputs if o.output_type == "stream" and o.name == "stderr"
+    ]
     assert not written, written
 
 
@@ -74,10 +89,14 @@ def test_is_committed_clean(path):
             assert not cell.outputs and cell.execution_count is None
             assert len(cell.source.splitlines()) <= 15, cell.source
     prose = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
-    assert len(re.findall("^# ", prose, re.MULTILINE)) == 1 and notebook.cells[0].source.startswith("# ")
+    assert len(re.findall("^# ", prose, re.MULTILINE)) == 1 and notebook.cells[0].source.startswith(
+        "# "
+    )
     assert sum("parameters" in c.metadata.get("tags", []) for c in notebook.cells) == 1
     opening = notebook.cells[0].source
-    assert all(f"**{word}" in opening for word in ("You will learn", "Time", "Hardware")), "what, how long, on what"
+    assert all(f"**{word}" in opening for word in ("You will learn", "Time", "Hardware")), (
+        "what, how long, on what"
+    )
 
 
 @by_name
