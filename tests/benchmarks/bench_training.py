@@ -1,10 +1,12 @@
-"""Where a demo step's time goes, and rollouts against peft's `generate`: ratios of one process, one machine.
+"""Where a demo step's time goes, and rollouts against peft's `generate`: ratios of one process, one
+machine.
 
     .venv/bin/python tests/benchmarks/bench_training.py [--threads 2] [--rounds 7]
 
-Writes tests/benchmarks/results/training.json, one entry per number of threads. Rollouts: 8 prompts x 8 rollouts, 48 new
-tokens, from the pocket policy (1 M parameters) and a Qwen3 of random weights (10 M), with adapters. All samplers work on the
-same weights and write exactly 48 tokens a row (no row may end early), so that tokens a second compare.
+Writes tests/benchmarks/results/training.json, one entry per number of threads. Rollouts: 8 prompts
+x 8 rollouts, 48 new tokens, from the pocket policy (1 M parameters) and a Qwen3 of random weights
+(10 M), with adapters. All samplers work on the same weights and write exactly 48 tokens a row (no
+row may end early), so that tokens a second compare.
 """
 
 import argparse
@@ -12,7 +14,6 @@ import json
 import platform
 import statistics
 import time
-import unittest.mock
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from vpo_lite.policy import decoding
-from vpo_lite.policy.decoding import HFForward, sample_tokens
-from vpo_lite.policy.model import Policy, load_policy
+from vpo_lite.policy.decoder import decoder_for
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.policy import Policy
+from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
@@ -35,16 +37,29 @@ RESULTS = Path(__file__).parent / "results" / "training.json"
 
 
 def sized(size: str) -> Policy:
-    """The pocket policy, or a Qwen3 of ten million random weights with its tokenizer; the adapters' B are not zero."""
+    """The pocket policy, or a Qwen3 of ten million random weights with its tokenizer; the adapters'
+    B are not zero.
+    """
     policy = load_policy("pocket-6x6", device="cpu")
     if size == "10m":
         torch.manual_seed(0)
         shape = Qwen3Config(
-            vocab_size=len(policy.tokenizer), hidden_size=320, intermediate_size=960, num_hidden_layers=9, head_dim=40,
-            num_attention_heads=8, num_key_value_heads=4, tie_word_embeddings=False,
-        )  # fmt: skip
+            vocab_size=len(policy.tokenizer),
+            hidden_size=320,
+            intermediate_size=960,
+            num_hidden_layers=9,
+            head_dim=40,
+            num_attention_heads=8,
+            num_key_value_heads=4,
+            tie_word_embeddings=False,
+        )
         lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-        policy = Policy(get_peft_model(Qwen3ForCausalLM(shape), lora).eval(), policy.tokenizer, "random", policy.board)
+        policy = Policy(
+            get_peft_model(Qwen3ForCausalLM(shape), lora).eval(),
+            policy.tokenizer,
+            "random",
+            policy.pocket,
+        )
     for name, p in policy.model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.02)  # a trained adapter: its share of the work is there
@@ -52,34 +67,48 @@ def sized(size: str) -> Policy:
 
 
 def rollouts(size: str, rounds: int) -> dict:
-    """Ways to sample 8 x 8 rollouts of exactly 48 tokens; what each needs before its first sample is its ``warm_up``."""
+    """Ways to sample 8 x 8 rollouts of exactly 48 tokens; what each needs before its first sample
+    is its ``warm_up``.
+    """
     policy = sized(size)
     config = TrainConfig.preset("demo")
     learner = Learner(config, policy)
-    prompts = [policy.encode(learner.prompt(config, learner.task.instance(s))) for s in range(8)]
+    task = learner.task
+    asked = [task.prompt(task.instance(s), config.answers, pocket=policy.pocket) for s in range(8)]
+    prompts = [policy.encode(prompt) for prompt in asked]
     uniforms = np.random.default_rng(0).random((8, 8, 48))
     ids = torch.tensor([p for p in prompts for _ in range(8)])
 
     def generate():
         with torch.no_grad():
             policy.model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, top_p=1.0, temperature=1.0,
-                min_new_tokens=48, max_new_tokens=48, pad_token_id=policy.pad_id,
-            )  # fmt: skip
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=True,
+                top_k=0,
+                top_p=1.0,
+                temperature=1.0,
+                min_new_tokens=48,
+                max_new_tokens=48,
+                pad_token_id=policy.pad_id,
+            )
+
+    def sample(forward=None):
+        ends = dict(eos_ids={-1}, pad_id=policy.pad_id)
+        sample_tokens(policy.model, prompts, uniforms, forward=forward, **ends)
 
     def view(**how):
-        return lambda: sample_tokens(policy.model, prompts, uniforms, eos_ids={-1}, pad_id=policy.pad_id, **how)
-
-    def own_forward():
-        with unittest.mock.patch.object(decoding, "decoder_for", lambda model, **how: HFForward(model)):
-            view()()
+        return lambda: sample(decoder_for(policy.model, **how))
 
     half = dict(dtype=torch.bfloat16)
     ways = {
-        "peft generate": generate, "HF forward, shared prefill": own_forward, "decoder view": view(),
-        "decoder view, bf16": view(**half), "decoder view, compiled": view(compiled=True),
+        "peft generate": generate,
+        "HF forward, shared prefill": sample,
+        "decoder view": view(),
+        "decoder view, bf16": view(**half),
+        "decoder view, compiled": view(compiled=True),
         "decoder view, bf16, compiled": view(compiled=True, **half),
-    }  # fmt: skip
+    }
     times, warm_up = {name: [] for name in ways}, {}
     for name, way in ways.items():
         started = time.perf_counter()
@@ -93,27 +122,33 @@ def rollouts(size: str, rounds: int) -> dict:
     reference = times["peft generate"]
     return {
         name: {
-            "seconds": round(min(t), 4), "median": round(statistics.median(t), 4), "warm_up": round(warm_up[name], 1),
-            "tokens_per_second": round(64 * 48 / min(t)), "ratio": round(min(reference) / min(t), 2),
+            "seconds": round(min(t), 4),
+            "median": round(statistics.median(t), 4),
+            "warm_up": round(warm_up[name], 1),
+            "tokens_per_second": round(64 * 48 / min(t)),
+            "ratio": round(min(reference) / min(t), 2),
             "ratio_of_medians": round(statistics.median(reference) / statistics.median(t), 2),
         }
         for name, t in times.items()
-    }  # fmt: skip
+    }
 
 
 def demo(threads: int) -> dict:
     figures = {}
     for method in ("vpo", "grpo"):
-        config = TrainConfig.preset("demo", method=method, maze_seed=1000, device="cpu", threads=threads)
+        config = TrainConfig.preset(
+            "demo", method=method, maze_seed=1000, device="cpu", threads=threads
+        )
         learner = Learner(config)
         started = time.perf_counter()
         records = list(train(config, learner=learner))
         seconds = time.perf_counter() - started
         figures[method] = {
-            "steps_per_second": round(config.steps / seconds, 2), "seconds_for_40_steps": round(seconds, 1),
+            "steps_per_second": round(config.steps / seconds, 2),
+            "seconds_for_40_steps": round(seconds, 1),
             "share_in_rollouts": round(sum(r.rollout_seconds for r in records) / seconds, 3),
             "tokens_per_step": round(statistics.mean(r.tokens for r in records)),
-        }  # fmt: skip
+        }
     return figures
 
 
@@ -124,10 +159,14 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     figures = {
-        "command": f"python tests/benchmarks/bench_training.py --threads {options.threads} --rounds {options.rounds}",
-        "machine": platform.processor() or platform.machine(), "torch": torch.__version__, "threads": options.threads,
-        "rollouts": {size: rollouts(size, options.rounds) for size in ("1m", "10m")}, "demo": demo(options.threads),
-    }  # fmt: skip
+        "command": f"python tests/benchmarks/bench_training.py --threads {options.threads} "
+        "--rounds {options.rounds}",
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "threads": options.threads,
+        "rollouts": {size: rollouts(size, options.rounds) for size in ("1m", "10m")},
+        "demo": demo(options.threads),
+    }
     print(json.dumps(figures, indent=1))
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**kept, f"threads_{options.threads}": figures}, indent=1) + "\n")

@@ -1,20 +1,25 @@
-"""One whole training step against TRL's GRPOTrainer: same model, prompts, group size, tokens and reward, one process.
+"""One whole training step against TRL's GRPOTrainer: same model, prompts, group size, tokens and
+reward, one process.
 
-    .venv/bin/python tests/benchmarks/bench_trl.py [--threads 2] [--size 1m | 10m | both] [--rounds 12]
+    .venv/bin/python tests/benchmarks/bench_trl.py [--threads 2] [--size 1m | 10m | both] [--rounds
+    12]
 
-Needs the extra `trl`. Writes tests/benchmarks/results/trl.json, one entry per number of threads. A step: 8 prompts x 8
-rollouts of exactly 48 new tokens, the VPO set reward, one AdamW update of a LoRA adapter on all linear layers but lm_head, in
-fp32, no dropout, beta = kl = 0, mean over tokens (TRL's loss_type "dapo" is our aggregation "token"). In all else TRL runs
-with its own defaults. The two take turns step by step, so that a busy neighbour meets both; TRL's time runs from the end of
+Needs the extra `trl`. Writes tests/benchmarks/results/trl.json, one entry per number of threads. A
+step: 8 prompts x 8 rollouts of exactly 48 new tokens, the VPO set reward, one AdamW update of a
+LoRA adapter on all linear layers but lm_head, in fp32, no dropout, beta = kl = 0, mean over tokens
+(TRL's loss_type "dapo" is our aggregation "token"). In all else TRL runs with its own defaults. The
+two take turns step by step, so that a busy neighbour meets both; TRL's time runs from the end of
 our step to the end of its own.
 
-Sizes: 1m is the shipped pocket-6x6; 10m is a Qwen3 of random weights with the same tokenizer. That one writes no routes, so a
-stand-in for the parser reads some into whatever it writes: rewards of 0 throughout would make advantages of 0, and less work.
+Sizes: 1m is the shipped pocket-6x6; 10m is a Qwen3 of random weights with the same tokenizer. That
+one writes no routes, so a stand-in for the parser reads some into whatever it writes: rewards of 0
+throughout would make advantages of 0, and less work.
 
-Checked in every run, which else stops: the prompts have the same tokens, the adapters the same parameters and first values,
-every rollout has 48 tokens, and TRL's advantages are those of `vpo_lite.advantages` on the same rewards. TRL divides by the
-sample deviation (ddof 1) plus 1e-4, we by the population deviation (ddof 0) plus eps: with c = sqrt((G - 1) / G), TRL's are
-c times ours at eps = c 1e-4.
+Checked in every run, which else stops: the prompts have the same tokens, the adapters the same
+parameters and first values, every rollout has 48 tokens, and TRL's advantages are those of
+`vpo_lite.advantages` on the same rewards. TRL divides by the sample deviation (ddof 1) plus 1e-4,
+we by the population deviation (ddof 0) plus eps: with c = sqrt((G - 1) / G), TRL's are c times ours
+at eps = c 1e-4.
 """
 
 import argparse
@@ -34,18 +39,28 @@ from pathlib import Path
 
 import numpy as np
 
-import vpo_lite as vpo  # before torch: it sets OMP_WAIT_POLICY, and waiting threads that spin slow both sides down
+import vpo_lite as vpo  # before torch: spinning threads would slow both sides down
 
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, Qwen3Config, TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PrinterCallback,
+    Qwen3Config,
+    TrainerCallback,
+)
 
-from vpo_lite.policy.model import POCKET, Policy, load_policy, quiet
+from vpo_lite.policy import shipped
+from vpo_lite.policy.adapter import quiet
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.policy import Policy
 from vpo_lite.randomness import generator
-from vpo_lite.tasks.base import for_training, group_key, reward_matrix
+from vpo_lite.tasks.base import group_key
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.rollouts import read_answers
 from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "trl.json"
@@ -60,7 +75,9 @@ class FullLength(Policy):
 
 
 class AnyWordsAreRoutes(MazeTask):
-    """The maze for a model of random weights: answer i is one of the front's routes, chosen by the i-th part of the text."""
+    """The maze for a model of random weights: answer i is one of the front's routes, chosen by the
+    i-th part of the text.
+    """
 
     def parse(self, instance, text, m):
         words, routes = text.split(), front_routes(instance)
@@ -96,28 +113,36 @@ class Stopwatch:
         setattr(owner, name, timed)
 
     def take(self, whole: float = 0.0) -> dict:
-        """The parts of a step that took ``whole`` seconds, and start anew; what no part claims is the last one's."""
+        """The parts of a step that took ``whole`` seconds, and start anew; what no part claims is
+        the last one's.
+        """
         parts, self.parts = self.parts, defaultdict(float)
         parts[PARTS[-1]] += whole - sum(parts.values())
         return {"step": whole, **parts}
 
 
 class SetReward:
-    """The VPO set reward as a plain reward function of TRL. Column ``key`` names a prompt's group."""
+    """The VPO set reward as a reward function of TRL. Column ``key`` names a prompt's group."""
 
     def __init__(self, config, task, instances):
         self.config, self.task, self.instances = config, task, instances
 
     def __call__(self, prompts, completions, completion_ids, key, trainer_state, **_):
         if any(len(ids) != TOKENS for ids in completion_ids):
-            raise RuntimeError(f"TRL's rollouts have {sorted({len(ids) for ids in completion_ids})} tokens, not {TOKENS}")
+            raise RuntimeError(
+                f"TRL's rollouts have {sorted({len(ids) for ids in completion_ids})} tokens, not "
+                f"{TOKENS}"
+            )
         self.R, self.W = [], []
         for k, start in zip(key[::GROUP], range(0, len(key), GROUP), strict=True):
             maze = self.instances[k]
-            answers = [self.task.parse(maze, text, self.config.answers) for text in completions[start : start + GROUP]]
-            self.R.append(for_training(reward_matrix(self.task, maze, answers), self.task.worst(maze)))
+            texts = completions[start : start + GROUP]
+            (group,) = read_answers(self.task, [maze], [texts], self.config.answers)
+            self.R.append(group.for_training(self.task.worst(maze)))
             rng = generator(self.config.seed, "weights", trainer_state.global_step, k)
-            self.W.append(vpo.sample_weights(self.config.K, self.R[-1].shape[-1], self.config.alpha, rng=rng))
+            self.W.append(
+                vpo.sample_weights(self.config.K, self.R[-1].shape[-1], self.config.alpha, rng=rng)
+            )
         return vpo.set_reward(np.array(self.R), np.array(self.W)).ravel().tolist()
 
 
@@ -140,18 +165,30 @@ class Alternate(TrainerCallback):
         record = self.our_step(state.global_step - 1)
         self.ours.append(self.watch.take(time.perf_counter() - started))
         if record.tokens != PROMPTS * GROUP * TOKENS:
-            raise RuntimeError(f"our rollouts have {record.tokens} tokens, not {PROMPTS * GROUP * TOKENS}")
+            raise RuntimeError(
+                f"our rollouts have {record.tokens} tokens, not {PROMPTS * GROUP * TOKENS}"
+            )
         self.started = time.perf_counter()
 
 
 def random_qwen(folder):
     """About 10 M parameters, random weights, the pocket policy's tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(POCKET / "pocket-6x6")
+    tokenizer = AutoTokenizer.from_pretrained(shipped.folder("pocket-6x6"))
     config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=320, intermediate_size=896, num_hidden_layers=9, num_attention_heads=8,
-        num_key_value_heads=4, head_dim=40, tie_word_embeddings=False, max_position_embeddings=512, vpo_board=6,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=320,
+        intermediate_size=896,
+        num_hidden_layers=9,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=40,
+        tie_word_embeddings=False,
+        max_position_embeddings=512,
+        vpo_pocket=shipped.description("pocket-6x6"),
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -164,29 +201,61 @@ def trl_trainer(folder, config, rows, reward, output):
     from trl import GRPOConfig, GRPOTrainer
 
     settings = GRPOConfig(
-        output_dir=output, max_steps=config.steps, seed=config.seed, shuffle_dataset=False,
-        use_cpu=True, bf16=False, gradient_checkpointing=False, dataloader_pin_memory=False,
-        report_to=[], logging_strategy="no", save_strategy="no", disable_tqdm=True,
-        per_device_train_batch_size=PROMPTS * GROUP, num_generations=GROUP, max_completion_length=TOKENS,
-        generation_kwargs={"min_new_tokens": TOKENS}, temperature=config.temperature, top_p=1.0, top_k=0,
-        beta=config.kl, epsilon=config.clip, num_iterations=config.epochs, loss_type="dapo", scale_rewards="group",
-        learning_rate=config.lr, lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
-    )  # fmt: skip
+        output_dir=output,
+        max_steps=config.steps,
+        seed=config.seed,
+        shuffle_dataset=False,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        dataloader_pin_memory=False,
+        report_to=[],
+        logging_strategy="no",
+        save_strategy="no",
+        disable_tqdm=True,
+        per_device_train_batch_size=PROMPTS * GROUP,
+        num_generations=GROUP,
+        max_completion_length=TOKENS,
+        generation_kwargs={"min_new_tokens": TOKENS},
+        temperature=config.temperature,
+        top_p=1.0,
+        top_k=0,
+        beta=config.kl,
+        epsilon=config.clip,
+        num_iterations=config.epochs,
+        loss_type="dapo",
+        scale_rewards="group",
+        learning_rate=config.lr,
+        lr_scheduler_type="constant",
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+    )
     lora = LoraConfig(
-        r=config.rank, lora_alpha=config.lora_alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=config.rank,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
     )
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         processing_class=AutoTokenizer.from_pretrained(folder, padding_side="left"),
-        args=settings, train_dataset=Dataset.from_list(rows), reward_funcs=reward, peft_config=lora,
-    )  # fmt: skip
+        args=settings,
+        train_dataset=Dataset.from_list(rows),
+        reward_funcs=reward,
+        peft_config=lora,
+    )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
 def start_alike(ours, theirs):
-    """Give TRL's adapter our values, so that both train the same policy. Returns the number of parameters: all, trained."""
-    trained = [{n: p for n, p in model.named_parameters() if p.requires_grad} for model in (ours, theirs)]
+    """Give TRL's adapter our values, so that both train the same policy. Returns the number of
+    parameters: all, trained.
+    """
+    trained = [
+        {n: p for n, p in model.named_parameters() if p.requires_grad} for model in (ours, theirs)
+    ]
     shapes = [{n: p.shape for n, p in parameters.items()} for parameters in trained]
     if shapes[0] != shapes[1]:
         raise RuntimeError(f"the adapters differ: {sorted(set(shapes[0]) ^ set(shapes[1]))[:4]}")
@@ -197,9 +266,13 @@ def start_alike(ours, theirs):
 
 
 def watch_modules() -> Stopwatch:
-    """A stopwatch on what is called through its module: our step, and what both sides call of torch."""
+    """A stopwatch on what is called through its module: our step, and what both sides call of
+    torch.
+    """
     watch = Stopwatch()
-    watch.wrap(training_step, "train_step", "scoring")  # and the step's record; the parts below are taken out of it
+    watch.wrap(
+        training_step, "train_step", "scoring"
+    )  # and the step's record; the parts below are taken out of it
     watch.wrap(training_step, "update_policy", "forward + loss")
     watch.wrap(torch.autograd, "backward", "backward")
     watch.wrap(torch.nn.utils, "clip_grad_norm_", PARTS[-1])
@@ -209,23 +282,35 @@ def watch_modules() -> Stopwatch:
 def compare(size: str, threads: int, rounds: int, watch: Stopwatch) -> dict:
     with tempfile.TemporaryDirectory() as scratch:
         with quiet():
-            folder = POCKET / "pocket-6x6" if size == "1m" else random_qwen(f"{scratch}/model")
+            folder = (
+                shipped.folder("pocket-6x6") if size == "1m" else random_qwen(f"{scratch}/model")
+            )
         config = TrainConfig.preset(
-            "demo", steps=WARM_UP + rounds, prompts=PROMPTS, group_size=GROUP, max_new_tokens=TOKENS, device="cpu",
+            "demo",
+            steps=WARM_UP + rounds,
+            prompts=PROMPTS,
+            group_size=GROUP,
+            max_new_tokens=TOKENS,
+            device="cpu",
             threads=threads,
-        )  # fmt: skip
+        )
         policy = load_policy(folder, device="cpu", rank=config.rank, lora_alpha=config.lora_alpha)
         policy.__class__ = FullLength
-        learner = Learner(config, policy)
-        learner.task = MazeTask() if size == "1m" else AnyWordsAreRoutes()
+        torch.set_num_threads(threads)
+        learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())
         instances, rows = {}, []
         for step in range(config.steps):  # TRL reads the prompts of our steps, in their order
             for slot, maze in enumerate(learner.instances(config, step)):
-                key, prompt = group_key(learner.task, maze, slot), learner.prompt(config, maze)
+                key = group_key(learner.task, maze, slot)
+                prompt = learner.task.prompt(maze, config.answers, pocket=policy.pocket)
                 instances[key] = maze
-                rows.append({"prompt": f"{policy.tokenizer.bos_token} {prompt}", "key": key})
+                rows.append(
+                    {"prompt": f"{policy.tokenizer.bos_token} {prompt.symbols}", "key": key}
+                )
                 if policy.tokenizer(rows[-1]["prompt"])["input_ids"] != policy.encode(prompt):
-                    raise RuntimeError(f"TRL would read other tokens in {prompt!r} than we do")
+                    raise RuntimeError(
+                        f"TRL would read other tokens in {prompt.symbols!r} than we do"
+                    )
         reward = SetReward(config, learner.task, instances)
         with quiet():
             trainer = trl_trainer(folder, config, rows, reward, f"{scratch}/trl")
@@ -240,13 +325,22 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch) -> dict:
 
         def check_advantages():
             c = math.sqrt((GROUP - 1) / GROUP)
-            expected = c * vpo.advantages("vpo", np.array(reward.R), weights=np.array(reward.W), eps=c * 1e-4)
-            theirs = np.array(list(trainer._logs["advantages"])[-PROMPTS * GROUP :]).reshape(PROMPTS, GROUP)
+            expected = c * vpo.advantages(
+                "vpo", np.array(reward.R), weights=np.array(reward.W), eps=c * 1e-4
+            )
+            theirs = np.array(list(trainer._logs["advantages"])[-PROMPTS * GROUP :]).reshape(
+                PROMPTS, GROUP
+            )
             gaps.append(float(np.abs(theirs - expected).max()))
             if gaps[-1] > 1e-4 or not expected.any():
-                raise RuntimeError(f"TRL's advantages are off by {gaps[-1]:.2g} from ours, which reach {expected.max():.2g}")
+                raise RuntimeError(
+                    f"TRL's advantages are off by {gaps[-1]:.2g} from ours, which reach "
+                    f"{expected.max():.2g}"
+                )
 
-        turns = Alternate(lambda step: training_step.train_step(learner, config, step), check_advantages, watch)
+        turns = Alternate(
+            lambda step: training_step.train_step(learner, config, step), check_advantages, watch
+        )
         trainer.add_callback(turns)
         with quiet():
             trainer.train()
@@ -254,26 +348,39 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch) -> dict:
     best = {side: min(t["step"] for t in steps) for side, steps in times.items()}
     median = {side: statistics.median(t["step"] for t in steps) for side, steps in times.items()}
     return {
-        "parameters": parameters, "trained": trained, "rounds": rounds,
+        "parameters": parameters,
+        "trained": trained,
+        "rounds": rounds,
         "ratio_of_best": round(best["trl"] / best["vpo_lite"], 2),
         "ratio_of_medians": round(median["trl"] / median["vpo_lite"], 2),
         "largest_gap_of_advantages": float(f"{max(gaps):.1e}"),
         **{
             side: {
-                "seconds": round(best[side], 4), "median": round(median[side], 4),
-                "split_median_seconds": {p: round(statistics.median(t[p] for t in steps), 4) for p in PARTS},
-                "split_share": {p: round(sum(t[p] for t in steps) / sum(t["step"] for t in steps), 3) for p in PARTS},
+                "seconds": round(best[side], 4),
+                "median": round(median[side], 4),
+                "split_median_seconds": {
+                    p: round(statistics.median(t[p] for t in steps), 4) for p in PARTS
+                },
+                "split_share": {
+                    p: round(sum(t[p] for t in steps) / sum(t["step"] for t in steps), 3)
+                    for p in PARTS
+                },
             }
             for side, steps in times.items()
         },
-    }  # fmt: skip
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--size", choices=("1m", "10m", "both"), default="both")
-    parser.add_argument("--rounds", type=int, default=12, help="timed steps of each side at 1m; a third of them at 10m")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=12,
+        help="timed steps of each side at 1m; a third of them at 10m",
+    )
     options = parser.parse_args()
     if importlib.util.find_spec("trl") is None:
         print('TRL is not installed; to run this benchmark: pip install -e ".[trl]"')
@@ -285,11 +392,12 @@ def main():
     command = f"--threads {options.threads} --size {options.size} --rounds {options.rounds}"
     figures = {
         "command": f"python tests/benchmarks/bench_trl.py {command}",
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores", "threads": options.threads,
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "threads": options.threads,
         **{name: version(name) for name in ("torch", "transformers", "peft", "trl")},
         "step": f"{PROMPTS} prompts x {GROUP} rollouts x {TOKENS} tokens, LoRA, fp32, AdamW",
         "sizes": {size: compare(size, options.threads, rounds[size], watch) for size in sizes},
-    }  # fmt: skip
+    }
     print(json.dumps(figures, indent=1))
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**kept, f"threads_{options.threads}": figures}, indent=1) + "\n")
