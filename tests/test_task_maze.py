@@ -183,3 +183,13 @@ def test_unknown_names_are_refused_with_those_there_are():
         MazeTask(layout="huge-99x99")
     with pytest.raises(ValueError, match="1 to 9"):
         TASK.prompt(MAZE, 0, pocket={"board": 6})
+
+
+def test_a_budget_that_a_pocket_policy_cannot_read_is_refused_with_the_cure():
+    wide = "S . . .\n# # # .\nE . . ."
+    MazeTask(maze=wide, maze_budget=60).check_policy(3, {"board": 6, "budget": 60})
+    MazeTask(maze=wide, maze_budget=61).check_policy(3, None)
+    with pytest.raises(
+        ValueError, match=r"61 moves .* budgets up to 60: give a smaller maze_budget"
+    ):
+        MazeTask(maze=wide, maze_budget=61).check_policy(3, {"board": 6, "budget": 60})

@@ -12,9 +12,9 @@ import zlib
 from ..tasks import DEFAULT
 from ..tasks.base import task_class
 from ..training.config import TrainConfig
-from .settings import OF_THE_MACHINE, Settings
+from .settings import NOT_SHARED, Settings
 
-_LEFT_OUT = ("method", "task_options", *OF_THE_MACHINE)
+_LEFT_OUT = ("method", "task_options", *NOT_SHARED)
 
 
 def encode(settings: Settings) -> str:
@@ -31,7 +31,7 @@ def encode(settings: Settings) -> str:
 def decode(code: str, *, machine: dict | None = None) -> Settings:
     """The settings that a code describes.
 
-    machine: values of `OF_THE_MACHINE`, which no code holds. Raises ValueError for a text that is
+    machine: values of `NOT_SHARED`, which no code holds. Raises ValueError for a text that is
     no code or was mistyped, and for a code of another version that asks for what this one lacks.
     """
     version, content = _unpacked(code)

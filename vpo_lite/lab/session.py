@@ -22,7 +22,7 @@ from typing import Protocol
 
 from .codes import decode, encode
 from .recordings import Recording, read, write
-from .settings import OF_THE_MACHINE, Settings
+from .settings import NOT_SHARED, Settings
 from .states import move
 from .stretch import Stretch, Track, rehearsal
 from .view import Problem, Run, View
@@ -192,7 +192,7 @@ class Session:
         nothing is changed.
         """
         with self._lock:
-            machine = {name: getattr(self.settings.config, name) for name in OF_THE_MACHINE}
+            machine = {name: getattr(self.settings.config, name) for name in NOT_SHARED}
             self._forget("load", decode(code, machine=machine))
             self._say("Restored from its code.")
         return self

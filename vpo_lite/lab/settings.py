@@ -16,7 +16,7 @@ from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side
 AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # from a run's next step on
-OF_THE_MACHINE = ("threads", "device", "save_every")  # these belong to no share code
+NOT_SHARED = ("threads", "device", "save_every")  # these belong to no share code
 
 
 @dataclass(frozen=True)

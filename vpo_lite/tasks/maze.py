@@ -113,8 +113,15 @@ class MazeTask(Task):
 
     def check_policy(self, m: int, pocket: dict | None) -> None:
         super().check_policy(m, pocket)
-        if pocket is not None:
-            _check_board(self._size, pocket["board"])
+        if pocket is None:
+            return
+        _check_board(self._size, pocket["board"])
+        most = pocket.get("budget", 60)  # policies of 0.1.0 do not say it
+        if self._one is not None and self._one.budget > most:
+            raise ValueError(
+                f"a maze with {self._one.budget} moves does not fit this policy, which reads "
+                f"budgets up to {most}: give a smaller maze_budget, or ask a model in words"
+            )
 
     def _squares(self, maze, m, weights, board) -> str:
         rows, columns = maze.shape
