@@ -44,7 +44,7 @@ test: lint .venv/quantized
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
-	$(BIN)/python -m pytest -m "not slow and not browser" -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" -q -n auto
 
 lint: .venv/test-installed
 	$(BIN)/ruff format --check .

@@ -216,6 +216,7 @@ def test_scores_of_the_wrong_form_are_named(monkeypatch, scores, said):
         read_answers(task, [2, 3], [["abc"], ["abc"]], 3)
 
 
+@pytest.mark.slow
 def test_rows_of_a_comparison_name_the_task_where_it_differs_and_no_row_holds_a_file(
     model, tmp_path, monkeypatch
 ):
@@ -281,6 +282,7 @@ def test_m_is_refused_by_the_config_for_a_model_in_words_too(model):
     assert config(model, m=9).answers == 9
 
 
+@pytest.mark.slow
 def test_a_run_is_made_compared_and_resumed_from_python(model, tmp_path):
     run = Run.begin(config(model), tmp_path / "a")
     run.start()

@@ -288,6 +288,7 @@ def test_the_compiled_view_samples_what_the_eager_one_samples(index):
             p.data.mul_(0.9)
 
 
+@pytest.mark.slow
 def test_lengths_that_differ_a_little_share_one_compiled_step(monkeypatch):
     """Counted by a compiler that only looks at what it is given."""
     seen = []

@@ -104,6 +104,7 @@ def brute_force_front(maze, convex):
     return {v: steps for v, steps in shortest.items() if v not in dominated}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward_mode", ["linear", "convex_bonus"])
 def test_front_equals_brute_force(reward_mode):
     sizes = []

@@ -131,6 +131,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("points", [1024, 16_384, 65_536])
 def test_the_stated_error_is_honest(name, points):

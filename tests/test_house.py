@@ -315,6 +315,7 @@ LIGHT = {  # what is done -> the packages that it must not load
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", LIGHT)
 def test_loads_nothing_that_it_does_not_need(code):
     told = f"{code}; import sys; print(*set({LIGHT[code].split()}).intersection(sys.modules))"

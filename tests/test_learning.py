@@ -87,6 +87,7 @@ def played(model, method: str, seed: int):
     return pairs, records[0].set_reward, np.mean([record.set_reward for record in records[-10:]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_vpos_slots_split_between_the_arms_and_grpos_do_not(gambler, seed):
     """What can be had, in closed form: a pair of both extremes earns E max(w, 1 - w) = 3/4, an arm

@@ -160,6 +160,7 @@ def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
     assert (activations + 4 * P * G * T * V) / saved == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -180,6 +181,7 @@ def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, change
     assert 1 / 1.5 < (need.activations + need.logits) / measured < 1.5
 
 
+@pytest.mark.slow
 def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     need = stated(*build(), shape)
     for changes, part in (

@@ -409,6 +409,7 @@ def test_checkpointing_frees_what_the_layers_would_keep(folder):
     assert kept[1] < kept[0] / 2
 
 
+@pytest.mark.slow
 def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
     few = dict(maze_seed=1000, steps=1, prompts=2, group_size=4, kl=0.1, device="cpu")
     plain, spare = (

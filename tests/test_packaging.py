@@ -81,6 +81,7 @@ def test_the_top_level_is_what_was_asked_for():
         assert (ROOT / name).exists(), name
 
 
+@pytest.mark.slow
 def test_waiting_threads_do_not_spin_whichever_module_comes_first():
     code = (
         "import os, vpo_lite.training.step, sys; assert 'torch' in sys.modules; "
@@ -238,6 +239,7 @@ def test_page(i):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_ci", [False, True])
 def test_a_missing_browser_is_one_line_at_the_end_and_a_failure_in_ci(tmp_path, in_ci):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser")

@@ -36,6 +36,7 @@ def test_both_are_there():
         vpo.TrainConfig.preset("demo", model=elsewhere, m=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_tells_what_the_model_does(name):
     """30 of its held-out mazes anew: within four standard errors of the card, for every preset that

@@ -35,6 +35,7 @@ def test_kinds_of_number_and_sequence_do_not_matter():
     assert integer(3, "a", 0, {"x": 1, "y": 2}) == integer(3, "a", 0, {"y": 2, "x": 1})
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_draws_the_same():
     code = (
         "from vpo_lite.randomness import *; "

@@ -221,6 +221,7 @@ def test_aggregations_by_hand():
         token_weights(mask, "mean")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
 def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
     """One pass over four rollouts of unequal length, and passes over one, two and three: the same
@@ -638,6 +639,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
     assert texts != other
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
     cfg = tiny(steps=4)
     whole = Learner(cfg)
@@ -743,6 +745,7 @@ def test_torchs_own_random_stream_is_left_alone(tiny):
 # --- learning -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_vpo_learns_to_hold_both_treasures_where_grpo_cannot():
     """The probe maze gold_or_diamond has two best answers. Its exact numbers say what can be had: a
     set may hold both, one answer covers less. Twelve small steps of VPO must end above that

@@ -153,6 +153,7 @@ def assert_same_runs(ours, theirs):
     assert ours.figure().to_json() == theirs.figure().to_json()
 
 
+@pytest.mark.slow
 def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monkeypatch):
     lab = Lab(("vpo", "grpo"), steps=2, **SMALL)
     lab.train()
@@ -179,6 +180,7 @@ def test_a_replayed_recording_can_be_recorded_again(tmp_path):
     assert json.loads(files[0])["version"] == 2 and len(files[0]) < 300_000
 
 
+@pytest.mark.slow
 def test_runs_on_many_mazes_are_recorded_too(tmp_path):
     lab = Lab("vpo", many=True, steps=2, **SMALL)
     lab.train()

@@ -21,6 +21,7 @@ def panel(slow, request):
     lab.close()
 
 
+@pytest.mark.slow
 def test_panel_follows_training_and_its_controls_act(panel):
     lab, knobs, buttons = panel.lab, panel.controls.knobs, panel.controls.buttons
     buttons["train"].click()
@@ -94,6 +95,7 @@ def test_one_drawing_thread_for_any_number_of_panels(slow):
         lab.close()
 
 
+@pytest.mark.slow
 def test_panels_are_drawn_at_most_ten_times_a_second(slow, monkeypatch):
     lab = Lab(steps=2)
     drawn = []
@@ -151,6 +153,7 @@ def test_a_knob_follows_a_change_in_code_right_after_its_own_turn(panel):
     assert controls.knobs["m"].value == 4 and controls.knobs["alpha"].value == 0.2
 
 
+@pytest.mark.slow
 def test_the_slider_of_time_looks_back_and_returns(panel):
     lab, controls = panel.lab, panel.controls
     lab.change(steps=3)
@@ -163,6 +166,7 @@ def test_the_slider_of_time_looks_back_and_returns(panel):
     assert lab.view().look is None and until(lambda: "step 3 of 3" in panel.status.value)
 
 
+@pytest.mark.slow
 def test_the_share_code_goes_out_and_comes_in(panel):
     lab, controls = panel.lab, panel.controls
     assert until(lambda: controls.code.value == lab.share())
@@ -172,6 +176,7 @@ def test_the_share_code_goes_out_and_comes_in(panel):
     assert until(lambda: "no share code" in panel.status.value) and lab.maze_seed == 1012
 
 
+@pytest.mark.slow
 def test_a_setting_that_cannot_work_is_refused_in_the_panel(slow):
     lab = Lab("vpo", group_size=2, panel="plain")
     lab.panel.controls.knobs["methods"].value = ("vpo", "grpo")
@@ -198,6 +203,7 @@ def test_a_panel_that_cannot_be_drawn_says_so_and_keeps_the_traceback(panel, mon
     assert "ZeroDivisionError" in panel.lab.last_error
 
 
+@pytest.mark.slow
 def test_the_panel_works_on_a_machine_without_anywidget():
     """0.1.0 needed it for the words under the pictures, even in the panel that does without."""
     code = """

@@ -84,6 +84,7 @@ def python(code):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_lab_without_a_screen_needs_no_widgets_and_no_plotly(tmp_path):
     code = f"""
 import sys
@@ -105,6 +106,7 @@ except ImportError as error:
     assert python(code).startswith("plotly")
 
 
+@pytest.mark.slow
 def test_looking_at_a_recording_loads_no_torch():
     code = """
 import sys

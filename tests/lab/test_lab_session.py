@@ -17,6 +17,7 @@ from vpo_lite.lab.words import status_line
 from vpo_lite.training import loop
 
 
+@pytest.mark.slow
 def test_trains_the_policy_and_equals_the_plain_loop():
     lab = Lab(steps=3, **SMALL)
     lab.train()
@@ -27,6 +28,7 @@ def test_trains_the_policy_and_equals_the_plain_loop():
         assert ours.to_json() | clocks == theirs.to_json() | clocks
 
 
+@pytest.mark.slow
 def test_paused_run_goes_on_as_if_it_had_never_paused():
     whole, parts = Lab(steps=3, **SMALL), Lab(steps=3, **SMALL)
     whole.train()
@@ -48,6 +50,7 @@ def test_failure_of_the_policy_is_shown_and_the_lab_lives_on():
     assert lab.join(WAIT) and lab.state == "finished" and lab.last_error is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "larger", [dict(layout="paper-9x9"), dict(maze="S......\n" + ".......\n" * 5 + "G.....E")]
 )

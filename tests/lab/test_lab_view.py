@@ -113,6 +113,7 @@ def test_looking_back(trained):
     assert trained.view().focus.record.step == 3
 
 
+@pytest.mark.slow
 def test_every_curve_can_be_drawn(trained):
     for name in CURVES:
         drawn = Plots(go.Figure)
