@@ -160,11 +160,12 @@ class TrainConfig:
             raise ValueError(
                 f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1"
             )
-        if self.model == "auto" and task.pocket_policy is None:
+        base = task.pocket_policy if self.model == "auto" else self.model
+        if base is None:
             raise ValueError(
                 f"model = 'auto': no shipped policy reads task {self.task!r}; name a model"
             )
-        task.check_policy(self.answers, shipped.description(self.base_model))
+        task.check_policy(self.answers, shipped.description(base))
 
     @property
     def base_model(self) -> str:

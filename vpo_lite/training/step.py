@@ -63,9 +63,9 @@ class Learner:
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
         # What this policy cannot read or write is refused before anything runs.
-        self.task.check_policy(config.answers, self.policy.pocket)
-        shown = estimators.METHODS[config.method].weight_in_prompt
         pocket = self.policy.pocket
+        self.task.check_policy(config.answers, pocket)
+        shown = estimators.METHODS[config.method].weight_in_prompt
         first = first_problem(self.task, config.answers, pocket, shows_weights=shown)
         self.policy.encode(self.task.prompt(first, config.answers, pocket=pocket))
 
