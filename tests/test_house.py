@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # --- the rules ------------------------------------------------------------------------------------
 
-CORE = "objective exact estimators metrics randomness checks options"
+CORE = "objective exact estimators metrics randomness checks options files"
 FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a room by its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
@@ -80,6 +80,8 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "traitlets": "lab.board",
     "IPython": "lab.panel, lab.maze_lab",
     "tqdm": "cli",
+    "pydantic": "core, policy, training, pocket, lab",
+    "filelock": "core",
 }
 LATE = {"torch": "lab, cli"}  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file

@@ -3,6 +3,29 @@
 import numpy as np
 
 
+def shown(value, most: int = 60) -> str:
+    """A value for a message: its repr in one line, cut where it is long.
+
+    >>> shown("G" * 5000, most=10)
+    "'GGGGGGGGG… (5,002 characters)"
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python writes out
+        text = f"{type(value).__name__} of {value.bit_length():,} bits"
+    return shortened(text, most)
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A text in one line, cut where it is long.
+
+    >>> shortened("to   be\\nor not")
+    'to be or not'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
+
+
 def check_rewards(R, name="R"):
     """R as float64 (..., m, d), finite, m and d at least 1."""
     R = check_finite(R, name, 2)

@@ -21,6 +21,8 @@ _TRAINING = (
     "transformers",
     "peft",
     "safetensors",
+    "pydantic",
+    "filelock",
     "tqdm",
 )
 _NOTEBOOKS = ("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget")

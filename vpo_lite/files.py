@@ -1,0 +1,178 @@
+"""Files and texts that come from outside: read by a schema, written whole, by one writer at a time.
+
+A run folder, a card, a recording or a share code may be cut, mistyped, made by somebody else, or of
+another version. So each is read here, into a pydantic type that states every field with its type
+and range. What does not fit is a :class:`DamagedError`. Nothing is corrected silently.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+
+from .checks import shortened, shown
+
+LOCK = ".lock"
+MOST_BYTES = 64 * 2**20  # of a JSON file; the largest that the kit writes has a tenth of it
+
+
+class DamagedError(ValueError):
+    """A file or a text from outside cannot be used. One line: where, which field, and why."""
+
+
+class BusyError(ValueError):
+    """Another process writes to this folder."""
+
+
+class Schema(BaseModel):
+    """A JSON object with exactly these fields. No value is converted; every number is finite.
+
+    >>> class Point(Schema):
+    ...     x: float
+    >>> parse_json('{"x": 1}', Point, "a point").x
+    1.0
+    >>> parse_json('{"x": NaN}', Point, "a point")
+    Traceback (most recent call last):
+    ...
+    vpo_lite.files.DamagedError: a point: field x: input should be a finite number, not nan
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def parse_json(text: str | bytes, schema: Any, what: str) -> Any:
+    """The value of a JSON text, checked by a schema.
+
+    - schema: a class derived from :class:`Schema`, or any type that pydantic knows
+    - what: names the text in an error
+
+    Raises DamagedError, also for a text of another encoding than UTF-8 and for deep nesting.
+    """
+    try:
+        return _adapter(schema).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise DamagedError(f"{what}: {_first_fault(error)}") from error
+
+
+def read_json(path, schema: Any = dict[str, JsonValue], *, most: int = MOST_BYTES) -> Any:
+    """The value of a JSON file of at most ``most`` bytes. Raises DamagedError that names the path.
+
+    Without a schema it is a dict of JSON values, not checked any further.
+    """
+    return parse_json(read_bytes(path, most=most), schema, str(path))
+
+
+def read_json_lines(path, schema: Any, *, most: int = 16 * MOST_BYTES) -> list:
+    """The values of a file with one JSON text a line; an empty list where there is no file.
+
+    A last line without its line break is left out: its writer was killed. Raises DamagedError that
+    names path and line.
+    """
+    if not os.path.lexists(path):
+        return []
+    *lines, _ = read_bytes(path, most=most).split(b"\n")
+    return [parse_json(text, schema, f"{path}, line {i}") for i, text in enumerate(lines, 1)]
+
+
+def read_bytes(path, *, most: int = MOST_BYTES) -> bytes:
+    """The content of a file of at most ``most`` bytes. Raises DamagedError that names the path."""
+    try:
+        with open(path, "rb") as file:
+            found = file.read(most + 1)
+    except OSError as error:
+        raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(found) > most:
+        raise DamagedError(f"{path}: larger than {most:,} bytes; no file of this kit is")
+    return found
+
+
+def _adapter(schema) -> TypeAdapter:
+    of_its_own = isinstance(schema, type) and issubclass(schema, BaseModel)
+    return TypeAdapter(schema, config=None if of_its_own else Schema.model_config)
+
+
+def _first_fault(error: ValidationError) -> str:
+    """The first fault of a validation: field, what was expected, what was found."""
+    fault = error.errors(include_url=False)[0]
+    why = fault["msg"][:1].lower() + fault["msg"][1:]
+    if fault["type"] == "json_invalid":
+        return f"no JSON ({why.removeprefix('invalid JSON: ')})"
+    field = ".".join(str(part) for part in fault["loc"])
+    where = f"field {shortened(field)}: " if field else ""
+    found = "" if fault["type"] == "missing" else f", not {shown(fault['input'])}"
+    return f"{where}{why}{found}"
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def replacing(path) -> Iterator[Path]:
+    """A context that yields a new empty file beside ``path``, and moves it there at the end.
+
+    A reader never meets half a file. If the block raises, nothing is left and ``path`` is as it
+    was. After a kill a file with the name of :func:`leftovers` may be left.
+    """
+    path = Path(path)
+    handle, staging = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(handle)
+    try:
+        yield Path(staging)
+        sync(staging)
+        os.chmod(staging, 0o644)
+        os.replace(staging, path)
+    except BaseException:
+        Path(staging).unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with replacing(path) as staging:
+        staging.write_text(text, encoding="utf-8")
+
+
+def write_json(path, value) -> None:
+    """Write a JSON file, whole or not at all. Raises ValueError for NaN and infinity."""
+    write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def sync(path) -> None:
+    """Wait until a file's content is on the disk."""
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def leftovers(folder, names) -> list[Path]:
+    """What writers of these files, killed at work, left beside them in the folder."""
+    beginnings = tuple(f".{name}-" for name in names)
+    return sorted(p for p in Path(folder).iterdir() if p.name.startswith(beginnings))
+
+
+# --- one writer -----------------------------------------------------------------------------------
+
+
+def lock_folder(folder) -> FileLock:
+    """Become the one writer of a folder. ``release()`` ends it, and so does the process's end.
+
+    The operating system keeps the lock, on the file ``.lock``; the file alone means nothing. Raises
+    BusyError where another process, or another lock of this one, holds it.
+    """
+    lock = FileLock(Path(folder) / LOCK, is_singleton=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise BusyError(f"{folder}: another process is writing here; wait for it") from error
+    return lock
