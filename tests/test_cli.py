@@ -287,7 +287,7 @@ def test_damaged_files_of_a_run_are_named_in_one_line(small, tmp_path, capsys):
     assert "state cannot be read" in error and len(error.splitlines()) == 1
     (out / "config.json").write_text("[]")
     assert main(["train", "--resume", str(out)]) == 2
-    assert "no settings of a run" in capsys.readouterr().err
+    assert "config.json: it should be an object, not []" in capsys.readouterr().err
 
 
 def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, capsys):

@@ -9,6 +9,7 @@ import pytest
 
 import envs
 import vpo_lite as vpo
+from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training.compare import bootstrap_interval, compare, table
@@ -130,6 +131,9 @@ def made(tmp_path):
         per_problem = base["per_problem"] | {"coverage": [coverage]}
         summary = base | {
             "method": config.method,
+            "steps": config.steps,
+            "seconds": 1.0,
+            "rollout_share": 0.5,
             "coverage": coverage,
             "start": base,
             "per_problem": per_problem,
@@ -179,10 +183,10 @@ def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):
         compare([])
     for text in ("{}", "[]", "{", '{"start": {}}'):
         (folder / "summary.json").write_text(text)
-        with pytest.raises(ValueError, match="no finished run"):
+        with pytest.raises(DamagedError, match=r"summary\.json: (it|field|no JSON)"):
             compare([folder])
     (folder / "config.json").write_text("[]")
-    with pytest.raises(ValueError, match="no settings of a run"):
+    with pytest.raises(ValueError, match=r"config\.json: it should be an object"):
         compare([folder])
 
 

@@ -15,7 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.policy.sampling import Rollouts
+from vpo_lite.policy.decoder import decoder_for
+from vpo_lite.policy.sampling import Rollouts, sample_tokens
 from vpo_lite.training import memory
 from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
 from vpo_lite.training.run import Run
@@ -194,9 +195,49 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
         assert getattr(stated(*build(**changes), shape), part) < getattr(need, part), changes
     assert stated(*build(), (*shape[:3], shape[3] - 5)).peak < need.peak
     config = build()[1]
-    nothing = dict(parameters=0, adapter=0, activations=0, logits=0)
+    nothing = dict(parameters=0, adapter=0, activations=0, logits=0, sampling=0)
     first = lambda **part: cures(memory.Memory(**nothing | part), config)[0]  # noqa: E731
     assert "micro_batch" in first(logits=9) and "4bit" in first(parameters=9)
+    assert "prompts" in first(logits=9, sampling=10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fast", [True, False])
+def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape, fast, monkeypatch):
+    learner, config = build()
+    P, G, L, T = shape[:4]
+    random = np.random.default_rng(0)
+    prompts, uniforms = random.integers(5, 400, (P, L)).tolist(), random.random((P, G, T))
+    model = learner.policy.model
+    if not fast:
+        monkeypatch.setattr(memory.DecoderView, "knows", lambda model: False)
+    forward = decoder_for(model)
+    measured = peak(
+        lambda: sample_tokens(model, prompts, uniforms, eos_ids=(), pad_id=0, forward=forward)
+    )
+    need = stated(learner, config, shape)
+    assert 1 / 1.5 < need.sampling / (measured + uniforms.nbytes) < 1.5
+
+
+def test_what_no_machine_of_this_size_can_hold_is_refused_with_the_numbers(
+    tiny_policy_folder, tmp_path, capsys
+):
+    """Before anything is written. 0.1.0 began such a run, and never ended it."""
+    sizes = (["--prompts", "1000000"], ["--max-new-tokens", "1000000"])
+    for flags in sizes:
+        out = tmp_path / "run"
+        arguments = ["--model", str(tiny_policy_folder), "--device", "cpu", "--out", str(out)]
+        assert main(["train", *arguments, *flags]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "GiB in all: lower prompts (" in line and not out.exists()
+
+
+def test_torchs_lack_of_memory_is_one_line_with_the_cures():
+    config = vpo.TrainConfig.preset("demo")
+    with pytest.raises(MemoryError, match=r"lower prompts \(4\)"), memory.enough_memory(config):
+        torch.empty(2**60, dtype=torch.uint8)
+    with pytest.raises(RuntimeError, match="must match the size"), memory.enough_memory(config):
+        torch.zeros(2) + torch.zeros(3)  # a fault of the program stays what it is
 
 
 def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):
@@ -225,12 +266,7 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
         return memory_needed(policy, config.but(micro_batch=rows)).peak
 
     assert fitted(policy, config, need(64)) is config
-    assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31, 1)] == [
-        32,
-        32,
-        16,
-        1,
-    ]
+    assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31)] == [32, 32, 16]
     assert fitted(policy, config, 0).micro_batch == 1
     assert fitted(policy, config.but(micro_batch=50), 0).micro_batch == 50
     monkeypatch.setattr("vpo_lite.training.run.available_memory", lambda device: need(16))
@@ -317,5 +353,6 @@ def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, caps
 def test_memory_is_printed_in_one_line():
     need = memory.Memory(**{field.name: 2**30 for field in dataclasses.fields(memory.Memory)})
     assert str(need) == (
-        "about 4.0 GiB (parameters 1.0 GiB, adapter and optimizer 1.0 GiB, update 2.0 GiB)"
+        "about 4.0 GiB (parameters 1.0 GiB, adapter and optimizer 1.0 GiB, sampling 1.0 GiB, "
+        "update 2.0 GiB)"
     )

@@ -6,9 +6,11 @@ and range. What does not fit is a :class:`DamagedError`. Nothing is corrected si
 """
 
 import contextlib
+import functools
 import json
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,7 @@ class Schema(BaseModel):
     >>> parse_json('{"x": NaN}', Point, "a point")
     Traceback (most recent call last):
     ...
-    vpo_lite.files.DamagedError: a point: field x: input should be a finite number, not nan
+    vpo_lite.files.DamagedError: a point: field x should be a finite number, not nan
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
@@ -59,6 +61,14 @@ def parse_json(text: str | bytes, schema: Any, what: str) -> Any:
     """
     try:
         return _adapter(schema).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise DamagedError(f"{what}: {_first_fault(error)}") from error
+
+
+def check(value: Any, schema: Any, what: str) -> Any:
+    """A value that was read already, checked by a schema as in :func:`parse_json`."""
+    try:
+        return _adapter(schema).validate_python(value, strict=True)
     except ValidationError as error:
         raise DamagedError(f"{what}: {_first_fault(error)}") from error
 
@@ -95,6 +105,7 @@ def read_bytes(path, *, most: int = MOST_BYTES) -> bytes:
     return found
 
 
+@functools.cache
 def _adapter(schema) -> TypeAdapter:
     of_its_own = isinstance(schema, type) and issubclass(schema, BaseModel)
     return TypeAdapter(schema, config=None if of_its_own else Schema.model_config)
@@ -103,13 +114,17 @@ def _adapter(schema) -> TypeAdapter:
 def _first_fault(error: ValidationError) -> str:
     """The first fault of a validation: field, what was expected, what was found."""
     fault = error.errors(include_url=False)[0]
-    why = fault["msg"][:1].lower() + fault["msg"][1:]
     if fault["type"] == "json_invalid":
-        return f"no JSON ({why.removeprefix('invalid JSON: ')})"
+        return f"no JSON ({fault['msg'].removeprefix('Invalid JSON: ')})"
     field = ".".join(str(part) for part in fault["loc"])
-    where = f"field {shortened(field)}: " if field else ""
-    found = "" if fault["type"] == "missing" else f", not {shown(fault['input'])}"
-    return f"{where}{why}{found}"
+    where = f"field {shortened(field)} " if field else "it "
+    if fault["type"] in _WORDS:
+        return where + _WORDS[fault["type"]]
+    why = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return f"{where}{why}, not {shown(fault['input'])}"
+
+
+_WORDS = {"missing": "is missing", "extra_forbidden": "is unknown"}
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -164,15 +179,27 @@ def leftovers(folder, names) -> list[Path]:
 # --- one writer -----------------------------------------------------------------------------------
 
 
+_held: weakref.WeakValueDictionary[Path, FileLock] = weakref.WeakValueDictionary()
+
+
 def lock_folder(folder) -> FileLock:
     """Become the one writer of a folder. ``release()`` ends it, and so does the process's end.
 
-    The operating system keeps the lock, on the file ``.lock``; the file alone means nothing. Raises
-    BusyError where another process, or another lock of this one, holds it.
+    The operating system keeps the lock, on the file ``.lock``; the file alone means nothing. A lock
+    that this process holds already is taken over: its ``is_locked`` is False from then on. So an
+    interrupted notebook can go on with its run.
+
+    Raises BusyError where another process holds it.
     """
-    lock = FileLock(Path(folder) / LOCK, is_singleton=False)
+    place = Path(folder).resolve()
+    if (mine := _held.get(place)) is not None:
+        mine.release()
+    lock = FileLock(place / LOCK, thread_local=False, is_singleton=False)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise BusyError(f"{folder}: another process is writing here; wait for it") from error
+        raise BusyError(
+            f"{folder}: another process is writing there; wait until it ends"
+        ) from error
+    _held[place] = lock
     return lock

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .training.folders import RunFolder, write_atomically
+from .files import write_atomically
+from .training.folders import RunFolder
 from .training.measure import BUDGETS
 
 _STYLE = """

@@ -11,13 +11,24 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import __version__
+from ..checks import shown
+from ..files import DamagedError
+from ..tasks.base import TaskError
+from ..training.errors import TrainingError
 from . import measure, pretrain, train
 from .flags import Parser, Wrong, requests, say, whole
 
 
 def main(arguments=None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; returns the exit status.
+
+    Errors that a user can cause are one line. Any other exception is a fault of the program and
+    stays a traceback.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot write fails nothing
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         options = parser(arguments).parse_args(arguments)
         return options.run(options) or 0
@@ -28,8 +39,8 @@ def main(arguments=None) -> int:
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (RuntimeError, OSError, ValueError, MemoryError) as error:
-        return say(error or type(error).__name__, 1)
+    except (TrainingError, TaskError, DamagedError, OSError, MemoryError) as error:
+        return say(str(error) or type(error).__name__, 1)
 
 
 class _Command(NamedTuple):
@@ -83,6 +94,8 @@ def _lab_flags(made, arguments) -> None:
 def _lab(options) -> int:
     from ..machine import start_jupyter
 
+    if not 1 <= options.port <= 65535:
+        raise Wrong(f"--port {shown(options.port)}: must be 1 to 65535")
     with requests():
         return start_jupyter(options.port, options.browser)
 

@@ -3,8 +3,12 @@
 import argparse
 import contextlib
 import sys
+from pathlib import Path
 
+from ..checks import shown
 from ..options import Option
+
+LONGEST = 900  # characters of a message
 
 
 class Wrong(ValueError):
@@ -17,19 +21,24 @@ class Parser(argparse.ArgumentParser):
 
 
 def say(message, status: int) -> int:
-    """Print one line on stderr; returns the status."""
-    print("vpo-lite: " + " ".join(str(message).split()), file=sys.stderr)
+    """Print one line on stderr, cut in the middle where it is long; returns the status."""
+    line = " ".join(str(message).split())
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    print(f"vpo-lite: {line}", file=sys.stderr)
     return status
 
 
 @contextlib.contextmanager
 def requests():
-    """A context in which a ValueError means that the request was wrong."""
+    """A context in which nothing is written yet: a ValueError, and a file that cannot be used, mean
+    that the request was wrong.
+    """
     try:
         yield
     except Wrong:
         raise
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise Wrong(str(error)) from error
 
 
@@ -56,4 +65,11 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no whole number") from None
+
+
+def path(text: str) -> Path:
+    """A flag's file or folder, for argparse."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty")
+    return Path(text)

@@ -1,15 +1,14 @@
 """``vpo-lite evaluate`` and ``vpo-lite compare``: figures of finished runs."""
 
 import json
-from pathlib import Path
 
 from ..tasks import task_class, task_names
-from .flags import Wrong, requests, whole
+from .flags import Wrong, path, requests, whole
 
 
 def evaluate_flags(made, arguments) -> None:
     nouns = [f"--{task_class(name).noun}s" for name in task_names()]  # as each task calls them
-    made.add_argument("folder", type=Path, metavar="RUN")
+    made.add_argument("folder", type=path, metavar="RUN")
     made.add_argument(
         "--problems",
         *nouns,
@@ -31,7 +30,7 @@ def evaluate_runs(options) -> int:
     with requests():
         from ..policy.loading import load_policy
         from ..training.compare import table
-        from ..training.evaluate import evaluate, held_out_seeds
+        from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
 
         folder = RunFolder.open(options.folder)
@@ -41,8 +40,7 @@ def evaluate_runs(options) -> int:
                 f"{options.folder}: not finished; go on with: vpo-lite train --resume "
                 f"{options.folder}"
             )
-        if options.answers < 1:
-            raise Wrong(f"--answers {options.answers}: must be 1 or more")
+        check_answers(options.answers)
         held_out_seeds(config.make_task(), options.problems)  # refuses what cannot be measured
         policy = load_policy(folder.path, device=options.device)
     seed = config.seed if options.seed is None else options.seed
@@ -55,9 +53,9 @@ def evaluate_runs(options) -> int:
 
 
 def compare_flags(made, arguments) -> None:
-    made.add_argument("folders", nargs="+", type=Path, metavar="RUN")
+    made.add_argument("folders", nargs="+", type=path, metavar="RUN")
     made.add_argument(
-        "--html", type=Path, metavar="FILE", help="write a report with curves that opens offline"
+        "--html", type=path, metavar="FILE", help="write a report with curves that opens offline"
     )
     made.add_argument("--json", action="store_true")
 
@@ -66,6 +64,8 @@ def compare_runs(options) -> int:
     with requests():
         from ..training.compare import compare, table
 
+        if options.html and options.html.suffix.lower() not in (".html", ".htm"):
+            raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
         rows = compare(options.folders)
         if options.html:
             from ..report import write_report

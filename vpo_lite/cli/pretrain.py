@@ -2,16 +2,15 @@
 
 import json
 import math
-from pathlib import Path
 
-from .flags import Wrong, add_options, given, requests, say, whole
+from .flags import Wrong, add_options, given, path, requests, say, whole
 
 
 def flags(made, arguments) -> None:
     from ..pocket.pretrain import PretrainConfig
 
     made.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="goes on where it stopped"
+        "--out", type=path, required=True, metavar="FOLDER", help="goes on where it stopped"
     )
     add_options(made, PretrainConfig.options())
     made.add_argument("--device", default="auto", metavar="NAME")

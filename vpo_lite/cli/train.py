@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ..tasks import DEFAULT, task_class
-from .flags import Parser, Wrong, add_options, given, requests, say
+from .flags import Parser, Wrong, add_options, given, path, requests, say
 
 
 def flags(made, arguments) -> None:
@@ -17,10 +17,10 @@ def flags(made, arguments) -> None:
 
     made.add_argument("--preset", metavar="NAME", help="demo, laptop, gpu or paper (default: demo)")
     made.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="where the run goes (default: runs/TIME)"
+        "--out", type=path, metavar="FOLDER", help="where the run goes (default: runs/TIME)"
     )
     made.add_argument(
-        "--resume", type=Path, metavar="FOLDER", help="go on with this run; the rest comes from it"
+        "--resume", type=path, metavar="FOLDER", help="go on with this run; the rest comes from it"
     )
     made.add_argument(
         "--json", action="store_true", help="print the summary as JSON, no bar, no table"
@@ -51,10 +51,10 @@ def run(options) -> int:
         from ..training.config import TrainConfig
         from ..training.run import Run
 
-        task = task_class(options.task or DEFAULT)
+        task = task_class(DEFAULT if options.task is None else options.task)
         chosen = given((*TrainConfig.options(), *task.options), options)
         if options.resume:
-            extra = [*chosen, *(name for name in ("out", "preset") if getattr(options, name))]
+            extra = [*chosen, *(n for n in ("out", "preset") if getattr(options, n) is not None)]
             if extra:
                 left_out = ", ".join(sorted(extra))
                 raise Wrong(
@@ -63,7 +63,9 @@ def run(options) -> int:
                 )
             started = Run.resume(options.resume)
         else:
-            config = TrainConfig.preset(options.preset or "demo", **chosen)
+            config = TrainConfig.preset(
+                "demo" if options.preset is None else options.preset, **chosen
+            )
             started = Run.begin(
                 config, options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
             )
@@ -71,6 +73,10 @@ def run(options) -> int:
         return _drive(started, options.json)
     except KeyboardInterrupt:
         return say(f"stopped; go on with: vpo-lite train --resume {started.path}", 1)
+    except OSError as error:  # a full disk, for one
+        return say(f"{error}; see to it, then: vpo-lite train --resume {started.path}", 1)
+    finally:
+        started.close()
 
 
 def _drive(run, as_json: bool) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import shortened, shown
 from ..options import Option
 
 MAX_ANSWERS = 9  # answers are numbered with one digit
@@ -26,6 +27,10 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
+
+
+class TaskError(ValueError):
+    """A task gave what no trainer can use. The message names the task and its method."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class Task:
             if name not in known:
                 there = ", ".join(known) or "none"
                 raise ValueError(
-                    f"unknown setting {name!r}: the options of task {self.name!r} are {there}"
+                    f"unknown setting {shown(name)}: the options of task {self.name!r} are {there}"
                 )
         for option in self.options:
             setattr(self, option.name, option.check(options.get(option.name, option.default)))
@@ -119,20 +124,21 @@ class Task:
 
     def instance(self, seed: int) -> Any:
         """The problem with this seed. The same seed always gives the same problem."""
-        raise ValueError(f"task {self.name!r} must define instance(seed)")
+        raise TaskError(f"task {self.name!r} must define instance(seed)")
 
     def key(self, instance) -> str:
         """A text that identifies the instance in every process. It keys the random draws."""
         text = repr(instance)
         if " at 0x" in text:
-            raise ValueError(
-                f"task {self.name!r}: define key(instance); {text} differs from process to process"
+            raise TaskError(
+                f"task {self.name!r}: define key(instance); {shown(text)} differs from process to "
+                "process"
             )
         return text
 
     def objectives(self, instance) -> tuple[str, ...]:
         """Names of the d objectives. Higher is better."""
-        raise ValueError(f"task {self.name!r} must define objectives(instance)")
+        raise TaskError(f"task {self.name!r} must define objectives(instance)")
 
     def w_star(self, instance) -> np.ndarray:
         """The fixed weights (d,) of the scalar reward, which GRPO and best@k use."""
@@ -156,7 +162,7 @@ class Task:
         - pocket: what the pocket policy reads (see :meth:`check_policy`). None: ask in words, with
           ``Prompt.words(text, system=...)``; :func:`numbered_form` says how to write m answers.
         """
-        raise ValueError(f"task {self.name!r} must define prompt(instance, m)")
+        raise TaskError(f"task {self.name!r} must define prompt(instance, m)")
 
     def parse(self, instance, text: str, m: int) -> list[str | None]:
         """The m answers in a completion; None where one is missing or malformed.
@@ -182,7 +188,7 @@ class Task:
         """
         if pocket is not None and pocket.get("task", self.name) != self.name:
             raise ValueError(
-                f"this policy was made for task {pocket['task']!r}, not for {self.name!r}; "
+                f"this policy was made for task {shown(pocket['task'])}, not for {self.name!r}; "
                 "name another model"
             )
         most = MAX_ANSWERS if pocket is None else pocket.get("answers", MAX_ANSWERS)
@@ -198,7 +204,7 @@ class Task:
         should ignore SIGINT: Ctrl-C reaches them too, and the step under way is still finished. An
         instance without parsed answers gets an empty list.
         """
-        raise ValueError(f"task {self.name!r} must define score(instances, answers)")
+        raise TaskError(f"task {self.name!r} must define score(instances, answers)")
 
     def same_effect(self, instance, answer: str) -> Hashable:
         """A value that is equal for answers of equal effect. The later of two is a repeat."""
@@ -264,7 +270,8 @@ def task_class(name: str) -> type[Task]:
         if name not in task_names():
             known = ", ".join(map(repr, task_names()))
             raise ValueError(
-                f"unknown task {name!r}: there is {known}, or a class as 'package.module:Class'"
+                f"unknown task {shown(name)}: there is {known}, or a class as "
+                "'package.module:Class'"
             )
         module = importlib.import_module(f".{name}", __package__)
         mine = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Task)]
@@ -278,10 +285,11 @@ def task_class(name: str) -> type[Task]:
             found = getattr(found, part)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"task {name!r}: cannot be found ({error}); it must be importable from here"
+            f"task {shown(name)}: cannot be found ({shortened(str(error), 300)}); it must be "
+            "importable from here"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Task)):
-        raise ValueError(f"task {name!r}: is no class derived from vpo_lite.tasks.Task")
+        raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
     return found
 
 
@@ -294,7 +302,8 @@ def task_name(task) -> str:
         return task
     if not (isinstance(task, type) and issubclass(task, Task)):
         raise ValueError(
-            f"task = {task!r}: expected a name, 'package.module:Class' or a class derived from Task"
+            f"task = {shown(task)}: expected a name, 'package.module:Class' or a class derived "
+            "from Task"
         )
     shipped = task.__module__ == f"{__package__}.{task.name}"
     return task.name if shipped else f"{task.__module__}:{task.__qualname__}"

@@ -11,7 +11,8 @@ from ..randomness import generator
 from .config import OF_THE_MACHINE, TrainConfig
 from .evaluate import INTERVALS
 from .folders import RunFolder
-from .measure import BUDGETS, FIGURES, means
+from .measure import BUDGETS, means
+from .schemas import FIGURES
 
 
 class _Finished(NamedTuple):

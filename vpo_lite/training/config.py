@@ -4,6 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 
+from ..checks import shown
 from ..estimators import METHODS
 from ..options import Option, options_of, setting
 from ..policy import shipped
@@ -58,8 +59,10 @@ class TrainConfig:
     model: str = setting(
         "auto", "shipped name, folder or hub name; auto: the task's shipped policy"
     )
-    m: int = setting(3, "answers in one rollout; methods for single answers take 1", least=1)
-    set_size: int = setting(3, "single answers in a compared set", least=1)
+    m: int = setting(
+        3, "answers in one rollout; methods for single answers take 1", least=1, most=100
+    )
+    set_size: int = setting(3, "single answers in a compared set", least=1, most=10_000)
     K: float = setting(
         64,
         "weights drawn per prompt group; inf: the exact expectation",
@@ -69,35 +72,36 @@ class TrainConfig:
     )
     alpha: float = setting(1.0, "Dirichlet concentration of the weights", above=0)
     k: int | None = setting(
-        None, "search budget of max_at_k, 1 to G - 1; default: max(2, G // 2)", least=1
+        None, "search budget of max_at_k, 1 to G - 1; default: max(2, G // 2)", least=1, most=10**6
     )
-    steps: int = setting(40, "training steps", least=1)
-    prompts: int = setting(4, "prompts P in a step", least=1)
+    steps: int = setting(40, "training steps", least=1, most=10**9)
+    prompts: int = setting(4, "prompts P in a step", least=1, most=10**6)
     group_size: int = setting(
-        16, "rollouts G per prompt: the group that advantages compare", least=2
+        16, "rollouts G per prompt: the group that advantages compare", least=2, most=10**6
     )
-    epochs: int = setting(1, "passes over the rollouts of a step", least=1)
+    epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
     lr: float = setting(
         1e-3, "learning rate of AdamW, constant; LoRA learns at 1e-5 to 1e-3", above=0, most=1
     )
-    rank: int = setting(16, "rank of LoRA", least=1)
-    lora_alpha: int = setting(32, "scale of LoRA, divided by the rank", least=1)
+    rank: int = setting(16, "rank of LoRA", least=1, most=4096)
+    lora_alpha: int = setting(32, "scale of LoRA, divided by the rank", least=1, most=10**6)
     kl: float = setting(
         0.0,
         "coefficient of the KL to the reference in the loss; 0: the KL is only reported",
         least=0,
+        most=1e6,
     )
-    clip: float = setting(0.2, "PPO's ratio clip", above=0)
-    eps: float = setting(1e-4, "added to the group's standard deviation", above=0)
+    clip: float = setting(0.2, "PPO's ratio clip", above=0, most=1e6)
+    eps: float = setting(1e-4, "added to the group's standard deviation", above=0, most=1e6)
     aggregation: str = setting(
         "token", "token weights in the loss: " + ", ".join(AGGREGATIONS), choices=AGGREGATIONS
     )
     micro_batch: int | None = setting(
-        None, "rollouts in one forward pass: less memory, the same gradient", least=1
+        None, "rollouts in one forward pass: less memory, the same gradient", least=1, most=10**9
     )
-    temperature: float = setting(1.0, "temperature of sampling and scoring", above=0)
+    temperature: float = setting(1.0, "temperature of sampling and scoring", least=0.01, most=100)
     max_new_tokens: int | None = setting(
-        None, "tokens in one completion; default: what the task asks", least=1
+        None, "tokens in one completion; default: what the task asks", least=1, most=10**6
     )
     dtype: str = setting(
         "auto", "number format of the base parameters: " + ", ".join(DTYPES), choices=DTYPES
@@ -114,12 +118,12 @@ class TrainConfig:
         choices=DTYPES,
     )
     compile: bool = setting(False, "sample through torch.compile: pays in runs of many minutes")
-    seed: int = setting(0, "seed of every random draw", least=0)
+    seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu or cuda")
     threads: int | None = setting(
-        None, "threads of torch on the CPU; default: torch decides", least=1
+        None, "threads of torch on the CPU; default: torch decides", least=1, most=1024
     )
-    save_every: int = setting(1, "steps between two states to resume from", least=1)
+    save_every: int = setting(1, "steps between two states to resume from", least=1, most=10**9)
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -129,8 +133,8 @@ class TrainConfig:
     @classmethod
     def preset(cls, name: str, **changes) -> "TrainConfig":
         """The preset of this name, with ``changes``. Names: demo, laptop, gpu, paper."""
-        if name not in _PRESETS:
-            raise ValueError(f"unknown preset {name!r}: there are {', '.join(_PRESETS)}")
+        if not isinstance(name, str) or name not in _PRESETS:
+            raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(_PRESETS)}")
         settings = dict(zip(_COLUMNS, _PRESETS[name], strict=True))
         return cls(**_sorted_out(settings | changes))
 
@@ -226,12 +230,12 @@ def _sorted_out(changes: dict) -> dict:
     for name in changes:
         if name not in settings and name not in own:
             raise ValueError(
-                f"unknown setting {name!r}: there are "
+                f"unknown setting {shown(name)}: there are "
                 f"{', '.join(sorted(settings - {'task_options'}))}; "
                 f"and of task {task.name!r}: {', '.join(sorted(own)) or 'none'}"
             )
     if not isinstance(changes.get("task_options", {}), dict):
-        raise ValueError(f"task_options = {changes['task_options']!r}: must be a dict")
+        raise ValueError(f"task_options = {shown(changes['task_options'])}: must be a dict")
     options = changes.get("task_options", {}) | {k: v for k, v in changes.items() if k in own}
     return {k: v for k, v in changes.items() if k in settings} | {"task_options": options}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import shown
 from ..tasks.base import Prompt, Task
 
 
@@ -31,15 +32,15 @@ def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: boo
     must(key == task.key(again), f"seed {seed} gave two problems of different keys")
     must(len(names) > 0, "objectives(instance) named no objective")
     must(names == task.objectives(again), f"seed {seed} gave two lists of objectives")
-    must(isinstance(prompt, Prompt), f"prompt(...) gave {prompt!r}: expected a Prompt")
+    must(isinstance(prompt, Prompt), f"prompt(...) gave {shown(prompt)}: expected a Prompt")
     one_form = bool(prompt.messages) != bool(prompt.symbols)
-    must(one_form, f"prompt(...) gave {prompt!r}: expected either messages or symbols")
+    must(one_form, f"prompt(...) gave {shown(prompt)}: expected either messages or symbols")
     readable = pocket is not None or not prompt.symbols
     must(readable, "prompt(...) gave symbols, and this model is asked in words: give messages")
     turns = all({"role", "content"} <= set(message) for message in prompt.messages)
     must(turns, "each message of prompt(...) must have a role and a content")
     whole = isinstance(tokens, int | np.integer) and tokens >= 1
-    must(whole, f"max_tokens(...) = {tokens!r}: must be a whole number, 1 or more")
+    must(whole, f"max_tokens(...) = {shown(tokens)}: must be a whole number, 1 or more")
     if shows_weights and len(names) > 1:
         first_only, last_only = np.eye(len(names))[[0, -1]]
         one = task.prompt(first, m, weights=first_only, pocket=pocket)

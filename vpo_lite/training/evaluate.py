@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import estimators
+from ..checks import shown
 from ..objective import sample_weights
 from ..policy.policy import Policy
 from ..policy.threads import torch_threads
@@ -13,10 +14,12 @@ from ..tasks.base import Task
 from .config import TrainConfig
 from .measure import means, pool_figures
 from .rollouts import Answers, draw_uniforms, longest_completion, merged, sample_answers
+from .schemas import PerProblem
 
 ROWS = 256  # completions sampled at a time
+MOST_ANSWERS = 2_000  # to one problem
 PROBLEMS = 64  # measured where nobody asks for another number
-INTERVALS = ("coverage", "set_reward", "diversity", "valid_rate")  # kept for each problem
+INTERVALS = tuple(PerProblem.model_fields)  # kept for each problem
 
 
 def evaluate(
@@ -48,11 +51,11 @@ def evaluate(
     - tokens_per_answer, answers, problems
     - per_problem {figure: one value per problem}: for intervals
 
-    Raises ValueError for fewer than one problem or answer, and for more problems than there are.
+    Raises ValueError for fewer than one problem or answer, for more problems than there are, and
+    for more than 2,000 answers.
     """
     task = task or config.make_task()
-    if answers < 1:
-        raise ValueError(f"answers = {answers}: must be 1 or more")
+    check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     with torch_threads(config.threads):
         pools = sample_pools(policy, task, config, instances, answers, seed)
@@ -64,6 +67,12 @@ def evaluate(
     return figures | {"answers": answers, "problems": len(rows), "per_problem": per_problem}
 
 
+def check_answers(answers: int) -> None:
+    """ValueError unless so many answers to a problem can be measured: their pairs are counted."""
+    if not isinstance(answers, int) or not 1 <= answers <= MOST_ANSWERS:
+        raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_ANSWERS:,}")
+
+
 def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
     """The seeds of the problems to measure on, as :func:`evaluate` says. ValueError where there are
     none, or fewer than asked for.
@@ -72,7 +81,7 @@ def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
     if not 1 <= wanted <= len(seeds):
         raise ValueError(
-            f"problems = {wanted}: task {task.name!r} has {len(seeds):,} held-out ones, "
+            f"problems = {shown(wanted)}: task {task.name!r} has {len(seeds):,} held-out ones, "
             "and at least one is measured"
         )
     return seeds[: 1 if task.single else wanted]
@@ -93,8 +102,12 @@ def sample_pools(
         uniforms = np.stack([draw_uniforms(copies, tokens, *key) for key in keys])
         if estimators.METHODS[config.method].weight_in_prompt:
             pools += _one_prompt_per_answer(policy, task, config, batch, keys, uniforms)
-        else:
+        elif copies <= ROWS:
             pools += sample_answers(policy, task, batch, m, uniforms).groups
+        else:
+            parts = [uniforms[:, i : i + ROWS] for i in range(0, copies, ROWS)]
+            groups = [sample_answers(policy, task, batch, m, part).groups[0] for part in parts]
+            pools.append(merged(groups))
     return pools
 
 

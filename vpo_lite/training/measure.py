@@ -11,19 +11,6 @@ from .config import TrainConfig
 from .rollouts import Answers
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
-FIGURES = (  # in every summary, also of 0.1.0
-    "set_reward",
-    "coverage",
-    "coverage_best_single",
-    "diversity",
-    "diversity_all",
-    "best_at_k",
-    "parse_rate",
-    "valid_rate",
-    "repeat_rate",
-    "objectives",
-    "tokens_per_answer",
-)
 # Points of the figures of a step without a closed form: a tenth of the step's time at most.
 POINTS = 2048
 

@@ -1,5 +1,6 @@
 """How much memory a run needs, stated before it starts. It is an estimate."""
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 
 from ..estimators import METHODS
+from ..policy.decoder import DecoderView
 from ..policy.policy import Policy
 from .config import TrainConfig
 from .rollouts import longest_completion
@@ -21,21 +23,26 @@ class Memory:
     - adapter: LoRA, its gradients and AdamW's two moments
     - activations: what one forward pass keeps for the backward pass
     - logits: everything of the size of the completions' logits
+    - sampling: keys and values of all rollouts of a step, and what is drawn for each token
     """
 
     parameters: int
     adapter: int
     activations: int
     logits: int
+    sampling: int
 
     @property
     def peak(self) -> int:
-        return self.parameters + self.adapter + self.activations + self.logits
+        """Sampling and update take turns."""
+        kept = self.parameters + self.adapter
+        return kept + max(self.activations + self.logits, self.sampling)
 
     def __str__(self):
         parts = {
             "parameters": self.parameters,
             "adapter and optimizer": self.adapter,
+            "sampling": self.sampling,
             "update": self.activations + self.logits,
         }
         listed = ", ".join(f"{name} {size(count)}" for name, count in parts.items())
@@ -66,6 +73,11 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     Checkpointing keeps s N H for each layer, and the whole of one layer at a time. Gradients take
     half a layer more. Logits over V tokens are held four times in float32: as they are, as
     log-softmax, for the entropy, and as gradient. A KL in the loss adds a fifth copy.
+
+    Sampling holds all R = P G rollouts at once. A layer keeps keys and values of R T + P L tokens,
+    or of R (L + T) in the model's own pass. Reading the prompts takes one layer's P L (4 H + 3 I +
+    L heads) numbers. 21 bytes go to every token that may be drawn, and 24 to every logit of one
+    token.
     tests/test_memory.py compares this with what autograd keeps.
     """
     L, T = _lengths(policy, config, task or config.make_task())
@@ -85,11 +97,15 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     layer = N * (8 * H + 4 * (c * H + A + I) + s * (a * A + 3 * I) + 28 * config.rank)
     layer += 2 * s * A * (b * (L + T) + (u * L if shared else 0))
     kept = s * N * H * layers + layer if policy.checkpointing else layer * layers
+    keys = 2 * layers * (getattr(shape, "num_key_value_heads", None) or heads) * (A // heads)
+    cached = rows * T + config.prompts * L if DecoderView.knows(policy.model) else rows * (L + T)
+    prefill = s * config.prompts * L * (4 * H + 3 * I + heads * L)
     return Memory(
         parameters=2 * _bytes([p for p in policy.model.parameters() if not p.requires_grad]),
         adapter=4 * _bytes([p for p in policy.model.parameters() if p.requires_grad]),
         activations=kept + layer // 2,
         logits=(5 if config.kl else 4) * 4 * b * T * V,
+        sampling=s * keys * cached + prefill + 21 * rows * T + 24 * rows * V,
     )
 
 
@@ -105,6 +121,43 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     while rows > 1 and memory_needed(policy, config.but(micro_batch=rows), task).peak > available:
         rows = -(-rows // 2)
     return config if rows == whole else config.but(micro_batch=rows)
+
+
+def check_fits(policy: Policy, config: TrainConfig, task=None) -> None:
+    """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
+    device has in all.
+    """
+    need, there = memory_needed(policy, config, task), total_memory(policy.device)
+    if there and need.peak > there:
+        raise ValueError(
+            f"this run needs {need}, and {policy.device} has {size(there)} in all: "
+            f"{', or '.join(cures(need, config))}"
+        )
+
+
+@contextlib.contextmanager
+def enough_memory(config: TrainConfig):
+    """A context in which torch's ways to run out of memory are a MemoryError with the cures."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, torch.OutOfMemoryError) or "can't allocate" in str(error)):
+            raise
+        first = str(error).splitlines()[0]
+        raise MemoryError(
+            f"out of memory ({first}): lower prompts ({config.prompts}), group_size "
+            f"({config.group_size}) or max_new_tokens, or set micro_batch"
+        ) from error
+
+
+def total_memory(device: torch.device) -> int | None:
+    """Bytes of memory of the device, or of the machine; None where this is unknown."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def available_memory(device: torch.device) -> int | None:
@@ -130,6 +183,12 @@ def available_memory(device: torch.device) -> int | None:
 
 def cures(need: Memory, config: TrainConfig) -> list[str]:
     """What lowers this need, as texts. Those that act on its larger part come first."""
+    if need.sampling > need.activations + need.logits:
+        return [
+            f"lower prompts ({config.prompts:,})",
+            f"group_size ({config.group_size:,})",
+            f"max_new_tokens ({config.max_new_tokens or 'as the task asks'})",
+        ]
     rows = config.micro_batch or config.prompts * config.group_size
     update = [f"set micro_batch below {rows}"] if rows > 1 else []
     update += [] if config.gradient_checkpointing else ["turn on gradient_checkpointing"]

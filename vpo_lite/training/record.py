@@ -1,13 +1,35 @@
 """The record of one training step, as a run writes it and a panel shows it."""
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator, Field, PlainValidator, create_model, model_validator
 
-RENAMED = {"reach_rate": "valid_rate"}  # names of 0.1.0 -> today's names
+from ..estimators import METHODS
+from ..files import Schema, check
+from .schemas import Count, Positive, Share, renamed
+
+
+def _known_method(name: str) -> str:
+    if name not in METHODS:
+        raise ValueError(f"unknown method; there are {', '.join(METHODS)}")
+    return name
+
+
+def _weights(K) -> float:
+    if K == "inf":
+        return math.inf
+    if not isinstance(K, int) or isinstance(K, bool) or K < 1:
+        raise ValueError('should be a whole number of at least 1, or "inf"')
+    return K
+
+
+Method = Annotated[str, AfterValidator(_known_method)]
+Step = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -56,32 +78,32 @@ class StepRecord:
     - groups: what was written; not stored
     """
 
-    step: int
-    method: str
-    alpha: float
-    K: float
-    m: int
+    step: Step
+    method: Method
+    alpha: Annotated[float, Field(gt=0)]
+    K: Annotated[float, PlainValidator(_weights)]
+    m: Step
     score: float
     set_reward: float
     coverage: float | None
-    diversity: float
-    parse_rate: float
-    valid_rate: float
-    repeat_rate: float
+    diversity: Positive
+    parse_rate: Share
+    valid_rate: Share
+    repeat_rate: Share
     objectives: dict[str, float]
-    slots: list[float]
-    silent_groups: float
-    entropy: float
+    slots: Annotated[list[float], Field(min_length=1)]
+    silent_groups: Share
+    entropy: float | None
     kl: float | None
-    clip_share: float
-    gradient_norm: float
+    clip_share: Share
+    gradient_norm: Positive
     loss: float
-    tokens: int
-    seconds: float
-    rollout_seconds: float
-    sampler_gap: float = 0.0
-    solved_rate: float | None = None
-    truncated_rate: float = 0.0
+    tokens: Count
+    seconds: Positive
+    rollout_seconds: Positive
+    sampler_gap: Positive | None = 0.0
+    solved_rate: Share | None = None
+    truncated_rate: Share = 0.0
     groups: tuple[Group, ...] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict:
@@ -100,12 +122,26 @@ class StepRecord:
 
     @classmethod
     def from_json(cls, values: dict, groups: tuple[Group, ...] = ()) -> "StepRecord":
-        """The record that :meth:`to_json` wrote; also reads the names of 0.1.0."""
-        values = renamed(values)
-        K = math.inf if values["K"] == "inf" else values["K"]
-        return cls(**values | {"K": K, "groups": groups})
+        """The record that :meth:`to_json` wrote; also reads the names of 0.1.0.
+
+        Raises DamagedError that names the field, for a type or a range that no step has.
+        """
+        return cls(**dict(check(values, stored_step(), "a step")), groups=groups)
 
 
-def renamed(figures: dict) -> dict:
-    """Stored figures under today's names."""
-    return {RENAMED.get(name, name): value for name, value in figures.items()}
+@functools.cache
+def stored_step() -> type[Schema]:
+    """The schema of a line of metrics.jsonl: the fields of a StepRecord without the groups."""
+    fields = {
+        f.name: (f.type, ... if f.default is dataclasses.MISSING else f.default)
+        for f in dataclasses.fields(StepRecord)
+        if f.name != "groups"
+    }
+    return create_model("StoredStep", __base__=_OfAnyVersion, **fields)
+
+
+class _OfAnyVersion(Schema):
+    @model_validator(mode="before")
+    @classmethod
+    def _under_todays_names(cls, stored):
+        return renamed(stored) if isinstance(stored, dict) else stored

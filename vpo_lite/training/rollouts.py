@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..randomness import generator
-from ..tasks.base import Prompt, Task
+from ..tasks.base import Prompt, Task, TaskError
 
 
 @dataclass(frozen=True)
@@ -150,13 +151,13 @@ def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np
     """Reward vectors of P groups of answers: one array (G, m, d) per group.
 
     answers: P lists of G lists of m answers; None gets the worst vector. The task scores all groups
-    in one call. Raises ValueError for a score that is not finite and for scores of a wrong shape.
+    in one call. Raises TaskError for a score that is not finite and for scores of a wrong shape.
     """
     flat = [[a for row in group for a in row if a is not None] for group in answers]
     scored = task.score(instances, flat)
     scored = [] if scored is None else list(scored)
     if len(scored) != len(flat):
-        raise ValueError(
+        raise TaskError(
             f"task {task.name!r} gave scores of {len(scored)} problems: expected {len(flat)}"
         )
     rewards = []
@@ -166,19 +167,19 @@ def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np
         try:
             vectors = np.asarray(vectors, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(
+            raise TaskError(
                 f"task {task.name!r} gave scores that are no array of numbers: expected "
                 f"{expected} ({error})"
             ) from error
         if vectors.shape != expected and (texts or vectors.size):
-            raise ValueError(
+            raise TaskError(
                 f"task {task.name!r} gave scores of shape {vectors.shape}: expected {expected}"
             )
         if not np.isfinite(vectors).all():
             i = np.flatnonzero(~np.isfinite(vectors).all(-1))[0]
-            raise ValueError(
-                f"task {task.name!r} scored answer {texts[i]!r} as {vectors[i]}; scores must be "
-                "finite"
+            raise TaskError(
+                f"task {task.name!r} scored answer {shown(texts[i])} as {vectors[i]}; scores must "
+                "be finite"
             )
         R = np.tile(worst, (len(group), len(group[0]), 1))
         parsed = np.array([[a is not None for a in row] for row in group], dtype=bool)
@@ -222,12 +223,12 @@ def _joined(prompt: Prompt, text: str) -> str:
 
 
 def _parsed(task: Task, instance, text: str, m: int) -> list[str | None]:
-    """The m answers in a completion. ValueError where the task's parser gives anything else."""
+    """The m answers in a completion. TaskError where the task's parser gives anything else."""
     answers = task.parse(instance, text, m)
     listed = isinstance(answers, list | tuple) and len(answers) == m
     if not listed or not all(a is None or isinstance(a, str) for a in answers):
-        raise ValueError(
-            f"task {task.name!r} parsed {text[:60]!r} as {answers!r}: expected a list of m = {m} "
-            "entries, each a text or None"
+        raise TaskError(
+            f"task {task.name!r} parsed {shown(text)} as {shown(answers)}: expected a list of m "
+            f"= {m} entries, each a text or None"
         )
     return list(answers)

@@ -8,7 +8,7 @@ from .config import TrainConfig
 from .evaluate import evaluate
 from .folders import RunFolder
 from .loop import train
-from .memory import available_memory, fitted
+from .memory import available_memory, check_fits, enough_memory, fitted
 from .record import StepRecord
 from .step import Learner
 
@@ -19,7 +19,8 @@ class Run:
     """One run in its folder. Make it with :meth:`begin` or :meth:`resume`.
 
     Call in order :meth:`start` (figures before training), :meth:`steps`, :meth:`finish`. After a
-    kill :meth:`resume` goes on. On the CPU the result is bit-equal to an uninterrupted run.
+    kill :meth:`resume` goes on. On the CPU the result is bit-equal to an uninterrupted run. One
+    process at a time writes to the folder; :meth:`close` lets go of it early.
     """
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
@@ -29,24 +30,40 @@ class Run:
     def begin(cls, config: TrainConfig, path) -> "Run":
         """A new run. Its update is cut into micro-batches if it would not fit into memory.
 
-        Raises ValueError for a model that cannot be loaded and for a folder that cannot be used.
-        Nothing is written then.
+        Raises ValueError for a model that cannot be loaded, for sizes that this machine cannot
+        hold, and for a folder that cannot be used. Nothing is written then.
         """
         learner = Learner(config)
         found = available_memory(learner.policy.device)
         config = fitted(learner.policy, config, found, learner.task) if found else config
+        check_fits(learner.policy, config, learner.task)
         folder = RunFolder.create(path, config)
         return cls(folder, config, learner, folder.restore(learner))
 
     @classmethod
     def resume(cls, path) -> "Run":
-        """Go on with a run. Raises ValueError where there is none, or where it is finished."""
+        """Go on with a run.
+
+        Raises ValueError where there is none, where it is finished or damaged, and where another
+        process writes to it. Nothing is changed then.
+        """
         folder = RunFolder.open(path)
-        config = folder.config()
-        if folder.finished:
-            raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
-        learner = Learner(config)
-        return cls(folder, config, learner, folder.restore(learner))
+        folder.lock()
+        try:
+            config = folder.config()
+            if folder.finished:
+                folder.tidy()
+                raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
+            folder.start(), folder.records()  # a damaged file is said before a model is loaded
+            learner = Learner(config)
+            return cls(folder, config, learner, folder.restore(learner))
+        except BaseException:
+            folder.close(remove=folder.finished)
+            raise
+
+    def close(self) -> None:
+        """Let another process go on with this run. :meth:`finish` does it, too."""
+        self.folder.close()
 
     @property
     def path(self) -> Path:
@@ -66,11 +83,12 @@ class Run:
 
         A caller that stops early calls :meth:`save`, so that no step is lost.
         """
-        for record in train(self.config, learner=self.learner, first_step=self.first):
-            self.folder.append(record)
-            if record.step % self.config.save_every == 0 or record.step == self.config.steps:
-                self.save(record.step)
-            yield record
+        with enough_memory(self.config):
+            for record in train(self.config, learner=self.learner, first_step=self.first):
+                self.folder.append(record)
+                if record.step % self.config.save_every == 0 or record.step == self.config.steps:
+                    self.save(record.step)
+                yield record
 
     def save(self, step: int) -> None:
         """Store the state after ``step`` steps."""
@@ -98,5 +116,6 @@ class Run:
         return summary
 
     def _evaluate(self) -> dict:
-        learner = self.learner
-        return evaluate(learner.policy, self.config, seed=self.config.seed, task=learner.task)
+        learner, seed = self.learner, self.config.seed
+        with enough_memory(self.config):
+            return evaluate(learner.policy, self.config, seed=seed, task=learner.task)

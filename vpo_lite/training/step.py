@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .. import estimators
+from .. import checks, estimators
 from ..objective import sample_weights
 from ..policy.adapter import adapter_folder
 from ..policy.decoder import DecoderView, compiler_missing
@@ -22,6 +22,7 @@ from ..randomness import generator
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
 from .contract import first_problem
+from .errors import TrainingError
 from .loss import clipped_loss, kl_to_reference, token_weights
 from .measure import step_figures
 from .problems import problems_of_step
@@ -30,10 +31,6 @@ from .rollouts import draw_uniforms, longest_completion, sample_answers
 
 # A KL that is not in the loss is measured on steps 1, 5, 9, ...: it takes one more forward pass.
 KL_EVERY = 4
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on. The message names the step, the prompt and the cure."""
 
 
 class Learner:
@@ -94,10 +91,13 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     sampled = time.perf_counter()
     R = [group.for_training(task.worst(group.instance)) for group in groups]  # P times (G, m, d)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
-    scores, advantages = estimators.estimate(  # (P, G) both
-        config.method, R, weights=weights, eps=config.eps, **credit
-    )
-    where = f"step {step + 1}, first prompt {groups[0].prompt.text!r}"
+    where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
+    try:
+        scores, advantages = estimators.estimate(  # (P, G) both
+            config.method, R, weights=weights, eps=config.eps, **credit
+        )
+    except ValueError as error:  # rewards that this method cannot take
+        raise TrainingError(f"{error}. At {where}") from error
     measure_kl = config.kl > 0 or step % KL_EVERY == 0
     with one_thread_if_small(policy.model, rollouts.mask.numel(), SMALL_UPDATE):
         update = update_policy(learner, config, rollouts, advantages, tokens, measure_kl, where)

@@ -1,0 +1,5 @@
+"""What can go wrong while a run is under way. No torch, so the command line may know it."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on. The message names the step, the prompt and the cure."""

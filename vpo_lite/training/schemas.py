@@ -1,0 +1,97 @@
+"""What the files of a run folder hold: every field with its type and range.
+
+The names of 0.1.0 are read, too, under today's names.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ..files import Schema
+
+RENAMED = {"reach_rate": "valid_rate"}  # names of 0.1.0 -> today's names
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0)]
+Budget = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]  # k of best@k, as a key of JSON
+ByProblem = Annotated[list[float | None], Field(min_length=1)]
+
+
+class Means(Schema):
+    """The figures of a policy that every version wrote, and that `compare` averages over runs."""
+
+    model_config = ConfigDict(extra="ignore")  # 0.1.0 wrote some more
+
+    set_reward: float
+    coverage: float | None
+    coverage_best_single: float | None
+    diversity: Positive
+    diversity_all: Positive
+    best_at_k: dict[Budget, float]
+    parse_rate: Share
+    valid_rate: Share
+    repeat_rate: Share
+    objectives: dict[str, float]
+    tokens_per_answer: Positive
+
+
+class PerProblem(Schema):
+    """Figures with one value per problem; None where a problem has no known front."""
+
+    coverage: ByProblem
+    set_reward: ByProblem
+    diversity: ByProblem
+    valid_rate: ByProblem
+
+    @model_validator(mode="after")
+    def _equally_long(self):
+        lengths = {name: len(values) for name, values in self}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"lists of different length: {lengths}")
+        return self
+
+
+class Figures(Means):
+    """The figures of :func:`~vpo_lite.training.evaluate.evaluate`, as start.json holds them."""
+
+    pass_at_k: dict[Budget, Share] | None = None
+    solved_rate: Share | None = None
+    truncated_rate: Share | None = None
+    answers: Count | None = None
+    problems: Count | None = None
+    per_problem: PerProblem
+
+    @model_validator(mode="before")
+    @classmethod
+    def _under_todays_names(cls, stored):
+        if not isinstance(stored, dict):
+            return stored
+        figures = renamed(stored)
+        for name in [name for name in figures if name.startswith("per_")]:
+            values = figures.pop(name)  # 0.1.0 named it after its only task
+            figures["per_problem"] = renamed(values) if isinstance(values, dict) else values
+        return figures
+
+
+class Summary(Figures):
+    """summary.json: the figures of a finished run, and those before training."""
+
+    method: str
+    steps: Annotated[int, Field(ge=1)]
+    seconds: Positive
+    rollout_share: Share
+    tokens: Count | None = None
+    truncated_in_training: Share | None = None
+    start: Figures
+    device: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+FIGURES: Sequence[str] = tuple(Means.model_fields)
+
+
+def renamed(figures: dict) -> dict:
+    """Stored figures under today's names."""
+    return {RENAMED.get(name, name): value for name, value in figures.items()}

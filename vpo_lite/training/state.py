@@ -1,0 +1,81 @@
+"""The state of a run: the trained parameters and AdamW's moments, in one safetensors file."""
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ..files import DamagedError, replacing
+from .errors import TrainingError
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, for each parameter
+
+
+def save_state(path: Path, model, optimizer, step: int) -> None:
+    """Store the trained parameters and AdamW's moments after ``step`` updates.
+
+    Raises TrainingError for a value that is not finite; an earlier state stays as it is.
+    """
+    tensors = {}
+    for name, parameter in _trained(model):
+        tensors[f"p.{name}"] = parameter.detach()
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{key}.{name}"] = value.detach()
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise TrainingError(
+                f"{name} is not finite after step {step}: lower lr; the last good state was kept"
+            )
+    with replacing(path) as staging:
+        save_file(
+            {k: v.contiguous().cpu() for k, v in tensors.items()}, staging, {"step": str(step)}
+        )
+
+
+def load_state(path: Path, model, optimizer, *, most: int) -> int:
+    """Put a stored state into model and optimizer; returns its step, 1 to ``most``.
+
+    Raises DamagedError for a file that cannot be read, for tensors that do not fit this model, and
+    for numbers that no training gives. Model and optimizer are then as they were.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            step = (file.metadata() or {}).get("step", "")
+    except (SafetensorError, OSError) as error:
+        raise DamagedError(
+            f"{path}: this state cannot be read ({error}); start the run anew"
+        ) from error
+    names = dict(_trained(model))
+    if not step.isdecimal() or not 1 <= int(step) <= most:
+        raise DamagedError(f"{path}: it is of step {step[:20]!r}: expected 1 to {most}")
+    expected = {f"p.{name}": p for name, p in names.items()}
+    for name, parameter in names.items():
+        if any(f"{key}.{name}" in stored for key in MOMENTS):
+            expected |= {f"{key}.{name}": parameter for key in MOMENTS}
+    strange = sorted(stored.keys() ^ expected.keys())
+    if strange:
+        raise DamagedError(
+            f"{path}: this state was saved from another model ({len(strange)} tensors differ, "
+            f"{strange[0][:60]!r} first); start the run anew"
+        )
+    for name, tensor in stored.items():
+        like = torch.zeros(()) if name.startswith("step.") else expected[name]
+        least = 0.0 if name.startswith(("step.", "exp_avg_sq.")) else -torch.inf
+        fits = tensor.shape == like.shape and tensor.dtype == like.dtype
+        if not fits or not torch.isfinite(tensor).all() or (tensor < least).any():
+            raise DamagedError(f"{path}: tensor {name[:60]!r} is damaged; start the run anew")
+    with torch.no_grad():
+        for name, parameter in names.items():
+            parameter.copy_(stored[f"p.{name}"])
+            moments = {k: stored[f"{k}.{name}"] for k in MOMENTS if f"{k}.{name}" in stored}
+            if moments:  # AdamW keeps its step on the CPU
+                optimizer.state[parameter] = {
+                    k: v if k == "step" else v.to(parameter.device) for k, v in moments.items()
+                }
+    return int(step)
+
+
+def _trained(model):
+    return [(name, p) for name, p in model.named_parameters() if p.requires_grad]
