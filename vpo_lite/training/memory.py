@@ -75,9 +75,9 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     log-softmax, for the entropy, and as gradient. A KL in the loss adds a fifth copy.
 
     Sampling holds all R = P G rollouts at once. A layer keeps keys and values of R T + P L tokens,
-    or of R (L + T) in the model's own pass. Reading the prompts takes one layer's P L (4 H + 3 I +
-    L heads) numbers. 21 bytes go to every token that may be drawn, and 24 to every logit of one
-    token.
+    or of R (L + T) in the model's own pass. 21 bytes go to every token that may be drawn. On top
+    come one layer's P L (4 H + 3 I + L heads) numbers while the prompts are read, and later 24
+    bytes for each logit of one token.
     tests/test_memory.py compares this with what autograd keeps.
     """
     L, T = _lengths(policy, config, task or config.make_task())
@@ -105,7 +105,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
         adapter=4 * _bytes([p for p in policy.model.parameters() if p.requires_grad]),
         activations=kept + layer // 2,
         logits=(5 if config.kl else 4) * 4 * b * T * V,
-        sampling=s * keys * cached + prefill + 21 * rows * T + 24 * rows * V,
+        sampling=s * keys * cached + 21 * rows * T + max(prefill, 24 * rows * V),
     )
 
 
