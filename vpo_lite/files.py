@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -174,6 +175,22 @@ def leftovers(folder, names) -> list[Path]:
     """What writers of these files, killed at work, left beside them in the folder."""
     beginnings = tuple(f".{name}-" for name in names)
     return sorted(p for p in Path(folder).iterdir() if p.name.startswith(beginnings))
+
+
+def is_free(folder, names) -> bool:
+    """Whether work may begin in a folder: there is none, or it holds nothing but what a writer of
+    these files left that was killed before the first one was in place.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        return not os.path.lexists(folder)
+    return not set(folder.iterdir()) - {folder / LOCK, *leftovers(folder, names)}
+
+
+def tidy(folder, names) -> None:
+    """Remove the :func:`leftovers` of these files. The folder must be locked."""
+    for left in leftovers(folder, names):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 # --- one writer -----------------------------------------------------------------------------------

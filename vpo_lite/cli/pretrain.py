@@ -3,6 +3,7 @@
 import json
 import math
 
+from ..checks import shown
 from .flags import Wrong, add_options, given, path, requests, say, whole
 
 
@@ -27,25 +28,23 @@ def run(options) -> int:
     with requests():
         from tqdm import tqdm
 
-        from ..pocket.pretrain import PretrainConfig, check_folder, finish, pretrain
+        from ..pocket.pretrain import PretrainConfig, finish, pretrain
         from ..policy.decoder import compiler_missing
         from ..policy.loading import choose_device
         from ..policy.threads import torch_threads
 
         config = PretrainConfig(**given(PretrainConfig.options(), options))
         device = choose_device(options.device)
-        if options.workers < 0 or (options.threads is not None and options.threads < 1):
+        if not 0 <= options.workers <= 1024 or not 1 <= (options.threads or 1) <= 1024:
             raise Wrong(
-                f"--workers {options.workers} --threads {options.threads}: expected 0 workers or "
-                "more, and 1 thread or more"
+                f"--workers {shown(options.workers)} --threads {shown(options.threads)}: expected "
+                "0 to 1024 workers, and 1 to 1024 threads"
             )
         if options.compile and (missing := compiler_missing(device)):
             raise Wrong(f"--compile: {missing}; leave it out, or see to that")
-        check_folder(config, options.out)
+        settings = dict(device=device, workers=options.workers, compile=options.compile)
+        work = pretrain(config, options.out, **settings)
     loss, done = math.nan, 0
-    work = pretrain(
-        config, options.out, device=device, workers=options.workers, compile=options.compile
-    )
     with torch_threads(options.threads):
         try:
             with tqdm(total=config.updates, unit="update", dynamic_ncols=True) as bar:

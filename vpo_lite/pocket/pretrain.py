@@ -7,29 +7,41 @@ stopped run goes on exactly where it was.
 """
 
 import dataclasses
-import json
+import math
 import signal
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from pydantic import JsonValue
 from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import envs
-
-from ..options import Option, options_of, setting
+from ..files import (
+    LOCK,
+    DamagedError,
+    Schema,
+    is_free,
+    lock_folder,
+    read_json,
+    tidy,
+    write_atomically,
+    write_json,
+)
 from ..policy.adapter import quiet
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
 from ..randomness import generator, integer
 from ..tasks.maze import MazeTask
-from ..training.folders import load_state, save_state, write_atomically, write_json
+from ..training.errors import TrainingError
+from ..training.memory import size, total_memory
 from ..training.rollouts import longest_completion, sample_answers
+from ..training.state import load_state, save_state
 from .card import model_card
+from .config import PretrainConfig
 from .demonstrations import (
     LARGEST_BUDGET,
     MOST_ROUTES,
@@ -41,76 +53,10 @@ from .demonstrations import (
 HELD_OUT = MazeTask.seeds["held_out"][:500]
 LARGEST_FP32 = 8_000_000  # bytes; larger models are stored in bf16
 ABOUT = "pretrain.json"  # the settings, and at the end the held-out figures
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    """What makes a pocket policy.
-
-    Freely drawn boards keep hand-drawn mazes from being a surprise. With smaller boards one model
-    serves several presets.
-
-    >>> PretrainConfig(layers=0)
-    Traceback (most recent call last):
-    ...
-    ValueError: layers = 0: must be a whole number, 1 or more
-    """
-
-    layout: str = setting("lite-6x6", "preset of the mazes", choices=tuple(envs.PRESETS))
-    mazes: int = setting(80_000, "different mazes to learn from", least=1)
-    drawn_share: float = setting(
-        0.15,
-        "share of freely drawn boards of any size up to the preset's",
-        least=0,
-        most=1,
-    )
-    smaller_share: float = setting(
-        0.0, "share of batches from the presets with smaller boards", least=0, most=1
-    )
-    updates: int = setting(3_000, "number of updates", least=1)
-    batch: int = setting(128, "demonstrations in an update", least=1)
-    lr: float = setting(2e-3, "AdamW's peak learning rate, with linear decay", above=0)
-    seed: int = setting(0, "of every random draw", least=0)
-    width: int = setting(128, "width of the model", least=1)
-    layers: int = setting(4, "layers of the model", least=1)
-    heads: int = setting(4, "attention heads; width is an even multiple of them", least=1)
-    mlp: int = setting(384, "width of the model's MLP", least=1)
-    save_every: int = setting(200, "updates between two states to resume from", least=1)
-
-    @classmethod
-    def options(cls) -> tuple[Option, ...]:
-        """All settings, in order; the flags of ``vpo-lite pretrain`` come from them."""
-        return options_of(cls)
-
-    def __post_init__(self):
-        for option in self.options():
-            option.check(getattr(self, option.name))
-        if self.smaller_share and len(self.layouts) == 1:
-            raise ValueError(
-                f"smaller_share = {self.smaller_share}: no preset has smaller boards than "
-                f"{self.layout!r}"
-            )
-        if self.width % self.heads or self.width // self.heads % 2:
-            raise ValueError(
-                f"width = {self.width}, heads = {self.heads}: width must be an even multiple of "
-                "heads"
-            )
-
-    @property
-    def board_size(self) -> int:
-        return envs.PRESETS[self.layout].size
-
-    @property
-    def layouts(self) -> list[str]:
-        """The presets of the mazes: ``layout``, then those with smaller boards if they take part.
-
-        >>> PretrainConfig(smaller_share=0.5).layouts
-        ['lite-6x6', 'tiny-4x4']
-        """
-        if not self.smaller_share:
-            return [self.layout]
-        smaller = [n for n, preset in envs.PRESETS.items() if preset.size < self.board_size]
-        return [self.layout, *smaller]
+_FILES = (ABOUT, "README.md", "state.safetensors", "model.safetensors")
+LONGEST = 512  # tokens of a prompt with its answers
+STATE = "state.safetensors"
+MODEL = "model.safetensors"  # comes last: with it the folder is finished
 
 
 # --- the run --------------------------------------------------------------------------------------
@@ -118,6 +64,12 @@ class PretrainConfig:
 
 def new_model(config: PretrainConfig) -> LlamaForCausalLM:
     """The untrained pocket model: a standard Llama configuration, untied embeddings."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(config.seed, "pocket"))
+        return LlamaForCausalLM(_shape(config))
+
+
+def _shape(config: PretrainConfig) -> LlamaConfig:
     tokenizer = maze_tokenizer(config.board_size)
     shape = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -126,7 +78,7 @@ def new_model(config: PretrainConfig) -> LlamaForCausalLM:
         num_hidden_layers=config.layers,
         num_attention_heads=config.heads,
         num_key_value_heads=config.heads,
-        max_position_embeddings=512,
+        max_position_embeddings=LONGEST,
         tie_word_embeddings=False,
         attention_dropout=0.0,
         pad_token_id=tokenizer.pad_token_id,
@@ -139,9 +91,7 @@ def new_model(config: PretrainConfig) -> LlamaForCausalLM:
         "answers": MOST_ROUTES,
         "budget": LARGEST_BUDGET,
     }
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(config.seed, "pocket"))
-        return LlamaForCausalLM(shape)
+    return shape
 
 
 class Progress(NamedTuple):
@@ -154,27 +104,40 @@ class Progress(NamedTuple):
 def pretrain(
     config: PretrainConfig, out, *, device, workers: int = 1, compile: bool = False
 ) -> Iterator[Progress]:
-    """Train a pocket policy into the folder ``out``, and yield the progress after each update.
+    """Train a pocket policy into the folder ``out``; the progress after each update.
 
     - device: of torch
     - workers: processes that draw demonstrations
     - compile: through torch.compile, which takes some seconds first
 
-    It stops cleanly when the generator is closed. Called again with the same config it goes on from
+    It stops cleanly when the iterator is closed. Called again with the same config it goes on from
     the last saved state. At the end the folder holds the model, its tokenizer and
     ``pretrain.json``; :func:`finish` then measures it.
+
+    Raises, before anything is written: ValueError for sizes that this machine cannot hold and for a
+    folder that cannot be used, BusyError where another process works there. Later: TrainingError at
+    the first loss that is not finite; the last saved state stays.
     """
     out = check_folder(config, out)
+    check_fits(config, device)
     out.mkdir(parents=True, exist_ok=True)
-    state = out / "state.safetensors"
-    if (out / "model.safetensors").exists():
-        return  # finished before
+    lock = lock_folder(out)
+    check_folder(config, out)  # another process may have been faster
+    tidy(out, _FILES)
+    if (out / MODEL).exists():
+        return iter(())  # finished before
     model = new_model(config).to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.lr, weight_decay=0.01, betas=(0.9, 0.98)
     )
-    done = load_state(state, model, optimizer) if state.exists() else 0
+    state = out / STATE
+    done = load_state(state, model, optimizer, most=config.updates) if state.exists() else 0
     write_json(out / ABOUT, {"config": dataclasses.asdict(config)})
+    return _updates(config, out, model, optimizer, done, workers, compile, lock)
+
+
+def _updates(config, out, model, optimizer, done, workers, compile, lock) -> Iterator[Progress]:
+    device, saved = model.device, done
     data = Demonstrations(config)
     loader = DataLoader(
         data,
@@ -198,26 +161,74 @@ def pretrain(
             loss = forward(input_ids=ids, labels=labels, use_cache=False).loss
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if not (math.isfinite(loss.item()) and torch.isfinite(norm)):
+            raise TrainingError(
+                f"update {update + 1}: loss = {loss.item():g}, gradient norm = {norm.item():g}: "
+                f"lower lr ({config.lr:g}). {out} still holds the state after update {saved}"
+            )
         optimizer.step()
         if (update + 1) % config.save_every == 0:
-            save_state(state, model, optimizer, update + 1)
+            save_state(out / STATE, model, optimizer, update + 1)
+            saved = update + 1
         yield Progress(update + 1, loss.item())
-    model.eval()
-    maze_tokenizer(config.board_size).save_pretrained(out)
+    _save_model(model.eval(), config, out)
+    lock.release()
+
+
+def _save_model(model, config: PretrainConfig, out: Path) -> None:
+    """Put model and tokenizer into the folder: whole files, the parameters last."""
+    broken = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
+    if broken:
+        raise TrainingError(f"{len(broken)} tensors are not finite ({broken[0]}): lower lr")
     if sum(p.numel() for p in model.parameters()) * 4 > LARGEST_FP32:
         model.bfloat16()
+    staging = Path(tempfile.mkdtemp(prefix=f".{MODEL}-", dir=out))
+    maze_tokenizer(config.board_size).save_pretrained(staging)
     with quiet():
-        model.cpu().save_pretrained(out)
-    state.unlink(missing_ok=True)
+        model.cpu().save_pretrained(staging)
+    for file in sorted(staging.iterdir(), key=lambda file: file.name == MODEL):
+        file.replace(out / file.name)
+    staging.rmdir()
+    (out / STATE).unlink(missing_ok=True)
+
+
+def check_fits(config: PretrainConfig, device: torch.device) -> None:
+    """Raise ValueError, with the numbers, for a model that needs more memory than there is at all.
+
+    Parameters, gradients and AdamW's moments take 16 bytes each. A token of the batch keeps about
+    16 H + 4 I numbers in each layer, and 3 V for the logits, of 4 bytes.
+    """
+    with torch.device("meta"):
+        model = LlamaForCausalLM(_shape(config))
+    tokens = config.batch * LONGEST
+    per_token = config.layers * (16 * config.width + 4 * config.mlp) + 3 * model.config.vocab_size
+    need = 16 * sum(p.numel() for p in model.parameters()) + 4 * tokens * per_token
+    there = total_memory(device)
+    if there and need > there:
+        raise ValueError(
+            f"this model needs about {size(need)} to train, and {device} has {size(there)} in all: "
+            f"lower width ({config.width}), layers ({config.layers}), mlp ({config.mlp}) or batch "
+            f"({config.batch})"
+        )
+
+
+class About(Schema):
+    """pretrain.json."""
+
+    config: dict[str, JsonValue]
+    held_out: dict[str, dict[str, dict[str, float | None]]] | None = None
 
 
 def check_folder(config: PretrainConfig, out) -> Path:
     """The folder to train in. ValueError unless it is empty, new, or holds the same run."""
     out = Path(out)
     if (out / ABOUT).is_file():
-        stored = json.loads((out / ABOUT).read_text())["config"]
-        before = dataclasses.asdict(PretrainConfig(**stored))
+        stored = read_json(out / ABOUT, About).config
+        try:
+            before = dataclasses.asdict(PretrainConfig.from_json(stored))
+        except ValueError as error:
+            raise DamagedError(f"{out / ABOUT}: {error}") from error
         now = dataclasses.asdict(config)
         changed = [
             f"{name} = {before[name]!r} there, {value!r} now"
@@ -229,7 +240,7 @@ def check_folder(config: PretrainConfig, out) -> Path:
                 f"{out}: holds a run with other settings ({', '.join(changed)}); choose another "
                 "folder"
             )
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif not is_free(out, [ABOUT]):
         raise ValueError(
             f"{out}: exists and is no folder that pretraining began in; choose another --out"
         )
@@ -310,9 +321,12 @@ def finish(config: PretrainConfig, out, device) -> dict:
     Writes the figures and the model card into its folder, and returns the figures by layout.
     """
     out = Path(out)
+    lock = lock_folder(out)
     policy = load_policy(out, device=str(device), dtype="float32")
     figures = {name: held_out_figures(policy, name, seeds=HELD_OUT) for name in config.layouts}
     write_json(out / ABOUT, {"config": dataclasses.asdict(config), "held_out": figures})
     parameters = sum(p.numel() for p in policy.model.parameters() if not p.requires_grad)
     write_atomically(out / "README.md", model_card(config, out.name, parameters, figures, HELD_OUT))
+    (out / LOCK).unlink(missing_ok=True)
+    lock.release()
     return figures

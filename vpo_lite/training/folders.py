@@ -7,7 +7,6 @@ alone grows line by line. What is read is checked field by field (schemas.py, re
 
 import contextlib
 import json
-import shutil
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -16,11 +15,12 @@ from ..files import (
     LOCK,
     BusyError,
     DamagedError,
-    leftovers,
+    is_free,
     lock_folder,
     read_json,
     read_json_lines,
     sync,
+    tidy,
     write_atomically,
     write_json,
 )
@@ -112,15 +112,12 @@ class RunFolder:
             raise ValueError(
                 f"{path}: holds a run already; go on with --resume {path}, or choose another --out"
             )
-        ours = {path / LOCK, *(leftovers(path, [CONFIG]) if path.is_dir() else ())}
-        if path.exists() and (not path.is_dir() or set(path.iterdir()) - ours):
+        if not is_free(path, [CONFIG]):
             raise ValueError(f"{path}: exists and is no empty folder; choose another --out")
 
     def tidy(self) -> None:
         """Remove what a killed writer left."""
-        names = (CONFIG, METRICS, SUMMARY, STATE, START, ADAPTER)
-        for left in leftovers(self.path, names):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        tidy(self.path, (CONFIG, METRICS, SUMMARY, STATE, START, ADAPTER))
         for name in UNDER_WAY if self.finished else ():
             (self.path / name).unlink(missing_ok=True)
 
