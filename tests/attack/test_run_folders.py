@@ -1,0 +1,381 @@
+"""Run folders under attack: kills at every moment, two writers, a full disk, damaged files."""
+
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds, tree
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.files import BusyError, DamagedError
+from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.run import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "vpo_lite.cli", "train"]
+FILES = ("adapter", "config.json", "metrics.jsonl", "summary.json")  # of a finished run
+
+
+def refused(capsys, *arguments, status=2) -> str:
+    """The one line that a command says when it refuses."""
+    assert main([str(a) for a in arguments]) == status
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1, err
+    return err
+
+
+# --- killed at any moment -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_run_killed_around_any_operation_on_a_file_ends_as_the_whole_one(
+    tiny_policy_folder, tmp_path
+):
+    script = Path(__file__).with_name("crashes.py")
+    done = subprocess.run(
+        [sys.executable, script, tiny_policy_folder, tmp_path],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    *killed, last = json.loads(done.stdout)
+    assert last["first"] == 0 and len(killed) > 40
+    operations = {re.sub(r"[0-9]+/|-\w{8}$", "", k["operation"]) for k in killed}
+    for part in ("open .config.json", "os.rename .state.safetensors", "os.remove start.json"):
+        assert part in operations  # the attack met what it was meant to meet
+    for k in killed:
+        assert (k["second"], k["same"]) == (0, True), k
+    assert {name.split("/")[0] for name in last["names"]} == set(FILES)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 200, -1])
+def test_a_line_cut_by_a_kill_is_written_anew(stopped, kept):
+    """A kill may come between the line and the state: the state is then a step behind."""
+    metrics = stopped / "metrics.jsonl"
+    first, second = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text(first + second + second[:kept])
+    run = Run.resume(stopped)
+    assert run.first == 2 and [r.step for r in run.steps()] == [3]
+    assert metrics.read_text().startswith(first + second)
+    assert [r.step for r in run.folder.records()] == [1, 2, 3]
+
+
+def test_a_finished_run_leaves_no_temporary_file_even_if_it_was_killed_while_it_tidied(
+    stopped, finished
+):
+    for name in ("state.safetensors", "start.json", ".lock"):
+        (finished / name).touch()
+        assert sorted(p.name for p in finished.iterdir()) != sorted(FILES)
+        with pytest.raises(ValueError, match="this run is finished"):
+            Run.resume(finished)
+        assert sorted(p.name for p in finished.iterdir()) == sorted(FILES)
+    left = [".config.json-x1", ".state.safetensors-new", ".metrics.jsonl-ab"]  # 0.1.0's, too
+    for name in left:
+        (stopped / name).touch()
+    (stopped / ".adapter-old").mkdir()
+    Run.resume(stopped).close()
+    assert not [p for p in stopped.iterdir() if p.name.startswith((".adapter", *left))]
+
+
+def test_a_folder_killed_before_its_settings_stood_can_be_used_again(small_config, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.json-u7f_p2xq").write_text("{")
+    (tmp_path / "run" / ".lock").touch()
+    folder = RunFolder.create(tmp_path / "run", small_config)
+    assert sorted(p.name for p in folder.path.iterdir()) == [".lock", "config.json"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".config").touch()  # somebody's own
+    with pytest.raises(ValueError, match="no empty folder"):
+        RunFolder.create(tmp_path / "other", small_config)
+
+
+# --- two writers ----------------------------------------------------------------------------------
+
+
+def command(config, *more) -> list[str]:
+    flags = ["model", "maze_seed", "steps", "prompts", "group_size", "m", "max_new_tokens"]
+    values = config.to_json() | config.task_options
+    return [
+        *COMMAND,
+        *(x for f in flags for x in (f"--{f.replace('_', '-')}", str(values[f]))),
+        *("--device", "cpu", "--threads", "1", *map(str, more)),
+    ]
+
+
+def begun(arguments):
+    return subprocess.Popen(
+        arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_h1_a_second_writer_gets_one_line_and_changes_nothing(small_config, tmp_path):
+    out = tmp_path / "run"
+    first = begun(command(small_config.but(steps=400), "--out", out))
+    end = time.monotonic() + 120
+    while not (out / "state.safetensors").exists() and time.monotonic() < end:
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.02)
+    second = subprocess.run(
+        [*COMMAND, "--resume", out], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert first.poll() is None  # it was still at work
+    first.kill()
+    first.communicate()
+    assert second.returncode == 2 and len(second.stderr.splitlines()) == 1
+    assert f"{out}: another process is writing there" in second.stderr
+    assert [r.step for r in RunFolder(out).records()] == list(
+        range(1, len(RunFolder(out).records()) + 1)
+    )
+    run = Run.resume(out)  # the lock died with its process
+    assert next(run.steps()).step == run.first + 1
+
+
+@pytest.mark.slow
+def test_h1_of_two_that_begin_in_one_folder_at_once_one_runs(small_config, tmp_path):
+    both = [begun(command(small_config, "--out", tmp_path / "run")) for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    loser = said[0] if both[0].returncode else said[1]
+    assert len(loser.splitlines()) <= 2 and re.search("another process|holds a run", loser)
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == sorted(FILES)
+    assert [r.step for r in RunFolder(tmp_path / "run").records()] == [1, 2, 3]
+
+
+def test_in_one_process_the_later_run_takes_over(stopped):
+    """An interrupted notebook goes on; the run that it forgot can write no more."""
+    forgotten = Run.resume(stopped)
+    run = Run.resume(stopped)
+    before = tree(stopped)
+    with pytest.raises(BusyError, match="taken over by a later Run"):
+        next(forgotten.steps())
+    assert tree(stopped) == before
+    assert [r.step for r in run.steps()] == [3]
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+
+
+def full(limit: int):
+    """A function for a child process: no file may grow beyond so many bytes, as on a full disk."""
+
+    def begin():
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return begin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [0, 300, 2_000, 6_000, 30_000])
+def test_a_full_disk_costs_no_step_that_was_done(small_config, stopped, runs, limit):
+    """The files of a run have some 0.7, 1, 3, 5 and 60 kB: each limit fails at another one."""
+    before = tree(stopped)
+    child = subprocess.run(
+        [*COMMAND, "--resume", stopped],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        preexec_fn=full(limit),
+        check=False,
+    )
+    (line,) = [x for x in child.stderr.splitlines() if x.startswith("vpo-lite")]
+    assert child.returncode in (1, 2) and "File too large" in line, child.stderr
+    assert "Traceback" not in child.stderr and not (stopped / "summary.json").exists()
+    after = tree(stopped)
+    assert after["config.json"] == before["config.json"]
+    assert after["metrics.jsonl"].startswith(before["metrics.jsonl"])
+    assert not [name for name in after if name.startswith(".")], "temporary files are left"
+    assert main(["train", "--resume", str(stopped), "--json"]) == 0  # there is space again
+    whole = RunFolder(runs / "finished")
+    assert RunFolder(stopped).summary()["per_problem"] == whole.summary()["per_problem"]
+    adapter = "adapter/adapter_model.safetensors"
+    assert (stopped / adapter).read_bytes() == (whole.path / adapter).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_small_disk_that_is_really_full(small_config, tmp_path, capsys):
+    """The same on a file system of 96 kB, where the machine lets us mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no right to mount a file system")
+    try:
+        flags = command(small_config, "--out", disk / "run")[3:]
+        assert main(flags) == 1
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert "No space left" in line and f"--resume {disk / 'run'}" in line
+        subprocess.run([*mount[:4], "remount,size=4m", *mount[5:]], check=True)
+        assert main(["train", "--resume", str(disk / "run"), "--json"]) == 0
+        assert sorted(p.name for p in (disk / "run").iterdir()) == sorted(FILES)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# --- damaged files --------------------------------------------------------------------------------
+
+
+def test_h2_a_resume_that_lacks_lines_of_its_metrics_is_refused(stopped, capsys):
+    metrics = stopped / "metrics.jsonl"
+    first, second = metrics.read_text().splitlines(keepends=True)
+    damages = {
+        "": "ends after step 0",
+        first: "ends after step 1",
+        second: "line 1: field step: expected 1, not 2",
+        first + "\n" + second: "line 2: no JSON",
+        first + first + second: "line 2: field step: expected 2, not 1",
+        first + "[]\n": "line 2: it should be",
+        first + second.replace("0.", "1e999"): "should be a finite number",
+        first + second.replace('"seconds"', '"second"'): "field seconds is missing",
+    }
+    for text, said in damages.items():
+        metrics.write_text(text)
+        before = tree(stopped)
+        line = refused(capsys, "train", "--resume", stopped)
+        assert f"{metrics}" in line and said in line
+        assert tree(stopped) == before
+    metrics.unlink()
+    assert "ends after step 0" in refused(capsys, "train", "--resume", stopped)
+
+
+def test_a_state_that_is_missing_is_refused_where_there_must_be_one(stopped, capsys):
+    (stopped / "state.safetensors").unlink()
+    line = refused(capsys, "train", "--resume", stopped)
+    assert "state.safetensors: missing" in line and "goes to step 2" in line
+
+
+def changed_state(path: Path, change, step=None) -> None:
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path, {"step": step or about["step"]})
+
+
+def first_of(tensors, kind):
+    return next(name for name in tensors if name.startswith(kind))
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "said"),
+    [
+        (lambda t: t.update({first_of(t, "p."): torch.zeros(1)}), None, "is damaged"),
+        (lambda t: t.update({first_of(t, "p."): t[first_of(t, "p.")].int()}), None, "is damaged"),
+        (
+            lambda t: t.update({first_of(t, "p."): t[first_of(t, "p.")] * torch.nan}),
+            None,
+            "damaged",
+        ),
+        (lambda t: t[first_of(t, "exp_avg_sq.")].sub_(1), None, "is damaged"),
+        (lambda t: t.pop(first_of(t, "p.")), None, "another model"),
+        (lambda t: t.pop(first_of(t, "exp_avg.")), None, "another model"),
+        (lambda t: t.update(extra=torch.zeros(1)), None, "another model (1 tensors differ"),
+        (lambda t: None, "999", "of step '999': expected 1 to 3"),
+        (lambda t: None, "-3", "of step '-3'"),
+        (lambda t: None, "x" * 5000, "of step 'xxx"),
+        (lambda t: None, "3", "ends after step 2"),
+    ],
+)
+def test_a_tampered_state_is_refused(stopped, capsys, change, step, said):
+    changed_state(stopped / "state.safetensors", change, step)
+    before = tree(stopped)
+    assert said in refused(capsys, "train", "--resume", stopped)
+    assert tree(stopped) == before
+
+
+@seeds(120)
+def test_a_mutated_run_is_compared_or_refused(runs, tmp_path, capsys, seed):
+    """summary.json and config.json: the two files that `compare` reads."""
+    rng = random.Random(seed)
+    name = rng.choice(("summary.json", "config.json"))
+    for file in ("summary.json", "config.json"):
+        shutil.copy(runs / "finished" / file, tmp_path)
+    text = (tmp_path / name).read_text()
+    if rng.random() < 0.3:
+        (tmp_path / name).write_bytes(mutated_bytes(text.encode(), rng))
+    else:
+        (tmp_path / name).write_text(json_text(mutated_json(json.loads(text), rng)))
+    before = tree(tmp_path)
+    status = main(["compare", str(tmp_path), "--json"])
+    out, err = capsys.readouterr()
+    assert tree(tmp_path) == before
+    if status:
+        assert status == 2 and out == "" and len(err.splitlines()) == 1 and len(err) < 1000
+        assert str(tmp_path) in err
+    else:
+        (row,) = json.loads(out, parse_constant=pytest.fail)
+        assert (0 <= row["valid_rate"] <= 1 and row["tokens"] is None) or row["tokens"] >= 0
+
+
+@seeds(60)
+def test_a_mutated_run_is_resumed_or_refused(runs, tmp_path, seed):
+    rng = random.Random(1000 + seed)
+    folder = shutil.copytree(runs / "stopped", tmp_path / "run")
+    names = ["config.json", "metrics.jsonl", "start.json", "state.safetensors"]
+    path = folder / rng.choice(names)
+    data = path.read_bytes()
+    if path.suffix != ".json" or rng.random() < 0.2:
+        path.write_bytes(mutated_bytes(data, rng))
+    else:
+        path.write_text(json_text(mutated_json(json.loads(data), rng)))
+    before = tree(folder)
+    try:
+        run = Run.resume(folder)
+    except ValueError as error:
+        check_error(error)
+        assert tree(folder) == before
+    else:
+        records = run.folder.records()
+        assert [r.step for r in records] == list(range(1, run.first + 1))
+        assert all(torch.isfinite(p).all() for p in run.learner.parameters)
+        run.close()
+
+
+# --- what a run writes is what it reads -----------------------------------------------------------
+
+
+def test_every_figure_that_is_written_is_in_the_schema(finished, stopped):
+    """And under its own name: a field that the reader ignored would be lost in silence."""
+    from vpo_lite.training.schemas import Figures, Summary
+
+    written = json.loads((finished / "summary.json").read_text())
+    assert set(written) - {"reach_rate"} == set(Summary.model_fields)
+    start = json.loads((stopped / "start.json").read_text())
+    assert set(start) == set(Figures.model_fields)
+    read = RunFolder(finished).summary()
+    assert read == {k: v for k, v in read.items() if k in written} and read["start"]
+    for name, value in written.items():
+        if name not in ("reach_rate", "start"):
+            assert read[name] == value, name
+
+
+def test_the_report_never_takes_the_place_of_another_file(finished, capsys):
+    before = tree(finished)
+    line = refused(capsys, "compare", finished, "--html", finished / "config.json")
+    assert "name it FILE.html" in line and tree(finished) == before
+
+
+def test_a_run_of_another_python_package_is_named(stopped, capsys):
+    """An error of the task's module is not hidden behind the folder."""
+    config = json.loads((stopped / "config.json").read_text())
+    (stopped / "config.json").write_text(json.dumps(config | {"task": "no_such_module:Task"}))
+    assert "no_such_module" in refused(capsys, "train", "--resume", stopped)
+    with pytest.raises(DamagedError, match=r"config\.json: task"):
+        vpo.compare([stopped])
