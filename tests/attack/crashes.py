@@ -98,7 +98,7 @@ def train_and_die(config: TrainConfig, folder: Path, count: int) -> None:
 
 def main(model: str, root: Path) -> None:
     torch.set_num_threads(1)
-    small = dict(steps=3, prompts=1, group_size=2, m=1, max_new_tokens=6, save_every=2)
+    small = dict(steps=3, prompts=1, group_size=2, m=2, max_new_tokens=6, save_every=2)
     here = dict(model=model, maze_seed=1000, device="cpu", threads=1)
     config = TrainConfig.preset("demo", **small, **here)
     assert in_a_process(work, config, root / "whole") == 0

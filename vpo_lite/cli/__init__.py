@@ -16,7 +16,7 @@ from ..files import DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
 from . import measure, pretrain, train
-from .flags import Parser, Wrong, requests, say, whole
+from .flags import Parser, Wrong, of_a_file, requests, say, whole
 
 
 def main(arguments=None) -> int:
@@ -39,7 +39,9 @@ def main(arguments=None) -> int:
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (TrainingError, TaskError, DamagedError, OSError, MemoryError) as error:
+    except OSError as error:
+        return say(of_a_file(error), 1)
+    except (TrainingError, TaskError, DamagedError, MemoryError) as error:
         return say(str(error) or type(error).__name__, 1)
 
 

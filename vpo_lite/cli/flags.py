@@ -2,10 +2,11 @@
 
 import argparse
 import contextlib
+import os
 import sys
 from pathlib import Path
 
-from ..checks import shown
+from ..checks import shortened, shown
 from ..options import Option
 
 LONGEST = 900  # characters of a message
@@ -29,6 +30,13 @@ def say(message, status: int) -> int:
     return status
 
 
+def of_a_file(error: OSError) -> str:
+    """What an error of the operating system says, with the name of the file."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{shortened(os.fsdecode(error.filename), 200)}: {error.strerror}"
+
+
 @contextlib.contextmanager
 def requests():
     """A context in which nothing is written yet: a ValueError, and a file that cannot be used, mean
@@ -38,8 +46,10 @@ def requests():
         yield
     except Wrong:
         raise
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise Wrong(str(error)) from error
+    except OSError as error:
+        raise Wrong(of_a_file(error)) from error
 
 
 def add_options(made, options: tuple[Option, ...]) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ..tasks import DEFAULT, task_class
-from .flags import Parser, Wrong, add_options, given, path, requests, say
+from .flags import Parser, Wrong, add_options, given, of_a_file, path, requests, say
 
 
 def flags(made, arguments) -> None:
@@ -74,7 +74,8 @@ def run(options) -> int:
     except KeyboardInterrupt:
         return say(f"stopped; go on with: vpo-lite train --resume {started.path}", 1)
     except OSError as error:  # a full disk, for one
-        return say(f"{error}; see to it, then: vpo-lite train --resume {started.path}", 1)
+        then = f"vpo-lite train --resume {started.path}"
+        return say(f"{of_a_file(error)}; see to it, then: {then}", 1)
     finally:
         started.close()
 
