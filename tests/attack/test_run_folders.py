@@ -379,3 +379,12 @@ def test_a_run_of_another_python_package_is_named(stopped, capsys):
     assert "no_such_module" in refused(capsys, "train", "--resume", stopped)
     with pytest.raises(DamagedError, match=r"config\.json: task"):
         vpo.compare([stopped])
+
+
+def test_a_run_goes_on_from_another_folder(tiny_policy_folder, small_config, tmp_path, monkeypatch):
+    """Its base model was named by a relative path."""
+    monkeypatch.chdir(tiny_policy_folder.parent)
+    run = Run.begin(small_config.but(model=tiny_policy_folder.name), tmp_path / "run")
+    run.close()
+    monkeypatch.chdir(tmp_path)
+    assert Run.resume("run").config.model == str(tiny_policy_folder.resolve())

@@ -32,6 +32,7 @@ def evaluate_runs(options) -> int:
         from ..training.compare import table
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
+        from ..training.memory import enough_memory
 
         folder = RunFolder.open(options.folder)
         config = folder.config()
@@ -44,9 +45,9 @@ def evaluate_runs(options) -> int:
         held_out_seeds(config.make_task(), options.problems)  # refuses what cannot be measured
         policy = load_policy(folder.path, device=options.device)
     seed = config.seed if options.seed is None else options.seed
-    figures = evaluate(
-        policy, config, problems=options.problems, answers=options.answers, seed=seed
-    )
+    asked = dict(problems=options.problems, answers=options.answers, seed=seed)
+    with enough_memory(config):
+        figures = evaluate(policy, config, **asked)
     row = figures | {"method": config.method, "set": config.compared_size}
     print(json.dumps(figures) if options.json else table([row]))
     return 0

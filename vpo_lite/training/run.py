@@ -4,6 +4,7 @@ import importlib.metadata
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..policy import shipped
 from .config import TrainConfig
 from .evaluate import evaluate
 from .folders import RunFolder
@@ -33,6 +34,8 @@ class Run:
         Raises ValueError for a model that cannot be loaded, for sizes that this machine cannot
         hold, and for a folder that cannot be used. Nothing is written then.
         """
+        if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
+            config = config.but(model=str(Path(config.base_model).resolve()))  # found from anywhere
         learner = Learner(config)
         found = available_memory(learner.policy.device)
         config = fitted(learner.policy, config, found, learner.task) if found else config
