@@ -83,10 +83,10 @@ def mutated_json(value, rng: random.Random):
 
 def _places(value):
     """(holder, key) of everything inside a JSON value."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, part in list(inside) if isinstance(value, (dict, list)) else ():
-        yield value, key
-        yield from _places(part)
+    if isinstance(value, (dict, list)):
+        for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            yield value, key
+            yield from _places(part)
 
 
 def mutated_bytes(data: bytes, rng: random.Random) -> bytes:

@@ -1,6 +1,5 @@
 """Model and adapter folders under attack: a sound policy, or one line; nothing of a folder runs."""
 
-import contextlib
 import json
 import os
 import random
@@ -9,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -115,7 +115,7 @@ def sampled(policy):
 
 def refused(folder, match, **arguments):
     """Loading this folder is one line, and leaves the folder as it was."""
-    before = tree(folder) if Path(str(folder)).is_dir() else None
+    before = tree(folder) if isinstance(folder, Path) else None
     with pytest.raises(ValueError, match=match) as caught:
         load_policy(folder, device="cpu", **arguments)
     check_error(caught.value)
@@ -198,7 +198,7 @@ def with_one(value):
 
 def with_another_shape(found):
     name = sorted(found)[1]
-    return found | {name: torch.zeros(3, 7)}
+    return found | {name: torch.zeros(found[name].shape[0], 7)}
 
 
 SPOILED = {
@@ -220,10 +220,6 @@ def test_h4_an_incomplete_base_model_is_refused(which, tmp_path):
     change, said = (SPOILED | more)[which]
     load_policy(folder, device="cpu")
     found = load_file(folder / ONE)
-    if which == "shape":
-        change = lambda x: (
-            x | {"model.embed_tokens.weight": torch.zeros(x["lm_head.weight"].shape[0], 15)}
-        )  # noqa: E501, E731
     save_file(change(found), folder / ONE, metadata={"format": "pt"})
     refused(folder, said)
 
@@ -327,28 +323,26 @@ def test_h5_pickled_weights_are_refused_by_name_and_never_read(name, words, tmp_
     assert not marker.exists()
 
 
-def run_line(message: str, old, new=""):
+def follow(error, monkeypatch, old, new=""):
     """Run the line of Python that a message offers as the cure."""
-    line = (
-        re.search('python -c "(.*)"', message)[1].replace("OLD", str(old)).replace("NEW", str(new))
-    )
-    done = subprocess.run([sys.executable, "-c", line], cwd=Path(old).parent, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    line = re.search('python -c "(.*)"', str(error))[1]
+    monkeypatch.chdir(Path(old).parent)
+    with quiet():
+        exec(line.replace("OLD", str(old)).replace("NEW", str(new)), {})
 
 
-@pytest.mark.slow
-def test_h5_the_line_that_converts_pickled_weights_works(words, tmp_path):
+def test_h5_the_line_that_converts_pickled_weights_works(words, tmp_path, monkeypatch):
     folder = copied(words, tmp_path / "base")
     torch.save(load_file(folder / ONE), folder / "pytorch_model.bin")
     (folder / ONE).unlink()
-    run_line(str(refused(folder, "pickled")), folder, tmp_path / "new")
+    follow(refused(folder, "pickled"), monkeypatch, folder, tmp_path / "new")
     old, new = (load_policy(f, device="cpu").model.state_dict() for f in (words, tmp_path / "new"))
     assert all(torch.equal(x, new[name]) for name, x in old.items())
     lora = trained(words, tmp_path / "adapter")
     expected = load_policy(lora, device="cpu").model.state_dict()
     torch.save(load_file(lora / ADAPTER), lora / "adapter_model.bin")
     (lora / ADAPTER).unlink()
-    run_line(str(refused(lora, "pickled")), lora / "adapter_model.bin")
+    follow(refused(lora, "pickled"), monkeypatch, lora / "adapter_model.bin")
     found = load_policy(lora, device="cpu").model.state_dict()
     assert all(torch.equal(x, found[name]) for name, x in expected.items())
 
@@ -395,49 +389,41 @@ def with_code(folder, marker):
     return folder
 
 
-def says_yes(model, **environment):
-    """`yes | load_policy(model)` in a process of its own. Returns its last line."""
-    told = (
-        "import sys\nfrom vpo_lite.policy.loading import load_policy\n"
-        "try:\n    print(load_policy(sys.argv[1], device='cpu').base)\n"
-        "except ValueError as error:\n    print('refused:', error)\n"
-    )
+@pytest.mark.slow
+def test_h6_no_model_runs_its_own_code_though_the_user_says_yes(words, tmp_path):
+    """A folder, and a model of the hub as its cache holds it; of a known kind and of its own."""
+    marker, cache = tmp_path / "ran", tmp_path / "hub"
+    models = []
+    for kind in ("llama", "evil"):
+        home = cache / f"models--some--{kind}"
+        (home / "refs").mkdir(parents=True)
+        (home / "refs" / "main").write_text("0" * 40)
+        (home / "snapshots").mkdir()
+        for folder in (tmp_path / kind, home / "snapshots" / ("0" * 40)):
+            with_code(copied(words, folder), marker)
+            edited(folder / "config.json", model_type=kind)
+        models += [str(tmp_path / kind), f"some/{kind}"]
+    told = """
+import sys
+from vpo_lite.policy.loading import load_policy
+for model in sys.argv[1:]:
+    try:
+        print(load_policy(model, device="cpu").base)
+    except ValueError as error:
+        print("refused:", error)
+"""
     done = subprocess.run(
-        [sys.executable, "-c", told, str(model)],
-        input="y\nyes\n1\n" * 50,
+        [sys.executable, "-c", told, *models],
+        input="y\n" * 200,
         cwd=Path(vpo.__file__).parent.parent,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("known", [True, False])
-def test_h6_a_folder_never_runs_its_own_code(known, words, tmp_path):
-    marker = tmp_path / "ran"
-    folder = with_code(copied(words, tmp_path / "base"), marker)
-    if not known:
-        edited(folder / "config.json", model_type="evil")
-    said = says_yes(folder)
-    assert said == str(folder) if known else said.startswith("refused: model"), said
-    assert not marker.exists()
-
-
-@pytest.mark.slow
-def test_h6_neither_does_a_model_of_the_hub(words, tmp_path):
-    """As the hub's cache holds it, code included."""
-    marker, cache = tmp_path / "ran", tmp_path / "hub"
-    commit, home = "0" * 40, cache / "models--some--model"
-    (home / "refs").mkdir(parents=True)
-    (home / "refs" / "main").write_text(commit)
-    (home / "snapshots").mkdir()
-    folder = with_code(copied(words, home / "snapshots" / commit), marker)
-    assert says_yes("some/model", HF_HUB_CACHE=str(cache)) == "some/model"
-    edited(folder / "config.json", model_type="evil")
-    assert says_yes("some/model", HF_HUB_CACHE=str(cache)).startswith("refused: model")
+    known, of_its_own = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:]
+    assert known == models[:2]
+    assert len(of_its_own) == 2 and all(x.startswith("refused: model") for x in of_its_own)
     assert not marker.exists()
 
 
@@ -624,18 +610,16 @@ def test_a_base_that_cannot_fit_is_refused_before_it_is_built(words, monkeypatch
 def test_a_fresh_adapter_that_cannot_fit_is_refused_before_it_is_built(words, monkeypatch):
     shape = load_policy(words, device="cpu", rank=3).model
     need = 4 * 4 * sum(p.numel() for n, p in shape.named_parameters() if "lora_" in n)
-    with_total(monkeypatch, need)
+    monkeypatch.setattr(loading, "total_memory", lambda device: need)
     load_policy(words, device="cpu", rank=3)
+    monkeypatch.setattr(loading, "total_memory", lambda device: need - 1)
     monkeypatch.setattr(loading, "get_peft_model", lambda *_: pytest.fail("it was built"))
-    with_total(monkeypatch, need - 1)
-    refused(
-        words, r"^rank = 3: the adapter and its optimizer need .* choose a smaller rank$", rank=3
-    )
+    refused(words, r"^rank = 3: the adapter and its optimizer need .* smaller rank$", rank=3)
 
 
 @pytest.mark.parametrize("rank", [10**9, 2**63, 10**400])
 def test_a_huge_rank_is_refused(rank, words, tmp_path):
-    refused(words, r"^rank = .*smaller rank", rank=rank)
+    refused(words, "^rank = ", rank=rank)
     folder = trained(words, tmp_path / "a")
     edited(folder / "adapter_config.json", r=rank)
     refused(folder, r"adapter_config\.json: .*r\b")
@@ -714,11 +698,10 @@ def test_loading_leaves_the_random_stream_alone(targets):
 def test_a_failed_save_leaves_the_older_adapter(words, tmp_path, monkeypatch):
     folder = trained(words, tmp_path / "a")
     before = tree(tmp_path)
-    monkeypatch.setattr(
-        adapter, "write_json", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
-    )
-    with contextlib.suppress(OSError):
-        load_policy(folder, device="cpu").save(folder)
+    policy = load_policy(folder, device="cpu")
+    monkeypatch.setattr(adapter, "write_json", mock.Mock(side_effect=OSError(28, "disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        policy.save(folder)
     assert tree(tmp_path) == before
 
 

@@ -101,10 +101,12 @@ def load_adapter(model, folder: Path) -> PeftModel:
         except Exception as error:  # peft reads these files without checks of its own
             raise ValueError(reason(error)) from error
     trained = [(n, p) for n, p in whole.named_parameters(remove_duplicate=False) if p.requires_grad]
+    # With save_embedding_layers peft writes some layers twice; the second name is not read.
+    unexpected = [n for n in result.unexpected_keys if ".modules_to_save." not in n]
     missing = {n for n, _ in trained} & set(result.missing_keys)
     there = {id(p) for n, p in trained if n not in missing}  # tied: one name for both is enough
     missing = [n for n, p in trained if n in missing and id(p) not in there]
-    check_tensors(path, missing=missing, unexpected=result.unexpected_keys)
+    check_tensors(path, missing=missing, unexpected=unexpected)
     return whole
 
 

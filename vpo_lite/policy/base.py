@@ -43,7 +43,7 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
     """Load the base model of this name. Arguments and errors as for ``load_policy``."""
     folder = base_folder(name) or _from_hub(name)
     if os.path.lexists(folder / "adapter_config.json"):
-        raise ValueError(f"model {shown(name)}: is a trained adapter, where a base model is needed")
+        raise ValueError(f"{_model(name)}: is a trained adapter, where a base model is needed")
     found = _read_settings(folder)
     pocket = shipped.description(folder)
     number = _number_type(dtype, device, pocket is not None)
@@ -59,7 +59,7 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
     with _third_party(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     _check_room(name, config, found, device, number, load_in)
-    with _third_party(name, load_in, device):
+    with _third_party(name, load_in=load_in, device=device):
         model, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=number,
@@ -77,7 +77,7 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
         of_another_shape=[name for name, *_ in report["mismatched_keys"]],
         not_finite=not_finite(tensors),
     )
-    with _third_party(name):
+    with _third_party(name, "its tokenizer cannot be loaded"):
         tokenizer = AutoTokenizer.from_pretrained(
             folder, padding_side="left", trust_remote_code=False
         )
@@ -93,14 +93,19 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
     return Base(model, tokenizer, pocket)
 
 
+def _model(name: str) -> str:
+    return f"model {shown(name, 200)}"
+
+
 @contextlib.contextmanager
-def _third_party(name: str, load_in=None, device=None) -> Iterator[None]:
+def _third_party(name: str, what: str = "", load_in=None, device=None) -> Iterator[None]:
     """Around one call that reads a folder. It may fail in any way; here it fails in one line."""
     try:
         with quiet():
             yield
     except Exception as error:
-        what = f"model {shown(name)}: cannot be loaded as a causal language model"
+        what = what or "cannot be loaded as a causal language model"
+        what = f"{_model(name)}: {what}"
         if load_in is not None and isinstance(error, (ImportError, RuntimeError)):
             what = f"load_in = {shown(load_in)}: bitsandbytes cannot do it on {device}"
         raise ValueError(f"{what}: {reason(error)}") from error
@@ -149,7 +154,7 @@ def _check_room(name, config, found, device, number: torch.dtype, load_in) -> No
     held = sum(torch.Size(shape).numel() for shape in found.values())
     if asked > 2 * held:
         raise ValueError(
-            f"model {shown(name)}: config.json asks for {asked:,} parameters, the weights hold "
+            f"{_model(name)}: config.json asks for {asked:,} parameters, the weights hold "
             f"{held:,}; get the complete folder again"
         )
     head = empty.get_output_embeddings()
@@ -163,7 +168,7 @@ def _check_room(name, config, found, device, number: torch.dtype, load_in) -> No
         total = total_memory(place)
         if total is not None and need > total:
             raise ValueError(
-                f"model {shown(name)}: its parameters need {size(need)}, and {place} has "
+                f"{_model(name)}: its parameters need {size(need)}, and {place} has "
                 f"{size(total)} in all; choose load_in 4bit, dtype bfloat16 or a smaller model"
             )
 
@@ -174,7 +179,7 @@ def _check_room(name, config, found, device, number: torch.dtype, load_in) -> No
 def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
     """Refuse a tokenizer that does not belong to the model, and a model that never ends."""
     count = model.get_input_embeddings().weight.shape[0]
-    with _third_party(str(folder)):
+    with _third_party(str(folder), "its tokenizer cannot be used"):
         ids = list(tokenizer.get_vocab().values())
     if not ids:
         raise DamagedError(f"{folder}: its tokenizer knows no tokens; get tokenizer.json again")
@@ -262,7 +267,7 @@ def _from_hub(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=cached_only))
     except Exception as error:  # of the network, the hub's answers, the cache, the disk
         raise ValueError(
-            f"model {shown(name)}: no pocket policy ({', '.join(shipped.names()) or 'none'}), no "
+            f"{_model(name)}: no pocket policy ({', '.join(shipped.names()) or 'none'}), no "
             "folder with a model, not in the model hub's cache and not to be had from the hub; "
             "check the name, or connect once so that it is cached"
         ) from error

@@ -22,7 +22,7 @@ from .policy import Policy
 from .room import size, total_memory
 from .weights import reason
 
-MOST_ALPHA = 1e6
+MOST_RANK, MOST_ALPHA = 2**20, 1e6
 
 
 def load_policy(
@@ -105,7 +105,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def _check_adapter(rank, lora_alpha) -> None:
-    check_whole(rank, "rank")
+    check_whole(rank, "rank", MOST_RANK)
     number = isinstance(lora_alpha, (int, float)) and not isinstance(lora_alpha, bool)
     if not number or not 0 < lora_alpha <= MOST_ALPHA:
         raise ValueError(
