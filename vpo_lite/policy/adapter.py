@@ -88,10 +88,10 @@ def load_adapter(model, folder: Path) -> PeftModel:
             f"{folder / _PEFT}: r = {shown(rank)}, but no tensor of {path.name} is as wide"
         )
     # A new adapter is first drawn at random: the caller's random stream is left as it was.
+    device = str(next(model.parameters()).device)
+    renamed = getattr(model, "_checkpoint_conversion_mapping", {})
     with quiet(), torch.random.fork_rng(devices=[]):
         try:
-            device = str(next(model.parameters()).device)
-            renamed = getattr(model, "_checkpoint_conversion_mapping", {})
             whole = PeftModel.from_pretrained(
                 model, str(folder), is_trainable=True, torch_device=device
             )

@@ -59,7 +59,8 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
     with _third_party(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     _check_room(name, config, found, device, number, load_in)
-    with _third_party(name, load_in=load_in, device=device):
+    # A tensor that is missing is first drawn at random: the caller's random stream stays as it is.
+    with _third_party(name, load_in=load_in, device=device), torch.random.fork_rng(devices=[]):
         model, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=number,
@@ -127,11 +128,14 @@ def _read_settings(folder: Path) -> dict[str, tuple[int, ...]]:
     if config.get("transformers_weights") is not None:
         raise DamagedError(f"{folder / 'config.json'}: names other weights (transformers_weights)")
     for key, value in _entries(config):
-        where = f"{folder / 'config.json'}: {shortened(key)} = {shown(value)}"
+        wrong = None
         if "attn_implementation" in key and "/" in str(value):
-            raise DamagedError(f"{where}: would load code from the hub")
+            wrong = "would load code from the hub"
         if _LAYERS.fullmatch(key) and isinstance(value, (int, float)) and value > len(found):
-            raise DamagedError(f"{where}, but the weights have {len(found):,} tensors in all")
+            wrong = f"but the weights have {len(found):,} tensors in all"
+        if wrong:
+            where = f"{folder / 'config.json'}: {shortened(key)} = {shown(value)}"
+            raise DamagedError(f"{where}, {wrong}")
     return found
 
 
@@ -146,23 +150,20 @@ def _entries(value) -> Iterator[tuple[str, object]]:
 
 def _check_room(name, config, found, device, number: torch.dtype, load_in) -> None:
     """Refuse a model whose config asks for more than its weights hold, or than memory can."""
-    if getattr(config, "quantization_config", None) is not None:
-        return  # its own tensors are packed; they are read as they are
     with _third_party(name), torch.device("meta"):  # shapes without numbers
         empty = AutoModelForCausalLM.from_config(copy.deepcopy(config), trust_remote_code=False)
     asked = sum(p.numel() for p in empty.parameters())
     held = sum(torch.Size(shape).numel() for shape in found.values())
-    if asked > 2 * held:
+    packed = getattr(config, "quantization_config", None) is not None  # several in one number
+    if asked > (16 if packed else 2) * held:
         raise ValueError(
             f"{_model(name)}: config.json asks for {asked:,} parameters, the weights hold "
             f"{held:,}; get the complete folder again"
         )
     head = empty.get_output_embeddings()
-    packed = 0
-    if load_in is not None:
-        linear = [m for m in empty.modules() if isinstance(m, torch.nn.Linear) and m is not head]
-        packed = sum(m.weight.numel() for m in linear)
-    need = (asked - packed) * number.itemsize + packed * (1 if load_in == "8bit" else 0.5)
+    linear = [m for m in empty.modules() if isinstance(m, torch.nn.Linear) and m is not head]
+    small = sum(m.weight.numel() for m in linear) if load_in or packed else 0
+    need = (asked - small) * number.itemsize + small * (1 if load_in == "8bit" else 0.5)
     # What is not quantised is read into the machine's memory before it goes to a GPU.
     for place in {device, device if load_in else torch.device("cpu")}:
         total = total_memory(place)
@@ -181,6 +182,8 @@ def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
     count = model.get_input_embeddings().weight.shape[0]
     with _third_party(str(folder), "its tokenizer cannot be used"):
         ids = list(tokenizer.get_vocab().values())
+        tokenizer("")
+        tokenizer.batch_decode([ids[:1]])
     if not ids:
         raise DamagedError(f"{folder}: its tokenizer knows no tokens; get tokenizer.json again")
     if not 0 <= min(ids) <= max(ids) < count:

@@ -161,7 +161,8 @@ def _check_forward(policy: Policy, where) -> None:
     except Exception as error:
         raise ValueError(f"{where}: the model cannot be run: {reason(error)}") from error
     count = policy.model.get_input_embeddings().weight.shape[0]
-    if logits.shape != (1, 2, count) or not logits.isfinite().all():
+    fits = logits.shape[:2] == (1, 2) and 0 < logits.shape[-1] <= count
+    if not fits or not logits.isfinite().all():
         raise ValueError(
             f"{where}: the model gives no finite logits for its {count:,} tokens "
             f"(shape {tuple(logits.shape)}); its config.json or its weights are damaged"

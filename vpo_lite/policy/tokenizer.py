@@ -12,8 +12,8 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
 
     Symbols: ``<bos>``, then one token per word. Messages: all turns through the chat template,
     with the opening of the assistant's turn. A tokenizer without a template gets the contents,
-    joined by blank lines. Raises: ValueError naming the symbols that have no token,
-    or that the chat template fails.
+    joined by blank lines. Raises: ValueError naming the symbols that have no token, or where the
+    chat template fails or the text has no token.
 
     >>> tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", "up", "down"])
     >>> encode(tokenizer, Prompt(symbols="up down", prefix="up"))
@@ -38,6 +38,8 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
         ids = tokenizer(prompt.text + "\n")["input_ids"]
+    if not ids:
+        raise ValueError("this policy's tokenizer reads no token in the prompt")
     if not prompt.prefix:
         return ids
     return [*ids, *tokenizer(prompt.prefix, add_special_tokens=False)["input_ids"]]
