@@ -510,6 +510,7 @@ def test_a_pocket_policy_without_its_board_is_one_line(board, tiny_policy_folder
 # --- broken folders, by name ----------------------------------------------------------------------
 
 BROKEN = {
+    "negative eps": ("config.json", {"rms_norm_eps": -1e3}, "no finite logits"),
     "null config": ("config.json", "null", r"config\.json: "),
     "list": ("config.json", "[]", r"config\.json: "),
     "no heads": ("config.json", {"num_attention_heads": 0}, "."),
