@@ -34,7 +34,6 @@ from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json")
 ONE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
