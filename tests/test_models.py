@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     LlamaConfig,
@@ -21,7 +22,7 @@ from transformers import (
 import envs
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.policy import loading
+from vpo_lite.policy import base, loading
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.tokenizer import encode
@@ -258,7 +259,10 @@ def test_a_larger_maze_is_no_hindrance_in_words(folder):
 
 def test_a_folder_that_is_no_model_is_one_clear_line(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
-    with pytest.raises(ValueError, match="cannot be loaded as a causal language model"):
+    with pytest.raises(ValueError, match=r"holds no weights; a base model has model\.safetensors"):
+        load_policy(tmp_path, device="cpu")
+    save_file({"w": torch.ones(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"cannot be loaded as a causal language model: .*nothing"):
         load_policy(tmp_path, device="cpu")
     with pytest.raises(ValueError, match=r"no pocket policy.*check the name"):
         load_policy("nobody/nothing", device="cpu")
@@ -341,7 +345,7 @@ def test_auto_is_bfloat16_for_language_models_on_a_gpu_that_has_it(
         "is_bf16_supported",
         lambda including_emulation=True: has_it or including_emulation,
     )
-    assert loading._number_type(asked, torch.device(device), pocket) == number
+    assert base._number_type(asked, torch.device(device), pocket) == number
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -475,7 +479,8 @@ def restored(linear):
     import bitsandbytes as bnb
 
     if linear.weight.dtype == torch.int8:
-        return linear.weight * linear.weight.SCB[:, None] / 127
+        scales = linear.weight.SCB if linear.state.SCB is None else linear.state.SCB
+        return linear.weight * scales[:, None] / 127
     return bnb.functional.dequantize_4bit(linear.weight, linear.weight.quant_state)
 
 

@@ -1,24 +1,30 @@
 """A trained adapter in its folder: safetensors, JSON, and a card that names its base model."""
 
 import contextlib
-import dataclasses
 import hashlib
-import json
 import logging
 import os
 import shutil
 import tempfile
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
+import torch
+from peft import PeftModel
+from peft.utils.save_and_load import load_peft_weights, set_peft_model_state_dict
+from pydantic import ConfigDict, Field
+
+from ..checks import shown
+from ..files import DamagedError, Schema, read_json, write_json
 from . import shipped
+from .weights import ADAPTER, adapter_file, check_tensors, not_finite, reason, tensors
 
-_CARD = "policy.json"
+_CARD, _PEFT = "policy.json", "adapter_config.json"
+_Rank = Annotated[int, Field(ge=1)]
 
 
-@dataclass(frozen=True)
-class AdapterCard:
+class AdapterCard(Schema):
     """What an adapter was trained on.
 
     - base: a shipped name, a folder or a hub name
@@ -26,26 +32,82 @@ class AdapterCard:
     - dtype, load_in: how the base was loaded
     """
 
-    base: str
-    fingerprint: str | None = None
-    dtype: str = "auto"
-    load_in: str | None = None
+    base: Annotated[str, Field(min_length=1)]
+    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    load_in: Literal["8bit", "4bit"] | None = None
+
+
+class _PeftConfig(Schema):
+    """What is read here of the many settings in peft's own file."""
+
+    model_config = ConfigDict(extra="ignore")
+    base_model_name_or_path: str | None = None
+    r: _Rank = 8
+    rank_pattern: dict[str, _Rank] | None = None
+    megatron_config: None = None  # with it peft imports the module that the file names
 
 
 def adapter_folder(path) -> Path | None:
-    """The folder of a trained adapter: the path itself or adapter/ in it; None if there is none."""
-    for folder in (Path(path) / "adapter", Path(path)):
-        if (folder / "adapter_config.json").is_file():
+    """The folder of a trained adapter: the path itself or adapter/ in it; None if there is none.
+
+    Raises: ValueError for what cannot name a folder.
+    """
+    path = Path(shipped.model_name(path))
+    for folder in (path / "adapter", path):
+        if any(os.path.lexists(folder / name) for name in (_PEFT, _CARD, ADAPTER)):
             return folder
     return None
 
 
 def read_card(folder: Path) -> AdapterCard:
-    """The card of an adapter's folder. For an adapter of peft's own, without a card: its base."""
-    if (folder / _CARD).is_file():
-        return AdapterCard(**json.loads((folder / _CARD).read_text()))
-    peft_config = json.loads((folder / "adapter_config.json").read_text())
-    return AdapterCard(peft_config["base_model_name_or_path"])
+    """The card of an adapter's folder. For an adapter of peft's own, without a card: its base.
+
+    Raises: DamagedError for a file that cannot be read.
+    """
+    if os.path.lexists(folder / _CARD):
+        return read_json(folder / _CARD, AdapterCard)
+    base = read_json(folder / _PEFT, _PeftConfig).base_model_name_or_path
+    if not base:
+        raise DamagedError(f"{folder / _PEFT}: base_model_name_or_path names no base model")
+    return AdapterCard(base=base)
+
+
+def load_adapter(model, folder: Path) -> PeftModel:
+    """Put a trained adapter on its base model. It can be trained further.
+
+    Raises: ValueError unless the folder holds every tensor of the adapter and no other, of the
+    right shape and finite.
+    """
+    config, path = read_json(folder / _PEFT, _PeftConfig), adapter_file(folder)
+    found = tensors(path)
+    check_tensors(path, not_finite=not_finite(found.items()))
+    widest = max((max(x.shape, default=1) for x in found.values() if x.numel()), default=0)
+    if (rank := max(config.r, *(config.rank_pattern or {}).values(), 1)) > widest:
+        raise DamagedError(
+            f"{folder / _PEFT}: r = {shown(rank)}, but no tensor of {path.name} is as wide"
+        )
+    # A new adapter is first drawn at random: the caller's random stream is left as it was.
+    device = str(next(model.parameters()).device)
+    renamed = getattr(model, "_checkpoint_conversion_mapping", {})
+    with quiet(), torch.random.fork_rng(devices=[]):
+        try:
+            whole = PeftModel.from_pretrained(
+                model, str(folder), is_trainable=True, torch_device=device
+            )
+            # Once more: the call above only warns of missing tensors, and drops unexpected ones.
+            found = load_peft_weights(str(folder), device=device, key_mapping=renamed)
+            result = set_peft_model_state_dict(whole, found)
+        except Exception as error:  # peft reads these files without checks of its own
+            raise ValueError(reason(error)) from error
+    trained = [(n, p) for n, p in whole.named_parameters(remove_duplicate=False) if p.requires_grad]
+    # With save_embedding_layers peft writes some layers twice; the second name is not read.
+    unexpected = [n for n in result.unexpected_keys if ".modules_to_save." not in n]
+    missing = {n for n, _ in trained} & set(result.missing_keys)
+    there = {id(p) for n, p in trained if n not in missing}  # tied: one name for both is enough
+    missing = [n for n, p in trained if n in missing and id(p) not in there]
+    check_tensors(path, missing=missing, unexpected=unexpected)
+    return whole
 
 
 def save_adapter(model, card: AdapterCard, path) -> Path:
@@ -57,7 +119,7 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
         with quiet():
             model.save_pretrained(staging, save_embedding_layers=False)
         (staging / "README.md").unlink(missing_ok=True)  # peft's empty model card
-        (staging / _CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+        write_json(staging / _CARD, card.model_dump())
         replace_folder(staging, path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -79,19 +141,22 @@ def base_folder(base: str) -> Path | None:
     """The folder of a shipped or local base model; None for a hub name."""
     if (folder := shipped.folder(base)) is not None:
         return folder
-    return Path(base) if (Path(base) / "config.json").is_file() else None
+    return Path(base) if Path(base).is_dir() else None
 
 
 def fingerprint(base: str) -> str | None:
     """A hash of a local base model's parameters; None for a hub name.
 
-    It keeps an adapter from being put on other parameters than it was trained on.
+    It keeps an adapter from being put on other parameters than it was trained on. It covers every
+    safetensors file of the folder. Raises: ValueError where there is none.
     """
     folder = base_folder(base)
     if folder is None:
         return None
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(folder.glob("*.safetensors")):
+    digest, files = hashlib.blake2b(digest_size=16), sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ValueError(f"{folder}: has no weights (*.safetensors) to tell this model by")
+    for path in files:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 24):
                 digest.update(chunk)

@@ -1,27 +1,28 @@
 """Loading policies: a base model with a fresh adapter, or a trained adapter on its base.
 
-Nothing is unpickled: parameters are read from safetensors, everything else from JSON.
+Nothing is unpickled and no code of a folder runs: parameters are read from safetensors, everything
+else from JSON.
 """
 
 import functools
-import importlib.util
-import socket
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import torch
-from huggingface_hub import constants, snapshot_download
-from peft import LoraConfig, PeftModel, get_peft_model
-from safetensors import SafetensorError
+from peft import LoraConfig, get_peft_model
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.pytorch_utils import Conv1D
 
+from ..checks import check_whole, shown
 from ..randomness import integer
 from . import shipped
-from .adapter import adapter_folder, base_folder, fingerprint, quiet, read_card
+from .adapter import adapter_folder, fingerprint, load_adapter, quiet, read_card
+from .base import load_base
 from .policy import Policy
+from .room import size, total_memory
+from .weights import reason
+
+MOST_RANK, MOST_ALPHA = 2**20, 1e6
 
 
 def load_policy(
@@ -40,7 +41,7 @@ def load_policy(
     - path_or_name: a shipped name, a run folder or its adapter folder, a folder with a Hugging Face
       model, or the name of one on the hub
     - device: "auto", "cpu" or "cuda" (:func:`choose_device`)
-    - rank, lora_alpha, seed: of a fresh adapter and its initialisation
+    - rank, lora_alpha (at most 1e6), seed: of a fresh adapter and its initialisation
     - dtype: of the base's parameters: "float32", "bfloat16" or "auto". Auto is bfloat16 for a
       language model on a GPU that has it, else float32. The adapter is float32 in any case.
     - load_in: "8bit" or "4bit" quantises the base (:func:`quantisation`)
@@ -49,51 +50,38 @@ def load_policy(
     A trained adapter's base gets the dtype and load_in that the adapter was trained with, unless
     these arguments say otherwise.
 
-    Raises: ValueError in one line when there is no such model, or when the adapter belongs to other
-    parameters.
+    Raises: ValueError in one line when there is no such model, when a file of it is damaged or
+    missing, when it cannot fit into memory, or when the adapter belongs to other parameters.
     """
+    name = shipped.model_name(path_or_name)
     device = choose_device(device)
-    folder = adapter_folder(path_or_name)
+    folder = adapter_folder(name)
     if folder is not None:
         try:
             card = read_card(folder)
-            name = card.base
+            name = shipped.model_name(card.base)
             dtype = card.dtype if dtype == "auto" else dtype
             load_in = load_in or card.load_in
-            base = _load_base(name, device, dtype, load_in)
+            base = load_base(name, device, dtype, load_in)
             if card.fingerprint not in (None, fingerprint(name)):
-                raise ValueError(f"it was trained on other weights than the {name!r} found here")
-            with quiet():
-                model = PeftModel.from_pretrained(base.model, folder, is_trainable=True)
-        except (
-            OSError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RuntimeError,
-            SafetensorError,
-        ) as error:
+                raise ValueError(f"it was trained on other weights than the {shown(name)} found")
+            model = load_adapter(base.model, folder)
+        except ValueError as error:
             raise ValueError(f"{folder}: this adapter cannot be loaded: {error}") from error
     else:
-        name = str(path_or_name)
         if shipped.folder(name) is None and Path(name).is_dir():
             name = str(Path(name).resolve())  # an adapter finds it again from any working directory
-        base = _load_base(name, device, dtype, load_in)
-        lora = LoraConfig(
-            r=rank,
-            lora_alpha=lora_alpha,
-            lora_dropout=0.0,
-            target_modules="all-linear",
-            task_type="CAUSAL_LM",
-        )
-        with quiet(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(integer(seed, "lora"))
-            model = get_peft_model(base.model, lora)
+        _check_adapter(rank, lora_alpha)
+        base = load_base(name, device, dtype, load_in)
+        model = _fresh_adapter(base.model, rank, lora_alpha, integer(seed, "lora"))
     model.eval()
+    policy = Policy(
+        model, base.tokenizer, name, base.pocket, dtype, load_in, gradient_checkpointing
+    )
+    _check_forward(policy, folder or name)
     if gradient_checkpointing:
         checkpoint_layers(model)
-    return Policy(model, base.tokenizer, name, base.pocket, dtype, load_in, gradient_checkpointing)
+    return policy
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -108,140 +96,77 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    if name not in (*found, *(["cuda"] if len(found) > 1 else [])):
-        raise ValueError(f"device {name!r} cannot be used here: there is {', '.join(found)}")
+    if not isinstance(name, str) or name not in (*found, *(["cuda"] if len(found) > 1 else [])):
+        raise ValueError(f"device {shown(name)} cannot be used here: there is {', '.join(found)}")
     return torch.device(name)
 
 
-# --- the base model -------------------------------------------------------------------------------
+# --- a fresh adapter ------------------------------------------------------------------------------
 
 
-class _Base(NamedTuple):
-    model: torch.nn.Module
-    tokenizer: object
-    pocket: dict | None
-
-
-def _load_base(name: str, device: torch.device, dtype: str, load_in: str | None) -> _Base:
-    folder = base_folder(name) or _from_hub(name)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise ValueError(_cannot_load(name, error)) from error
-    pocket = _pocket(config)
-    number = _number_type(dtype, device, pocket is not None)
-    quantised = {}
-    if load_in is not None:
-        if pocket is not None:
-            raise ValueError(
-                f"load_in = {load_in!r}: {name!r} is a pocket policy, a few million parameters "
-                "that gain nothing from it"
-            )
-        quantised["quantization_config"] = quantisation(load_in, number)
-        quantised["device_map"] = {"": str(device)}
-    try:
-        with quiet():
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=number, **quantised)
-            tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-    except (ImportError, RuntimeError) as error:
-        if load_in is None:
-            raise
+def _check_adapter(rank, lora_alpha) -> None:
+    check_whole(rank, "rank", MOST_RANK)
+    number = isinstance(lora_alpha, (int, float)) and not isinstance(lora_alpha, bool)
+    if not number or not 0 < lora_alpha <= MOST_ALPHA:
         raise ValueError(
-            f"load_in = {load_in!r}: bitsandbytes cannot do it on {device}: {error}"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise ValueError(_cannot_load(name, error)) from error
-    if not quantised:
-        model = model.to(device)
-    # bitsandbytes has a CPU kernel without gradients, and a layer whose first pass needs no
-    # gradients stays with it.
-    for module in model.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
-    return _Base(model, tokenizer, pocket)
-
-
-def _cannot_load(name: str, error) -> str:
-    return f"model {name!r}: cannot be loaded as a causal language model: {error}"
-
-
-def _pocket(config) -> dict | None:
-    """What a pocket policy's config says of it; None for any other model."""
-    pocket = getattr(config, "vpo_pocket", None)
-    board = getattr(config, "vpo_board", None)
-    if pocket is None and board is not None:  # made by `vpo-lite pretrain` of version 0.1.0
-        return {"board": board, "answers": 5}
-    return pocket
-
-
-def _number_type(dtype: str, device: torch.device, pocket: bool) -> torch.dtype:
-    if dtype not in ("auto", "bfloat16", "float32"):
-        raise ValueError(f"dtype = {dtype!r}: there are auto, bfloat16, float32")
-    if dtype != "auto":
-        return getattr(torch, dtype)
-    # A pocket policy is too small to gain from half precision; an emulated bfloat16 is slow.
-    on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.bfloat16 if on_gpu and not pocket else torch.float32
-
-
-def quantisation(load_in: str, dtype: torch.dtype) -> BitsAndBytesConfig:
-    """How the base's linear layers are stored.
-
-    "8bit" is int8 (LLM.int8(), Dettmers et al. 2022). "4bit" is 4-bit NormalFloat whose scales are
-    quantised too (QLoRA, Dettmers et al. 2023, section 3); products are computed in ``dtype``.
-    Embeddings, norms and output head stay in ``dtype``.
-
-    peft's ``prepare_model_for_kbit_training`` is not needed. It freezes the base, which a fresh
-    adapter does. It makes norms and head float32, which they are not without quantisation either.
-    It gives the inputs gradients, which only reentrant checkpointing needs.
-
-    Raises: ValueError for another word, and, with the cure, without bitsandbytes.
-
-    >>> quantisation("3bit", torch.float32)
-    Traceback (most recent call last):
-    ...
-    ValueError: load_in = '3bit': there are 8bit, 4bit
-    """
-    if load_in not in ("8bit", "4bit"):
-        raise ValueError(f"load_in = {load_in!r}: there are 8bit, 4bit")
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise ValueError(
-            f"load_in = {load_in!r}: needs bitsandbytes; cure: pip install 'bitsandbytes>=0.46.1'"
+            f"lora_alpha = {shown(lora_alpha)}: expected a number above 0, at most "
+            f"{MOST_ALPHA:,.0f}"
         )
-    if load_in == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
 
 
-def _from_hub(name: str) -> Path:
-    """The folder of a hub model: from the hub's cache, else downloaded (safetensors only)."""
-    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-    try:
-        cached_only = not _hub_in_reach()
-        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=cached_only))
-    except (OSError, ValueError) as error:
+def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
+    """LoRA on all linear layers but the output head: A random from the seed, B zero.
+
+    Raises: ValueError where it could not be trained in all of the device's memory: the adapter, its
+    gradients and AdamW's two moments in float32.
+    """
+    linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear | Conv1D)]
+    shapes = [_sides(m) for m in linear if m is not base.get_output_embeddings()]
+    need, total = 4 * 4 * rank * sum(map(sum, shapes)), total_memory(base.device)
+    if total is not None and need > total:
         raise ValueError(
-            f"model {name!r}: no pocket policy ({', '.join(shipped.names()) or 'none'}), no folder "
-            "with a model, not in the model hub's cache and not to be had from the hub; check the "
-            "name, or connect once so that it is cached"
-        ) from error
+            f"rank = {shown(rank)}: the adapter and its optimizer need {size(need)}, and "
+            f"{base.device} has {size(total)} in all; choose a smaller rank"
+        )
+    lora = LoraConfig(
+        r=rank,
+        lora_alpha=lora_alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return get_peft_model(base, lora)
+        except Exception as error:  # a model that peft cannot put LoRA on
+            raise ValueError(
+                f"{type(base).__name__}: LoRA cannot be put on it: {reason(error)}"
+            ) from error
 
 
-def _hub_in_reach() -> bool:
-    """Whether the model hub's name resolves. Offline, the hub client would try for a minute."""
-    if constants.HF_HUB_OFFLINE:
-        return False
+def _sides(layer) -> tuple[int, int]:
+    """Inputs and outputs of a linear layer, quantised or not."""
+    if isinstance(layer, Conv1D):
+        return tuple(layer.weight.shape)
+    return layer.in_features, layer.out_features
+
+
+def _check_forward(policy: Policy, where) -> None:
+    """Run the model once, on two tokens. Settings that no reader checks show here."""
+    token = min(policy.eos_ids)
     try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
-        return True
-    except OSError:
-        return False
+        with quiet(), torch.no_grad():
+            logits = policy.model(input_ids=torch.full((1, 2), token, device=policy.device)).logits
+    except Exception as error:
+        raise ValueError(f"{where}: the model cannot be run: {reason(error)}") from error
+    count = policy.model.get_input_embeddings().weight.shape[0]
+    fits = logits.shape[:2] == (1, 2) and 0 < logits.shape[-1] <= count
+    if not fits or not logits.isfinite().all():
+        raise ValueError(
+            f"{where}: the model gives no finite logits for its {count:,} tokens "
+            f"(shape {tuple(logits.shape)}); its config.json or its weights are damaged"
+        )
 
 
 # --- gradient checkpointing -----------------------------------------------------------------------

@@ -70,8 +70,8 @@ class Policy:
 
     @property
     def pad_id(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return self.tokenizer.eos_token_id if pad is None else pad
+        ids = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, *sorted(self.eos_ids))
+        return next(i for i in ids if i is not None)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, its prefix included (:func:`vpo_lite.policy.tokenizer.encode`)."""
@@ -130,5 +130,10 @@ class Policy:
 
     def save(self, path) -> Path:
         """Write the adapter (safetensors and JSON) to the folder ``path``, whole or not at all."""
-        card = AdapterCard(self.base, fingerprint(self.base), self.dtype, self.load_in)
+        card = AdapterCard(
+            base=self.base,
+            fingerprint=fingerprint(self.base),
+            dtype=self.dtype,
+            load_in=self.load_in,
+        )
         return save_adapter(self.model, card, path)

@@ -3,10 +3,35 @@
 No torch: the command line and a config's check read this before anything is loaded.
 """
 
-import json
+import os
+import unicodedata
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from ..checks import shown
+from ..files import Schema, read_json
 
 _WEIGHTS = Path(__file__).parent.parent / "pocket" / "weights"
+_Count = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class _Pocket(Schema):
+    """What every pocket policy says of itself. What else its task needs is for the task to read."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, JsonValue]
+    task: Annotated[str, Field(min_length=1)] | None = None  # policies of 0.1.0 do not say it
+    answers: Annotated[int, Field(ge=1, le=9)]
+    board: _Count | None = None
+    budget: _Count | None = None
+
+
+class _Config(Schema):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=True)
+    vpo_pocket: _Pocket | None = None
+    vpo_board: _Count | None = None  # version 0.1.0 wrote this alone
 
 
 def names() -> list[str]:
@@ -25,18 +50,47 @@ def folder(name: str) -> Path | None:
     return _WEIGHTS / name if name in names() else None
 
 
-def description(name: str) -> dict | None:
+def model_name(value) -> str:
+    """A shipped name, a folder or a hub name as text. ValueError for what can be none of these.
+
+    >>> model_name(Path("runs") / "first")
+    'runs/first'
+    >>> model_name("")
+    Traceback (most recent call last):
+    ...
+    ValueError: model = '': expected the name of a pocket policy, a folder, or a name on the hub
+    """
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text.strip() or not _can_name_a_file(text):
+        raise ValueError(
+            f"model = {shown(value)}: expected the name of a pocket policy, a folder, or a name on "
+            "the hub"
+        )
+    return text
+
+
+def _can_name_a_file(text: str) -> bool:
+    if len(text) > 4096 or any(unicodedata.category(sign) in ("Cc", "Cs") for sign in text):
+        return False
+    return all(len(part.encode()) <= 255 for part in Path(text).parts)
+
+
+def description(name) -> dict | None:
     """What the pocket policy with this name, or in this folder, reads and writes; None for any
     other model.
 
     It is the entry ``vpo_pocket`` of its config.json: ``task``, ``answers`` (most answers in one
-    rollout), and what else that task needs.
+    rollout), and what else that task needs. Raises ValueError for a damaged entry.
 
     >>> description("pocket-6x6")["answers"]
     5
     """
-    path = (folder(name) or Path(name)) / "config.json"
+    path = (folder(name := model_name(name)) or Path(name)) / "config.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8")).get("vpo_pocket")
-    except (OSError, ValueError, AttributeError):
+        read_json(path)
+    except ValueError:
         return None  # loading the model says what is wrong with it
+    config = read_json(path, _Config)
+    if config.vpo_pocket is None and config.vpo_board is not None:  # made by version 0.1.0
+        return {"board": config.vpo_board, "answers": 5}
+    return None if config.vpo_pocket is None else config.vpo_pocket.model_dump(exclude_unset=True)

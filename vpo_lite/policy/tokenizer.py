@@ -4,6 +4,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from ..tasks.base import Prompt
+from .weights import reason
 
 
 def encode(tokenizer, prompt: Prompt) -> list[int]:
@@ -11,7 +12,8 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
 
     Symbols: ``<bos>``, then one token per word. Messages: all turns through the chat template,
     with the opening of the assistant's turn. A tokenizer without a template gets the contents,
-    joined by blank lines. Raises: ValueError naming the symbols that have no token.
+    joined by blank lines. Raises: ValueError naming the symbols that have no token, or where the
+    chat template fails or the text has no token.
 
     >>> tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", "up", "down"])
     >>> encode(tokenizer, Prompt(symbols="up down", prefix="up"))
@@ -25,12 +27,19 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
         words = [*prompt.symbols.split(), *prompt.prefix.split()]
         return [tokenizer.bos_token_id, *_word_ids(tokenizer, words)]
     if tokenizer.chat_template:
-        text = tokenizer.apply_chat_template(
-            list(prompt.messages), tokenize=False, add_generation_prompt=True
-        )
+        try:
+            text = tokenizer.apply_chat_template(
+                list(prompt.messages), tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # a template is a program of the model's makers
+            raise ValueError(
+                f"this model's chat template does not take the prompt: {reason(error)}"
+            ) from error
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
         ids = tokenizer(prompt.text + "\n")["input_ids"]
+    if not ids:
+        raise ValueError("this policy's tokenizer reads no token in the prompt")
     if not prompt.prefix:
         return ids
     return [*ids, *tokenizer(prompt.prefix, add_special_tokens=False)["input_ids"]]

@@ -108,15 +108,15 @@ class MazeTask(Task):
         if not 1 <= m <= MAX_ANSWERS:
             raise ValueError(f"m = {m}: a maze prompt can ask for 1 to {MAX_ANSWERS} routes")
         if pocket is not None:
-            return Prompt(symbols=self._squares(instance, m, weights, pocket["board"]))
+            return Prompt(symbols=self._squares(instance, m, weights, _board_read_by(pocket)))
         return Prompt.words(self._words(instance, m, weights))
 
     def check_policy(self, m: int, pocket: dict | None) -> None:
         super().check_policy(m, pocket)
         if pocket is None:
             return
-        _check_board(self._size, pocket["board"])
-        most = pocket.get("budget", 60)  # policies of 0.1.0 do not say it
+        _check_board(self._size, _board_read_by(pocket))
+        most = pocket.get("budget") or 60  # policies of 0.1.0 do not say it
         if self._one is not None and self._one.budget > most:
             raise ValueError(
                 f"a maze with {self._one.budget} moves does not fit this policy, which reads "
@@ -233,6 +233,15 @@ class MazeTask(Task):
 
 def _name(row: int, column: int) -> str:
     return f"{chr(ord('a') + column)}{row + 1}"
+
+
+def _board_read_by(pocket: dict) -> int:
+    if pocket.get("board") is None:
+        raise ValueError(
+            "this policy does not say which boards it reads: vpo_pocket in its config.json has no "
+            "board; name another model"
+        )
+    return pocket["board"]
 
 
 def _check_board(size: int, board: int) -> None:

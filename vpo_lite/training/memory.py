@@ -1,9 +1,7 @@
 """How much memory a run needs, stated before it starts. It is an estimate."""
 
 import contextlib
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,8 +9,11 @@ import torch
 from ..estimators import METHODS
 from ..policy.decoder import DecoderView
 from ..policy.policy import Policy
+from ..policy.room import available_memory, size, total_memory
 from .config import TrainConfig
 from .rollouts import longest_completion
+
+__all__ = ["Memory", "available_memory", "cures", "fitted", "memory_needed", "size"]
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,6 @@ class Memory:
         }
         listed = ", ".join(f"{name} {size(count)}" for name, count in parts.items())
         return f"about {size(self.peak)} ({listed})"
-
-
-def size(count: float) -> str:
-    """A number of bytes in a reader's unit.
-
-    >>> size(800), size(3 * 2**20), size(1.5 * 2**30)
-    ('1 MiB', '3 MiB', '1.5 GiB')
-    """
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{max(1, round(count / 2**20))} MiB"
 
 
 def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
@@ -148,37 +140,6 @@ def enough_memory(config: TrainConfig):
             f"out of memory ({first}): lower prompts ({config.prompts}), group_size "
             f"({config.group_size}) or max_new_tokens, or set micro_batch"
         ) from error
-
-
-def total_memory(device: torch.device) -> int | None:
-    """Bytes of memory of the device, or of the machine; None where this is unknown."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[1]
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def available_memory(device: torch.device) -> int | None:
-    """Bytes that are free on the device or held by this process; None where this is unknown."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = 1024 * int(
-            next(line for line in lines if line.startswith("MemAvailable")).split()[1]
-        )
-        held = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, StopIteration):  # no Linux
-        return None
-    try:  # a container's own limit, which the machine's figures do not show
-        group = Path("/sys/fs/cgroup")
-        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        free = min(free, limit - used)
-    except (OSError, ValueError):  # "max": no limit
-        pass
-    return free + held
 
 
 def cures(need: Memory, config: TrainConfig) -> list[str]:

@@ -1,0 +1,713 @@
+"""Model and adapter folders under attack: a sound policy, or one line; nothing of a folder runs."""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from attacks import NASTY, check_error, mutated_bytes, mutated_json, seeds, tree
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from test_models import CHAT, byte_tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+import vpo_lite as vpo
+from vpo_lite.pocket.demonstrations import maze_tokenizer
+from vpo_lite.policy import adapter, base, loading, room, shipped, weights
+from vpo_lite.policy.adapter import fingerprint, quiet
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.tasks.base import Prompt
+from vpo_lite.tasks.maze import MazeTask
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+ONE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
+
+
+def tiny_model(path, kind=LlamaForCausalLM, tied=True, chat=True, **shape):
+    """A random language model that is asked in words, in a folder."""
+    tokenizer = byte_tokenizer(chat)
+    torch.manual_seed(0)
+    settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind]
+    few = dict(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        pad_token_id=None,
+        tie_word_embeddings=tied,
+    )
+    kind(settings(**few | shape)).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def trained(folder, out):
+    """An adapter with some weight, as a run leaves it."""
+    policy = load_policy(folder, device="cpu", rank=2)
+    torch.manual_seed(1)
+    for name, p in policy.model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(p, std=0.05)
+    policy.save(out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def words(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("attacked") / "words")
+
+
+@pytest.fixture(scope="session")
+def targets(tiny_policy_folder, words, tmp_path_factory):
+    """{name: folder} of what is attacked: two base models, an adapter on each."""
+    home = tmp_path_factory.mktemp("adapters")
+    return {
+        "pocket": tiny_policy_folder,
+        "words": words,
+        "adapter of pocket": trained(tiny_policy_folder, home / "pocket" / "adapter"),
+        "adapter of words": trained(words, home / "words" / "adapter"),
+    }
+
+
+@pytest.fixture(scope="session")
+def sound(targets):
+    """{name: parameters} of the policies before any attack."""
+    found = {name: load_policy(folder, device="cpu") for name, folder in targets.items()}
+    return {
+        name: {n: p.detach().clone() for n, p in policy.model.named_parameters()}
+        for name, policy in found.items()
+    }
+
+
+def copied(folder, to) -> Path:
+    return Path(shutil.copytree(folder, to, copy_function=shutil.copyfile))
+
+
+def edited(path, **changes):
+    """Change entries of a JSON file; None removes one."""
+    found = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in found.items() if v is not None}))
+
+
+def sampled(policy):
+    prompt = Prompt(symbols="<m2>") if policy.pocket else Prompt.words("Go.")
+    return policy.sample([prompt], np.random.default_rng(0).random((1, 2, 5)))
+
+
+def refused(folder, match, **arguments):
+    """Loading this folder is one line, and leaves the folder as it was."""
+    before = tree(folder) if isinstance(folder, Path) else None
+    with pytest.raises(ValueError, match=match) as caught:
+        load_policy(folder, device="cpu", **arguments)
+    check_error(caught.value)
+    assert before is None or tree(folder) == before
+    return caught.value
+
+
+# --- seeded mutations of every file ---------------------------------------------------------------
+
+
+def attack(folder: Path, rng: random.Random) -> str:
+    """Change one file of a folder. Returns its name and how."""
+    path = rng.choice(sorted(p for p in folder.iterdir() if p.suffix in (".json", ".safetensors")))
+    how = rng.choice(("change", "change", "change", "change", "replace"))
+    if how == "change" and path.suffix == ".json" and rng.random() < 0.8:
+        path.write_text(json.dumps(mutated_json(json.loads(path.read_text()), rng)))
+        return f"{path.name}: JSON"
+    if how == "change":
+        path.write_bytes(mutated_bytes(path.read_bytes(), rng))
+        return f"{path.name}: bytes"
+    path.unlink()
+    how = rng.choice(("gone", "empty", "pointer", "folder", "loop", "nasty", "code"))
+    if how == "empty":
+        path.touch()
+    elif how == "pointer":
+        path.write_bytes(POINTER)
+    elif how == "folder":
+        path.mkdir()
+    elif how == "loop":
+        path.symlink_to(path.name)
+    elif how == "nasty":
+        path.write_text(json.dumps(rng.choice(NASTY)))
+    elif how == "code":
+        remote = {f"Auto{kind}": "evil.Evil" for kind in ("Config", "ModelForCausalLM")}
+        path.write_text(json.dumps({"auto_map": remote, "model_type": "evil"}))
+    return f"{path.name}: {how}"
+
+
+@seeds(200)
+def test_a_changed_folder_gives_a_sound_policy_or_one_line(seed, targets, sound, tmp_path):
+    rng = random.Random(seed)
+    name = sorted(targets)[seed % len(targets)]
+    folder, marker = copied(targets[name], tmp_path / "x"), tmp_path / "ran"
+    (folder / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    what = attack(folder, rng)
+    before = tree(folder)
+    stream = torch.get_rng_state()
+    try:
+        policy = load_policy(folder, device="cpu")
+        rollouts = sampled(policy)
+        policy.texts(rollouts)
+        again = policy.token_logprobs(rollouts).logprobs
+    except ValueError as error:
+        check_error(error)
+    else:
+        assert rollouts.logprobs.isfinite().all() and again.isfinite().all(), what
+        found = dict(policy.model.named_parameters())
+        if "safetensors" not in what:
+            lost = [n for n, p in sound[name].items() if not torch.equal(p, found[n])]
+            assert lost == [], what
+        assert all(p.isfinite().all() for p in found.values()), what
+    assert tree(folder) == before, what
+    assert not marker.exists() and "evil" not in sys.modules, what
+    assert torch.equal(torch.get_rng_state(), stream), what
+
+
+# --- H3, H4: tensors that are missing, unexpected, of another shape, or not finite ----------------
+
+
+def without(part):
+    return lambda found: {n: x for n, x in found.items() if part not in n}
+
+
+def with_one(value):
+    def spoil(found):
+        name = sorted(found)[len(found) // 2]
+        found[name].view(-1)[-1] = value
+        return found
+
+    return spoil
+
+
+def with_another_shape(found):
+    name = sorted(found)[1]
+    return found | {name: torch.zeros(found[name].shape[0], 7)}
+
+
+SPOILED = {
+    "a layer's MLP": (without("layers.1.mlp"), r"tensors missing \(first '.*layers\.1\.mlp"),
+    "one more": (lambda x: x | {"zz.weight": torch.ones(2)}, r"1 tensor unexpected \(first 'zz"),
+    "NaN": (with_one(float("nan")), r"1 tensor not finite \(first '"),
+    "infinity": (with_one(float("-inf")), r"1 tensor not finite \(first '"),
+    "all": (lambda x: {}, "."),
+}
+
+
+@pytest.mark.parametrize("which", [*SPOILED, "the head", "shape"])
+def test_h4_an_incomplete_base_model_is_refused(which, tmp_path):
+    folder = tiny_model(tmp_path / "base", tied=False)
+    more = {
+        "the head": (without("lm_head"), r"1 tensor missing \(first 'lm_head\.weight'"),
+        "shape": (with_another_shape, r"1 tensor of another shape \(first 'model\.embed"),
+    }
+    change, said = (SPOILED | more)[which]
+    load_policy(folder, device="cpu")
+    found = load_file(folder / ONE)
+    save_file(change(found), folder / ONE, metadata={"format": "pt"})
+    refused(folder, said)
+
+
+@pytest.mark.parametrize("which", [*SPOILED, "half", "shape"])
+def test_h3_an_incomplete_adapter_is_refused(which, words, tmp_path):
+    folder = trained(words, tmp_path / "adapter")
+    more = {
+        "half": (without("lora_B"), r"14 tensors missing \(first '.*lora_B"),
+        "shape": (with_another_shape, "size mismatch"),
+    }
+    change, said = (SPOILED | more)[which]
+    save_file(change(load_file(folder / ADAPTER)), folder / ADAPTER, metadata={"format": "pt"})
+    assert re.match(
+        f"{re.escape(str(folder))}: this adapter cannot be loaded: ", str(refused(folder, said))
+    )
+
+
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("sharded", [True, False])
+def test_sound_models_load_tied_or_not_whole_or_in_shards(kind, tied, sharded, tmp_path):
+    folder = tiny_model(tmp_path / "a", kind, tied)
+    if sharded:
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        (folder / ONE).unlink()
+        with quiet():
+            model.save_pretrained(folder, max_shard_size="20KB")
+        assert len(weights.weight_files(folder)) > 1
+    policy = load_policy(folder, device="cpu")
+    expected = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    found = policy.model.get_base_model().state_dict()
+    assert {n.replace(".base_layer", "") for n in found if "lora_" not in n} == set(expected)
+    for name, x in found.items():
+        if "lora_" not in name:
+            assert torch.equal(x, expected[name.replace(".base_layer", "")])
+    assert sampled(policy).logprobs.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target_modules": ["q_proj", "v_proj"]},
+        {"target_modules": ["q_proj", "embed_tokens"]},
+        {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]},
+        {"target_modules": "all-linear", "use_dora": True, "rank_pattern": {"q_proj": 3}},
+        {"target_modules": ["q_proj"], "bias": "all"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("embeddings", ["auto", True])
+def test_adapters_of_peft_itself_load(settings, embeddings, tmp_path):
+    """They have no card of ours, and may hold layers of the base."""
+    folder = tiny_model(tmp_path / "base", tied=False, attention_bias=True)
+    with quiet():
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        whole = get_peft_model(model, LoraConfig(r=2, task_type="CAUSAL_LM", **settings))
+        torch.manual_seed(2)
+        for p in whole.parameters():
+            if p.requires_grad:
+                torch.nn.init.normal_(p, std=0.1)
+        if embeddings is True:
+            torch.nn.init.normal_(whole.get_input_embeddings().weight)
+        whole.save_pretrained(tmp_path / "adapter", save_embedding_layers=embeddings)
+    policy = load_policy(tmp_path / "adapter", device="cpu")
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.no_grad():
+        torch.testing.assert_close(policy.model(ids).logits, whole.eval()(ids).logits)
+    if "modules_to_save" in settings:
+        path = tmp_path / "adapter" / ADAPTER
+        save_file(without("lm_head")(load_file(path)), path, metadata={"format": "pt"})
+        refused(tmp_path / "adapter", "lm_head")
+
+
+# --- H5: weights that are no safetensors ----------------------------------------------------------
+
+
+class Evil:
+    def __init__(self, marker):
+        self.marker = str(marker)
+
+    def __reduce__(self):
+        return (open, (self.marker, "w"))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "consolidated.00.pth", "x.ckpt"])
+def test_h5_pickled_weights_are_refused_by_name_and_never_read(name, words, tmp_path):
+    folder, marker = copied(words, tmp_path / "base"), tmp_path / "ran"
+    (folder / ONE).unlink()
+    torch.save({"w": Evil(marker)}, folder / name)
+    assert f"only pickled weights ('{name}')" in str(refused(folder, "save_pretrained"))
+    with pytest.raises(ValueError, match="no weights") as caught:
+        fingerprint(str(folder))
+    check_error(caught.value)
+    lora = trained(words, tmp_path / "adapter")
+    (lora / ADAPTER).unlink()
+    torch.save({"w": Evil(marker)}, lora / "adapter_model.bin")
+    refused(lora, r"only pickled weights \('adapter_model\.bin'\)")
+    (lora / "adapter_model.bin").unlink()
+    refused(lora, r"adapter_model\.safetensors: is missing")
+    assert not marker.exists()
+
+
+def follow(error, monkeypatch, old, new=""):
+    """Run the line of Python that a message offers as the cure."""
+    line = re.search('python -c "(.*)"', str(error))[1]
+    monkeypatch.chdir(Path(old).parent)
+    with quiet():
+        exec(line.replace("OLD", str(old)).replace("NEW", str(new)), {})
+
+
+def test_h5_the_line_that_converts_pickled_weights_works(words, tmp_path, monkeypatch):
+    folder = copied(words, tmp_path / "base")
+    torch.save(load_file(folder / ONE), folder / "pytorch_model.bin")
+    (folder / ONE).unlink()
+    follow(refused(folder, "pickled"), monkeypatch, folder, tmp_path / "new")
+    old, new = (load_policy(f, device="cpu").model.state_dict() for f in (words, tmp_path / "new"))
+    assert all(torch.equal(x, new[name]) for name, x in old.items())
+    lora = trained(words, tmp_path / "adapter")
+    expected = load_policy(lora, device="cpu").model.state_dict()
+    torch.save(load_file(lora / ADAPTER), lora / "adapter_model.bin")
+    (lora / ADAPTER).unlink()
+    follow(refused(lora, "pickled"), monkeypatch, lora / "adapter_model.bin")
+    found = load_policy(lora, device="cpu").model.state_dict()
+    assert all(torch.equal(x, found[name]) for name, x in expected.items())
+
+
+def test_h5_the_fingerprint_covers_every_shard(tmp_path):
+    folder = tiny_model(tmp_path / "a")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    (folder / ONE).unlink()
+    with quiet():
+        model.save_pretrained(folder, max_shard_size="20KB")
+    seen = {fingerprint(str(folder))}
+    for path in weights.weight_files(folder):
+        save_file(with_one(0.5)(load_file(path)), path, metadata={"format": "pt"})
+        seen.add(fingerprint(str(folder)))
+    assert len(seen) == 1 + len(weights.weight_files(folder)) > 2
+
+
+@pytest.mark.parametrize(
+    "shard",
+    ["../secret.safetensors", "/tmp/x.safetensors", "a/b.safetensors", "model.bin", "", 5, None],
+)
+def test_shards_are_files_of_the_folder(shard, words, tmp_path):
+    folder = copied(words, tmp_path / "base")
+    (folder / ONE).rename(folder / "model-1.safetensors")
+    index = folder / f"{ONE}.index.json"
+    index.write_text(json.dumps({"weight_map": {"lm_head.weight": shard}}))
+    refused(folder, r"model\.safetensors\.index\.json: field weight_map\.lm_head\.weight")
+    index.write_text(json.dumps({"weight_map": {"x": "model-2.safetensors"}}))
+    refused(folder, r"model-2\.safetensors: is missing")
+
+
+# --- H6: code of the folder -----------------------------------------------------------------------
+
+
+def with_code(folder, marker):
+    """Make every loader of a folder want to run the folder's own code."""
+    code = f"open({str(marker)!r}, 'w')\nfrom transformers import LlamaConfig as Evil\n"
+    (folder / "evil.py").write_text(code)
+    (folder / "custom_generate").mkdir()
+    (folder / "custom_generate" / "generate.py").write_text(code)
+    names = ("Config", "ModelForCausalLM", "Tokenizer")
+    edited(folder / "config.json", auto_map={f"Auto{n}": "evil.Evil" for n in names})
+    edited(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]})
+    return folder
+
+
+@pytest.mark.slow
+def test_h6_no_model_runs_its_own_code_though_the_user_says_yes(words, tmp_path):
+    """A folder, and a model of the hub as its cache holds it; of a known kind and of its own."""
+    marker, cache = tmp_path / "ran", tmp_path / "hub"
+    models = []
+    for kind in ("llama", "evil"):
+        home = cache / f"models--some--{kind}"
+        (home / "refs").mkdir(parents=True)
+        (home / "refs" / "main").write_text("0" * 40)
+        (home / "snapshots").mkdir()
+        for folder in (tmp_path / kind, home / "snapshots" / ("0" * 40)):
+            with_code(copied(words, folder), marker)
+            edited(folder / "config.json", model_type=kind)
+        models += [str(tmp_path / kind), f"some/{kind}"]
+    told = """
+import sys
+from vpo_lite.policy.loading import load_policy
+for model in sys.argv[1:]:
+    try:
+        print(load_policy(model, device="cpu").base)
+    except ValueError as error:
+        print("refused:", error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", told, *models],
+        input="y\n" * 200,
+        cwd=Path(vpo.__file__).parent.parent,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    known, of_its_own = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:]
+    assert known == models[:2]
+    assert len(of_its_own) == 2 and all(x.startswith("refused: model") for x in of_its_own)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "said"),
+    [
+        ("config.json", {"attn_implementation": "someone/kernel"}, "would load code from the hub"),
+        ("config.json", {"transformers_weights": "x.safetensors"}, "names other weights"),
+        ("adapter_config.json", {"megatron_config": {"a": 1}}, "megatron_config"),
+    ],
+)
+def test_h6_settings_that_name_code_or_other_weights_are_refused(
+    file, changes, said, words, tmp_path
+):
+    lora = trained(words, tmp_path / "adapter")
+    folder = lora if file == "adapter_config.json" else copied(words, tmp_path / "base")
+    edited(folder / file, **changes)
+    refused(folder, said)
+
+
+# --- cards ----------------------------------------------------------------------------------------
+
+
+def test_a_card_that_names_an_adapter_is_one_line(words, tmp_path):
+    first, second = trained(words, tmp_path / "a"), trained(words, tmp_path / "b")
+    for named in (second, first, second / "nothing"):
+        edited(first / "policy.json", base=str(named))
+        error = refused(first, "is a trained adapter" if named.exists() else "check the name")
+        assert str(error).startswith(f"{first}: this adapter cannot be loaded: model ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"base": 5}, "base"),
+        ({"base": ""}, "base"),
+        ({"base": "x" * 5000}, "model"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"load_in": "3bit"}, "load_in"),
+        ({"fingerprint": 7}, "fingerprint"),
+        ({"fingerprint": "0" * 32}, "other weights"),
+        ({"code": "x"}, "code"),
+    ],
+    ids=str,
+)
+def test_a_card_has_known_fields_of_known_types(changes, field, words, tmp_path):
+    folder = trained(words, tmp_path / "a")
+    edited(folder / "policy.json", **changes)
+    refused(folder, field)
+
+
+@pytest.mark.parametrize("value", [*NASTY[:1], 5, "x", [], {"task": "maze"}, {"answers": 10}])
+def test_what_a_pocket_policy_says_of_itself_is_checked(value, tiny_policy_folder, tmp_path):
+    folder = copied(tiny_policy_folder, tmp_path / "a")
+    found = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(found | {"vpo_pocket": value}))
+    if value is None:  # a model that is asked in words
+        assert shipped.description(folder) is None
+        return
+    refused(folder, r"config\.json: field vpo_pocket")
+    with pytest.raises(ValueError, match="vpo_pocket"):
+        vpo.TrainConfig.preset("demo", model=str(folder))
+
+
+@pytest.mark.parametrize("board", ["gone", None, "6", 0, 6.0, [6]])
+def test_a_pocket_policy_without_its_board_is_one_line(board, tiny_policy_folder, tmp_path):
+    folder = copied(tiny_policy_folder, tmp_path / "a")
+    pocket = {"task": "maze", "answers": 5, "budget": 60, "board": board}
+    if board == "gone":
+        del pocket["board"]
+    edited(folder / "config.json", vpo_pocket=pocket)
+    with pytest.raises(ValueError, match="board") as caught:
+        vpo.TrainConfig.preset("demo", model=str(folder))
+    check_error(caught.value)
+    with pytest.raises(ValueError, match="board") as caught:
+        pocket = load_policy(folder, device="cpu").pocket
+        task = MazeTask()
+        task.prompt(task.instance(0), 3, pocket=pocket)
+    check_error(caught.value)
+
+
+# --- broken folders, by name ----------------------------------------------------------------------
+
+BROKEN = {
+    "negative eps": ("config.json", {"rms_norm_eps": -1e3}, "no finite logits"),
+    "null config": ("config.json", "null", r"config\.json: "),
+    "list": ("config.json", "[]", r"config\.json: "),
+    "no heads": ("config.json", {"num_attention_heads": 0}, "."),
+    "huge": ("config.json", {"hidden_size": 10**9}, "asks for"),
+    "layers": ("config.json", {"num_hidden_layers": 10**9}, "tensors in all"),
+    "endless layers": ("config.json", {"num_hidden_layers": 1e300}, "tensors in all"),
+    "vocabulary": ("config.json", {"vocab_size": 10**12}, "asks for"),
+    "text": ("config.json", {"hidden_size": "x"}, "."),
+    "theta": ("config.json", {"rope_parameters": {"rope_type": "default", "rope_theta": 0}}, "."),
+    "generation": ("generation_config.json", "[]", r"generation_config\.json"),
+    "cut generation": ("generation_config.json", "{", r"generation_config\.json"),
+    "eos outside": ("generation_config.json", {"eos_token_id": [1, 10**6]}, "ends or fills a text"),
+    "eos text": ("generation_config.json", {"eos_token_id": "x"}, "."),
+    "tokenizer {}": ("tokenizer.json", "{}", "."),
+    "no tokenizer": ("tokenizer.json", "", "."),
+    "special": ("special_tokens_map.json", "[1]", r"special_tokens_map\.json"),
+    "tokenizer's settings": ("tokenizer_config.json", "[1]", r"tokenizer_config\.json"),
+    "other eos": ("tokenizer_config.json", {"eos_token": "<|new|>"}, "belong to different models"),
+    "pointer": (ONE, POINTER.decode(), "git lfs pull"),
+    "empty weights": (ONE, "", "no whole safetensors file"),
+}
+
+
+@pytest.mark.parametrize("which", BROKEN)
+def test_a_broken_folder_is_one_line(which, words, tmp_path):
+    file, change, said = BROKEN[which]
+    folder = copied(words, tmp_path / "base")
+    if isinstance(change, dict):
+        edited(folder / file, **change)
+    else:
+        (folder / file).write_text(change)
+    assert "base" in str(refused(folder, said))  # the folder or a file of it is named
+
+
+def test_a_cut_weight_file_is_one_line(words, tmp_path):
+    folder = copied(words, tmp_path / "base")
+    whole = (folder / ONE).read_bytes()
+    for length in (7, 8, 100, len(whole) // 2, len(whole) - 1):
+        (folder / ONE).write_bytes(whole[:length])
+        refused(folder, rf"{ONE}: no whole safetensors file")
+
+
+def test_a_model_that_nothing_ends_is_refused(words, tmp_path):
+    folder = copied(words, tmp_path / "base")
+    for file, name in (
+        ("config.json", "eos_token_id"),
+        ("generation_config.json", "eos_token_id"),
+        ("tokenizer_config.json", "eos_token"),
+    ):
+        edited(folder / file, **{name: None})
+    refused(folder, "no token ends a text")
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ no.such.thing }}", "{% for", "{{ raise_exception('no') }}", "{{ 1 / 0 }}"]
+)
+def test_a_broken_chat_template_is_one_line(template, words, tmp_path):
+    folder = copied(words, tmp_path / "base")
+    for path in folder.glob("*.jinja"):
+        assert path.read_text() == CHAT
+        path.write_text(template)
+    policy = load_policy(folder, device="cpu")
+    with pytest.raises(ValueError, match="this model's chat template") as caught:
+        policy.encode(Prompt.words("Go."))
+    check_error(caught.value)
+
+
+def test_a_folder_without_models_says_what_is_missing(words, tmp_path):
+    refused(tmp_path, r"config\.json: cannot be read")
+    (tmp_path / "config.json").write_text("{}")
+    refused(tmp_path, "holds no weights")
+    (tmp_path / "adapter").mkdir()
+    refused(tmp_path, "only a trained adapter")
+    shutil.copyfile(words / ONE, tmp_path / "adapter" / ADAPTER)
+    refused(tmp_path, r"this adapter cannot be loaded: .*adapter_config\.json: cannot be read")
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def with_total(monkeypatch, total):
+    for module in (base, loading):
+        monkeypatch.setattr(module, "total_memory", lambda device: total)
+
+
+def test_a_base_that_cannot_fit_is_refused_before_it_is_built(words, monkeypatch):
+    numbers = sum(x.numel() for x in load_file(words / ONE).values())
+    with_total(monkeypatch, 4 * numbers)
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "_check_ids", lambda *_: pytest.fail("the model was built"))
+        with_total(monkeypatch, 4 * numbers - 1)
+        error = refused(words, "choose load_in 4bit, dtype bfloat16 or a smaller model")
+        assert "1 MiB" in str(error)
+        with_total(monkeypatch, 2 * numbers - 1)
+        refused(words, "its parameters need", dtype="bfloat16")
+    with_total(monkeypatch, 10**9)
+    load_policy(words, device="cpu")
+
+
+def test_a_fresh_adapter_that_cannot_fit_is_refused_before_it_is_built(words, monkeypatch):
+    shape = load_policy(words, device="cpu", rank=3).model
+    need = 4 * 4 * sum(p.numel() for n, p in shape.named_parameters() if "lora_" in n)
+    monkeypatch.setattr(loading, "total_memory", lambda device: need)
+    load_policy(words, device="cpu", rank=3)
+    monkeypatch.setattr(loading, "total_memory", lambda device: need - 1)
+    monkeypatch.setattr(loading, "get_peft_model", lambda *_: pytest.fail("it was built"))
+    refused(words, r"^rank = 3: the adapter and its optimizer need .* smaller rank$", rank=3)
+
+
+@pytest.mark.parametrize("rank", [10**9, 2**63, 10**400])
+def test_a_huge_rank_is_refused(rank, words, tmp_path):
+    refused(words, "^rank = ", rank=rank)
+    folder = trained(words, tmp_path / "a")
+    edited(folder / "adapter_config.json", r=rank)
+    refused(folder, r"adapter_config\.json: .*r\b")
+
+
+def group(folder, **files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_containers_limit_counts_and_its_page_cache_does_not(version, tmp_path, monkeypatch):
+    """4 GiB in the outer group, 3 of them used, 2 of these files that can be given back."""
+    gib = 2**30
+    top = tmp_path / "memory" if version == 1 else tmp_path
+    most, used, idle = (
+        ("memory__limit_in_bytes", "memory__usage_in_bytes", "total_inactive_file")
+        if version == 1
+        else ("memory__max", "memory__current", "inactive_file")
+    )
+    stat = f"anon {gib}\n{idle} {2 * gib}\ninactive_anon 5\n"
+    group(top / "job", **{most: str(4 * gib), used: str(3 * gib), "memory__stat": stat})
+    inner = {most: "max" if version == 2 else str(2**63 - 4096), used: "5", "memory__stat": stat}
+    group(top / "job" / "step", **inner)
+    (tmp_path / "cgroup").write_text(
+        "9:cpu:/job\n4:memory:/job/step\n0::/\n" if version == 1 else "0::/job/step\n"
+    )
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    monkeypatch.setattr(room, "OWN_GROUP", tmp_path / "cgroup")
+    cpu = torch.device("cpu")
+    assert room.total_memory(cpu) == 4 * gib
+    held = room.available_memory(cpu) - 3 * gib  # what this process holds comes on top
+    assert 2**26 < held < 2**34
+    (tmp_path / "cgroup").unlink()
+    assert room.total_memory(cpu) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+NAMES = (None, "", "  ", "x" * 5000, "x" * 300, "a\0b", "\ud800", "a\nb", 5, 0.5, [], {}, b"pocket")
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:20])
+def test_a_name_that_can_name_nothing_is_one_line(name):
+    assert str(refused(name, "^model = ")).startswith("model = ")
+
+
+ARGUMENTS = [
+    *[("device", x) for x in (None, 5, "", "gpu", "cuda:99", [], "x" * 5000, torch.device("cpu"))],
+    *[("rank", x) for x in (None, 0, -1, 0.5, "16", True, [], float("nan"), float("inf"))],
+    *[("lora_alpha", x) for x in (None, 0, -1, "32", True, [], float("nan"), 1e308, 10**400)],
+    *[("seed", x) for x in ([{}, set()], {1, 2}, object(), float("nan"), b"x")],
+    *[("dtype", x) for x in (None, "float16", 5, [], torch.float32, "x" * 5000)],
+    *[("load_in", x) for x in ("3bit", 4, ["4bit"], True)],
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ARGUMENTS, ids=lambda x: ascii(x)[:20])
+def test_an_argument_of_another_type_or_range_is_one_line(name, value, words):
+    with pytest.raises(ValueError) as caught:
+        load_policy(words, **{"device": "cpu", name: value})
+    check_error(caught.value)
+    assert name in str(caught.value)
+
+
+def test_loading_leaves_the_random_stream_alone(targets):
+    for folder in targets.values():
+        torch.manual_seed(7)
+        expected = torch.rand(3)
+        torch.manual_seed(7)
+        load_policy(folder, device="cpu")
+        assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_failed_save_leaves_the_older_adapter(words, tmp_path, monkeypatch):
+    folder = trained(words, tmp_path / "a")
+    before = tree(tmp_path)
+    policy = load_policy(folder, device="cpu")
+    monkeypatch.setattr(adapter, "write_json", mock.Mock(side_effect=OSError(28, "disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        policy.save(folder)
+    assert tree(tmp_path) == before
+
+
+def test_the_tokenizer_of_another_model_is_refused(tiny_policy_folder, tmp_path):
+    folder = copied(tiny_policy_folder, tmp_path / "a")
+    maze_tokenizer(9).save_pretrained(folder)
+    refused(folder, "belong to different models")
