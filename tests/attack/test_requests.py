@@ -157,7 +157,7 @@ def refused(capsys, *arguments, status=2):
         (["train", "--preset="], "unknown preset ''"),
         (["train", "--out", ""], "--out: the name is empty"),
         (["train", "--out", "x" * 5000], "too long"),
-        (["train", "--model", "x" * 5000], "too long"),
+        (["train", "--model", "x" * 5000], "(5,002 characters)"),
         (["train", "--threads", str(2**63)], "threads = 9223372036854775808: must be"),
         (["train", "--temperature", "1e-38"], "temperature = 1e-38: must be a finite number, 0.01"),
         (["train", "--rank", "10000000000"], "rank = 10000000000: must be"),
