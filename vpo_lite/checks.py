@@ -175,7 +175,7 @@ def check_whole(x, name, most=INTEGERS - 1):
     """Refuse x unless it is a whole number from 1 to `most`."""
     whole = isinstance(x, int | np.integer) and not isinstance(x, bool)
     if not whole or not 1 <= x <= most:
-        limit = f" and at most {most:,}" if most < INTEGERS - 1 or whole and x > most else ""
+        limit = f" and at most {most:,}" if most < INTEGERS - 1 or (whole and x > most) else ""
         raise ValueError(f"{name} = {shown(x)}: expected a whole number of at least 1{limit}")
 
 

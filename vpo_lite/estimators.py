@@ -81,8 +81,8 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
     or below 1e-12 of the largest rewards they are made of.
 
     method   a name in METHODS.
-    R        rewards (P, G, m, d), at most 1e100 in size. Or a list of P arrays (G, m, d_p) when d differs between
-             prompts; then `weights` and `w_star` are lists of P arrays too.
+    R        rewards (P, G, m, d), at most 1e100 in size. Or a list of P arrays (G, m, d_p) when d
+             differs between prompts; then `weights` and `w_star` are lists of P arrays too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
              decide which one scores higher. None takes the exact mean over w ~ Dir(alpha).
@@ -286,7 +286,9 @@ def zscore(x, eps=1e-6, size=0.0):
     [[-1.0, 1.0], [0.0, 0.0]]
     """
     centred = x - x.mean(axis=-1, keepdims=True)
-    return np.where(_flat(x, size), 0.0, centred / (x.std(axis=-1, keepdims=True) + max(eps, 1e-300)))
+    return np.where(
+        _flat(x, size), 0.0, centred / (x.std(axis=-1, keepdims=True) + max(eps, 1e-300))
+    )
 
 
 def max_at_k_advantage(r, k=None, size=0.0):
