@@ -27,7 +27,7 @@ PIECE_LIMIT = 2**15  # n answers may be cut into n PIECE_LIMIT / d^2 pieces, few
 POINTS = 16_384  # Sobol points for a set that is not integrated exactly
 SCRAMBLINGS = 8  # the points come in 8 independent scramblings; their spread gives the error
 MEMORY = 2**23  # bytes that the largest array may take; about five such arrays live at once
-WORK = 2**37  # scores that a call may compute over points: some ten minutes
+WORK = 2**34  # scores that a call may compute over points: more than a minute
 CACHED = 2**15  # numbers in a scrambling that is kept for later calls; 128 are at most (32 MB)
 
 

@@ -6,6 +6,7 @@ was accepted. Warnings are errors, so a warning counts as a fault.
 
 import math
 import random
+import tracemalloc
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -18,10 +19,13 @@ import pytest
 from scipy import sparse
 
 import vpo_lite as vpo
-from vpo_lite import metrics
+from envs import Maze
+from vpo_lite import metrics, objective
+from vpo_lite.checks import shown
 from vpo_lite.objective import nondominated
 from vpo_lite.options import Option
 from vpo_lite.randomness import generator, integer
+from vpo_lite.tasks import task_class
 
 # ---- exact references ----
 
@@ -30,7 +34,10 @@ def fractions(x):
     """What was accepted, number by number. Fails on anything that is not real and unmasked."""
     assert not np.ma.is_masked(x)
     x = np.array(x, dtype=object)
-    for value in x.flat:
+    for i, value in enumerate(x.flat):
+        if isinstance(value, np.ndarray):  # an array in a list, such as a masked one without masks
+            assert value.shape == () and not np.ma.is_masked(value)
+            x.flat[i] = value = value.item()
         assert isinstance(value, Real | np.bool_) and not np.ma.is_masked(value), value
     exact = [Fraction(float(value)) for value in x.flat]
     return np.array([*exact, None], dtype=object)[:-1].reshape(x.shape)
@@ -158,7 +165,9 @@ def right_advantages(found, method, R, weights=None, w_star=None, eps=1e-6, **_)
 
 
 def right_best_at_k(found, scores, k):
-    for s, value in zip(fractions(scores).reshape(-1, np.shape(scores)[-1]), np.ravel(found), strict=True):
+    for s, value in zip(
+        fractions(scores).reshape(-1, np.shape(scores)[-1]), np.ravel(found), strict=True
+    ):
         subsets = [max(x) for x in combinations(s, int(k))]
         assert near(value, sum(subsets) / len(subsets), max(abs(s)))
 
@@ -433,3 +442,346 @@ def test_an_answer_is_right_or_refused_in_one_line(name, seed):
         attacks.check_error(error)
     else:
         must_hold(found, **arguments)
+
+
+# ---- what fell in 0.1.0, by its number in the list of faults ----
+
+CORE = {  # every function that takes rewards
+    "exact_set_reward": vpo.exact_set_reward,
+    "exact_shares": vpo.exact_shares,
+    "set_reward": lambda R: vpo.set_reward(R, np.eye(2)),
+    "set_reward_W": lambda R: vpo.set_reward(np.eye(2), R),
+    "winners": lambda R: vpo.winners(R, np.eye(2)),
+    "nondominated": nondominated,
+    "advantages": lambda R: vpo.advantages("vpo", [[R, R]]),
+    "advantages_weights": lambda R: vpo.advantages("vpo", np.ones((1, 2, 1, 2)), weights=[R]),
+    "rollout_scores": lambda R: vpo.rollout_scores("multi_rlvr", [[R]]),
+    "w_star": lambda R: vpo.rollout_scores("grpo", np.ones((2, 2, 1, 2)), w_star=R),
+    "best_at_k": lambda R: vpo.best_at_k(R, 1),
+    "diversity": vpo.diversity,
+    "coverage": lambda R: vpo.coverage(R, np.eye(2)),
+    "front": lambda R: vpo.coverage(np.eye(2), R),
+    "hypervolume": vpo.hypervolume,
+    "front_share": lambda R: metrics.front_share(R, np.eye(2)),
+    "best_subset": lambda R: vpo.best_subset(R, 1),
+    "price_of_conflict": vpo.price_of_conflict,
+    "as_sets": lambda R: metrics.as_sets(R, 1),
+}
+NO_NUMBERS = {
+    "masked": (np.ma.array(np.eye(2), mask=np.eye(2)), "masked"),
+    "masked in a list": ([np.ma.array([1.0, 0], mask=[1, 0]), [0.0, 1]], "masked"),
+    "the masked constant": ([[np.ma.masked, 1.0], [0.0, 1.0]], "masked"),
+    "digits": ([["1", "0"], ["0", "1"]], "dtype <U1"),
+    "digits in an array": (np.eye(2).astype(str), "dtype <U"),
+    "dates": (np.array([["2026-01-01"] * 2] * 2, dtype="M8[D]"), "dtype datetime64"),
+    "complex": (np.eye(2) * 1j, "dtype complex128"),
+    "objects": ([[None, 1], [0, 1]], "no real numbers"),
+    "Decimal": ([[Decimal(1), 0], [0, 1]], "no real numbers"),
+    "sparse": (sparse.eye_array(2), "no real numbers"),
+    "structured": (np.zeros((2, 2), dtype=[("a", float)]), "dtype"),
+    "ragged": ([[1, 0], [1]], "rows of equal length"),
+    "400 digits": ([[10**400, 0], [0, 1]], "beyond"),
+    "nested too deep": (eval("[" * 40 + "]" * 40), "nested too deep"),
+    "NaN": ([[math.nan, 0], [0, 1]], "values that are NaN"),
+    "too large": ([[1.01e100, 0], [0, 1]], "scale the"),
+}
+
+
+@pytest.mark.parametrize("function", CORE)
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_h9_only_real_finite_unmasked_numbers_are_rewards(function, kind):
+    given, words = NO_NUMBERS[kind]
+    with pytest.raises(ValueError, match=words) as error:
+        CORE[function](given)
+    attacks.check_error(error.value)
+
+
+def test_h9_a_list_that_holds_itself_is_refused():
+    endless = []
+    endless += [endless, endless]
+    with pytest.raises(ValueError, match="nested too deep"):
+        vpo.exact_set_reward(endless)
+
+
+@pytest.mark.parametrize("function", [vpo.exact_set_reward, vpo.exact_shares, vpo.diversity])
+def test_h9_numbers_of_other_kinds_are_rewards(function):
+    import torch
+
+    expected = function(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    kinds = (bool, np.int8, np.uint64, np.float16, np.longdouble, object)
+    given = [np.eye(2).astype(kind) for kind in kinds]
+    given += [torch.eye(2), list(torch.eye(2)), np.ma.array(np.eye(2)), np.asmatrix(np.eye(2))]
+    for R in [*given, [[Fraction(1), 0], [False, np.float32(1)]]]:
+        assert (function(R) == expected).all()
+    for R in (torch.eye(2, requires_grad=True), torch.eye(2).to_sparse(), torch.eye(2) * 1j):
+        with pytest.raises(ValueError) as error:
+            function(R)
+        attacks.check_error(error.value)
+
+
+SHAPES = [(1, 1), (4, 2), (3, 3), (4, 5), (6, 6)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("alpha", [0.001, 0.5, 1.0])
+@pytest.mark.parametrize("power", [-1010, -300, -1, 40, 330])
+def test_h9_a_power_of_two_changes_no_digit(shape, alpha, power):
+    """Rewards of 1e-300 (.4 instead of .612) and of 1e99 are as good as rewards about 1."""
+    for seed in range(3):
+        R = np.random.default_rng(seed).integers(1, 2**20, shape) / 2**20  # no subnormal digits
+        at_one = vpo.exact_set_reward(R, alpha, full_output=True, points=64)
+        scaled = vpo.exact_set_reward(np.ldexp(R, power), alpha, full_output=True, points=64)
+        assert scaled.method == at_one.method
+        assert (scaled.value == np.ldexp(at_one.value, power)).all()
+        assert (scaled.error == np.ldexp(at_one.error, power)).all()
+        assert (vpo.exact_shares(np.ldexp(R, power)) == vpo.exact_shares(R)).all()
+        W = np.random.default_rng(seed).dirichlet(np.ones(shape[1]), size=5)
+        assert (vpo.winners(np.ldexp(R, power), W) == vpo.winners(R, W)).all()
+        one, many = vpo.best_subset(R, 2), vpo.best_subset(np.ldexp(R, power), 2)
+        assert (one.indices == many.indices).all() and many.value == np.ldexp(one.value, power)
+        assert metrics.front_share(np.ldexp(R, power), np.ldexp(R, power)) == 1
+        assert vpo.coverage(np.ldexp(R[:1], power), np.ldexp(R, power)) == vpo.coverage(R[:1], R)
+        ratio = vpo.hypervolume(np.ldexp(R[:1], power), np.ldexp(R, power))
+        assert ratio == vpo.hypervolume(R[:1], R)
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+@pytest.mark.parametrize("power", [-20, 40, 330])
+def test_h9_advantages_of_large_rewards_are_those_of_small_ones(method, power):
+    m = 1 if vpo.METHODS[method].single_answer else 3
+    R = np.random.default_rng(1).random((2, 4, m, 3))
+    W = np.full((2, 1, 3), 1 / 4)
+    at_one = vpo.advantages(method, R, weights=W, eps=0)
+    scaled = vpo.advantages(method, np.ldexp(R, power), weights=W, eps=0)
+    assert (scaled == (np.ldexp(at_one, power) if method == "max_at_k" else at_one)).all()
+    assert abs(at_one).max() > 0.1
+
+
+@pytest.mark.parametrize("method", ["vpo", "grpo", "multi_rlvr", "set_max", "max_at_k"])
+@pytest.mark.parametrize("size", [1e6, 1e8, 1e20, 1e99])
+def test_h9_equal_scores_of_large_rewards_are_no_noise(method, size):
+    """(a, b, -a - b) scores 0 under equal weights, up to the rounding of a and b."""
+    a = np.random.default_rng(0).random((1, 6, 1, 2)) * size
+    R = np.concatenate([a, -a.sum(axis=-1, keepdims=True)], axis=-1)
+    W = None if method != "vpo" else np.full((1, 1, 3), 1 / 3)
+    assert (vpo.advantages(method, R, weights=W) == 0).all()
+    assert (vpo.advantages(method, R * [1, 1, 1 + 1e-6], weights=W) != 0).any()
+
+
+@pytest.mark.parametrize("alpha", [5e-324, 0.9e-6, 1.1e6, 1e308, math.inf, "1", True, None, [1.0]])
+def test_h9_alpha_has_a_stated_range(alpha):
+    rng = np.random.default_rng(0)
+    for call in (
+        lambda: vpo.exact_set_reward(np.eye(2), alpha),
+        lambda: vpo.sample_weights(3, 2, alpha, rng=rng),
+        lambda: vpo.coverage(np.eye(2), np.eye(2), alpha),
+        lambda: vpo.TrainConfig(alpha=alpha),
+    ):
+        with pytest.raises(ValueError, match="alpha = ") as error:
+            call()
+        attacks.check_error(error.value)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_h9_alpha_at_its_ends_reaches_its_limits(d):
+    """alpha -> 0: the mean of the best per objective. alpha -> infinity: the best mean."""
+    R = np.random.default_rng(d).random((4, d))
+    for alpha, limit in ((1e-6, R.max(axis=0).mean()), (1e6, R.mean(axis=1).max())):
+        value, error, _ = vpo.exact_set_reward(R, alpha, full_output=True)
+        assert value == pytest.approx(limit, abs=1e-3 + 6 * float(error))
+        for method in ("iid", "sobol")[: 1 if alpha < 0.01 else 2]:
+            W = vpo.sample_weights(4096, d, alpha, rng=np.random.default_rng(0), method=method)
+            assert W.sum(axis=1) == pytest.approx(1, abs=1e-12) and (W >= 0).all()
+            assert vpo.set_reward(R, W) == pytest.approx(limit, abs=0.03)
+
+
+@pytest.mark.parametrize("alpha", [1e4, 1e6])
+def test_h9_large_alpha_is_right_by_the_normal_law(alpha):
+    """d = 2: w_1 is near N(1/2, 1 / (8 alpha + 4)), whose E max(w, 1 - w) is 1/2 + s sqrt(2/pi)."""
+    s = 1 / math.sqrt(8 * alpha + 4)
+    expected = s * math.sqrt(2 / math.pi) * (1 + 1 / (16 * alpha))
+    gain = float(vpo.exact_set_reward(np.eye(2), alpha)) - 0.5
+    assert gain == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("valid", [[1, -1, 1], [0.5, 1, 1], [2, 0, 0], ["1", "0", "1"], [None] * 3])
+def test_h9_valid_takes_truth_values_only(valid):
+    with pytest.raises(ValueError, match="valid") as error:
+        vpo.diversity([[1, 0], [0, 1], [1, 1]], valid=valid)
+    attacks.check_error(error.value)
+
+
+# ---- H8 and sizes ----
+
+
+@pytest.mark.parametrize("shape, m", [((60, 20), 3), ((170, 12), 6), ((64, 12), 6), ((682, 3), 20)])
+def test_h8_the_best_subset_takes_bounded_memory(shape, m):
+    R = np.sqrt(np.random.default_rng(0).dirichlet(np.ones(shape[1]), size=shape[0]))
+    tracemalloc.start()
+    indices, value = vpo.best_subset(R, m)  # no answer dominates another
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * 2**20
+    assert len(set(indices)) == m
+    assert value == pytest.approx(float(vpo.exact_set_reward(R[indices])), rel=1e-12)
+    others = np.random.default_rng(1).permuted(np.tile(np.arange(len(R)), (20, 1)), axis=1)[:, :m]
+    assert value > vpo.exact_set_reward(R[others]).max()
+
+
+@pytest.mark.parametrize("shape", [(170, 12, 6), (64, 12, 6), (682, 3, 20)])
+def test_h8_many_sets_take_bounded_memory(shape):
+    R = np.random.default_rng(0).random(shape)
+    tracemalloc.start()
+    vpo.exact_set_reward(R, points=1024)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * 2**20
+
+
+def test_h8_a_greedy_choice_over_points_is_as_good_as_over_exact_values(monkeypatch):
+    R = np.sqrt(np.random.default_rng(0).dirichlet(np.ones(3), size=60))
+    exactly = vpo.best_subset(R, 6)
+    monkeypatch.setattr(metrics, "GREEDY", 0)
+    quickly = vpo.best_subset(R, 6)
+    assert quickly.value == pytest.approx(exactly.value, abs=1e-4)
+    assert quickly.value == pytest.approx(float(vpo.exact_set_reward(R[quickly.indices])))
+    everything = vpo.best_subset(R, 59)  # more than what wins anywhere
+    assert len(everything.indices) == 59
+    assert everything.value == pytest.approx(float(vpo.exact_set_reward(R)), abs=1e-3)
+
+
+HUGE = np.broadcast_to(1.0, (10**5, 10**5))
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: vpo.exact_set_reward(HUGE), "10,000,000,000 numbers"),
+        (lambda: vpo.exact_set_reward(HUGE[:20_000, :2]), "at most 10,000 answers"),
+        (lambda: vpo.exact_set_reward(HUGE[:2, :5000]), "4,096 objectives"),
+        (lambda: vpo.exact_set_reward(np.ones((200, 10_000, 1))), "in pairs"),
+        (lambda: vpo.exact_set_reward(np.eye(4), points=2**21), "at most 1,048,576"),
+        (lambda: vpo.exact_set_reward(np.eye(600), 2.0, points=2**20), "points / 8 = 131,072"),
+        (
+            lambda: vpo.exact_set_reward([np.eye(4)] * 2**13, 2.0, points=2**20),
+            "34,359,738,368 scores",
+        ),
+        (lambda: vpo.set_reward(HUGE[:10_000, :1], HUGE[:10_000, :1]), "100,000,000 scores"),
+        (lambda: vpo.sample_weights(10**9, 3, rng=np.random.default_rng(0)), "3,000,000,000"),
+        (lambda: vpo.sample_weights(10**400, 3, rng=np.random.default_rng(0)), "K = 1000"),
+        (lambda: vpo.sample_weights(4, 10**6, rng=np.random.default_rng(0)), "d = 1000000"),
+        (lambda: vpo.pass_at_k(10**9, 5, 10**8), "n <= 10,000"),
+        (lambda: vpo.hypervolume(1 - np.eye(30) / 2), "too long"),
+        (lambda: vpo.hypervolume(np.ones((2, 32))), "31 objectives"),
+    ],
+)
+def test_sizes_that_cannot_work_are_refused_with_the_numbers(call, words):
+    with pytest.raises(ValueError, match=words) as error:
+        call()
+    attacks.check_error(error.value)
+
+
+def test_many_scores_are_averaged_in_parts(monkeypatch):
+    rng = np.random.default_rng(0)
+    R, W = rng.random((3, 4, 5, 2)), rng.dirichlet(np.ones(2), size=(3, 6))
+    whole = [vpo.set_reward(R, W), vpo.winners(R, W), vpo.set_reward(R, W[0]), nondominated(R)]
+    whole += [vpo.diversity(R), vpo.sample_weights(9, 3, 2.0, rng=rng, method="sobol").sum(axis=1)]
+    for module in (objective, metrics):
+        monkeypatch.setattr(module, "BLOCK", 1)
+    parts = [vpo.set_reward(R, W), vpo.winners(R, W), vpo.set_reward(R, W[0]), nondominated(R)]
+    parts += [vpo.diversity(R), vpo.sample_weights(9, 3, 2.0, rng=rng, method="sobol").sum(axis=1)]
+    for a, b in zip(whole, parts, strict=True):
+        assert a.shape == b.shape and a == pytest.approx(b, abs=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-60, 1e99])
+def test_a_volume_that_is_no_float_is_refused_and_its_ratio_is_right(size):
+    R, front = np.eye(4) * 0.5 + 0.5, np.ones((1, 4))
+    with pytest.raises(ValueError, match="scale the rewards"):
+        vpo.hypervolume(np.tile(R * size, 2))
+    assert vpo.hypervolume(R * size, front * size) == pytest.approx(vpo.hypervolume(R))
+
+
+# ---- M7 and the numeric low points ----
+
+
+@pytest.mark.parametrize(
+    "n, c, k",
+    [(4, 1, 2.5), (4, 1, None), (4, 1, "2"), (4, 1, math.nan), (4, 1, 10**400), (4.5, 1, 2)]
+    + [([4, 4], [1, 1, 1], 2), (None, 1, 2), ([[4], [4, 5]], 1, 2), (4, -1, 2), (4, 1, 0)],
+)
+def test_m7_pass_at_k_takes_whole_numbers(n, c, k):
+    with pytest.raises(ValueError) as error:
+        vpo.pass_at_k(n, c, k)
+    attacks.check_error(error.value)
+    assert vpo.pass_at_k(4, 1, 2.0) == 0.5
+    assert vpo.pass_at_k([4, 4], 1, [1, 2]).tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("value", [*attacks.NASTY, ["vpo"], {"vpo"}, np.array(["vpo", "grpo"])])
+def test_m7_names_of_methods_are_words_of_a_list(value):
+    for call in (
+        lambda: vpo.advantages(value, np.ones((1, 2, 1, 1))),
+        lambda: vpo.rollout_scores(value, np.ones((1, 2, 1, 1))),
+        lambda: vpo.sample_weights(2, 2, rng=np.random.default_rng(0), method=value),
+    ):
+        with pytest.raises(ValueError, match="method = ") as error:
+            call()
+        attacks.check_error(error.value)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), 10**5000, math.nan, 2**63, "9" * 5000], ids=shown
+)
+@pytest.mark.parametrize("kind", [int, float])
+def test_m7_numbers_of_400_digits_are_no_settings(kind, value):
+    option = Option("x", kind, 1, "")
+    with pytest.raises(ValueError, match="x = ") as error:
+        option.check(value)
+    attacks.check_error(error.value)
+    assert option.check(2**63 - 1) == 2**63 - 1
+
+
+@pytest.mark.parametrize("text", ["", "x" * 5000, "9" * 5000, "1\n2", "\x00", "\ud800", "½", None])
+@pytest.mark.parametrize("kind", [int, float, bool])
+def test_m7_the_text_of_a_flag_is_read_or_refused(kind, text):
+    with pytest.raises(ValueError, match="x.y") as error:
+        Option("x_y", kind, 1, "").check(Option("x_y", kind, 1, "").read(text))
+    attacks.check_error(error.value)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", 5, b"a", ["a"]])
+def test_m7_a_text_can_be_written_to_a_file(text):
+    with pytest.raises(ValueError, match="x = ") as error:
+        Option("x", str, "", "").check(text)
+    attacks.check_error(error.value)
+
+
+def test_a_file_option_reads_a_text_of_a_million_characters(tmp_path):
+    option, path = Option("x", str, None, "", file=True), tmp_path / "x.txt"
+    path.write_text("\ufeffS . E\r\n", encoding="utf-8", newline="")
+    assert option.read(str(path)) == "S . E\n"
+    path.write_text("x" * 2**20)
+    assert len(option.read(str(path))) == 2**20
+    for content in (b"x" * (2**20 + 1), b"a\0b", b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"--x .*cannot be read as text") as error:
+            option.read(str(path))
+        attacks.check_error(error.value)
+    for name in (str(tmp_path), str(tmp_path / "none"), "a\0b", "\ud800", "x" * 5000, ""):
+        with pytest.raises(ValueError, match=r"--x .*cannot be read as text") as error:
+            option.read(name)
+        attacks.check_error(error.value)
+
+
+def test_low_a_maze_text_may_begin_with_a_byte_order_mark():
+    assert Maze.from_text("\ufeffS . E") == Maze.from_text("S . E")
+    with pytest.raises(ValueError, match="unknown symbol"):
+        Maze.from_text("S \ufeff E")
+
+
+def test_low_a_dotless_i_is_no_move():
+    task = task_class("maze")(maze="S . E")
+    maze = task.instance(0)
+    assert task.read(maze, "right Right") == "RR"
+    assert task.read(maze, "r\u0131ght right") is None
