@@ -745,7 +745,7 @@ def test_m7_numbers_of_400_digits_are_no_settings(kind, value):
 @pytest.mark.parametrize("text", ["", "x" * 5000, "9" * 5000, "1\n2", "\x00", "\ud800", "½", None])
 @pytest.mark.parametrize("kind", [int, float, bool])
 def test_m7_the_text_of_a_flag_is_read_or_refused(kind, text):
-    with pytest.raises(ValueError, match="x.y") as error:
+    with pytest.raises(ValueError, match=r"x.y") as error:
         Option("x_y", kind, 1, "").check(Option("x_y", kind, 1, "").read(text))
     attacks.check_error(error.value)
 
