@@ -121,12 +121,13 @@ def check_finite(x, name, ndim, largest=LARGEST):
         raise ValueError(
             f"{name} holds whole numbers beyond {largest:g}: scale them down"
         ) from None
-    if not np.isfinite(x).all():
+    with np.errstate(invalid="ignore"):
+        size = max(x.max(initial=0), -x.min(initial=0))  # NaN where x holds one
+    if not size < np.inf:
         raise ValueError(
             f"{name} holds {(~np.isfinite(x)).sum()} values that are NaN or infinite; all must be "
             "finite"
         )
-    size = abs(x).max(initial=0)
     if size > largest:
         raise ValueError(
             f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {_noun(name)}"

@@ -208,9 +208,13 @@ def _volume(pool):
     """The volume above 0 of one pool (n, d), by moocore."""
     import moocore  # imported here because it takes a moment to load
 
-    counting, d = pool[(pool > 0).all(axis=1)], pool.shape[1]
-    n = nondominated(counting).sum() if len(counting) else 0
-    if float(n) ** (d / 2) > MOST_BOXES:
+    d = pool.shape[1]
+
+    def costly(n):
+        return float(n) ** (d / 2) > MOST_BOXES
+
+    above = pool[(pool > 0).all(axis=1)]
+    if costly(len(above)) and costly(n := nondominated(above).sum()):
         raise ValueError(
             f"R has {n:,} non-dominated answers in d = {d}: their exact hypervolume takes too "
             "long; give fewer"
