@@ -53,7 +53,7 @@ class Maze:
     def from_text(cls, text, budget=None):
         """Returns the maze that rows of the symbols ``. S E G D L B #`` draw.
 
-        Blanks between symbols and empty lines do not matter.
+        Blanks between symbols, empty lines and a byte-order mark at the start do not matter.
 
         Args:
             text: the grid, one row a line, at most 26 x 26.
@@ -215,7 +215,7 @@ def _parse_rows(text):
             f"text: got {type(text).__name__}, "
             "expected a string with one row of the grid on each line"
         )
-    rows = ["".join(line.split()) for line in text.splitlines()]
+    rows = ["".join(line.split()) for line in text.removeprefix("\ufeff").splitlines()]
     rows = [row for row in rows if row]
     symbols = " ".join(SYMBOLS)
     if not rows:

@@ -269,7 +269,7 @@ def test_answers_that_differ_by_rounding_only_count_once(d):
 
 def test_small_and_large_rewards_keep_their_relative_precision():
     R = rng().random((3, 4))
-    for factor in (1e-150, 1e-9, 1e9, 1e150):
+    for factor in (1e-300, 1e-150, 1e-9, 1e9, 1e99):
         scaled = exact_set_reward(R * factor) / factor
         assert scaled == pytest.approx(exact_set_reward(R), rel=1e-12)
 
@@ -285,7 +285,7 @@ def test_an_empty_batch_gives_an_empty_result():
 
 
 def test_extreme_alpha_stays_finite():
-    for alpha in (1e-8, 1e-3, 1e6):
+    for alpha in (1e-6, 1e-3, 1e6):
         assert np.isfinite(exact_set_reward(np.eye(3), alpha))
         assert np.isfinite(exact_set_reward(np.eye(2), alpha))
 

@@ -1,6 +1,30 @@
-"""Checks of arguments. A ValueError says in one line the name, what was given, what is expected."""
+"""Checks of arguments. A ValueError says in one line the name, what was given, what is expected.
+
+The functions of the core are right within these limits, and refuse what lies beyond:
+
+    rewards and scores   real, finite, at most 1e100 in size, however small
+    weights              real, finite, at most 1e40 in size; products and their squares stay finite
+    alpha                1e-6 to 1e6; beyond, the weights are corners or the centre to 0.1 %
+    sizes                10,000 answers in a set, 4,096 objectives, 67,108,864 numbers in an array
+
+A result is right to 1e-12 of the largest reward of its set, or it states its own error.
+"""
+
+from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
+
+LARGEST = 1e100  # size of a reward or a score: squares and sums of squares stay finite
+LARGEST_WEIGHT = 1e40
+LEAST_ALPHA, MOST_ALPHA = 1e-6, 1_000_000
+MOST_ANSWERS = 10_000
+MOST_OBJECTIVES = 4_096
+MOST_VALUES = 2**26  # numbers in an array: half a gigabyte
+MOST_PAIRS = 10**10  # comparisons of answers in pairs, over all sets and objectives: some 10 s
+MOST_POINTS = 2**20
+DEEPEST = 16  # lists in lists
+INTEGERS = 2**63  # whole numbers stay below this, as in NumPy, torch and JSON readers
 
 
 def shown(value, most: int = 60) -> str:
@@ -12,7 +36,11 @@ def shown(value, most: int = 60) -> str:
     try:
         text = repr(value)
     except ValueError:  # a whole number of more digits than Python writes out
-        text = f"{type(value).__name__} of {value.bit_length():,} bits"
+        bits = getattr(value, "bit_length", None)
+        digits = f" of {bits():,} bits" if bits else ""
+        text = f"{type(value).__name__}{digits}"
+    except RecursionError:
+        text = f"{type(value).__name__}, nested too deep"
     return shortened(text, most)
 
 
@@ -26,60 +54,159 @@ def shortened(text: str, most: int = 60) -> str:
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
 
 
+# ---- arrays ----
+
+
 def check_rewards(R, name="R"):
-    """R as float64 (..., m, d), finite, m and d at least 1."""
+    """R as float64 (..., m, d), each at most 1e100, m and d at least 1; sizes as stated above."""
     R = check_finite(R, name, 2)
-    if R.shape[-2] == 0 or R.shape[-1] == 0:
+    m, d = R.shape[-2:]
+    if m == 0 or d == 0:
         raise ValueError(
             f"{name} has shape {R.shape}: expected (..., m, d) with at least one answer and one "
             "objective"
         )
+    if m > MOST_ANSWERS or d > MOST_OBJECTIVES:
+        raise ValueError(
+            f"{name} has shape {R.shape}: expected (..., m, d) with at most {MOST_ANSWERS:,} "
+            f"answers and {MOST_OBJECTIVES:,} objectives"
+        )
+    if R.size * m > MOST_PAIRS:
+        raise ValueError(
+            f"{name} has shape {R.shape}: comparing its answers in pairs takes {R.size * m:,} "
+            f"steps, at most {MOST_PAIRS:,} are allowed; give fewer sets or answers in a call"
+        )
     return R
 
 
-def check_finite(x, name, ndim):
-    """x as a finite float64 array of at least ndim dimensions."""
+def check_finite(x, name, ndim, largest=LARGEST):
+    """x as a finite float64 array of at least ndim dimensions, no number larger than `largest`.
+
+    x is a number, an array, a CPU tensor, or nested lists of these, of kind bool, int or float.
+    Python objects pass if each is a `numbers.Real` (a Fraction is one, a Decimal is not).
+
+    Raises ValueError for anything else: texts, dates, complex numbers, masked entries, sparse or
+    structured arrays, rows of unequal length, NaN, infinity, and arrays that are too large.
+    """
+    if _holds_masked(x, name):
+        raise ValueError(f"{name} holds masked entries; fill them or leave their answers out")
     try:
-        x = np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        message = f"{name}: expected an array of numbers, rows of equal length"
-        raise ValueError(message) from None
+        x = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"{name}: expected an array of numbers, rows of equal length "
+            f"({shortened(str(error), 120)})"
+        ) from None
+    if x.size > MOST_VALUES:
+        raise ValueError(
+            f"{name} has shape {shown(x.shape)}: {x.size:,} numbers, at most {MOST_VALUES:,} are "
+            "allowed"
+        )
+    real = x.dtype.kind in "biuf" or (
+        x.dtype.kind == "O" and all(isinstance(value, Real) for value in x.flat)
+    )
+    if not real:
+        kind = "objects that are no real numbers" if x.dtype.kind == "O" else f"dtype {x.dtype}"
+        raise ValueError(
+            f"{name} holds {shortened(kind)}: expected an array of numbers, all of them real"
+        )
     if x.ndim < ndim:
         raise ValueError(
             f"{name} has shape {x.shape}: expected at least {ndim} dimensions, objectives last"
         )
-    if not np.isfinite(x).all():
+    try:
+        with np.errstate(over="ignore"):  # of a long double: the infinity is refused below
+            x = x.astype(np.float64, copy=x.dtype.kind == "O")
+    except OverflowError:
+        raise ValueError(
+            f"{name} holds whole numbers beyond {largest:g}: scale them down"
+        ) from None
+    with np.errstate(invalid="ignore"):
+        size = max(x.max(initial=0), -x.min(initial=0))  # NaN where x holds one
+    if not size < np.inf:
         raise ValueError(
             f"{name} holds {(~np.isfinite(x)).sum()} values that are NaN or infinite; all must be "
             "finite"
         )
+    if size > largest:
+        raise ValueError(
+            f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {_noun(name)}"
+        )
     return x
 
 
-def check_whole(x, name, most=None):
+def _noun(name):
+    return "weights" if name in ("W", "w_star", "weights") else "rewards"
+
+
+def _holds_masked(x, name, depth=0):
+    """Whether a masked entry stands in x, or in an array in lists: NumPy would drop the mask."""
+    if isinstance(x, np.ndarray | float | int):
+        return np.ma.is_masked(x)
+    if not isinstance(x, Sequence) or isinstance(x, str | bytes | bytearray | memoryview):
+        return False
+    if depth > DEEPEST:
+        raise ValueError(f"{name}: lists nested too deep; expected an array of numbers")
+    return any(_holds_masked(part, name, depth + 1) for part in x)
+
+
+def check_flags(x, name):
+    """x as a bool array, from truth values or the numbers 0 and 1."""
+    x = check_finite(x, name, 0)
+    if ((x != 0) & (x != 1)).any():
+        raise ValueError(f"{name} holds numbers other than 0 and 1: expected truth values")
+    return x.astype(bool)
+
+
+# ---- single values ----
+
+
+def check_number(x, name, expected, least, most):
+    """x as a float from `least` to `most`; `expected` says in words what it must be."""
+    try:
+        value = check_finite(x, name, 0, np.inf)
+    except ValueError:
+        value = np.array(np.nan)
+    if isinstance(x, bool | np.bool_) or value.shape or not least <= value <= most:
+        raise ValueError(f"{name} = {shown(x)}: expected {expected}")
+    return float(value)
+
+
+def check_whole(x, name, most=INTEGERS - 1):
     """Refuse x unless it is a whole number from 1 to `most`."""
-    whole = isinstance(x, (int, np.integer)) and not isinstance(x, bool)
-    if not whole or x < 1 or (most is not None and x > most):
-        limit = f" and at most {most}" if most else ""
-        raise ValueError(f"{name} = {x!r}: expected a whole number of at least 1{limit}")
+    whole = isinstance(x, int | np.integer) and not isinstance(x, bool)
+    if not whole or not 1 <= x <= most:
+        limit = f" and at most {most:,}" if most < INTEGERS - 1 or (whole and x > most) else ""
+        raise ValueError(f"{name} = {shown(x)}: expected a whole number of at least 1{limit}")
+
+
+def check_choice(x, name, choices):
+    """Refuse x unless it is one of these words."""
+    if not isinstance(x, str) or x not in choices:
+        raise ValueError(f"{name} = {shown(x)}: expected one of {', '.join(choices)}")
 
 
 def check_alpha(alpha):
-    """alpha as a positive float."""
-    try:
-        alpha = float(alpha)
-    except (TypeError, ValueError):
-        raise ValueError(f"alpha = {alpha!r}: expected one positive number") from None
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise ValueError(
-            f"alpha = {alpha}: expected a positive finite number (1 draws weights uniformly)"
-        )
+    """alpha as a float from 1e-6 to 1e6."""
+    expected = f"one positive number, {LEAST_ALPHA} to {MOST_ALPHA:,} (1 draws weights uniformly)"
+    alpha = check_number(alpha, "alpha", expected, LEAST_ALPHA, MOST_ALPHA)
     return 1.0 if abs(alpha - 1) < 1e-12 else alpha  # a logarithmic slider: 1.0000000000000002
 
 
 def check_points(points):
     """points as an int: a power of two, at least 16, since they come in 8 scramblings."""
-    whole = isinstance(points, (int, np.integer)) and not isinstance(points, bool)
-    if not whole or points < 16 or points & (points - 1):
-        raise ValueError(f"points = {points!r}: expected a power of two, at least 16")
+    whole = isinstance(points, int | np.integer) and not isinstance(points, bool)
+    if not whole or not 16 <= points <= MOST_POINTS or points & (points - 1):
+        raise ValueError(
+            f"points = {shown(points)}: expected a power of two, at least 16, at most "
+            f"{MOST_POINTS:,}"
+        )
     return int(points)
+
+
+def check_drawn(K, d, name="K"):
+    """Refuse K weight vectors of d numbers that no memory holds."""
+    if K * d > MOST_VALUES:
+        raise ValueError(
+            f"{name} = {K:,} with d = {d:,}: {K * d:,} numbers, at most {MOST_VALUES:,} are allowed"
+        )

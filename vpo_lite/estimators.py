@@ -10,20 +10,32 @@ of the rollout by it. The methods differ here and nowhere else.
 
 Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2510.23393,
 2505.15201 (PKPO), 2606.06080; GDPO (NVlabs), as in 2605.22817; MaxRL 2602.02710.
+
+Longer than 350 lines because all methods stand side by side, with what they are made of.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from .checks import check_finite, check_rewards, check_whole
+from .checks import (
+    LARGEST,
+    LARGEST_WEIGHT,
+    check_alpha,
+    check_choice,
+    check_finite,
+    check_number,
+    check_rewards,
+    check_whole,
+    shown,
+)
 from .exact import exact_set_reward
 from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
+ROUNDING = 1e-12  # so are scores that spread less than this part of the largest rewards in them
 
 
 class Estimate(NamedTuple):
@@ -67,18 +79,19 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
 
     Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
     negative one makes it less likely. In a group with equal scores all advantages are exactly 0:
-    there is nothing to learn from it.
+    there is nothing to learn from it. Scores are equal if their standard deviation is below 1e-9,
+    or below 1e-12 of the largest rewards they are made of.
 
     method   a name in METHODS.
-    R        rewards (P, G, m, d). Or a list of P arrays (G, m, d_p) when d differs between
-             prompts; then `weights` and `w_star` are lists of P arrays too.
+    R        rewards (P, G, m, d), at most 1e100 in size. Or a list of P arrays (G, m, d_p) when d
+             differs between prompts; then `weights` and `w_star` are lists of P arrays too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
              decide which one scores higher. None takes the exact mean over w ~ Dir(alpha).
              For `random_weighting` and `goal_conditioned`: (P, 1, d), one weight vector per prompt.
              Other methods ignore it.
-    alpha    the Dirichlet concentration of the exact mean.
-    w_star   the task's fixed weights, (d,) or (P, d). None means 1/d each.
+    alpha    the Dirichlet concentration of the exact mean, 1e-6 to 1e6.
+    w_star   the task's fixed weights, (d,) or (P, d), at most 1e40. None means 1/d each.
     k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
     eps      added to the standard deviation, or mean, that divides.
 
@@ -108,24 +121,15 @@ def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
 
 def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6):
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
-    if method not in METHODS:
-        raise ValueError(f"method = {method!r}: expected one of {', '.join(METHODS)}")
-    if not (isinstance(eps, Real) and 0 <= eps < np.inf):
-        raise ValueError(f"eps = {eps!r}: expected a finite number of at least 0")
-    if isinstance(R, (list, tuple)) and len({np.shape(r) for r in R}) > 1:
-        if len({np.shape(r)[:1] for r in R}) > 1:
-            raise ValueError(
-                f"R holds groups of {[len(r) for r in R]} rollouts: expected the same G for all "
-                "prompts"
-            )
-        weights = _per_prompt(weights, "weights", len(R))
-        weights = [None if W is None else [W] for W in weights]
-        w_star = _per_prompt(w_star, "w_star", len(R))
-        parts = [
-            estimate(method, [r], weights=W, alpha=alpha, w_star=w, k=k, eps=eps)
-            for r, W, w in zip(R, weights, w_star, strict=True)
-        ]
-        return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+    check_choice(method, "method", METHODS)
+    alpha = check_alpha(alpha)
+    eps = check_number(eps, "eps", "a finite number, 0 to 1e+100", 0, LARGEST)
+    if k is not None:
+        check_whole(k, "k")
+    if isinstance(R, list | tuple):
+        R = [check_finite(r, f"R[{p}]", 0) for p, r in enumerate(R)]
+        if len({r.shape for r in R}) > 1:
+            return _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps)
     R = check_rewards(R)
     if R.ndim != 4 or R.shape[1] == 0:
         raise ValueError(
@@ -137,18 +141,38 @@ def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-
             f"R has shape {R.shape}: {method} is defined for one answer per rollout, m = 1, not "
             f"m = {m}"
         )
-    if METHODS[method].weights == "one" and np.shape(weights) != (P, 1, d):
-        given = "is missing" if weights is None else f"has shape {np.shape(weights)}"
+    if weights is not None and METHODS[method].weights != "none":
+        weights = check_finite(weights, "weights", 2, LARGEST_WEIGHT)
+    if METHODS[method].weights == "one" and (weights is None or weights.shape != (P, 1, d)):
+        given = "is missing" if weights is None else f"has shape {weights.shape}"
         raise ValueError(
             f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per "
             "prompt"
         )
-    w_star = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
+    if w_star is None:
+        w_star = np.full(d, 1 / d)
+    w_star = check_finite(w_star, "w_star", 1, LARGEST_WEIGHT)
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
     found = METHODS[method].estimate(R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
     return Estimate(*found)
+
+
+def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
+    """`estimate` of prompts that differ in shape: a list of arrays (G, m, d_p)."""
+    if len({r.shape[:1] for r in R}) > 1 or min(r.ndim for r in R) == 0:
+        raise ValueError(
+            f"R holds prompts of the shapes {shown([r.shape for r in R])}: expected (G, m, d_p) "
+            "with the same G for all prompts"
+        )
+    weights = [None if W is None else [W] for W in _per_prompt(weights, "weights", len(R))]
+    w_star = _per_prompt(w_star, "w_star", len(R))
+    parts = [
+        estimate(method, r[None], weights=W, alpha=alpha, w_star=w, k=k, eps=eps)
+        for r, W, w in zip(R, weights, w_star, strict=True)
+    ]
+    return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 # ---- the methods ----
@@ -160,15 +184,18 @@ def vpo(R, *, weights, alpha, eps, **_):
 
     The max stands inside the mean: an answer pays if it is the best for some of the weights.
     """
-    U = exact_set_reward(R, alpha) if weights is None else set_reward(R, weights)
-    return Estimate(U, zscore(U, eps))
+    if weights is None:
+        U, size = exact_set_reward(R, alpha), abs(R).max(axis=(1, 2, 3))[:, None]
+    else:
+        U, size = set_reward(R, weights), _size(R, weights)
+    return Estimate(U, zscore(U, eps, size))
 
 
 @method(single_answer=True)
 def grpo(R, *, w_star, eps, **_):
     """w* . r of the one answer (2402.03300)."""
     r = scalar(R, w_star)[..., 0]
-    return Estimate(r, zscore(r, eps))
+    return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
 @method()
@@ -179,7 +206,7 @@ def multi_rlvr(R, *, w_star, eps, **_):
     gives a repeated answer the task's worst rewards.
     """
     r = scalar(R, w_star).sum(axis=-1)
-    return Estimate(r, zscore(r, eps))
+    return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
 @method()
@@ -193,14 +220,14 @@ def set_max(R, *, w_star, eps, **_):
     [[0.5, 0.6]]
     """
     r = scalar(R, w_star).max(axis=-1)
-    return Estimate(r, zscore(r, eps))
+    return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
 @method(single_answer=True)
 def max_at_k(R, *, w_star, k, **_):
     """By how much an answer raises the best of k (2510.23393): see `max_at_k_advantage`."""
     r = scalar(R, w_star)[..., 0]
-    return Estimate(r, max_at_k_advantage(r, k))
+    return Estimate(r, max_at_k_advantage(r, k, _size(R, w_star[:, None])))
 
 
 @method(single_answer=True)
@@ -223,21 +250,22 @@ def maxrl(R, *, w_star, eps, **_):
             "rewards >= 0"
         )
     mean = r.mean(axis=-1, keepdims=True)
-    return Estimate(r, np.where(_flat(r), 0.0, (r - mean) / (mean + max(eps, 1e-300))))
+    flat = _flat(r, _size(R, w_star[:, None]))
+    return Estimate(r, np.where(flat, 0.0, (r - mean) / (mean + max(eps, 1e-300))))
 
 
 @method(single_answer=True, weights="one")
 def random_weighting(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, not shown to the policy (ablation, 2605.22817)."""
     r = set_reward(R, weights)
-    return Estimate(r, zscore(r, eps))
+    return Estimate(r, zscore(r, eps, _size(R, weights)))
 
 
 @method(single_answer=True, weights="one", weight_in_prompt=True)
 def goal_conditioned(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
     r = set_reward(R, weights)
-    return Estimate(r, zscore(r, eps))
+    return Estimate(r, zscore(r, eps, _size(R, weights)))
 
 
 # ---- what they are made of ----
@@ -248,24 +276,29 @@ def scalar(R, w_star):
     return np.einsum("pgmd,pd->pgm", R, w_star)
 
 
-def zscore(x, eps=1e-6):
+def zscore(x, eps=1e-6, size=0.0):
     """(x - mean) / (std + eps) over the last axis, with the population std.
 
-    Exactly 0 where std < 1e-9. Two different scores always become -1 and 1:
+    Exactly 0 where std < 1e-9, or below 1e-12 of the largest |x|, or of `size`: how large x would
+    be if nothing in it had cancelled. `size` is a number or of the shape of x, with last axis 1.
+
+    Two different scores always become -1 and 1:
 
     >>> zscore(np.array([[0.2, 0.9], [0.35, 0.35]]), eps=0).round(6).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
     centred = x - x.mean(axis=-1, keepdims=True)
-    return np.where(_flat(x), 0.0, centred / (x.std(axis=-1, keepdims=True) + max(eps, 1e-300)))
+    return np.where(
+        _flat(x, size), 0.0, centred / (x.std(axis=-1, keepdims=True) + max(eps, 1e-300))
+    )
 
 
-def max_at_k_advantage(r, k=None):
+def max_at_k_advantage(r, k=None, size=0.0):
     """How the best of k gains from rollout i, r (P, G) -> (P, G).
 
     That is the mean of the max over all k-subsets of the group that contain i, minus the mean over
     those that do not. The second mean is a baseline that does not depend on rollout i. There is no
-    division by the std. Source: 2510.23393, 2505.15201.
+    division by the std. `size` as in `zscore`. Source: 2510.23393, 2505.15201.
 
     >>> max_at_k_advantage(np.array([[0.0, 0.0, 1.0]]), k=2).round(6).tolist()
     [[-0.5, -0.5, 1.0]]
@@ -290,7 +323,7 @@ def max_at_k_advantage(r, k=None):
     without_i = _sum_below(r_sorted * below) + _sum_above(r_sorted * above)
     advantage = np.empty_like(r_sorted)
     np.put_along_axis(advantage, order, with_i - without_i, axis=-1)
-    return np.where(_flat(r), 0.0, advantage)
+    return np.where(_flat(r, size), 0.0, advantage)
 
 
 def max_weights(n, k):
@@ -315,8 +348,19 @@ def _sum_above(x):
     return np.flip(np.cumsum(np.flip(x, axis=-1), axis=-1), axis=-1) - x
 
 
-def _flat(x):
-    return x.std(axis=-1, keepdims=True) < FLOOR
+def _flat(x, size=0.0):
+    """Whether x spreads no more than rounding over the last axis, which is kept."""
+    largest = np.maximum(abs(x).max(axis=-1, keepdims=True), size)
+    return x.std(axis=-1, keepdims=True) < np.maximum(FLOOR, ROUNDING * largest)
+
+
+def _size(R, W):
+    """What the largest rewards of each group would score, if nothing cancelled: (P, 1).
+
+    W (K, d), (P, K, d) or (P, G, K, d).
+    """
+    W = abs(W).reshape(len(W) if W.ndim > 2 else 1, -1, W.shape[-1]).mean(axis=1)
+    return (abs(R).max(axis=(1, 2)) * W).sum(axis=-1, keepdims=True)
 
 
 def _per_prompt(values, name, P):

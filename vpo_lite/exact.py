@@ -20,13 +20,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc, comb
 
-from .checks import check_alpha, check_points, check_rewards
+from .checks import check_alpha, check_drawn, check_points, check_rewards
 from .objective import nondominated, sample_weights
 
 PIECE_LIMIT = 2**15  # n answers may be cut into n PIECE_LIMIT / d^2 pieces, fewer if n > 16
 POINTS = 16_384  # Sobol points for a set that is not integrated exactly
 SCRAMBLINGS = 8  # the points come in 8 independent scramblings; their spread gives the error
 MEMORY = 2**23  # bytes that the largest array may take; about five such arrays live at once
+WORK = 2**34  # scores that a call may compute over points: more than a minute
 CACHED = 2**15  # numbers in a scrambling that is kept for later calls; 128 are at most (32 MB)
 
 
@@ -66,8 +67,9 @@ class Pieces(NamedTuple):
 def exact_set_reward(R, alpha=1.0, full_output=False, *, points=POINTS):
     """The expected set reward, E_{w ~ Dir(alpha)} max_i w . r_i: exact where that is affordable.
 
-    R (..., m, d); every leading index is a set of its own. Returns float64 (...). With
-    `full_output=True` it returns an `ExactReward`: (value, error, method).
+    R (..., m, d), at most 1e100 in size; every leading index is a set of its own. alpha from 1e-6
+    to 1e6. Returns float64 (...). With `full_output=True` it returns an `ExactReward`: (value,
+    error, method). Raises ValueError for other values.
 
     Dominated and repeated answers are dropped first. Answers that differ by less than 1e-12 of the
     largest reward count as repeated. `method` names what was used for the sets, joined by "+":
@@ -115,8 +117,11 @@ def exact_shares(R, alpha=1.0):
 def integrate(R, alpha, points):
     """The `Integrals` of the sets R (B, m, d)."""
     B, m, d = R.shape
+    # A power of two changes no digit. So a set is as good at 1e-300 or 1e100 as it is at 1.
+    unit = np.frexp(abs(R).max(axis=(1, 2), initial=0))[1]
+    R = np.ldexp(R, -unit[:, None, None])
     scale = abs(R).max(axis=(1, 2))
-    grid = 2.0 ** np.ceil(np.log2(np.maximum(scale, 1e-200)) - 40)[:, None, None]
+    grid = 2.0 ** np.ceil(np.log2(np.where(scale > 0, scale, 1)) - 40)[:, None, None]
     on_grid = np.round(R / grid) * grid  # answers that differ by rounding become equal
     useful = np.empty((B, m), dtype=bool)
     for part in _parts(np.full(B, m * m * d)):
@@ -138,6 +143,13 @@ def integrate(R, alpha, points):
     error = scale * (abs(1 - shares.sum(axis=-1)) + 1e-13)
 
     left = np.isnan(gain)
+    if left.any():
+        check_drawn(points // SCRAMBLINGS, d, "points / 8")
+        if (work := n[left].sum() * points) > WORK:
+            raise ValueError(
+                f"R has {left.sum():,} sets that need points: {work:,} scores, at most {WORK:,} "
+                f"are allowed; give fewer sets in a call, or fewer than points = {points:,}"
+            )
     for size in np.unique(n[left]):
         sets = np.flatnonzero(left & (n == size))
         sampled = _over_points(answers[sets, :size], alpha, points)
@@ -151,7 +163,7 @@ def integrate(R, alpha, points):
     win_shares = np.zeros((B, m))
     np.put_along_axis(win_shares, kept, shares, axis=1)
     methods = [exact_method] * (not left.all()) + [_kind(alpha)] * bool(left.any())
-    return Integrals(value, win_shares, error, "+".join(methods))
+    return Integrals(np.ldexp(value, unit), win_shares, np.ldexp(error, unit), "+".join(methods))
 
 
 # ---- exactly ----
@@ -163,13 +175,16 @@ def _envelope(R, alive, alpha):
     Answer i is the line r_i2 + x (r_i1 - r_i2). It wins on an interval of x.
     """
     M = np.empty(R.shape)
-    for part in _parts(np.full(len(R), 8 * R.shape[1] ** 2)):
+    m = R.shape[1]
+    for part in _parts(np.full(len(R), 8 * m**2)):
         slope, start = R[part, :, 0] - R[part, :, 1], R[part, :, 1]
-        steeper = slope[:, None, :] - slope[:, :, None]  # [i, j]: how much steeper j is than i
-        with np.errstate(divide="ignore", invalid="ignore"):
-            crossing = (start[:, :, None] - start[:, None, :]) / steeper
-        low = np.where(steeper < 0, crossing, 0.0).max(axis=-1).clip(max=1)
-        high = np.where(steeper > 0, crossing, 1.0).min(axis=-1)
+        low, high = np.empty(slope.shape), np.empty(slope.shape)  # the x at which i wins
+        for i in np.array_split(np.arange(m), -(-8 * m**2 // MEMORY)):  # one, but for large sets
+            steeper = slope[:, None, :] - slope[:, i, None]  # [i, j]: how much steeper j is than i
+            with np.errstate(divide="ignore", invalid="ignore"):
+                crossing = (start[:, i, None] - start[:, None, :]) / steeper
+            low[:, i] = np.where(steeper < 0, crossing, 0.0).max(axis=-1).clip(max=1)
+            high[:, i] = np.where(steeper > 0, crossing, 1.0).min(axis=-1)
         high = np.where(alive[part], np.maximum(low, high), low)
         share = betainc(alpha, alpha, high) - betainc(alpha, alpha, low)
         first = betainc(alpha + 1, alpha, high) - betainc(alpha + 1, alpha, low)

@@ -2,8 +2,12 @@
 
 Rewards are (..., n, d): n answers, d objectives, each higher = better. Leading dimensions
 (problems, sets) are kept.
+
+Longer than 350 lines because each metric stands beside its limits, so that one file is the
+reference.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import comb
@@ -11,10 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import check_alpha, check_finite, check_rewards, check_whole
+from .checks import (
+    MOST_ANSWERS,
+    check_alpha,
+    check_finite,
+    check_flags,
+    check_points,
+    check_rewards,
+    check_whole,
+    shown,
+)
 from .estimators import max_weights
 from .exact import POINTS, exact_set_reward
-from .objective import nondominated
+from .objective import BLOCK, nondominated, sample_weights
 
 __all__ = [
     "as_sets",
@@ -30,6 +43,9 @@ __all__ = [
 ]
 
 TRIED = 180_000  # best_subset tries every subset if their number times m^2 is at most this
+GREEDY = 8_000  # and values n answers m times, exactly, if n m^2 is at most this
+MOST_BOXES = 5 * 10**8  # n^(d/2), the cost of the hypervolume of n answers: some 5 s
+MOST_COLUMNS = 31  # objectives that moocore takes
 
 
 class Subset(NamedTuple):
@@ -61,8 +77,8 @@ def best_at_k(scores, k):
 def pass_at_k(n, c, k):
     """The probability that at least one of k answers solves everything, from c successes in n.
 
-    It is 1 - C(n-c, k) / C(n, k). n and c may be arrays. Count k in ANSWERS: a rollout of three
-    answers is k = 3.
+    It is 1 - C(n-c, k) / C(n, k). n, c and k are whole numbers, or arrays of them, up to 10,000.
+    Count k in ANSWERS: a rollout of three answers is k = 3.
 
     Misleads when success is easy (all methods reach 1). It says nothing of partial merit.
     Source: 2107.03374.
@@ -70,20 +86,35 @@ def pass_at_k(n, c, k):
     >>> float(pass_at_k(4, 1, 2))
     0.5
     """
-    n, c = np.asarray(n), np.asarray(c)
-    if (c < 0).any() or (c > n).any() or k != int(k) or k < 1 or (k > n).any():
+    numbers = [check_finite(x, name, 0) for x, name in ((n, "n"), (c, "c"), (k, "k"))]
+    try:
+        numbers = np.broadcast_arrays(*numbers)
+    except ValueError:
+        shapes = ", ".join(shown(x.shape) for x in numbers)
+        raise ValueError(f"n, c and k have the shapes {shapes}: expected shapes that fit") from None
+    whole = all((x == np.floor(x)).all() for x in numbers)
+    n_, c_, k_ = numbers
+    fit = (0 <= c_) & (c_ <= n_) & (1 <= k_) & (k_ <= n_) & (n_ <= MOST_ANSWERS)
+    if not whole or not fit.all():
         raise ValueError(
-            f"n = {n.tolist()}, c = {c.tolist()}, k = {k}: expected 0 <= c <= n and 1 <= k <= n"
+            f"n = {shown(n)}, c = {shown(c)}, k = {shown(k)}: expected whole numbers with "
+            f"0 <= c <= n, 1 <= k <= n and n <= {MOST_ANSWERS:,}"
         )
-    return 1.0 - np.vectorize(lambda n, c: comb(n - c, k) / comb(n, k), otypes=[float])(n, c)
+    return 1.0 - np.vectorize(_all_fail, otypes=[float])(*numbers)
+
+
+@lru_cache(maxsize=4096)
+def _all_fail(n, c, k):
+    n, c, k = int(n), int(c), int(k)
+    return comb(n - c, k) / comb(n, k)
 
 
 def diversity(R, valid=None):
     """The mean L1 distance between the reward vectors of two answers; 0 if all are alike.
 
-    R (..., n, d). With `valid` (..., n) only the valid answers count. Without it all do, as in
-    2605.22817: there an invalid answer is one more far-away vector, so failing raises the number.
-    Returns (...); 0 where fewer than two answers count.
+    R (..., n, d). With `valid` (..., n), booleans or 0 and 1, only the valid answers count. Without
+    it all do, as in 2605.22817: there an invalid answer is one more far-away vector, so failing
+    raises the number. Returns (...); 0 where fewer than two answers count.
 
     The L1 distance grows with d: for rewards in [0, 1] it lies between 0 and d. Divide by d to
     compare problems that differ in d.
@@ -96,14 +127,18 @@ def diversity(R, valid=None):
     0.0
     """
     R = check_rewards(R)
-    valid = np.ones(R.shape[:-1]) if valid is None else np.asarray(valid, dtype=float)
+    valid = np.ones(R.shape[:-1]) if valid is None else check_flags(valid, "valid").astype(float)
     if valid.shape != R.shape[:-1]:
         raise ValueError(
             f"valid has shape {valid.shape}: expected {R.shape[:-1]}, one truth value per answer "
             "of R"
         )
-    distance = abs(R[..., :, None, :] - R[..., None, :, :]).sum(axis=-1)
-    total = np.einsum("...ij,...i,...j->...", distance, valid, valid)
+    n, total = R.shape[-2], 0.0
+    rows = max(1, BLOCK * n // max(R.size * n, 1))  # all of them, but for large pools
+    for low in range(0, n, rows):
+        i = slice(low, low + rows)
+        distance = abs(R[..., i, None, :] - R[..., None, :, :]).sum(axis=-1)
+        total = total + np.einsum("...ij,...i,...j->...", distance, valid[..., i], valid)
     count = valid.sum(axis=-1)
     return total / np.maximum(count * (count - 1), 1)
 
@@ -121,15 +156,18 @@ def coverage(R, front, alpha=1.0, *, points=POINTS):
     >>> round(float(coverage([[1, 0]], front=[[1, 0], [0, 1]])), 4)  # 1/2 of 3/4
     0.6667
     """
-    utility = _front_utility(front, alpha, np.shape(R)[-1], points)
-    return exact_set_reward(R, alpha, points=points) / utility
+    R = check_rewards(R)
+    utility = _front_utility(front, alpha, R.shape[-1], points)
+    return _ratio(exact_set_reward(R, alpha, points=points), utility, "coverage")
 
 
 def hypervolume(R, front=None):
     """The volume that the answers dominate, measured from the zero vector (by moocore, exact).
 
-    R (..., n, d). With `front` (f, d) it is divided by the front's volume. Raises ValueError for a
-    front of volume 0.
+    R (..., n, d) with d at most 31. With `front` (f, d) it is divided by the front's volume.
+
+    Raises ValueError for a front of volume 0, for a volume beyond the range of a float (scale the
+    rewards), and for too many answers: the cost of n of them grows with n^(d/2).
 
     Misleads when all answers have 0 in some objective: the volume is then 0, however good the
     others are. It also favours the middle of the front over its ends.
@@ -139,24 +177,69 @@ def hypervolume(R, front=None):
     >>> hypervolume([[1.0, 0.5]], front=[[1.0, 0.5], [0.5, 1.0]])
     0.6666666666666666
     """
-    import moocore  # imported here because it takes a moment to load
-
     R = check_rewards(R)
-    pools, origin = R.reshape(-1, *R.shape[-2:]), np.zeros(R.shape[-1])
-    volumes = [moocore.hypervolume(pool, ref=origin, maximise=True) for pool in pools]
-    volume = np.array(volumes).reshape(R.shape[:-2])
+    d = R.shape[-1]
+    if d > MOST_COLUMNS:
+        raise ValueError(
+            f"R has shape {R.shape}: hypervolume takes up to {MOST_COLUMNS} objectives"
+        )
     if front is not None:
-        whole = hypervolume(_check_front(front, R.shape[-1]))
+        front = _check_front(front, d)
+    # A power of two in each objective changes no digit of the volume, but keeps its products finite
+    both = R.reshape(-1, d) if front is None else np.concatenate([R.reshape(-1, d), front])
+    units = np.frexp(abs(both).max(axis=0, initial=0))[1]
+    pools = np.ldexp(R, -units).reshape(-1, *R.shape[-2:])
+    volume = np.array([_volume(pool) for pool in pools]).reshape(R.shape[:-2])
+    if front is None:
+        with np.errstate(over="ignore", under="ignore"):
+            scaled = np.ldexp(volume, int(units.sum()))
+        volume = _in_range(scaled, volume > 0, "hypervolume")
+    else:
+        whole = _volume(np.ldexp(front, -units))
         if not whole > 0:
             raise ValueError(
                 f"front has hypervolume {whole}: an objective is 0 on all of it; leave `front` out"
             )
-        volume = volume / whole
+        volume = _ratio(volume, whole, "hypervolume")
     return volume if volume.ndim else float(volume)
 
 
+def _volume(pool):
+    """The volume above 0 of one pool (n, d), by moocore."""
+    import moocore  # imported here because it takes a moment to load
+
+    d = pool.shape[1]
+
+    def costly(n):
+        return float(n) ** (d / 2) > MOST_BOXES
+
+    above = pool[(pool > 0).all(axis=1)]
+    if costly(len(above)) and costly(n := nondominated(above).sum()):
+        raise ValueError(
+            f"R has {n:,} non-dominated answers in d = {d}: their exact hypervolume takes too "
+            "long; give fewer"
+        )
+    return moocore.hypervolume(pool, ref=np.zeros(d), maximise=True)
+
+
+def _ratio(value, whole, name):
+    """value / whole, or ValueError where that is no number."""
+    with np.errstate(over="ignore", under="ignore"):
+        return _in_range(value / whole, value != 0, name)
+
+
+def _in_range(result, nonzero, name):
+    """The result, or ValueError if it is too large for a float, or too small for all its digits."""
+    small = (abs(result) < np.finfo(float).tiny) & nonzero
+    if not np.isfinite(result).all() or small.any():
+        raise ValueError(f"R gives a {name} beyond the range of a float: scale the rewards")
+    return result
+
+
 def front_share(R, front):
-    """The part of the true front's points that the answers hit exactly (to 1e-9), from 0 to 1.
+    """The part of the true front's points that the answers hit exactly, from 0 to 1.
+
+    Exactly means to 1e-9 of the front's largest reward.
 
     R (..., n, d), front (f, d). Returns (...). Repeated points of the front count once.
 
@@ -166,7 +249,12 @@ def front_share(R, front):
     >>> float(front_share([[1, 0], [0.4, 0.4]], front=[[1, 0], [0, 1]]))
     0.5
     """
-    return _hits(R, front).any(axis=-2).mean(axis=-1)
+    R = check_rewards(R)
+    front = _check_front(front, R.shape[-1])
+    front = front[nondominated(front)]
+    near = 1e-9 * abs(front).max()
+    hit = sum((abs(R - point).max(axis=-1) <= near).any(axis=-1).astype(float) for point in front)
+    return hit / len(front)
 
 
 def best_subset(rewards, m, alpha=1.0):
@@ -177,7 +265,9 @@ def best_subset(rewards, m, alpha=1.0):
 
     Every subset of the non-dominated answers is tried if there are few enough (for m = 3, up to
     20,000). Otherwise answers are added one by one, each time the one that raises the utility most.
-    Utility is submodular, so this greedy choice reaches at least 1 - 1/e of the best value.
+    Utility is submodular, so this greedy choice reaches at least 1 - 1/e of the best value. For
+    large pools and m this choice is made over a fixed number of Sobol points, which bounds its
+    time. The value is that of `exact_set_reward` in any case.
 
     Misleads when alpha differs from what people will ask of the answers.
 
@@ -187,20 +277,44 @@ def best_subset(rewards, m, alpha=1.0):
     """
     rewards = check_rewards(rewards, "rewards")
     check_whole(m, "m")
+    alpha = check_alpha(alpha)
     if rewards.ndim != 2:
         raise ValueError(f"rewards has shape {rewards.shape}: expected one pool (n, d)")
     pool = np.flatnonzero(nondominated(rewards))
     m = min(m, len(pool))
     if comb(len(pool), m) * m**2 <= TRIED:
         subsets = np.array(list(combinations(pool, m)))
-    else:
+    elif len(pool) * m**2 <= GREEDY:
         subsets = np.array([[]], dtype=int)
         for _ in range(m):
             subsets = np.array([[*subsets[0], i] for i in pool if i not in subsets[0]])
             subsets = subsets[[exact_set_reward(rewards[subsets], alpha).argmax()]]
+    else:
+        subsets = pool[_greedy(rewards[pool], m, alpha)][None]
     values = exact_set_reward(rewards[subsets], alpha)
-    best = (values >= values.max() - 1e-12).argmax()  # the first of equals, whatever the rounding
+    slack = 1e-12 * abs(rewards).max()
+    best = (values >= values.max() - slack).argmax()  # the first of equals, whatever the rounding
     return Subset(np.sort(subsets[best]), float(values[best]))
+
+
+def _greedy(R, m, alpha):
+    """m rows of R (n, d), each the one that raises the mean of the best over K points most.
+
+    A step costs BLOCK scores, and after K steps no row raises it: the rest come in their order.
+    """
+    K = 2 ** min(14, max(8, (BLOCK // len(R)).bit_length() - 1))
+    method = "sobol" if alpha >= 0.01 else "iid"
+    W = sample_weights(K, R.shape[1], alpha, rng=np.random.default_rng(0), method=method)
+    R = R / abs(R).max()
+    scores, best, chosen = R @ W.T, np.full(K, -np.inf), []
+    while len(chosen) < m:
+        means = np.maximum(scores, best).mean(axis=1)
+        if means.max() <= best.mean():
+            break
+        chosen.append(int(means.argmax()))
+        best = np.maximum(best, scores[chosen[-1]])
+    others = np.setdiff1d(np.arange(len(R)), chosen)
+    return np.append(np.array(chosen, dtype=int), others[: m - len(chosen)])
 
 
 def price_of_conflict(front, sizes=(1, 2, 3), alpha=1.0):
@@ -215,7 +329,14 @@ def price_of_conflict(front, sizes=(1, 2, 3), alpha=1.0):
     {1: 0.7895, 2: 0.9868, 3: 1.0}
     """
     utility = _front_utility(front, alpha)
-    return {int(m): best_subset(front, m, alpha).value / utility for m in sizes}
+    if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str | bytes):
+        raise ValueError(f"sizes = {shown(sizes)}: expected a list of whole numbers")
+    for m in sizes:
+        check_whole(m, "sizes")
+    return {
+        int(m): float(_ratio(best_subset(front, m, alpha).value, utility, "coverage"))
+        for m in sizes
+    }
 
 
 def as_sets(rewards: np.ndarray, size: int) -> np.ndarray:
@@ -227,18 +348,14 @@ def as_sets(rewards: np.ndarray, size: int) -> np.ndarray:
     >>> as_sets(np.arange(5.0).reshape(5, 1, 1), 2)[..., 0].tolist()
     [[0.0, 1.0], [2.0, 3.0]]
     """
+    rewards = check_rewards(rewards, "rewards")
+    check_whole(size, "size")
     flat = rewards.reshape(-1, rewards.shape[-1])
+    if len(flat) == 0:
+        raise ValueError(f"rewards has shape {rewards.shape}: expected at least one answer")
     size = min(size, len(flat))
     whole = len(flat) // size
     return flat[: whole * size].reshape(whole, size, -1)
-
-
-def _hits(R, front):
-    """Which answer is which distinct point of the front: (..., n, f)."""
-    R = check_rewards(R)
-    front = _check_front(front, R.shape[-1])
-    front = front[nondominated(front)]
-    return abs(R[..., :, None, :] - front).max(axis=-1) < 1e-9
 
 
 def _check_front(front, d=None):
@@ -252,8 +369,9 @@ def _check_front(front, d=None):
 
 
 def _front_utility(front, alpha, d=None, points=POINTS):
-    front, alpha = _check_front(front, d), check_alpha(alpha)
-    utility = _cached_utility(front.tobytes(), front.shape, alpha, points)  # a run asks every step
+    front, alpha, points = _check_front(front, d), check_alpha(alpha), check_points(points)
+    kept = _cached_utility if front.size <= 4096 else _cached_utility.__wrapped__
+    utility = kept(front.tobytes(), front.shape, alpha, points)  # a run asks every step
     if not utility > 0:
         raise ValueError(
             f"front has expected utility {utility}: coverage needs a front worth more than 0"
@@ -261,6 +379,6 @@ def _front_utility(front, alpha, d=None, points=POINTS):
     return utility
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _cached_utility(data, shape, alpha, points):
     return float(exact_set_reward(np.frombuffer(data).reshape(shape), alpha, points=points))

@@ -17,7 +17,20 @@ import numpy as np
 from scipy.special import gammaincinv, gammaln
 from scipy.stats import qmc
 
-from .checks import check_alpha, check_finite, check_rewards, check_whole
+from .checks import (
+    LARGEST_WEIGHT,
+    MOST_OBJECTIVES,
+    MOST_VALUES,
+    check_alpha,
+    check_choice,
+    check_drawn,
+    check_finite,
+    check_rewards,
+    check_whole,
+    shown,
+)
+
+BLOCK = 2**22  # numbers that are worked on at once, so that memory is bounded
 
 
 def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
@@ -25,14 +38,14 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
 
     Returns float64 (K, d). Each row is at least 0 and adds up to 1.
 
-    alpha   1 is uniform on the simplex. A small alpha puts most weight on one objective. A large
-            alpha weights all objectives about equally.
+    alpha   from 1e-6 to 1e6. 1 is uniform on the simplex. A small alpha puts most weight on one
+            objective. A large alpha weights all objectives about equally.
     rng     a `numpy.random.Generator`.
     method  "iid" draws independent rows. "sobol" spreads the rows evenly (scrambled Sobol points):
             every row has the same distribution, and the mean over rows is less noisy. It is best
             when K is a power of 2, and needs alpha >= 0.01.
 
-    Raises ValueError for K < 1, d < 1, and an alpha that is not positive and finite.
+    Raises ValueError for K < 1, d < 1, K d above 67,108,864, and another alpha.
     Source: 2605.22817 (iid) and its public code (Sobol).
 
     >>> W = sample_weights(4, 3, rng=np.random.default_rng(0))
@@ -40,16 +53,16 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     ((4, 3), True)
     """
     check_whole(K, "K")
-    check_whole(d, "d")
+    check_whole(d, "d", most=MOST_OBJECTIVES)
+    check_drawn(K, d)
     alpha = check_alpha(alpha)
+    check_choice(method, "method", ("iid", "sobol"))
     if not isinstance(rng, np.random.Generator):
         raise ValueError(
-            f"rng = {rng!r}: expected a numpy.random.Generator, say np.random.default_rng(0)"
+            f"rng = {shown(rng)}: expected a numpy.random.Generator, say np.random.default_rng(0)"
         )
     if method == "iid":
         return rng.dirichlet(np.full(d, alpha), size=K)
-    if method != "sobol":
-        raise ValueError(f"method = {method!r}: expected 'iid' or 'sobol'")
     if alpha < 0.01:
         raise ValueError(f"alpha = {alpha}: Sobol weights underflow below 0.01; use method='iid'")
     if d == 1:
@@ -61,7 +74,16 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     u = qmc.Sobol(dimensions, seed=scrambling).random_base2(int(K - 1).bit_length())[:K]
     if alpha == 1:  # the gaps between d - 1 sorted uniforms are uniform on the simplex
         return np.diff(np.sort(u, axis=1), axis=1, prepend=0.0, append=1.0)
-    # Normalised Gamma(alpha) variables are Dirichlet. In logs, since at small alpha they underflow.
+    for rows in np.array_split(u, -(-u.size // BLOCK)):
+        rows[:] = _dirichlet(rows, alpha)
+    return u
+
+
+def _dirichlet(u, alpha):
+    """Points of the unit cube (K, d) as weights: normalised Gamma(alpha) variables are Dirichlet.
+
+    They are taken in logs, since at small alpha they underflow.
+    """
     u = np.maximum(u, 2.0**-32)
     gamma = gammaincinv(alpha, u)
     log_small = (
@@ -75,8 +97,8 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
 def set_reward(R, W):
     """The sampled set reward, (1/K) sum_j max_i w_j . r_i: the one number VPO gives to a rollout.
 
-    R (..., m, d). W (K, d), or (..., K, d) whose leading dimensions are the first ones of R.
-    Returns float64 (...).
+    R (..., m, d), at most 1e100 in size. W (K, d), or (..., K, d) whose leading dimensions are the
+    first ones of R; at most 1e40. Returns float64 (...). Raises ValueError for other values.
 
     In training R is (P, G, m, d) and W is (P, K, d): the G rollouts of a prompt are scored with
     the SAME weights. Then a difference between two rewards is a difference between two sets, not
@@ -87,13 +109,14 @@ def set_reward(R, W):
     >>> float(set_reward(R, W))  # the mean of max(1, 0) and max(0.5, 0.5)
     0.75
     """
-    return weighted(R, W).max(axis=-2).mean(axis=-1)
+    return _reduced(*_fitting(R, W), lambda scores, R, W: scores.max(axis=-2).mean(axis=-1))
 
 
 def winners(R, W):
     """The answer that wins under each weight vector: argmax_i w_j . r_i, the first of equals.
 
-    Shapes as in `set_reward`. Returns int64 (..., K), numbers of answers from 0.
+    Shapes as in `set_reward`. Returns int64 (..., K), numbers of answers from 0. Scores that differ
+    by less than 1e-12 of the largest that their set could have are equal.
 
     An answer's win share (how often it wins) shows what it adds to the set. It only explains the
     set reward and is not used in training: VPO gives the whole set one number.
@@ -101,9 +124,15 @@ def winners(R, W):
     >>> winners([[1.0, 0.0], [0.0, 1.0]], [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]).tolist()
     [0, 1, 0]
     """
-    scores = weighted(R, W)
-    best = scores.max(axis=-2, keepdims=True)
-    return (scores >= best - 1e-12 * np.maximum(1, abs(best))).argmax(axis=-2)
+    return _reduced(*_fitting(R, W), _first_of_the_best)
+
+
+def _first_of_the_best(scores, R, W):
+    weight = abs(W).sum(axis=-1)  # (..., K)
+    between = (1,) * (scores.ndim - W.ndim)
+    weight = weight.reshape(*W.shape[:-2], *between, 1, W.shape[-2])
+    largest = abs(R).max(axis=(-2, -1))[..., None, None] * weight
+    return (scores >= scores.max(axis=-2, keepdims=True) - 1e-12 * largest).argmax(axis=-2)
 
 
 def nondominated(R):
@@ -116,14 +145,20 @@ def nondominated(R):
     [True, True, False, False]
     """
     R = check_rewards(R)
-    at_least = (R[..., None, :, :] >= R[..., :, None, :]).all(axis=-1)  # [i, j]: j is as good as i
-    earlier = np.tri(R.shape[-2], k=-1, dtype=bool)  # [i, j]: j comes before i
-    return ~(at_least & (~np.swapaxes(at_least, -1, -2) | earlier)).any(axis=-1)
+    m = R.shape[-2]
+    kept = np.empty(R.shape[:-1], dtype=bool)
+    for rows in np.array_split(np.arange(m), min(m, -(-R.size * m // (8 * BLOCK)) or 1)):
+        one, all_ = R[..., rows, None, :], R[..., None, :, :]
+        at_least = (all_ >= one).all(axis=-1)  # [i, j]: j is as good as i
+        at_most = np.swapaxes(at_least, -1, -2) if len(rows) == m else (one >= all_).all(axis=-1)
+        earlier = np.arange(m) < rows[:, None]  # [i, j]: j comes before i
+        kept[..., rows] = ~(at_least & (~at_most | earlier)).any(axis=-1)
+    return kept
 
 
-def weighted(R, W):
-    """The score w_j . r_i of every answer under every weight vector: (..., m, K)."""
-    R, W = check_rewards(R), check_finite(W, "W", 2)
+def _fitting(R, W):
+    """R and W as checked arrays whose shapes go together."""
+    R, W = check_rewards(R), check_finite(W, "W", 2, LARGEST_WEIGHT)
     *lead, m, d = R.shape
     *prefix, K, d_w = W.shape
     if K == 0 or d_w != d or prefix != lead[: len(prefix)]:
@@ -131,7 +166,23 @@ def weighted(R, W):
             f"W has shape {W.shape}: expected (K, {d}) with K >= 1, or (..., K, {d}) whose first "
             f"dimensions are those of R, which has shape {R.shape}"
         )
-    flat = R.reshape(*prefix, -1, d) @ np.swapaxes(
-        W, -1, -2
-    )  # one product per W, however many sets
-    return flat.reshape(*lead, m, K)
+    if m * K > MOST_VALUES:
+        raise ValueError(
+            f"W has shape {W.shape}: {m:,} answers under K = {K:,} weights have {m * K:,} scores, "
+            f"at most {MOST_VALUES:,} are allowed"
+        )
+    return R, W
+
+
+def _reduced(R, W, reduce):
+    """What `reduce` makes of the scores w_j . r_i (..., m, K); in halves where they are many."""
+    *lead, m, d = R.shape
+    *prefix, K, _ = W.shape
+    if not lead or R.size // d * K <= 16 * BLOCK:
+        flat = R.reshape(*prefix, -1, d) @ np.swapaxes(W, -1, -2)  # one product per W, for all sets
+        return reduce(flat.reshape(*lead, m, K), R, W)
+    if len(R) == 1:
+        return _reduced(R[0], W[0] if prefix else W, reduce)[None]
+    halves = (slice(0, len(R) // 2), slice(len(R) // 2, None))
+    parts = [_reduced(R[half], W[half] if prefix else W, reduce) for half in halves]
+    return np.concatenate(parts)

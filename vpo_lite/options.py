@@ -10,20 +10,25 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any
 
+from .checks import INTEGERS, shortened, shown
+
+MOST_TEXT = 2**20  # characters that a file option reads
+
 
 @dataclass(frozen=True)
 class Option:
     """One setting of a run or of a task.
 
     - name: as in Python, ``group_size``; the flag is ``--group-size``
-    - type: int, float, str or bool
+    - type: int (below 2^63), float, str (no NUL, no lone surrogate) or bool
     - default: the value of a setting that is not given; None is allowed only as the default
     - help: one line
     - choices: the values that are allowed; empty for any
     - least, above, most: limits of a number (``above`` itself is not allowed)
     - inf: infinity is allowed beside whole numbers, on the command line as ``inf``
-    - file: the flag takes the name of a text file, and the setting is its text. The text goes into
-      config.json and share codes, so it must be short; for a data file take the path as a text
+    - file: the flag takes the name of a text file, and the setting is its text, of a million
+      characters at most. The text goes into config.json and share codes, so it must be short; for a
+      data file take the path as a text
 
     >>> Option("steps", int, 40, "training steps", least=1).check(0)
     Traceback (most recent call last):
@@ -66,21 +71,32 @@ class Option:
 
     def check(self, value):
         """The value, if it is allowed. Otherwise raises ValueError that says what is expected."""
-        if (value is None and self.default is None) or (self.inf and value == math.inf):
+        if value is None and self.default is None:
+            return value
+        if self.inf and isinstance(value, float) and value == math.inf:
             return value
         if self.choices and (not isinstance(value, str) or value not in self.choices):
-            there = ", ".join(map(str, self.choices))
-            raise ValueError(f"unknown {self.name} {value!r}: there are {there}")
+            there = shortened(", ".join(map(str, self.choices)), 500)
+            raise ValueError(f"unknown {self.name} {shown(value)}: there are {there}")
         if not self._is_of_type(value) or not self._is_within_limits(value):
-            raise ValueError(f"{self.name} = {value!r}: must be {self.expected}")
+            raise ValueError(f"{self.name} = {shown(value)}: must be {self._expected_of(value)}")
         return value
+
+    def _expected_of(self, value) -> str:
+        if self.type is int and isinstance(value, int) and abs(value) >= INTEGERS:
+            return f"{self.expected}, and below 2^63 in size"
+        if self.type is str and isinstance(value, str):
+            return f"{self.expected} without NUL and lone surrogates"
+        return self.expected
 
     def _is_of_type(self, value) -> bool:
         if isinstance(value, bool) or self.type is bool:
             return isinstance(value, bool) and self.type is bool
-        if self.type is float:
-            return isinstance(value, int | float) and math.isfinite(value)
-        return isinstance(value, self.type)
+        if self.type is str:
+            return isinstance(value, str) and _is_plain(value)
+        if isinstance(value, int):
+            return abs(value) < INTEGERS
+        return self.type is float and isinstance(value, float) and math.isfinite(value)
 
     def _is_within_limits(self, value) -> bool:
         return (
@@ -97,20 +113,43 @@ class Option:
         >>> Option("K", int, 64, "weights", inf=True).read("inf")
         inf
         """
+        if not isinstance(text, str):
+            raise ValueError(f"{self.flag} {shown(text)}: expected a text")
+        if self.file:
+            return self._read_file(text)
         if self.inf and text == "inf":
             return math.inf
-        if self.file:
-            try:
-                with open(text, encoding="utf-8-sig") as file:
-                    return file.read()
-            except (OSError, UnicodeDecodeError) as error:
-                why = getattr(error, "strerror", None) or error
-                raise ValueError(f"{self.flag} {text}: cannot be read as text ({why})") from error
         try:
-            return self.type(text)
-        except ValueError:
-            kind = {int: "whole number", float: "number"}[self.type]
-            raise ValueError(f"{self.flag} {text!r}: is no {kind}") from None
+            return _TRUTH[text] if self.type is bool else self.type(text)
+        except (ValueError, KeyError):
+            kind = {int: "whole number", float: "number", bool: "truth value"}[self.type]
+            raise ValueError(f"{self.flag} {shown(text)}: is no {kind}") from None
+
+    def _read_file(self, path: str) -> str:
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                text = file.read(MOST_TEXT + 1)
+        except (OSError, ValueError) as error:  # the latter: no UTF-8, or a name with NUL
+            why = getattr(error, "strerror", None) or shortened(str(error), 200)
+            raise ValueError(
+                f"{self.flag} {shown(path)}: cannot be read as text ({why})"
+            ) from error
+        if len(text) > MOST_TEXT or not _is_plain(text):
+            why = f"more than {MOST_TEXT:,} characters" if len(text) > MOST_TEXT else "a NUL byte"
+            raise ValueError(f"{self.flag} {shown(path)}: cannot be read as text (it holds {why})")
+        return text
+
+
+_TRUTH = {"True": True, "False": False}
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text can be written to files and passed to the operating system."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return "\0" not in text
 
 
 def setting(default, help: str, **rules):

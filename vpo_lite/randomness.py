@@ -11,6 +11,8 @@ import json
 
 import numpy as np
 
+from .checks import shown
+
 
 def generator(seed, purpose, step=0, key=""):
     """A `numpy.random.Generator` (Philox) for one purpose. Same arguments, same numbers, anywhere.
@@ -18,9 +20,10 @@ def generator(seed, purpose, step=0, key=""):
     seed     a whole number.
     purpose  a word: "weights", "sampling", "init".
     step     a whole number.
-    key      whatever else tells draws apart: a string, a number, or a tuple of these.
+    key      whatever else tells draws apart: a string, a number, None, or tuples, lists and dicts
+             of these.
 
-    Raises ValueError for arguments of another type.
+    Raises ValueError for arguments of another type, for NaN and for infinity.
 
     >>> generator(0, "weights", step=3, key=("problem", 1003)).integers(0, 1000, 3).tolist()
     [158, 815, 43]
@@ -42,16 +45,24 @@ def integer(seed, purpose, step=0, key=""):
 def _hash(seed, purpose, step, key):
     """128 bits of BLAKE2b over the canonical JSON of the arguments."""
     arguments = [seed, purpose, step, key]
+    fit = _whole(seed) and isinstance(purpose, str) and _whole(step)
     try:
-        name = json.dumps(
+        name = fit and json.dumps(
             arguments, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):  # the last: nested too deep
+        name = None
+    if not name:
+        given = ", ".join(shown(x) for x in arguments)
         raise ValueError(
-            f"seed, purpose, step, key = {seed!r}, {purpose!r}, {step!r}, {key!r}: expected "
-            "numbers, strings and tuples"
-        ) from None
+            f"seed, purpose, step, key = {given}: expected numbers, strings and tuples: a whole "
+            "number, a word, a whole number, and a key of any of them"
+        )
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")
+
+
+def _whole(x):
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
 def _plain(x):

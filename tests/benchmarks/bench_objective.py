@@ -59,12 +59,17 @@ def large_sets():
         "170 sets, m = 12, d = 6": rng.random((170, 12, 6)),
         "682 sets, m = 3, d = 20": rng.random((682, 3, 20)),
     }
-    pool = rng.random((60, 20))
+    pools = {
+        "60 answers, m = 3, d = 20": (rng.random((60, 20)), 3),
+        "170 answers, m = 6, d = 12": (rng.random((170, 12)), 6),
+        "682 answers, m = 20, d = 3": (np.sqrt(rng.dirichlet(np.ones(3), size=682)), 20),
+    }
     report = {name: cost(lambda R=R: vpo.exact_set_reward(R)) for name, R in calls.items()}
     for name, R in calls.items():
         _, error, method = vpo.exact_set_reward(R, full_output=True)
         report[name] |= {"method": method, "largest_error": float(np.max(error))}
-    report["best_subset of 60 answers, m = 3, d = 20"] = cost(lambda: vpo.best_subset(pool, 3))
+    for name, (pool, size) in pools.items():
+        report[f"best_subset of {name}"] = cost(lambda p=pool, m=size: vpo.best_subset(p, m))
     return report
 
 

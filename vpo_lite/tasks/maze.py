@@ -168,7 +168,7 @@ class MazeTask(Task):
         Squares that are walls, off the board or not adjacent make it malformed.
         """
         words = body.replace(",", " ").split()
-        moves = [_MOVE_WORDS.get(word.upper()) for word in words]
+        moves = [_MOVE_WORDS.get(word.upper() if word.isascii() else None) for word in words]
         if all(moves):
             return "".join(moves)
         if len(words) == 1 and set(words[0]) <= set("UDLR"):

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 
-from ..checks import shown
+from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
 from ..estimators import METHODS
 from ..options import Option, options_of, setting
 from ..policy import shipped
@@ -50,7 +50,7 @@ class TrainConfig:
     >>> TrainConfig.preset("demo", alpha=0)
     Traceback (most recent call last):
     ...
-    ValueError: alpha = 0: must be a finite number, above 0
+    ValueError: alpha = 0: must be a finite number, 1e-06 or more, at most 1,000,000
     """
 
     method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=tuple(METHODS))
@@ -70,7 +70,9 @@ class TrainConfig:
         most=MOST_WEIGHTS,
         inf=True,
     )
-    alpha: float = setting(1.0, "Dirichlet concentration of the weights", above=0)
+    alpha: float = setting(
+        1.0, "Dirichlet concentration of the weights", least=LEAST_ALPHA, most=MOST_ALPHA
+    )
     k: int | None = setting(
         None, "search budget of max_at_k, 1 to G - 1; default: max(2, G // 2)", least=1, most=10**6
     )
