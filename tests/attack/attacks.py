@@ -83,8 +83,9 @@ def mutated_json(value, rng: random.Random):
 
 def _places(value):
     """(holder, key) of everything inside a JSON value."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, part in list(inside) if isinstance(value, (dict, list)) else ():
+    if not isinstance(value, (dict, list)):
+        return
+    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
         yield value, key
         yield from _places(part)
 

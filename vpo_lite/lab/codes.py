@@ -23,7 +23,7 @@ from .packing import packed, unpacked
 from .settings import NOT_SHARED, Settings
 
 MOST_TEXT = 2**16  # characters of a code; of a drawn board of 26 x 26 it has about 500
-MOST_CONTENT = 2**18  # bytes of its JSON
+MOST_CONTENT = 2**17  # bytes of its JSON
 
 _LEFT_OUT = ("method", "task_options", *NOT_SHARED)
 _Values = dict[str, JsonValue]  # a config checks each by its Option

@@ -92,8 +92,7 @@ class Lab(Session):
         """A drawn maze, as text. Without a budget it keeps that of now if the shortest way to E
         still fits. Forgets all runs. ValueError for a text that is no maze: nothing is changed.
         """
-        self._needs_maze()
-        maze = _maze(text, budget, usual=self.maze.budget)
+        maze = _maze(text, budget, usual=_maze_of(self).budget)
         if maze != self.maze:
             self.pick(f"Your maze; {maze.budget} moves.", **_chosen(maze))
         return self
@@ -116,7 +115,7 @@ class Lab(Session):
     def picture(self, method: str | None = None, width: int = 380):
         """The maze with the answers of a typical set as SVG: of a method, or of the first run."""
         check(width=width)
-        self._needs_maze()
+        _maze_of(self)
         view = self.view()
         for drawn in routes_on_show(view):
             if method in (None, drawn.method):
@@ -137,15 +136,11 @@ class Lab(Session):
             rehearsal.begin(self.config)
         return self._panel
 
-    def _needs_maze(self):
-        if not isinstance(self.instance, envs.Maze):
-            raise ValueError(f"task {self.config.task!r} has no maze")
-
-    def _take(self, settings):
-        if self._panel is not None and not issubclass(task_class(settings.config.task), MazeTask):
-            task = settings.config.task
+    def check_settings(self, settings):
+        """Refuse another task while the panel is open."""
+        task = settings.config.task
+        if self._panel is not None and not issubclass(task_class(task), MazeTask):
             raise ValueError(f"the panel shows mazes; for task {task!r} use Lab.from_code(code)")
-        super()._take(settings)
 
     def _ipython_display_(self):
         if isinstance(self.instance, envs.Maze):
@@ -159,6 +154,12 @@ class Lab(Session):
         if self._panel is not None:
             self._panel.close()
             self._panel = None
+
+
+def _maze_of(lab: Lab) -> envs.Maze:
+    if not isinstance(lab.instance, envs.Maze):
+        raise ValueError(f"task {lab.config.task!r} has no maze")
+    return lab.instance
 
 
 def _maze(text, budget=None, *, usual: int | None = None) -> envs.Maze:

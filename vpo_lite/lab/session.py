@@ -324,6 +324,9 @@ class Session:
         """Tell this one of every change."""
         self._watchers.append(watcher)
 
+    def check_settings(self, settings: Settings) -> None:
+        """Raise ValueError for settings that work, but not here. Nothing is changed yet."""
+
     def close(self):
         """Stop, forget all runs, and tell nobody any more."""
         with self._lock:
@@ -340,6 +343,7 @@ class Session:
         """Make these the settings of now; the problem to look at follows them. An error changes
         nothing: all that may raise one stands before the first assignment.
         """
+        self.check_settings(settings)
         before, code = self.settings, encode(settings)
         if before is None or settings.asks_for != before.asks_for:
             task = settings.task()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, JsonValue
 
-from ...checks import shortened, shown
+from ...checks import check_rewards, shortened, shown
 from ...files import DamagedError, Schema, parse_json
 from ...tasks.base import Task
 from ...training.config import TrainConfig
@@ -194,6 +194,7 @@ def _check_groups(task: Task, groups: list[Group]) -> None:
     seen = set()
     for group in groups:
         d, key = len(task.objectives(group.instance)), task.key(group.instance)
+        check_rewards(group.rewards, "rewards")
         if group.rewards.shape[-1] != d:
             raise ValueError(f"shapes: d = {group.rewards.shape[-1]}, but the task has {d}")
         unknown = np.isnan(group.advantages)  # all of them, where 0.1.0 made the recording
