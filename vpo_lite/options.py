@@ -5,13 +5,10 @@ The check of a config, the flags of the command line and their help all come fro
 
 import dataclasses
 import math
-import sys
 import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any
-
-from .checks import shown
 
 
 @dataclass(frozen=True)
@@ -69,22 +66,20 @@ class Option:
 
     def check(self, value):
         """The value, if it is allowed. Otherwise raises ValueError that says what is expected."""
-        if value is None and self.default is None:
-            return value
-        if self.inf and isinstance(value, float) and value == math.inf:
+        if (value is None and self.default is None) or (self.inf and value == math.inf):
             return value
         if self.choices and (not isinstance(value, str) or value not in self.choices):
             there = ", ".join(map(str, self.choices))
-            raise ValueError(f"unknown {self.name} {shown(value)}: there are {there}")
+            raise ValueError(f"unknown {self.name} {value!r}: there are {there}")
         if not self._is_of_type(value) or not self._is_within_limits(value):
-            raise ValueError(f"{self.name} = {shown(value)}: must be {self.expected}")
+            raise ValueError(f"{self.name} = {value!r}: must be {self.expected}")
         return value
 
     def _is_of_type(self, value) -> bool:
         if isinstance(value, bool) or self.type is bool:
             return isinstance(value, bool) and self.type is bool
         if self.type is float:
-            return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+            return isinstance(value, int | float) and math.isfinite(value)
         return isinstance(value, self.type)
 
     def _is_within_limits(self, value) -> bool:
@@ -115,7 +110,7 @@ class Option:
             return self.type(text)
         except ValueError:
             kind = {int: "whole number", float: "number"}[self.type]
-            raise ValueError(f"{self.flag} {shown(text)}: is no {kind}") from None
+            raise ValueError(f"{self.flag} {text!r}: is no {kind}") from None
 
 
 def setting(default, help: str, **rules):

@@ -4,16 +4,19 @@ import contextlib
 import dataclasses
 
 import numpy as np
+import plotly.graph_objects as go
 from attacks import check_error
 
 from vpo_lite.lab import Lab
 from vpo_lite.lab.drawings import board_groups
+from vpo_lite.lab.plots import Plots
 from vpo_lite.lab.recordings import Recording, write
 from vpo_lite.lab.view import Moment, Run
 from vpo_lite.lab.words import status_line
 from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.record import Group, StepRecord
 
+PLOTS = Plots(go.Figure)  # one for all attacks: making it takes most of the time of a figure
 METHODS = ("vpo", "grpo")
 SMALL = {"layout": "tiny-4x4", "prompts": 2, "group_size": 4, "steps": 2}
 FIGURES = {  # of every step; all else of a StepRecord is 0.5
@@ -61,9 +64,12 @@ def group(task, maze, config) -> Group:
 def draws(lab: Lab) -> None:
     """Whatever shows a lab must be able to draw it."""
     view = lab.view()
-    assert lab.sentence() and status_line(view) and lab.figure().to_json()
+    assert lab.sentence() and status_line(view)
     if view.config.task == "maze":
-        assert board_groups(view) and lab.picture()
+        PLOTS.draw(view)
+        assert PLOTS.figure.to_json() and board_groups(view) and lab.picture()
+    else:
+        assert lab.figure().to_json()
 
 
 def snapshot(lab: Lab):

@@ -197,7 +197,10 @@ M5 = {
     "more after it": (lambda c: of_run(c, texts=c["runs"][0]["texts"] + "AAAA"), "texts"),
     "no answers": (lambda c: {k: v for k, v in c.items() if k != "answers"}, "answers"),
     "no shapes": (lambda c: of_run(c, shapes=[]), "answers"),
-    "fewer shapes": (lambda c: of_run(c, shapes=[c["runs"][0]["shapes"][0] * 2]), "another version"),
+    "fewer shapes": (
+        lambda c: of_run(c, shapes=[c["runs"][0]["shapes"][0] * 2]),
+        "another version",
+    ),
     "no groups": (lambda c: of_run(c, shapes=[[], []]), "shapes"),
     "no rollouts": (lambda c: of_run(c, shapes=[[[0, 3, 4]] * 2] * 2), "shapes"),
     "negative": (lambda c: of_run(c, shapes=[[[-4, -3, 4]] * 2] * 2), "shapes"),
@@ -253,7 +256,11 @@ STEP = {
 @pytest.mark.parametrize("field", STEP)
 def test_m5_a_damaged_step_names_the_field(field, sound, of_010, tmp_path):
     """The schema of a step is training/record.py's."""
-    refused(tmp_path / "r", with_record(sound[0], 1, **{field: STEP[field]}), f"step 1.*({field}|{STEP[field]})")
+    refused(
+        tmp_path / "r",
+        with_record(sound[0], 1, **{field: STEP[field]}),
+        f"step 1.*({field}|{STEP[field]})",
+    )
     content = copy.deepcopy(of_010)
     name = "reach_rate" if field == "valid_rate" else field
     content["runs"][0]["records"][3] |= {name: STEP[field]}

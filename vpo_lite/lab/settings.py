@@ -77,6 +77,8 @@ class Settings:
 
     def __post_init__(self):
         _ = self.configs  # refuses here what cannot work
+        if self.many:
+            self.task()  # and a problem that only waits for its turn
 
     @cached_property
     def configs(self) -> dict[str, TrainConfig]:
