@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # --- the rules ------------------------------------------------------------------------------------
 
-CORE = "objective exact estimators metrics randomness checks options files"
+CORE = "objective exact estimators metrics randomness checks options files markup"
 FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a room by its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
@@ -85,6 +85,11 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
 }
 LATE = {"torch": "lab, cli"}  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file
+ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML
+DRAWN_ELSEWHERE = {  # file that takes HTML as it is -> from whom
+    "vpo_lite/report.py": "plotly",
+    "vpo_lite/lab/panel.py": "envs.drawing, which escapes for itself",
+}
 REASON = "Longer than 350 lines because"  # in the head of a longer file
 UNFORMATTED = {}  # file -> why a table of numbers in it keeps its own layout
 
@@ -242,6 +247,68 @@ def says_maze(root):
         yield from (f"{file}:{i}: {lines[i - 1].strip()}" for i in places)
 
 
+TAG = re.compile(r"<(/?[a-zA-Z!]|/?$)")
+
+
+def unescaped(root):
+    """HTML that is not made by vpo_lite/markup.py, from a written template and escaped parts."""
+    for module, file in modules(root).items():
+        if file == ESCAPES or room(module) == "envs":
+            continue
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        for found in imports_of(tree):
+            if found.partition(".")[0] in ("html", "markupsafe", "jinja2"):
+                yield f"{file}: imports {found.partition('.')[0]}"
+        if room(module) in ("lab", "report"):
+            for node in ast.walk(tree):
+                if tags_by_hand(node, tree, file):
+                    yield f"{file}:{node.lineno}: {ast.unparse(node)[:60]}"
+
+
+def imports_of(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module
+
+
+def tags_by_hand(node, tree, file):
+    """Whether a node puts a tag and a value together, or takes a value for HTML."""
+    if isinstance(node, ast.JoinedStr):
+        return any(map(is_tag, node.values))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        return is_tag(node.left) or is_tag(node.right)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return is_tag(node.func.value)  # "<b>{}</b>".format(x), "<br>".join(x)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+        if node.func.id == "html":
+            return not is_written(node.args[0], tree)
+        if node.func.id == "Html":
+            return file not in DRAWN_ELSEWHERE and not is_written(node.args[0], tree)
+    return False
+
+
+def is_tag(node):
+    return isinstance(node, ast.Constant) and bool(TAG.search(str(node.value)))
+
+
+def is_written(node, tree):
+    """Whether it is a text in the source, or a name that stands for nothing else in this file."""
+    if not isinstance(node, ast.Name):
+        return isinstance(node, ast.Constant)
+    stored = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == node.id]
+    given = [n for n in ast.walk(tree) if isinstance(n, ast.arg) and n.arg == node.id]
+    made = [
+        target
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)
+        for target in n.targets
+    ]
+    bound = [n for n in stored if isinstance(n.ctx, ast.Store)]
+    return not given and bool(bound) and all(any(n is t for t in made) for n in bound)
+
+
 def too_long(root):
     """Files of more than LONGEST lines whose head gives no reason."""
     for path in (*python_files(root, "envs", "vpo_lite"), *(root / "vpo_lite").rglob("*.js")):
@@ -286,7 +353,8 @@ def idle_rules(root):
         mine = [p for p in paths if fnmatch(p.relative_to(root).as_posix(), pattern)]
         if not any(re.search(b"maze|envs", p.read_bytes().lower()) for p in mine):
             yield f"ON_MAZES: no file needs {pattern}"
-    yield from (f"UNFORMATTED: no {file}" for file in UNFORMATTED if not (root / file).exists())
+    for table, files in (("UNFORMATTED", UNFORMATTED), ("DRAWN_ELSEWHERE", DRAWN_ELSEWHERE)):
+        yield from (f"{table}: no {file}" for file in files if not (root / file).exists())
 
 
 # --- this repository ------------------------------------------------------------------------------
@@ -296,6 +364,7 @@ CHECKS = (
     cycles,
     wrong_packages,
     says_maze,
+    unescaped,
     too_long,
     unformatted,
     stubs,
@@ -358,7 +427,7 @@ SOUND = {
     "vpo_lite/pocket/pretrain.py": "import envs  # Mazes\nfrom ..training.step import Learner\n",
     "vpo_lite/pocket/weights/model.safetensors": "maze",
     "vpo_lite/figures.py": "import plotly.graph_objects as go\n",
-    "vpo_lite/report.py": "from . import figures\n",
+    "vpo_lite/report.py": "from . import figures\nx = '<p>{}'\nhtml(x, Html(f(x)))\n",
     "vpo_lite/lab/__init__.py": "from .session import Lab  # on a maze\n",
     "vpo_lite/lab/session.py": "def f():\n    import torch\n    from .panel import Panel\n",
     "vpo_lite/lab/panel.py": "import ipywidgets  # beside the maze\nfrom .board import Board\n",
@@ -472,6 +541,34 @@ FAULTS = [
         "vpo_lite/tasks/__init__.py",
         "DEFAULT = 'maze'\n# maze",
         "vpo_lite/tasks/__init__.py:2: # maze",
+    ),
+    (unescaped, "vpo_lite/cli.py", "import html", "vpo_lite/cli.py: imports html"),
+    (
+        unescaped,
+        "vpo_lite/figures.py",
+        "def f():\n    from markupsafe import Markup",
+        "vpo_lite/figures.py: imports markupsafe",
+    ),
+    *(
+        (unescaped, file, code, f"{file}:1: {code}")
+        for file in ("vpo_lite/lab/session.py", "vpo_lite/report.py")
+        for code in (
+            "f'<b>{x}</b>'",
+            "f'<{x}>'",
+            "'<b>' + x",
+            "x % '</b>'",
+            "'<p>{}'.format(x)",
+            "'<br>'.join(x)",
+            "html(x)",
+            "html(f(x))",
+        )
+    ),
+    (unescaped, "vpo_lite/lab/board.py", "Html(x)", "vpo_lite/lab/board.py:1: Html(x)"),
+    (
+        unescaped,
+        "vpo_lite/lab/board.py",
+        "t = '<b>'\ndef f(t):\n    html(t)",
+        "vpo_lite/lab/board.py:3: html(t)",
     ),
     (too_long, "vpo_lite/cli.py", LONG, "vpo_lite/cli.py: 360 lines"),
     (too_long, "vpo_lite/lab/board.js", LONG, "vpo_lite/lab/board.js: 360 lines"),

@@ -1,15 +1,16 @@
 """Several runs as one HTML page that opens offline: table, curves, best@k, settings."""
 
-import html
 from pathlib import Path
 
 import numpy as np
 
+from .checks import shortened
 from .files import write_atomically
+from .markup import Html, html, joined
 from .training.folders import RunFolder
 from .training.measure import BUDGETS
 
-_STYLE = """
+_STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
   padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 }
@@ -17,6 +18,23 @@ th, td { padding: .3em .8em; text-align: right; border-bottom: 1px solid #ccc }
 th:first-child, td:first-child { text-align: left }
 small { color: #555 }
 code { background: #f3f3f3; padding: 0 .2em }
+""")
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>vpo_lite: {} runs</title><style>{}</style>
+<h1>{} runs of {} kinds</h1>
+<p>Figures are means over problems, at temperature 1 and at equal numbers of <em>answers</em>. In
+brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled in training, mean over
+the runs. <em>Coverage</em>: the expected best answer of a set, divided by that of the true front,
+at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
+{}
+<h2>Over training</h2>
+<p>Figures before each update. The band spans the runs of a kind.</p>
+{}
+<h2>Best of k answers</h2>
+{}
+<h2>Settings</h2>
+{}
+</html>
 """
 LONGEST = 400  # characters of a setting; a drawn problem fits, a data file does not
 _SHOWN = {
@@ -50,28 +68,11 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     curves = figures.curves(
         _series(rows, panels), panels=panels, levels={"coverage": ceiling}, width=1150
     )
-    pools = figures.best_at_k({row["label"]: row["best_at_k"] for row in rows}, width=1150)
-    parts = [
-        f"<h1>{len(runs)} runs of {len(rows)} kinds</h1>",
-        "<p>Figures are means over problems, at temperature 1 and at equal numbers of "
-        "<em>answers</em>. In brackets: the 95 % bootstrap interval over problems. "
-        "<em>Tokens</em>: sampled in training, mean over the runs. <em>Coverage</em>: the expected "
-        "best answer of a set, divided by that of the true front, at α = 1. <em>One answer</em>: "
-        "coverage of the best single answer there is.</p>",
-        _table(rows),
-        "<h2>Over training</h2>",
-        "<p>Figures before each update. The band spans the runs of a kind.</p>",
-        curves.to_html(full_html=False, include_plotlyjs=True, include_mathjax=False),
-        "<h2>Best of k answers</h2>",
-        pools.to_html(full_html=False, include_plotlyjs=False, include_mathjax=False),
-        "<h2>Settings</h2>",
-        _settings(runs),
-    ]
-    page = (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-        f"<title>vpo_lite: {len(runs)} runs</title>"
-        f"<style>{_STYLE}</style>\n" + "\n".join(parts) + "\n</html>\n"
-    )
+    pools = figures.best_at_k({_label(row): row["best_at_k"] for row in rows}, width=1150)
+    first = curves.to_html(full_html=False, include_plotlyjs=True, include_mathjax=False)
+    second = pools.to_html(full_html=False, include_plotlyjs=False, include_mathjax=False)
+    drawn = [_table(rows), Html(first), Html(second), _settings(runs)]
+    page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     try:
         write_atomically(Path(path), page)
     except OSError as error:
@@ -85,30 +86,35 @@ def _series(rows: list[dict], names) -> dict:
     for row in rows:
         runs = [RunFolder(folder).records() for folder in row["folders"]]
         steps = range(min(map(len, runs)))
-        series[row["label"]] = {"step": np.array([runs[0][i].step for i in steps])} | {
+        series[_label(row)] = {"step": np.array([runs[0][i].step for i in steps])} | {
             name: np.array([[getattr(run[i], name) for i in steps] for run in runs], dtype=float)
             for name in names
         }
     return series
 
 
-def _table(rows: list[dict]) -> str:
+def _label(row: dict) -> Html:
+    """A row's label for plotly, which draws tags in its texts, too."""
+    return html("{}", row["label"])
+
+
+def _table(rows: list[dict]) -> Html:
     def cell(row, name):
         if row.get(name) is None:
             return "-"
-        interval = row["interval"].get(name)
-        return f"{row[name]:.3f}" + (
-            f" <small>({interval[0]:.3f}, {interval[1]:.3f})</small>" if interval else ""
-        )
+        value, interval = f"{row[name]:.3f}", row["interval"].get(name)
+        if not interval:
+            return value
+        return html("{} <small>({})</small>", value, f"{interval[0]:.3f}, {interval[1]:.3f}")
 
     budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
     head = ["method", "set", "runs", "tokens", *_SHOWN.values(), "one answer"]
     head += [*(f"best@{k}" for k in budgets), "tokens per answer"]
     body = [
         [
-            html.escape(row["label"]),
-            str(row["set"]),
-            str(row["runs"]),
+            row["label"],
+            row["set"],
+            row["runs"],
             "-" if row["tokens"] is None else f"{row['tokens']:,.0f}",
             *(cell(row, name) for name in _SHOWN),
             cell(row, "coverage_best_single"),
@@ -117,12 +123,12 @@ def _table(rows: list[dict]) -> str:
         ]
         for row in rows
     ]
-    lines = ["<tr>" + "".join(f"<th>{h}</th>" for h in head) + "</tr>"]
-    lines += ["<tr>" + "".join(f"<td>{c}</td>" for c in line) + "</tr>" for line in body]
-    return f"<table>{''.join(lines)}</table>"
+    lines = [html("<tr>{}</tr>", joined(html("<th>{}</th>", name) for name in head))]
+    lines += [html("<tr>{}</tr>", joined(html("<td>{}</td>", c) for c in line)) for line in body]
+    return html("<table>{}</table>", joined(lines))
 
 
-def _settings(runs) -> str:
+def _settings(runs) -> Html:
     lines = []
     for run in runs:
         config = run.config()
@@ -131,9 +137,6 @@ def _settings(runs) -> str:
         changed = {k: v for k, v in settings.items() if v is not None and v != usual[k]}
         changed |= changed.pop("task_options", {})
         texts = {k: repr(v) for k, v in {"method": config.method, **changed}.items()}
-        shown = " ".join(
-            f"{k}={t if len(t) <= LONGEST else f'{t[:LONGEST]}… ({len(t):,} characters)'}"
-            for k, t in texts.items()
-        )
-        lines.append(f"<li>{html.escape(run.path.name)}: <code>{html.escape(shown)}</code></li>")
-    return f"<ul>{''.join(lines)}</ul>"
+        shown = " ".join(f"{k}={shortened(text, LONGEST)}" for k, text in texts.items())
+        lines.append(html("<li>{}: <code>{}</code></li>", run.path.name, shown))
+    return html("<ul>{}</ul>", joined(lines))

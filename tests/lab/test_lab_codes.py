@@ -202,7 +202,7 @@ def test_a_recording_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = lab.record(tmp_path, "first")
     before = path.read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ValueError, match="disk full"):
         lab.record(tmp_path, "second")
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
 

@@ -174,6 +174,11 @@ def test_the_share_code_goes_out_and_comes_in(panel):
     assert lab.maze_seed == 1012 and until(lambda: controls.knobs["alpha"].value == 0.3)
     controls.code.value = "VPO2-nonsense"
     assert until(lambda: "no share code" in panel.status.value) and lab.maze_seed == 1012
+    assert until(lambda: controls.code.value == lab.share())
+    for _ in range(3):  # the code was put back; nobody took the error away
+        panel._last = 0
+        panel.draw()
+        assert "no share code" in panel.status.value
 
 
 @pytest.mark.slow

@@ -3,58 +3,114 @@
 A code is ``VPO2-`` and base64 of compressed JSON: [methods, settings, chosen problem, many].
 Settings are those that differ from the preset demo, the task's options among them. Codes of 0.1.0
 begin with ``VPO1-`` and are read, too.
+
+A code may come from a stranger. So its size is limited, and it imports no code.
 """
 
-import base64
+import functools
+import inspect
 import json
-import zlib
+import sys
 
-from ..tasks import DEFAULT
+from pydantic import JsonValue
+
+from ..checks import shortened, shown
+from ..files import DamagedError, parse_json
+from ..tasks import DEFAULT, Task
 from ..tasks.base import task_class
 from ..training.config import TrainConfig
+from .packing import packed, unpacked
 from .settings import NOT_SHARED, Settings
 
+MOST_TEXT = 2**16  # characters of a code; of a drawn board of 26 x 26 it has about 500
+MOST_CONTENT = 2**17  # bytes of its JSON
+
 _LEFT_OUT = ("method", "task_options", *NOT_SHARED)
+_Values = dict[str, JsonValue]  # a config checks each by its Option
+_SCHEMAS = {
+    "VPO2": tuple[list[str], _Values, _Values, bool],
+    "VPO1": tuple[list[str], int | tuple[str, int], _Values, bool],
+}
 
 
 def encode(settings: Settings) -> str:
-    """The share code of these settings. What belongs to the machine is left out."""
+    """The share code of these settings. What belongs to the machine is left out.
+
+    Raises ValueError for settings whose texts are too long for a code.
+    """
     usual, values = TrainConfig.preset("demo").to_json(), settings.config.to_json()
     if settings.config.model == "auto":
         values["model"] = usual["model"]
     changed = {k: v for k, v in values.items() if k not in _LEFT_OUT and usual[k] != v}
     plain = [settings.methods, changed | settings.config.task_options, settings.chosen]
-    text = json.dumps([*plain, settings.many], separators=(",", ":"))
-    return "VPO2-" + base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+    text = json.dumps([*plain, settings.many], separators=(",", ":"), ensure_ascii=False).encode()
+    code = "VPO2-" + packed(text, safe=True)
+    if len(text) > MOST_CONTENT or len(code) > MOST_TEXT:
+        raise ValueError(
+            f"the settings have {len(text):,} characters, too many for a share code: shorten the "
+            "texts among the task's options"
+        )
+    return code
 
 
 def decode(code: str, *, machine: dict | None = None) -> Settings:
     """The settings that a code describes.
 
-    machine: values of `NOT_SHARED`, which no code holds. Raises ValueError for a text that is
-    no code or was mistyped, and for a code of another version that asks for what this one lacks.
+    machine: values of `NOT_SHARED`, which no code holds. Raises DamagedError for a text that is no
+    code or was mistyped, and ValueError for a code that asks for what this version lacks.
     """
-    version, content = _unpacked(code)
+    methods, settings, chosen, many = _content(code)
+    settings = settings | chosen | (machine or {})
     try:
-        methods, settings, chosen, many = content if version == "VPO2" else _of_010(*content)
-        return Settings.make(methods, many=many, **settings | chosen | (machine or {}))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"code {code!r} was made by another version: {error}") from error
+        check_task(settings.get("task", DEFAULT))
+        return Settings.of(methods, settings, many=many)
+    except ValueError as error:
+        why = shortened(str(error), 500)
+        raise ValueError(f"code {shown(code)} cannot be used here: {why}") from error
 
 
-def _unpacked(code: str) -> tuple[str, list]:
-    text = str(code).strip()
-    version, dash, rest = text.partition("-")
+def check_task(name) -> None:
+    """Refuse a task outside of the package whose module is not imported yet.
+
+    What comes from a stranger may not name the code that is run here.
+
+    >>> check_task(DEFAULT)
+    >>> check_task("antigravity:Task")
+    Traceback (most recent call last):
+    ...
+    ValueError: task 'antigravity:Task' is not part of vpo_lite: if you trust it, import it first
+    """
+    if not isinstance(name, str) or ":" not in name:
+        return  # a config refuses what is no name
+    module, _, path = name.partition(":")
+    found = functools.reduce(
+        lambda part, attribute: inspect.getattr_static(part, attribute, None),
+        path.split("."),
+        sys.modules.get(module),
+    )
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise ValueError(
+            f"task {shown(name)} is not part of vpo_lite: if you trust it, import it first"
+        )
+
+
+def _content(code: str) -> tuple:
+    """(methods, settings, chosen problem, many) of a code of any version."""
+    text = code.strip() if isinstance(code, str) else ""
+    version, _, rest = text.partition("-")
+    what = (
+        f"code {shown(code)}: no share code, or mistyped; copy the whole of what lab.share() gives"
+    )
+    if version not in _SCHEMAS:
+        raise DamagedError(f"{what} (it begins with VPO2- or VPO1-)")
+    if len(text) > MOST_TEXT:
+        raise DamagedError(f"{what} (at most {MOST_TEXT:,} characters)")
     try:
-        if version not in ("VPO1", "VPO2") or not dash:
-            raise ValueError("it begins with VPO2- or VPO1-")
-        padded = rest + "=" * (-len(rest) % 4)
-        packed = base64.b64decode(padded, altchars=b"-_", validate=True)
-        return version, json.loads(zlib.decompress(packed))
-    # A letter lost or wrong: base64, zlib's checksum or JSON finds it.
-    except (ValueError, zlib.error) as error:
-        cure = "no share code, or mistyped; copy the whole of what lab.share() gives"
-        raise ValueError(f"code {text[:60]!r}: {cure}") from error
+        plain = unpacked(rest, most=MOST_CONTENT, safe=True)
+    except ValueError as error:
+        raise DamagedError(f"{what} (it {error})") from error
+    content = parse_json(plain, _SCHEMAS[version], what)
+    return content if version == "VPO2" else _of_010(*content)
 
 
 def _of_010(methods, problem, settings, many):

@@ -66,7 +66,8 @@ class Controls:
     """
 
     def __init__(self, lab: Requests, act: Callable, redraw: Callable):
-        self.lab, self._act, self._redraw = lab, act, redraw
+        self.lab, self._pass_on, self._redraw = lab, act, redraw
+        act = self._act
         view = lab.view()
         # The knobs follow a change of settings that did not come from them: `_version` is the last
         # one that they show. The lock makes a request and its version one thing.
@@ -132,6 +133,13 @@ class Controls:
 
     # --- from the knobs to the lab ----------------------------------------------------------------
 
+    def _act(self, request, *arguments):
+        """Do what a person asks for. What this very thread sets to follow the lab is no request;
+        it would also take away the error that is being shown.
+        """
+        if not self._is_following():
+            self._pass_on(request, *arguments)
+
     def _turn(self, name, value):
         digits = {"lr": ".3g", "alpha": ".4g"}.get(name)
         self._ask(self.lab.change, **{name: float(f"{value:{digits}}") if digits else value})
@@ -142,8 +150,6 @@ class Controls:
 
     def _ask(self, request, *arguments, **settings):
         """A request whose effect the knobs show already: they need not follow it."""
-        if self._is_following():
-            return
         with self._turning:
             before = self.lab.view().version
             request(*arguments, **settings)
@@ -151,12 +157,11 @@ class Controls:
                 self._version += 1
 
     def _load(self, code):
-        if not self._is_following() and code.strip() != self.lab.view().code:
+        if code.strip() != self.lab.view().code:
             self.lab.load(code)
 
     def _play_on(self, step):
-        if not self._is_following():
-            self.look.value = step
+        self.look.value = step
 
     def _is_following(self):
         """Whether this very thread sets the knobs. What a person turns meanwhile, in another

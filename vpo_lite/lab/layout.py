@@ -1,5 +1,7 @@
 """Where the four plots of the panel stand, and how they look."""
 
+from ..markup import html
+
 PLOTS = 4
 TERNARY = 1  # the second plot
 CURVE_AXES = {0: "", 2: "2", 3: "3"}  # plot -> number of its axes
@@ -59,7 +61,7 @@ def _ternary(x, y, ink, paper) -> dict:
     out = {"domain": domain, "sum": 1, "bgcolor": paper}
     plain = {"ticks": "", "showticklabels": False, "showgrid": False}
     for axis, text in zip("abc", CORNERS, strict=True):
-        title = {"text": f"<b>{text}</b>"}
+        title = {"text": html("<b>{}</b>", text)}
         out[f"{axis}axis"] = plain | {"linecolor": ink, "linewidth": 2, "title": title}
     return out
 

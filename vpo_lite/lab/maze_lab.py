@@ -8,9 +8,12 @@ lab.figure()         # a still picture
 
 import envs
 
+from ..checks import shown
 from ..tasks import DEFAULT
 from ..tasks.base import task_class, task_name
 from ..tasks.maze import MazeTask
+from .arguments import check, check_curves
+from .curves import CURVES
 from .drawings import routes_on_show
 from .session import Session
 from .stretch import rehearsal
@@ -50,7 +53,7 @@ class Lab(Session):
         **settings,
     ):
         if panel not in PANELS:
-            raise ValueError(f"panel = {panel!r}: expected {', '.join(map(repr, PANELS))}")
+            raise ValueError(f"panel = {shown(panel)}: expected {', '.join(map(repr, PANELS))}")
         self._panel, self._panel_kind = None, panel
         if issubclass(task_class(task_name(settings.get("task", DEFAULT))), MazeTask):
             if maze is None:
@@ -83,13 +86,13 @@ class Lab(Session):
         if seed is None:
             before = self.maze_seed if self.maze_seed in DEMONSTRATION else DEMONSTRATION[-1]
             seed = DEMONSTRATION[(DEMONSTRATION.index(before) + 1) % len(DEMONSTRATION)]
-        return self.pick(f"Maze {seed}.", maze_seed=int(seed))
+        return self.pick(f"Maze {shown(seed)}.", maze_seed=seed)
 
     def set_maze(self, text, budget: int | None = None):
-        """A drawn maze, as text. It keeps the budget if the shortest way to E still fits. Forgets
-        all runs. ValueError for a text that is no maze: nothing is changed.
+        """A drawn maze, as text. Without a budget it keeps that of now if the shortest way to E
+        still fits. Forgets all runs. ValueError for a text that is no maze: nothing is changed.
         """
-        maze = _maze(text, self.maze.budget if budget is None else budget)
+        maze = _maze(text, budget, usual=_maze_of(self).budget)
         if maze != self.maze:
             self.pick(f"Your maze; {maze.budget} moves.", **_chosen(maze))
         return self
@@ -100,19 +103,26 @@ class Lab(Session):
         """A still picture of the plots. For another task: see `Session.figure`."""
         if not isinstance(self.instance, envs.Maze):
             return super().figure(width, **look)
-        from .plots import still
+        from .plots import AXES, still
 
+        check(width=width)
+        if "curves" in look:
+            check_curves(look["curves"], CURVES)
+            if len(look["curves"]) != len(AXES):
+                raise ValueError(f"curves = {shown(look['curves'])}: expected {len(AXES)} names")
         return still(self.view(), width=width, **look)
 
     def picture(self, method: str | None = None, width: int = 380):
         """The maze with the answers of a typical set as SVG: of a method, or of the first run."""
+        check(width=width)
+        _maze_of(self)
         view = self.view()
         for drawn in routes_on_show(view):
             if method in (None, drawn.method):
                 routes = [route for route in drawn.routes if route is not None]
                 return envs.drawing.svg(view.instance, routes, width=width)
         there = ", ".join(self.runs) or "none"
-        raise ValueError(f"method = {method!r}: no answers yet; there are runs of {there}")
+        raise ValueError(f"method = {shown(method)}: no answers yet; there are runs of {there}")
 
     @property
     def panel(self):
@@ -125,6 +135,12 @@ class Lab(Session):
             self._panel = panel_for(self, self._panel_kind)
             rehearsal.begin(self.config)
         return self._panel
+
+    def check_settings(self, settings):
+        """Refuse another task while the panel is open."""
+        task = settings.config.task
+        if self._panel is not None and not issubclass(task_class(task), MazeTask):
+            raise ValueError(f"the panel shows mazes; for task {task!r} use Lab.from_code(code)")
 
     def _ipython_display_(self):
         if isinstance(self.instance, envs.Maze):
@@ -140,18 +156,23 @@ class Lab(Session):
             self._panel = None
 
 
-def _maze(text, budget: int | None = None) -> envs.Maze:
-    """A maze from text, or a maze. The budget is given up where the shortest way to E no longer
-    fits it.
+def _maze_of(lab: Lab) -> envs.Maze:
+    if not isinstance(lab.instance, envs.Maze):
+        raise ValueError(f"task {lab.config.task!r} has no maze")
+    return lab.instance
+
+
+def _maze(text, budget=None, *, usual: int | None = None) -> envs.Maze:
+    """A maze from text, or a maze. The usual budget is given up where the shortest way to E no
+    longer fits it.
     """
     if isinstance(text, envs.Maze):
-        return text
-    try:
-        return envs.Maze.from_text(text, budget)
-    except ValueError as error:
-        if budget is None or not str(error).startswith("budget"):
-            raise
-        return envs.Maze.from_text(text)
+        if budget is None:
+            return text
+        text = text.text
+    maze = envs.Maze.from_text(text, budget)
+    fits = usual is not None and budget is None and usual >= maze.distances(maze.exit)[maze.start]
+    return envs.Maze.from_text(text, usual) if fits else maze
 
 
 def _chosen(maze: envs.Maze) -> dict:

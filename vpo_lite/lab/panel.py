@@ -4,7 +4,6 @@ Callbacks pass requests on to the lab. Drawing is from a frozen View, at most te
 all panels together. The panel knows the lab by its `Requests` only.
 """
 
-import html
 import math
 import re
 import sys
@@ -18,6 +17,7 @@ from IPython.display import display
 
 import envs
 
+from ..markup import Html, html, joined
 from .controls import Controls, Requests, put, row
 from .drawings import board_groups, describe
 from .plots import Plots
@@ -76,15 +76,15 @@ class Panel:
                 self._write(view, 20 if self.controls.large.value else 15)
             except Exception as error:
                 self.lab.report(error, shown=False)  # shown, it would be drawn, and fail, again
-                said = f"<b>The panel cannot be drawn:</b> {html.escape(str(error))}"
-                self.status.value = f"{said} (traceback: lab.last_error)"
+                said = "<b>The panel cannot be drawn:</b> {} (traceback: lab.last_error)"
+                self.status.value = html(said, error)
             self._last = time.monotonic()
 
     def _write(self, view: View, size: int):
         self.controls.follow(view)
-        role = f'<div role="status" style="line-height:1.4;font-size:{size}px">'
-        put(self.status, value=f"{role}{status_line(view)}</div>")
-        put(self.words, value=f"{role}{_emphasised(sentence(view))}</div>")
+        said = '<div role="status" style="line-height:1.4;font-size:{}px">{}</div>'
+        put(self.status, value=html(said, size, status_line(view)))
+        put(self.words, value=html(said, size, _emphasised(sentence(view))))
         done = [len(run.records) for run in view.runs if run.method in view.active]
         whole = len(done) * max(view.config.steps, *done) if any(done) else 1
         put(self.progress, value=sum(done) / whole)
@@ -154,9 +154,9 @@ class PlainPanel(Panel):
         parts = []
         for drawn in groups:
             picture = envs.drawing.svg(view.instance, drawn["moves"], width=420 if large else 330)
-            parts.append(f"<div><b>{html.escape(drawn['title'])}</b><br>{picture}</div>")
-        wrap = "display:flex;flex-wrap:wrap;gap:16px"
-        put(self.maze, value=f'<div style="{wrap}">{"".join(parts)}</div>')
+            parts.append(html("<div><b>{}</b><br>{}</div>", drawn["title"], Html(picture)))
+        side_by_side = '<div style="display:flex;flex-wrap:wrap;gap:16px">{}</div>'
+        put(self.maze, value=html(side_by_side, joined(parts)))
         curves = tuple(c.value for c in self.controls.curves)
         changed = self.plots.draw(view, large=large, curves=curves)
         if changed and self._handle is not None:
@@ -185,11 +185,15 @@ def panel_for(lab: Requests, kind: str) -> Panel:
     return PlainPanel(lab) if kind == "plain" else Panel(lab)
 
 
-def _emphasised(text):
-    """The sentence as HTML: the first words of a line in bold."""
-    pattern, bold = r"^([^:]+, step \d+:)", r"<b>\1</b>"
-    lines = [re.sub(pattern, bold, html.escape(line)) for line in text.splitlines()]
-    return "".join(f'<p style="margin:0 0 6px">{line}</p>' for line in lines)
+def _emphasised(text: str) -> Html:
+    """The sentence as HTML: the beginning of a line that is about a step in bold."""
+    lines = []
+    for line in text.splitlines():
+        found = re.match(r"[^:]+, step \d+:", line)
+        end = found.end() if found else 0
+        bold = html("<b>{}</b>", line[:end]) if found else ""
+        lines.append(html('<p style="margin:0 0 6px">{}{}</p>', bold, line[end:]))
+    return joined(lines)
 
 
 class _Renderer:

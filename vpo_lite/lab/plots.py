@@ -11,6 +11,7 @@ import envs
 from envs.drawing import MARKERS, ROUTE_COLOURS
 
 from ..looks import FRONT, STYLES, look
+from ..markup import html
 from ..objective import winners
 from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
 from .layout import layout
@@ -121,7 +122,7 @@ def _blank_traces():
             drawn = {
                 "mode": "lines+markers",
                 "legendgroup": method,
-                "hovertemplate": f"{text}, step %{{x}}: %{{y:.3f}}<extra></extra>",
+                "hovertemplate": html("{}, step %{{x}}: %{{y:.3f}}<extra></extra>", text),
                 "marker": {"symbol": symbol},
                 "line": {"color": colour, "dash": dash, "width": 3.5},
                 "connectgaps": True,  # the KL is not measured at every step
@@ -168,8 +169,9 @@ def _name_axes(view, places, curves):
     who = look(view.focus.method).text if view.focus else "the front"
     drawn = "all" if view.config.K == math.inf else view.config.K
     lava = " (open: over lava)" if view.instance.lava else ""
-    titles = [f"<b>Answers</b>{lava}", f"<b>Who wins</b> of {who}: {drawn} weights"]
-    titles += [f"<b>{curve[0].upper()}{curve[1:]}</b>" for curve in curves]
+    titles = [html("<b>Answers</b>{}", lava)]
+    titles.append(html("<b>Who wins</b> of {}: {} weights", who, drawn))
+    titles += [html("<b>{}{}</b>", curve[0].upper(), curve[1:]) for curve in curves]
     for i, text in enumerate(titles):
         places["annotations"][i]["text"] = text
 
@@ -216,7 +218,7 @@ def _numbers(rewards, ink, size) -> dict:
     return {
         "x": [x for x, _ in places],
         "y": [y + 0.055 for _, y in places],
-        "text": [f"<b>{','.join(n)}</b>" for n in places.values()],
+        "text": [html("<b>{}</b>", ",".join(n)) for n in places.values()],
         "textfont": {"size": size + 2, "color": ink},
     }
 

@@ -20,6 +20,8 @@ import traceback
 import weakref
 from typing import Protocol
 
+from ..checks import shown
+from .arguments import check, check_curves
 from .codes import decode, encode
 from .recordings import Recording, read, write
 from .settings import NOT_SHARED, Settings
@@ -29,6 +31,7 @@ from .view import Problem, Run, View
 from .words import sentence
 
 PAUSED = "Paused. Train goes on."
+NO_CURVES = ("step", "method", "objectives", "slots", "groups")  # of a StepRecord: no numbers
 STOPPED = "Stopped. Train starts again from step 1."
 
 
@@ -118,10 +121,12 @@ class Session:
         """Train on the one problem that these options of the task single out. Forgets all runs.
         ValueError for other options: they are changed by `change`.
         """
+        check(message=message)
         with self._lock:
             others = [name for name in chosen if name not in self._task.singles_out]
             if others:
-                raise ValueError(f"{', '.join(others)}: singles out no problem; use change(...)")
+                said = shown(", ".join(others))
+                raise ValueError(f"{said}: singles out no problem; use change(...)")
             self._forget("pick", self.settings.choosing(**chosen))
             self._say(message)
         return self
@@ -137,14 +142,15 @@ class Session:
             if singled:
                 raise ValueError(f"{', '.join(singled)}: use {self.how_to_pick}")
             changed = self.settings.but(methods=methods, many=many, **settings)
-            self._move("change")
             if changed != self.settings:
                 self._take(changed)
                 self._say("")
+            self._move("change")
         return self
 
     def look(self, step: int | None = None):
         """Show the runs as they were after this step; None: as they are."""
+        check(step=step)
         with self._lock:
             self._move("look")
             self._look = step
@@ -154,9 +160,10 @@ class Session:
 
     def show_front(self, on: bool = True):
         """Show the true front beside the answers."""
+        check(on=on)
         with self._lock:
             self._move("show_front")
-            self._front_too = bool(on)
+            self._front_too = on
             self._changed()
         return self
 
@@ -185,6 +192,7 @@ class Session:
     @classmethod
     def from_code(cls, code: str, **options):
         """The session that a share code describes. ValueError for a code that is none."""
+        decode(code)  # refused before there is a session, since a new one pauses the others
         return cls(**options).load(code)
 
     def load(self, code: str):
@@ -202,6 +210,7 @@ class Session:
 
         command: what made them, to be shown with them. ValueError where there are no runs.
         """
+        check(command=command)
         with self._lock:
             runs = tuple(run for run in self.runs.values() if run.records)
         if not runs:
@@ -260,6 +269,7 @@ class Session:
         """Wait until training ends or pauses. False if it still runs after ``timeout`` seconds. An
         interrupt stops it.
         """
+        check(timeout=timeout)
         thread = self._thread
         try:
             if thread is not None:
@@ -300,10 +310,8 @@ class Session:
         from ..figures import curves as drawn
         from ..training.record import StepRecord
 
-        unknown = [name for name in curves if name not in StepRecord.__dataclass_fields__]
-        if unknown:
-            raise ValueError(f"curves: a StepRecord has no figure {', '.join(map(repr, unknown))}")
-
+        check(width=width)
+        check_curves(curves, [f for f in StepRecord.__dataclass_fields__ if f not in NO_CURVES])
         names = ("step", *curves)
         runs = {
             run.method: {name: [getattr(r, name) for r in run.records] for name in names}
@@ -315,6 +323,9 @@ class Session:
     def watch(self, watcher: Watcher) -> None:
         """Tell this one of every change."""
         self._watchers.append(watcher)
+
+    def check_settings(self, settings: Settings) -> None:
+        """Raise ValueError for settings that work, but not here. Nothing is changed yet."""
 
     def close(self):
         """Stop, forget all runs, and tell nobody any more."""
@@ -329,12 +340,16 @@ class Session:
         return done
 
     def _take(self, settings: Settings) -> None:
-        """Make these the settings of now; the problem to look at follows them."""
-        before = self.settings
+        """Make these the settings of now; the problem to look at follows them. An error changes
+        nothing: all that may raise one stands before the first assignment.
+        """
+        self.check_settings(settings)
+        before, code = self.settings, encode(settings)
         if before is None or settings.asks_for != before.asks_for:
-            self._task = settings.task()
-            self._own = Problem.of(self._task, self._task.instance(self._task.seeds["train"][0]))
-        self.settings, self._code = settings, encode(settings)
+            task = settings.task()
+            own = Problem.of(task, task.instance(task.seeds["train"][0]))
+            self._task, self._own = task, own
+        self.settings, self._code = settings, code
         self._version += 1
 
     def _restart(self) -> str:
@@ -385,6 +400,7 @@ class Session:
         return "Loading the policy …" if "torch" not in sys.modules else ""
 
     def _halt(self, request, message):
+        check(message=message)
         with self._lock:
             done = self._move(request)
             if done == "end":

@@ -7,16 +7,22 @@ refused when they are made.
 import dataclasses
 import math
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ..checks import shown
 from ..estimators import METHODS
+from ..options import Option
 from ..tasks.base import Task, task_class, task_name
 from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side
 AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # from a run's next step on
 NOT_SHARED = ("threads", "device", "save_every")  # these belong to no share code
+
+_MANY = Option("many", bool, None, "whether to train on many problems")
+_PRESET = Option("preset", str, "demo", "name of a preset")
 
 
 @dataclass(frozen=True)
@@ -41,21 +47,28 @@ class Settings:
     @classmethod
     def make(cls, methods, *, preset: str = "demo", many: bool = False, **settings) -> "Settings":
         """From a name or names of methods, a preset, and settings and task options by name."""
+        return cls.of(methods, settings, preset=preset, many=many)
+
+    @classmethod
+    def of(cls, methods, settings: dict, *, preset: str = "demo", many: bool = False) -> "Settings":
+        """The same, with the settings in a dict whose names nobody has checked yet."""
         methods = checked_methods(methods)
         settings = {"threads": usual_threads()} | _plain(settings)
-        config = TrainConfig.preset(preset, method=methods[0], **settings)
+        many, preset = bool(_MANY.check(many)), _PRESET.check(preset)
+        config = TrainConfig.preset(preset, **settings | {"method": methods[0]})
         task = task_class(config.task)
         chosen = {k: v for k, v in config.task_options.items() if k in task.singles_out}
         unchosen = {o.name: o.default for o in task.options if o.name in chosen}
-        return cls(methods, config.but(**unchosen), chosen, bool(many))
+        return cls(methods, config.but(**unchosen), chosen, many)
 
     def but(self, *, methods=None, many: bool | None = None, **changes) -> "Settings":
         """A copy with some settings changed; the chosen problem stays."""
         methods = self.methods if methods is None else checked_methods(methods)
         if task_name(changes.get("task", self.config.task)) != self.config.task:
-            raise ValueError(f"task = {changes['task']!r}: a lab keeps its task; make another lab")
-        config = self.config.but(**{"method": methods[0]} | _plain(changes))
-        many = self.many if many is None else bool(many)
+            task = shown(changes["task"])
+            raise ValueError(f"task = {task}: a lab keeps its task; make another lab")
+        config = self.config.but(**_plain(changes) | {"method": methods[0]})
+        many = self.many if _MANY.check(many) is None else many
         return Settings(methods, config, self.chosen, many)
 
     def choosing(self, **chosen) -> "Settings":
@@ -64,6 +77,8 @@ class Settings:
 
     def __post_init__(self):
         _ = self.configs  # refuses here what cannot work
+        if self.many:
+            self.task()  # and a problem that only waits for its turn
 
     @cached_property
     def configs(self) -> dict[str, TrainConfig]:
@@ -98,14 +113,14 @@ class Settings:
 
 def checked_methods(names) -> tuple[str, ...]:
     """One name or several as a tuple. ValueError for unknown, repeated, none or too many."""
-    names = (names,) if isinstance(names, str) else tuple(names)
-    known = set(names) <= set(METHODS) and len(set(names)) == len(names)
-    if not known or not 1 <= len(names) <= MOST_RUNS:
+    given = (names,) if isinstance(names, str) or not isinstance(names, Collection) else names
+    known = {name for name in given if isinstance(name, str) and name in METHODS}
+    if not 1 <= len(given) == len(known) <= MOST_RUNS:
         raise ValueError(
-            f"methods = {names!r}: expected one to {MOST_RUNS} different names "
+            f"methods = {shown(names)}: expected one to {MOST_RUNS} different names "
             f"out of {', '.join(METHODS)}"
         )
-    return names
+    return tuple(given)
 
 
 def usual_threads() -> int:
@@ -116,5 +131,9 @@ def usual_threads() -> int:
 
 
 def _plain(settings: dict) -> dict:
-    """Settings with K = "inf" as a number."""
+    """Settings with K = "inf" as a number. ValueError for two that a lab has in another form."""
+    if "method" in settings:
+        raise ValueError("method: a lab takes methods=, one name or several")
+    if "task_options" in settings:
+        raise ValueError("task_options: a lab takes each option of the task by its own name")
     return settings | {"K": math.inf} if settings.get("K") in ("inf", "∞") else settings

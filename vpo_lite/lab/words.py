@@ -1,13 +1,12 @@
 """What is seen, in words and numbers: the sentence beside the pictures, and the status line."""
 
-import html
-
 import numpy as np
 
 import envs
 
 from .. import metrics
 from ..looks import look
+from ..markup import Html, html, joined
 from .view import Run, View
 
 STATES = {  # state of the lab -> as the status line says it
@@ -62,12 +61,12 @@ def _of_a_run(view: View, run: Run) -> str:
     )
 
 
-def status_line(view: View) -> str:
+def status_line(view: View) -> Html:
     """State, step and time left, as HTML; then what there is to say, a line each."""
     runs = [run for run in view.runs if run.method in view.active]
     methods = view.active if runs else view.methods
     parts = [
-        f"<b>{' + '.join(look(m).text for m in methods)}</b>",
+        html("<b>{}</b>", " + ".join(look(m).text for m in methods)),
         STATES.get(view.state, view.state),
         f"{_where(view)}, seed {view.config.seed}",
     ]
@@ -78,17 +77,17 @@ def status_line(view: View) -> str:
         if view.state == "running":
             left = pace * (view.config.steps - min(done))
             parts.insert(3, f"about {left:.0f} s left ({pace:.1f} s a step)")
-    lines = [" · ".join(parts)]
+    lines = [joined(parts, " · ")]
     if view.restart:
-        changed = f"Changed: {html.escape(view.restart)}."
-        lines.append(f"{changed} That needs a fresh run: <b>Train anew</b> does it.")
+        again = html("That needs a fresh run: <b>Train anew</b> does it.")
+        lines.append(html("Changed: {}. {}", view.restart, again))
     elif view.message:
-        lines.append(html.escape(view.message))
-    lines += [html.escape(text) for text in cut_off(view)]
+        lines.append(view.message)
+    lines += cut_off(view)
     if view.error:
-        red = f'<span style="color:#D1362F;font-weight:600">{html.escape(view.error)}</span>'
-        lines.append(f"{red} (traceback: lab.last_error)")
-    return "<br>".join(lines)
+        red = html('<span style="color:#D1362F;font-weight:600">{}</span>', view.error)
+        lines.append(html("{} (traceback: lab.last_error)", red))
+    return joined(lines, html("<br>"))
 
 
 def cut_off(view: View) -> list[str]:

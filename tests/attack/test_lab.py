@@ -1,0 +1,259 @@
+"""The Lab's requests under attack: one line and nothing changed, or it works and can be drawn."""
+
+import json
+import random
+import threading
+
+import numpy as np
+import pytest
+from attacks import NASTY, check_error, seeds
+from lab_attacks import METHODS, draws, refused_or_works, small_recording, snapshot
+
+from vpo_lite.lab import Lab, Session
+from vpo_lite.lab.settings import Settings
+from vpo_lite.tasks import Prompt, Task
+from vpo_lite.training.config import TrainConfig
+
+MAZE = "S . G\n. # L\nD . E"
+MORE = (  # beside NASTY
+    np.array([1.0, 2.0]),
+    np.nan,
+    {1, 2},
+    b"bytes",
+    object(),
+    ["vpo", "vpo"],
+    [["vpo"]],
+    10**5000,
+    "maze\n" * 3,
+    "os:path",
+)
+VALUES = (*NASTY, *MORE)
+
+
+@pytest.fixture(autouse=True)
+def cold(monkeypatch, tmp_path):
+    """No warm-up, and a folder of its own, three deep: some values are paths upwards."""
+    monkeypatch.setenv("VPO_LITE_COLD", "1")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    return small_recording(tmp_path_factory.mktemp("lab")).parent
+
+
+SETTINGS = [o.name for o in TrainConfig.options()] + ["layout", "reward_mode", "methods", "many"]
+REQUESTS = {  # of a lab that shows a recording
+    **{f"change({n})": lambda lab, v, n=n: lab.change(**{n: v}) for n in SETTINGS},
+    "change(maze_seed)": lambda lab, v: lab.change(maze_seed=v),
+    "change(task_options)": lambda lab, v: lab.change(task_options=v),
+    "change(zz)": lambda lab, v: lab.change(zz=v),
+    "look": lambda lab, v: lab.look(v),
+    "reseed": lambda lab, v: lab.reseed(v),
+    "new_maze": lambda lab, v: lab.new_maze(v),
+    "set_maze": lambda lab, v: lab.set_maze(v),
+    "set_maze(budget)": lambda lab, v: lab.set_maze(MAZE, budget=v),
+    "pick(maze)": lambda lab, v: lab.pick(maze=v, maze_budget=9),
+    "pick(maze_budget)": lambda lab, v: lab.pick(maze=MAZE, maze_budget=v),
+    "pick(zz)": lambda lab, v: lab.pick(zz=v),
+    "pick(message)": lambda lab, v: lab.pick(v, maze_seed=1005),
+    "show_front": lambda lab, v: lab.show_front(v),
+    "pause": lambda lab, v: lab.pause(v),
+    "load": lambda lab, v: lab.load(v),
+    "record": lambda lab, v: lab.record(v),
+    "record(command)": lambda lab, v: lab.record("folder", v),
+    "join": lambda lab, v: lab.join(v),
+    "figure": lambda lab, v: lab.figure(v),
+    "figure(curves)": lambda lab, v: lab.figure(curves=v),
+    "figure(curves, one)": lambda lab, v: lab.figure(curves=(v, "entropy")),
+    "picture": lambda lab, v: lab.picture(v),
+    "picture(width)": lambda lab, v: lab.picture(width=v),
+}
+MADE = {  # a lab from such a value
+    **{f"Lab({n})": lambda v, n=n: Lab(**{n: v}) for n in SETTINGS},
+    "Lab(preset)": lambda v: Lab(preset=v),
+    "Lab(panel)": lambda v: Lab(panel=v),
+    "Lab(maze)": lambda v: Lab(maze=v),
+    "Lab(maze_seed)": lambda v: Lab(maze_seed=v),
+    "Lab(maze, maze_budget)": lambda v: Lab(maze=MAZE, maze_budget=v),
+    "Lab(methods of)": lambda v: Lab(methods=[v]),
+    "Lab(task_options)": lambda v: Lab(task_options=v),
+    "Lab(method)": lambda v: Lab(method=v),
+    "Lab.from_code": lambda v: Lab.from_code(v),
+    "Lab.replay": lambda v: Lab.replay(v),
+    "Session(methods)": lambda v: Session(v),
+    "Settings.make": lambda v: Settings.make("vpo", many=v, preset=v),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_nasty_value_is_one_line_or_works(request_, recording):
+    lab = Lab.replay(recording)
+    for value in VALUES:
+        if lab.state != "recorded" or lab.view().settings.many is not True:
+            lab = Lab.replay(recording)
+        with refused_or_works(lab):
+            REQUESTS[request_](lab, value)
+    assert threading.active_count() < 20
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_a_lab_made_from_a_nasty_value_is_one_line_or_works(made):
+    for value in VALUES:
+        try:
+            lab = MADE[made](value)
+        except ValueError as error:
+            check_error(error)
+        else:
+            if isinstance(lab, Session):
+                draws(lab) if isinstance(lab, Lab) else lab.sentence()
+
+
+@seeds(60)
+def test_requests_in_any_order(seed, recording):
+    rng, lab = random.Random(f"lab {seed}"), Lab.replay(recording)
+    good = (1, 2, 0.3, "vpo", "grpo", ("gdpo", "vpo"), MAZE, True, None, 1003, "hard-8x8", "inf")
+    for _ in range(6):
+        request = REQUESTS[rng.choice(list(REQUESTS))]
+        with refused_or_works(lab):
+            request(lab, rng.choice(good if rng.random() < 0.7 else VALUES))
+
+
+# --- M7 and M8 of the lab: each as it was found ---------------------------------------------------
+
+M7 = {
+    "Lab(None)": lambda lab: Lab(None),
+    "Lab(preset=[])": lambda lab: Lab(preset=[]),
+    "Lab(methods=[[]])": lambda lab: Lab(methods=[[]]),
+    "change(zz=1)": lambda lab: lab.change(zz=1),
+    "change(layout=[])": lambda lab: lab.change(layout=[]),
+    "change(alpha='x')": lambda lab: lab.change(alpha="x"),
+    "change(method=)": lambda lab: lab.change(method="grpo"),
+    "change(many='x')": lambda lab: lab.change(many="x"),
+    "change(lr=)": lambda lab: lab.change(lr=10**400),
+    "change(steps=)": lambda lab: lab.change(steps=-(10**400)),
+    "replay(None)": lambda lab: Lab.replay(None),
+    "look('x')": lambda lab: lab.look("x"),
+    "look(0)": lambda lab: lab.look(0),
+    "look(True)": lambda lab: lab.look(True),
+    "reseed('x')": lambda lab: lab.reseed("x"),
+    "new_maze('x')": lambda lab: lab.new_maze("x"),
+    "new_maze(1.5)": lambda lab: lab.new_maze(1.5),
+    "new_maze(10**400)": lambda lab: lab.new_maze(10**400),
+    "set_maze(5)": lambda lab: lab.set_maze(5),
+    "set_maze(budget=1)": lambda lab: lab.set_maze(MAZE, budget=1),
+    "set_maze(budget='x')": lambda lab: lab.set_maze(MAZE, budget="x"),
+    "record(None)": lambda lab: lab.record(None),
+    "record('')": lambda lab: lab.record(""),
+    "figure(width='x')": lambda lab: lab.figure(width="x"),
+    "figure(width=-1)": lambda lab: lab.figure(width=-1),
+    "figure(curves=5)": lambda lab: lab.figure(curves=5),
+    "figure(curves=[[]])": lambda lab: lab.figure(curves=[[], []]),
+    "picture(width='x')": lambda lab: lab.picture(width="x"),
+    "join('x')": lambda lab: lab.join("x"),
+}
+
+
+@pytest.mark.parametrize("name", M7)
+def test_m7_of_the_lab(name, recording):
+    lab = Lab.replay(recording)
+    with refused_or_works(lab) as worked:
+        M7[name](lab)
+    assert not worked
+    draws(lab)
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 5e-324, 1e-6, 1e6, 1e100, 1e308])
+@pytest.mark.parametrize("K", [64, "inf"])
+def test_every_alpha_that_a_lab_takes_can_be_drawn(alpha, K, recording):
+    lab = Lab.replay(recording)
+    with refused_or_works(lab):
+        lab.change(alpha=alpha, K=K)
+
+
+def test_a_request_that_fails_late_changes_nothing(recording, monkeypatch):
+    """The front, the problem or the code of new settings may be what fails."""
+    lab = Lab.replay(recording)
+    for name in ("encode", "Problem"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"vpo_lite.lab.session.{name}", None)
+            before = snapshot(lab)
+            for request in (lambda: lab.new_maze(1007), lambda: lab.change(layout="hard-8x8")):
+                with pytest.raises((TypeError, AttributeError)):
+                    request()
+                assert snapshot(lab) == before
+    draws(lab)
+
+
+# --- another task ---------------------------------------------------------------------------------
+
+
+class Corners(Task):
+    """One answer, one objective each: for a lab that knows no maze."""
+
+    name, noun = "corners", "corner"
+
+    def instance(self, seed):
+        return seed % 3
+
+    def objectives(self, instance):
+        return ("first", "second")
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words("a or b?")
+
+    def score(self, instances, answers):
+        return [np.eye(2)[[a == "b" for a in row]] for row in answers]
+
+
+def test_a_code_of_another_task_is_refused_while_a_panel_of_mazes_is_open():
+    code = Session("vpo", task=Corners, model="any").share()
+    lab = Lab(panel="plain", maze_seed=1012)
+    panel = lab.panel
+    panel.pause = 0
+    with refused_or_works(lab) as worked:
+        lab.load(code)
+    assert not worked and lab.maze_seed == 1012
+    panel.controls.code.value = code
+    panel.draw()
+    assert "the panel shows mazes" in panel.status.value
+    assert "cannot be drawn" not in panel.status.value
+    lab.close()
+    lab.load(code)  # without a panel
+    draws(lab)
+    other = Lab(panel="plain")
+    other.panel.pause = 0
+    assert other.load(Lab(("vpo", "grpo"), maze_seed=1003).share())
+    other.panel.draw()
+    assert "maze 1003" in other.panel.status.value
+    other.close()
+
+
+def test_what_belongs_to_mazes_is_refused_on_another_task():
+    lab = Lab(task=Corners, model="any")
+    for request in (
+        lambda: lab.set_maze(MAZE),
+        lambda: lab.new_maze(1003),
+        lambda: lab.picture(),
+        lambda: lab.panel,
+        lambda: lab.figure(curves=("objectives",)),
+        lambda: lab.figure(curves=()),
+    ):
+        with refused_or_works(lab) as worked:
+            request()
+        assert not worked
+    draws(lab)
+
+
+def test_what_was_good_stays_good(recording):
+    lab = Lab.replay(recording)
+    lab.look(1).look(None).show_front().show_front(False)
+    assert lab.join(0) and lab.join() and lab.figure(width=400, curves=("entropy", "best@1"))
+    assert lab.picture("grpo", width=230) and lab.methods == METHODS
+    assert Lab(["vpo"]).methods == ("vpo",) and Lab("grpo", many=None).many is False
+    assert lab.set_maze(MAZE, budget=9).maze.budget == 9
+    assert lab.set_maze("S # E\n. . .").maze.budget == 9, "kept, since it fits"
+    assert lab.set_maze(lab.maze, budget=7).maze.budget == 7
+    assert lab.set_maze("S " + ". " * 4 + "E\n" + ". " * 6, budget=None).maze.budget == 7
+    assert json.loads(json.dumps(lab.share())) == lab.share()

@@ -1,0 +1,254 @@
+"""What the file of a recording holds: a schema for each version, and how it becomes runs again."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from math import prod
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, JsonValue
+
+from ...checks import check_rewards, shortened, shown
+from ...files import DamagedError, Schema, parse_json
+from ...tasks.base import Task
+from ...training.config import TrainConfig
+from ...training.problems import problems_of_step
+from ...training.record import Group, StepRecord
+from ..codes import check_task
+from ..packing import unpacked, unpacked_numbers
+from ..view import Moment, Run
+
+MOST_BYTES = 2**25  # of a file, and of all its texts; the largest that ships has 0.1 MB
+MOST_NUMBERS = 2**22  # rewards of all runs together
+MOST_COMMAND = 1000  # characters
+NONE, EMPTY = -2, -1  # numbers of the answers None and ""
+
+Length = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
+Shape = tuple[Length, Length, Length]
+Command = Annotated[str, Field(max_length=MOST_COMMAND)]
+Values = dict[str, JsonValue]  # of a config or a step record, which have checks of their own
+
+
+class AnyVersion(Schema):
+    model_config = ConfigDict(extra="ignore")
+    version: Literal[1, 2]
+
+
+class StoredRun(Schema):
+    """A run of version 2. What is packed is one text. `shapes`: (G, m, d) of each group, by step"""
+
+    method: str
+    config: Values
+    records: str
+    shapes: list[Annotated[list[Shape], Field(min_length=1)]]
+    problems: str
+    answers: str
+    texts: str
+    rewards: str
+    advantages: str
+
+    @property
+    def numbers(self) -> int:
+        return sum(prod(shape) for step in self.shapes for shape in step)
+
+
+class Stored(Schema):
+    version: Literal[2]
+    share: str
+    command: Command
+    answers: list[str]
+    texts: str
+    runs: Annotated[list[StoredRun], Field(min_length=1)]
+
+
+class StoredRunOf010(Schema):
+    """A run of version 1. `shapes`: (P, G, m) of each step."""
+
+    method: str
+    config: Values
+    records: list[Values]
+    shapes: list[Shape]
+    answers: str
+
+    @property
+    def numbers(self) -> int:
+        return sum(map(prod, self.shapes))
+
+
+class StoredOf010(Schema):
+    model_config = ConfigDict(extra="ignore")  # two more fields repeat the problem of the config
+    version: Literal[1]
+    share: str
+    command: Command
+    routes: list[str]
+    runs: Annotated[list[StoredRunOf010], Field(min_length=1)]
+
+
+@contextlib.contextmanager
+def inside(where: str) -> Iterator[None]:
+    """A ValueError inside becomes a DamagedError that says where."""
+    try:
+        yield
+    except ValueError as error:
+        raise DamagedError(f"{where}: {shortened(str(error), 600)}") from error
+
+
+def runs_of(stored: Stored | StoredOf010) -> list[Run]:
+    """The runs of a recording. Raises DamagedError that names the field."""
+    count = sum(run.numbers for run in stored.runs)
+    if count > MOST_NUMBERS:
+        raise DamagedError(f"runs: {count:,} numbers; a recording takes {MOST_NUMBERS:,}")
+    if isinstance(stored, Stored):
+        texts = _json(stored.texts, list[str], "texts")
+    runs = []
+    for i, run in enumerate(stored.runs):
+        with inside(f"runs.{i}"):
+            if isinstance(run, StoredRun):
+                runs.append(_run(run, stored.answers, texts))
+            else:
+                runs.append(_run_of_010(run, stored.routes))
+    return runs
+
+
+def checksum(task: Task, instances) -> str:
+    """A short text that differs for other problems."""
+    keys = json.dumps([task.key(x) for x in instances])
+    return hashlib.blake2b(keys.encode(), digest_size=8).hexdigest()
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+def _run(stored: StoredRun, answers: list[str], texts: list[str]) -> Run:
+    config, task = _config(stored)
+    records = _json(stored.records, list[Values], "records")
+    shapes = [shape for step in stored.shapes for shape in step]
+    rollouts, asked = sum(G for G, _, _ in shapes), sum(G * m for G, m, _ in shapes)
+    known = [*answers, None, ""]  # NONE and EMPTY count from the end
+    of_answer = _parts(stored, "answers", "<i4", asked, least=NONE, most=len(answers) - 1)
+    of_text = _parts(stored, "texts", "<i4", rollouts, least=0, most=len(texts) - 1)
+    rewards = _parts(stored, "rewards", "<f8", stored.numbers)
+    advantages = _parts(stored, "advantages", "<f8", rollouts, nan=True)
+    groups = []
+    for step, its in enumerate(stored.shapes):
+        problems = problems_of_step(task, config.seed, step, len(its))
+        groups.append(
+            tuple(
+                Group(
+                    instance=instance,
+                    texts=[texts[i] for i in of_text(G)],
+                    answers=[[known[i] for i in row] for row in of_answer(G, m)],
+                    rewards=rewards(G, m, d),
+                    advantages=advantages(G),
+                )
+                for instance, (G, m, d) in zip(problems, its, strict=True)
+            )
+        )
+    everything = [group for its in groups for group in its]
+    if stored.problems != checksum(task, [g.instance for g in everything]):
+        raise ValueError("problems: its problems were made by another version")
+    _check_groups(task, everything)
+    return _with_moments(config, task, records, groups)
+
+
+def _run_of_010(stored: StoredRunOf010, answers: list[str]) -> Run:
+    config, task = _config(stored)
+    if not task.single:
+        raise ValueError("config: expected the settings of one problem")
+    instance = task.instance(task.seeds["train"][0])
+    with inside("the answers"):
+        scored = task.score([instance], [answers])[0]
+    vectors = np.vstack([scored, [task.worst(instance)] * 2])
+    known = [*answers, None, ""]
+    of_answer = _parts(stored, "answers", "<i2", stored.numbers, least=NONE, most=len(answers) - 1)
+    groups = [
+        tuple(
+            Group(
+                instance=instance,
+                texts=[""] * G,
+                answers=[[known[i] for i in row] for row in group],
+                rewards=vectors[group],
+                advantages=np.full(G, np.nan),
+            )
+            for group in of_answer(P, G, m)
+        )
+        for P, G, m in stored.shapes
+    ]
+    return _with_moments(config, task, stored.records, groups)
+
+
+def _config(stored: StoredRun | StoredRunOf010) -> tuple[TrainConfig, Task]:
+    with inside("config"):
+        check_task(stored.config.get("task"))
+        config = TrainConfig.from_json(stored.config)
+        if config.method != stored.method:
+            raise ValueError(f"method {config.method!r}, but the run is of {shown(stored.method)}")
+        return config, config.make_task()
+
+
+def _check_groups(task: Task, groups: list[Group]) -> None:
+    """Refuse rewards, advantages and answers that the task and its training cannot have given."""
+    seen = set()
+    for group in groups:
+        d, key = len(task.objectives(group.instance)), task.key(group.instance)
+        check_rewards(group.rewards, "rewards")
+        if group.rewards.shape[-1] != d:
+            raise ValueError(f"shapes: d = {group.rewards.shape[-1]}, but the task has {d}")
+        unknown = np.isnan(group.advantages)  # all of them, where 0.1.0 made the recording
+        if unknown.any() and not unknown.all():
+            raise ValueError("advantages: NaN beside numbers")
+        for answer in {answer for row in group.answers for answer in row} - {None}:
+            if (key, answer) not in seen:
+                with inside("answers"):
+                    task.same_effect(group.instance, answer)  # refuses what no parser reads
+                seen.add((key, answer))
+
+
+def _with_moments(config: TrainConfig, task: Task, records: list[dict], groups: list) -> Run:
+    """The run with what was shown of each step; m and G may have changed on the way."""
+    if not 0 < len(records) == len(groups):
+        raise ValueError(f"records: {len(records)} steps, but shapes of {len(groups)}")
+    config_of = cache(lambda m, G: config.but(m=m, group_size=G))
+    whole, moments = [], []
+    for step, (values, its) in enumerate(zip(records, groups, strict=True), start=1):
+        with inside(f"records, step {step}"):
+            record = StepRecord.from_json(values, its)
+            if (record.step, record.method) != (step, config.method):
+                raise ValueError(f"is step {shown(record.step)} of {shown(record.method)}")
+            G, m = its[0].rewards.shape[:2]
+            if any(group.rewards.shape[:2] != (G, m) for group in its):
+                raise ValueError("its groups have different shapes")
+            of_then = config_of(m, G)
+            if not m == record.m == of_then.answers:
+                raise ValueError(f"m = {shown(record.m)}, but its rollouts have {m} answers")
+            whole.append(record)
+            moments.append(Moment.of(record, of_then, task))
+    return Run(config.method, config, tuple(whole), tuple(moments))
+
+
+# --- packed parts ---------------------------------------------------------------------------------
+
+
+def _json(text: str, schema: Any, field: str) -> Any:
+    with inside(field):
+        plain = unpacked(text, most=MOST_BYTES)
+    return parse_json(plain, schema, field)
+
+
+def _parts(stored, field: str, dtype: str, count: int, *, nan: bool = False, **limits):
+    """A function that returns the next of a field's numbers, in the shape asked for."""
+    with inside(field):
+        numbers = unpacked_numbers(getattr(stored, field), dtype, count, **limits)
+        if np.isinf(numbers).any() or (np.isnan(numbers).any() and not nan):
+            raise ValueError("expected finite numbers")
+    at = 0
+
+    def part(*shape):
+        nonlocal at
+        at += prod(shape)
+        return numbers[at - prod(shape) : at].reshape(shape)
+
+    return part
