@@ -5,6 +5,7 @@ cure. Under CI=true they fail.
 """
 
 import os
+import shutil
 
 # before torch is imported: spinning threads starve shared cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -26,6 +27,46 @@ def tiny_policy_folder(tmp_path_factory):
     new_model(PretrainConfig(width=32, layers=2, heads=2, mlp=48)).save_pretrained(folder)
     maze_tokenizer(6).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_config(tiny_policy_folder):
+    from vpo_lite import TrainConfig
+
+    small = dict(steps=3, prompts=1, group_size=2, m=2, max_new_tokens=8)
+    here = dict(model=str(tiny_policy_folder), maze_seed=1000, device="cpu", threads=1)
+    return TrainConfig.preset("demo", **small, **here)
+
+
+@pytest.fixture(scope="session")
+def runs(small_config, tmp_path_factory):
+    """Two run folders, not to be changed: one stopped after step 2 of 3, one finished."""
+    from vpo_lite.training.run import Run
+
+    root = tmp_path_factory.mktemp("runs")
+    run = Run.begin(small_config, root / "stopped")
+    run.start()
+    steps = run.steps()
+    next(steps), next(steps)
+    run.close()
+    shutil.copytree(root / "stopped", root / "finished")
+    run = Run.resume(root / "finished")
+    for _ in run.steps():
+        pass
+    run.finish()
+    return root
+
+
+@pytest.fixture
+def stopped(runs, tmp_path):
+    """A copy of the stopped run."""
+    return shutil.copytree(runs / "stopped", tmp_path / "stopped")
+
+
+@pytest.fixture
+def finished(runs, tmp_path):
+    """A copy of the finished run."""
+    return shutil.copytree(runs / "finished", tmp_path / "finished")
 
 
 without_browser = []  # the browser tests that this run could not run

@@ -263,7 +263,7 @@ def test_a_lab_on_another_task_ignores_no_setting(model):
     for foreign in ({"maze_seed": 3}, {"maze": "S . E"}):
         with pytest.raises(ValueError, match="unknown setting 'maze"):
             vpo.Lab(**small, **foreign)
-    with pytest.raises(ValueError, match="most: singles out no problem"):
+    with pytest.raises(ValueError, match="'most': singles out no problem"):
         vpo.Lab(**small).pick(most=3)
     with pytest.raises(ValueError, match="no figure 'gold'"):
         vpo.Lab(**small).figure(curves=("diversity", "gold"))

@@ -98,7 +98,8 @@ def read_bytes(path, *, most: int = MOST_BYTES) -> bytes:
     """The content of a file of at most ``most`` bytes. Raises DamagedError that names the path."""
     try:
         with open(path, "rb") as file:
-            found = file.read(most + 1)
+            there = os.fstat(file.fileno()).st_size  # read(most) would take so much memory at once
+            found = file.read(min(there, most) + 1)
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
     if len(found) > most:
