@@ -265,7 +265,7 @@ def test_a_lab_on_another_task_ignores_no_setting(model):
             vpo.Lab(**small, **foreign)
     with pytest.raises(ValueError, match="'most': singles out no problem"):
         vpo.Lab(**small).pick(most=3)
-    with pytest.raises(ValueError, match="no figure 'gold'"):
+    with pytest.raises(ValueError, match="there is no 'gold'"):
         vpo.Lab(**small).figure(curves=("diversity", "gold"))
 
 
