@@ -55,7 +55,7 @@ format: .venv/test-installed
 	$(BIN)/ruff format .
 
 bench: .venv/test-installed
-	VPO_LITE_ATTACKS=60 $(BIN)/python -m pytest -q tests/attack -m "not slow" -n auto
+	VPO_LITE_ATTACKS=12 $(BIN)/python -m pytest -q tests/attack -m "not slow" -n auto
 	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 study: .venv/test-installed

@@ -861,6 +861,13 @@ def test_configs_that_cannot_work_are_refused_with_the_value(changes, message):
         vpo.TrainConfig.preset("demo", **changes)
 
 
+def test_numbers_of_numpy_are_settings_and_become_pythons():
+    given = dict(seed=np.int64(3), alpha=np.float32(0.5), maze_seed=np.int32(7), compile=np.False_)
+    config = vpo.TrainConfig.preset("demo", **given)
+    assert config == vpo.TrainConfig.preset("demo", seed=3, alpha=0.5, maze_seed=7)
+    assert json.loads(json.dumps(config.to_json()))["seed"] == 3
+
+
 def test_configs_are_frozen_and_survive_json():
     c = vpo.TrainConfig.preset("demo", K=math.inf, maze_seed=7)
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -10,6 +10,8 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .checks import INTEGERS, shortened, shown
 
 MOST_TEXT = 2**20  # characters that a file option reads
@@ -70,7 +72,11 @@ class Option:
         return ", ".join([words[self.type], *limits]) + (", or inf" if self.inf else "")
 
     def check(self, value):
-        """The value, if it is allowed. Otherwise raises ValueError that says what is expected."""
+        """The value, if it is allowed; a number of NumPy becomes Python's.
+
+        Raises ValueError that says what is expected.
+        """
+        value = value.item() if isinstance(value, np.generic) else value
         if value is None and self.default is None:
             return value
         if self.inf and isinstance(value, float) and value == math.inf:

@@ -49,7 +49,7 @@ class PretrainConfig:
 
     def __post_init__(self):
         for option in self.options():
-            option.check(getattr(self, option.name))
+            object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
         if self.smaller_share and len(self.layouts) == 1:
             raise ValueError(
                 f"smaller_share = {self.smaller_share}: no preset has smaller boards than "

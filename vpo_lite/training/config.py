@@ -149,7 +149,7 @@ class TrainConfig:
     def __post_init__(self):
         object.__setattr__(self, "task", task_name(self.task))
         for option in _OPTIONS:
-            option.check(getattr(self, option.name))
+            object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
         task = self.make_task()
         given = {
             o.name: getattr(task, o.name)
