@@ -4,6 +4,7 @@ whose front nobody knows.
 
 import itertools
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -256,6 +257,17 @@ def test_a_method_that_shows_weights_needs_a_prompt_that_shows_them(model, monke
         Letters, "prompt", lambda self, x, m, *, weights=None, **_: Prompt.words(f"{x} {weights}")
     )
     assert [record.step for record in vpo.train(goals)] == [1]
+
+
+def test_more_weights_than_can_be_drawn_are_refused_before_the_first_step(model):
+    class Wide(Letters):
+        def objectives(self, instance):
+            return tuple(map(str, range(100)))
+
+    cfg = config(model).but(K=1_000_000)
+    with pytest.raises(ValueError, match=r"100,000,000 numbers, at most 67,108,864 .*lower K"):
+        Learner(cfg, task=Wide())
+    Learner(cfg.but(K=math.inf), task=Wide())
 
 
 def test_a_lab_on_another_task_ignores_no_setting(model):

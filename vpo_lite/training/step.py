@@ -65,6 +65,12 @@ class Learner:
         shown = estimators.METHODS[config.method].weight_in_prompt
         first = first_problem(self.task, config.answers, pocket, shows_weights=shown)
         self.policy.encode(self.task.prompt(first, config.answers, pocket=pocket))
+        d, most = len(self.task.objectives(first)), checks.MOST_VALUES
+        if config.K < math.inf and config.K * d > most:
+            raise ValueError(
+                f"K = {config.K:,} weights for {d:,} objectives are {config.K * d:,} numbers, at "
+                f"most {most:,} are allowed: lower K, or K = inf"
+            )
 
     def instances(self, config: TrainConfig, step: int) -> list:
         """The P problems of a step, drawn from the task's training seeds."""
