@@ -264,6 +264,7 @@ def right_draw(found, seed, purpose, step=0, key=""):
 
 
 def right_option(found, value):
+    value = value.item() if isinstance(value, np.generic) else value  # NumPy's become Python's
     assert type(found) is type(value) and found == value
     if isinstance(value, float):
         assert 0.5 <= value <= 2e6
