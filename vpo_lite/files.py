@@ -9,8 +9,8 @@ import contextlib
 import functools
 import json
 import os
+import secrets
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,15 +140,14 @@ def replacing(path) -> Iterator[Path]:
     was. After a kill a file with the name of :func:`leftovers` may be left.
     """
     path = Path(path)
-    handle, staging = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    os.close(handle)
+    staging = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
-        yield Path(staging)
+        staging.touch(exist_ok=False)
+        yield staging
         sync(staging)
-        os.chmod(staging, 0o644)
         os.replace(staging, path)
     except BaseException:
-        Path(staging).unlink(missing_ok=True)
+        staging.unlink(missing_ok=True)
         raise
 
 
@@ -197,14 +196,32 @@ def tidy(folder, names) -> None:
 # --- one writer -----------------------------------------------------------------------------------
 
 
-_held: weakref.WeakValueDictionary[Path, FileLock] = weakref.WeakValueDictionary()
+class FolderLock:
+    """The right to write to a folder, as :func:`lock_folder` gives it."""
+
+    def __init__(self, folder: Path, lock: FileLock):
+        self._path, self._lock, self._file = folder / LOCK, lock, _identity(folder / LOCK)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process may still write: the folder was not replaced by another one."""
+        return self._lock.is_locked and _identity(self._path) == self._file
+
+    def release(self, *, remove: bool = False) -> None:
+        """Let others write; remove: leave no file behind."""
+        if self.held and remove:
+            self._path.unlink(missing_ok=True)
+        self._lock.release()
 
 
-def lock_folder(folder) -> FileLock:
+_held: weakref.WeakValueDictionary[Path, FolderLock] = weakref.WeakValueDictionary()
+
+
+def lock_folder(folder) -> FolderLock:
     """Become the one writer of a folder. ``release()`` ends it, and so does the process's end.
 
     The operating system keeps the lock, on the file ``.lock``; the file alone means nothing. A lock
-    that this process holds already is taken over: its ``is_locked`` is False from then on. So an
+    that this process holds already is taken over: its ``held`` is False from then on. So an
     interrupted notebook can go on with its run.
 
     Raises BusyError where another process holds it.
@@ -219,5 +236,13 @@ def lock_folder(folder) -> FileLock:
         raise BusyError(
             f"{folder}: another process is writing there; wait until it ends"
         ) from error
-    _held[place] = lock
-    return lock
+    _held[place] = made = FolderLock(place, lock)
+    return made
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino

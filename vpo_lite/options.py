@@ -79,8 +79,8 @@ class Option:
         value = value.item() if isinstance(value, np.generic) else value
         if value is None and self.default is None:
             return value
-        if self.inf and isinstance(value, float) and value == math.inf:
-            return value
+        if self.inf and isinstance(value, str | float) and value in ("inf", math.inf):
+            return math.inf
         if self.choices and (not isinstance(value, str) or value not in self.choices):
             there = shortened(", ".join(map(str, self.choices)), 500)
             raise ValueError(f"unknown {self.name} {shown(value)}: there are {there}")

@@ -74,7 +74,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     drawn = [_table(rows), Html(first), Html(second), _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     try:
-        write_atomically(Path(path), page)
+        write_atomically(Path(path).resolve(), page)  # a link stays a link
     except OSError as error:
         raise ValueError(f"--html {path}: cannot be written ({error.strerror})") from error
     return Path(path)

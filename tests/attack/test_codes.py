@@ -269,3 +269,15 @@ def test_messages_repeat_no_long_code():
     with pytest.raises(DamagedError) as found:
         decode("VPO2-" + "x" * 5000)
     assert len(str(found.value)) < 300
+
+
+def test_a_code_that_a_mail_wrapped_or_that_was_copied_with_its_quotes_is_read():
+    code = Lab("grpo", alpha=0.3, seed=7).share()
+    half = len(code) // 2
+    for wrapped in (
+        f"{code[:half]}\r\n  {code[half:]}",
+        f"`{code}`",
+        f'"{code}"',
+        f"\ufeff{code}\u200b",
+    ):
+        assert Lab.from_code(wrapped).share() == code

@@ -257,3 +257,18 @@ def test_what_was_good_stays_good(recording):
     assert lab.set_maze(lab.maze, budget=7).maze.budget == 7
     assert lab.set_maze("S " + ". " * 4 + "E\n" + ". " * 6, budget=None).maze.budget == 7
     assert json.loads(json.dumps(lab.share())) == lab.share()
+
+
+def test_sizes_that_no_machine_holds_end_a_lab_in_one_line():
+    """As a share code from a stranger may ask for. The lab can be used afterwards."""
+    lab = Lab("vpo", threads=1)
+    lab.change(group_size=10**6, prompts=10**6)
+    lab.train()
+    lab.join(120)
+    assert lab.state == "failed"
+    said = lab.view().error
+    assert "this run needs about" in said and "in all: lower prompts" in said
+    lab.change(group_size=2, prompts=1, steps=1)
+    lab.train()
+    lab.join(120)
+    assert lab.state == "finished"

@@ -354,7 +354,9 @@ def test_h7_a_write_that_fails_leaves_the_earlier_recording(recorded, monkeypatc
     assert list(tree(folder)) == [FILE]
 
 
-@pytest.mark.parametrize("call", ["os.fsync", "os.replace", "os.chmod", "tempfile.mkstemp"])
+@pytest.mark.parametrize(
+    "call", ["os.fsync", "os.replace", "pathlib.Path.touch", "pathlib.Path.write_text"]
+)
 def test_h7_a_full_disk_leaves_the_earlier_recording(call, recorded, monkeypatch):
     lab, folder = recorded
     before = tree(folder)
@@ -395,3 +397,9 @@ def test_what_is_written_is_read_back_whole(sound, tmp_path):
                     assert (g.texts, g.answers, g.instance) == (h.texts, h.answers, h.instance)
                     assert np.array_equal(g.rewards, h.rewards)
                     assert np.array_equal(g.advantages, h.advantages, equal_nan=True)
+
+
+def test_the_path_that_record_returned_can_be_replayed(recorded):
+    lab, folder = recorded
+    path = lab.record(folder, "once more")
+    assert path.name == FILE and Lab.replay(path).view().message == "Made by: once more"

@@ -388,3 +388,122 @@ def test_a_run_goes_on_from_another_folder(tiny_policy_folder, small_config, tmp
     run.close()
     monkeypatch.chdir(tmp_path)
     assert Run.resume("run").config.model == str(tiny_policy_folder.resolve())
+
+
+# --- one run, used as people use it in a notebook -------------------------------------------------
+
+
+def test_a_run_whose_cell_is_run_again_goes_on_after_the_last_step(small_config, tmp_path, runs):
+    run = Run.begin(small_config, tmp_path / "run")
+    run.start()
+    steps = run.steps()
+    assert next(steps).step == 1
+    assert [r.step for r in run.steps()] == [2, 3]
+    assert list(steps) == [] and list(run.steps()) == []  # the older walk has ended
+    run.finish()
+    adapter = "adapter/adapter_model.safetensors"
+    assert (run.path / adapter).read_bytes() == (runs / "finished" / adapter).read_bytes()
+
+
+@pytest.mark.parametrize("save_every", [1, 2, 3])
+def test_a_step_that_was_interrupted_half_way_is_done_again_from_the_last_state(
+    small_config, tmp_path, runs, monkeypatch, save_every
+):
+    """Half of the parameters were changed already, as after an interrupt of the kernel."""
+    run = Run.begin(small_config.but(save_every=save_every), tmp_path / "run")
+    run.start()
+    real, calls = run.learner.optimizer.step, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        real(*arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.learner.optimizer, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(run.steps())
+    with pytest.raises(ValueError, match="1 of 3 steps are done"):
+        run.finish()
+    assert [r.step for r in run.steps()] == ([2, 3] if save_every == 1 else [1, 2, 3])
+    assert [r.step for r in run.folder.records()] == [1, 2, 3]
+    run.finish()
+    adapter = "adapter/adapter_model.safetensors"
+    assert (run.path / adapter).read_bytes() == (runs / "finished" / adapter).read_bytes()
+
+
+def test_a_run_is_finished_after_its_last_step_only(small_config, tmp_path):
+    run = Run.begin(small_config, tmp_path / "run")
+    run.save()  # there is nothing yet
+    with pytest.raises(ValueError, match="0 of 3 steps are done"):
+        run.finish()
+    assert not (run.path / "state.safetensors").exists()
+
+
+def test_a_writer_whose_folder_was_replaced_stops(stopped, tmp_path):
+    """A lock is on a file. Whoever moves the folder away and puts a copy there takes the name."""
+    run = Run.resume(stopped)
+    stopped.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", stopped)
+    before = tree(stopped)
+    with pytest.raises(BusyError, match="replaced"):
+        list(run.steps())
+    assert tree(stopped) == before
+    assert [r.step for r in Run.resume(stopped).steps()] == [3]
+
+
+def test_a_run_goes_on_with_the_weights_and_settings_that_it_began_with(
+    tiny_policy_folder, small_config, tmp_path, capsys
+):
+    model = shutil.copytree(tiny_policy_folder, tmp_path / "model")
+    run = Run.begin(small_config.but(model=str(model)), tmp_path / "run")
+    run.start(), next(run.steps())
+    run.close()
+    weights = load_file(model / "model.safetensors")
+    name = min(weights)
+    save_file(weights | {name: weights[name] + 1}, model / "model.safetensors", {"format": "pt"})
+    before = tree(run.path)
+    assert "trained on other weights" in refused(capsys, "train", "--resume", run.path)
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    config = json.loads((run.path / "config.json").read_text())
+    for changed in (dict(seed=7), dict(method="set_max"), dict(task_options={"maze_seed": 1001})):
+        (run.path / "config.json").write_text(json.dumps(config | changed))
+        line = refused(capsys, "train", "--resume", run.path)
+        assert f"{next(iter(changed))} changed since the run began" in line
+    (run.path / "config.json").write_bytes(before["config.json"])
+    assert tree(run.path) == before
+    moved = model.rename(tmp_path / "elsewhere")
+    longer = config | {"steps": 4, "threads": 2, "model": str(moved)}
+    (run.path / "config.json").write_text(json.dumps(longer))
+    assert [r.step for r in Run.resume(run.path).steps()] == [2, 3, 4]
+
+
+def test_files_are_as_open_as_the_umask_allows(small_config, tmp_path):
+    before = os.umask(0o077)
+    try:
+        folder = RunFolder.create(tmp_path / "run", small_config)
+    finally:
+        os.umask(before)
+    assert (folder.path / "config.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_whole_of_python_refuses_in_one_line(finished, small_config):
+    calls = (
+        lambda: vpo.compare([None]),
+        lambda: vpo.compare(["w" * 5000]),
+        lambda: Run.begin(small_config, None),
+        lambda: vpo.TrainConfig(task_options=None),
+        lambda: vpo.TrainConfig(task_options={5: 1}),
+        lambda: vpo.TrainConfig.from_json(None),
+        lambda: next(vpo.train(None)),
+        lambda: vpo.evaluate(None, small_config, problems="2"),
+        lambda: vpo.evaluate(None, small_config, answers=True),
+        lambda: vpo.evaluate(None, small_config, task="maze"),
+        lambda: next(vpo.train(small_config.but(prompts=10**6))),
+    )
+    for call in calls:
+        with pytest.raises(ValueError) as caught:
+            call()
+        check_error(caught.value)
+    (one,), (same,) = vpo.compare(str(finished)), vpo.compare([finished])
+    assert one["coverage"] == same["coverage"]

@@ -74,6 +74,8 @@ def run(options) -> int:
     except KeyboardInterrupt:
         return say(f"stopped; go on with: vpo-lite train --resume {started.path}", 1)
     except OSError as error:  # a full disk, for one
+        if started.folder.finished:  # only the table could not be printed
+            raise
         then = f"vpo-lite train --resume {started.path}"
         return say(f"{of_a_file(error)}; see to it, then: {then}", 1)
     finally:
@@ -102,7 +104,7 @@ def _drive(run, as_json: bool) -> int:
             bar.update()
             bar.set_postfix_str(_short(record))
             if asked_to_stop and record.step < config.steps:
-                run.save(record.step)
+                run.save()
                 bar.close()
                 return say(
                     f"stopped after step {record.step}; go on with: vpo-lite train --resume "

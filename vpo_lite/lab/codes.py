@@ -96,7 +96,8 @@ def check_task(name) -> None:
 
 def _content(code: str) -> tuple:
     """(methods, settings, chosen problem, many) of a code of any version."""
-    text = code.strip() if isinstance(code, str) else ""
+    # A mail may have wrapped it, and people copy the quotes, too.
+    text = "".join(code.split()).strip("\"'`\u200b\ufeff") if isinstance(code, str) else ""
     version, _, rest = text.partition("-")
     what = (
         f"code {shown(code)}: no share code, or mistyped; copy the whole of what lab.share() gives"

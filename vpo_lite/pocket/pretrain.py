@@ -21,8 +21,9 @@ from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ..files import (
-    LOCK,
+    BusyError,
     DamagedError,
+    FolderLock,
     Schema,
     is_free,
     lock_folder,
@@ -169,11 +170,18 @@ def _updates(config, out, model, optimizer, done, workers, compile, lock) -> Ite
             )
         optimizer.step()
         if (update + 1) % config.save_every == 0:
+            _check_held(lock, out)
             save_state(out / STATE, model, optimizer, update + 1)
             saved = update + 1
         yield Progress(update + 1, loss.item())
+    _check_held(lock, out)
     _save_model(model.eval(), config, out)
     lock.release()
+
+
+def _check_held(lock: FolderLock, out: Path) -> None:
+    if not lock.held:
+        raise BusyError(f"{out}: replaced, or taken over by another call of pretrain")
 
 
 def _save_model(model, config: PretrainConfig, out: Path) -> None:
@@ -327,6 +335,5 @@ def finish(config: PretrainConfig, out, device) -> dict:
     write_json(out / ABOUT, {"config": dataclasses.asdict(config), "held_out": figures})
     parameters = sum(p.numel() for p in policy.model.parameters() if not p.requires_grad)
     write_atomically(out / "README.md", model_card(config, out.name, parameters, figures, HELD_OUT))
-    (out / LOCK).unlink(missing_ok=True)
-    lock.release()
+    lock.release(remove=True)
     return figures

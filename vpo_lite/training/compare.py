@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from pathlib import Path
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +38,11 @@ def compare(folders) -> list[dict]:
 
     Raises ValueError for a folder that holds no finished run, or that is given twice.
     """
+    folders = [folders] if isinstance(folders, str | os.PathLike) else folders
     kinds: dict[str, list[_Finished]] = {}
     seen = set()
-    for folder in map(Path, folders):
-        run = RunFolder.open(folder)
+    for run in map(RunFolder.open, folders):
+        folder = run.path
         finished = _Finished(run.config(), run.summary(), str(folder))
         if folder.resolve() in seen:
             raise ValueError(f"{folder}: given twice")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass, field
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
@@ -148,8 +149,11 @@ class TrainConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "task", task_name(self.task))
+        if isinstance(self.model, os.PathLike):
+            object.__setattr__(self, "model", os.fspath(self.model))
         for option in _OPTIONS:
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
+        _check_options(self.task_options)
         task = self.make_task()
         given = {
             o.name: getattr(task, o.name)
@@ -212,6 +216,8 @@ class TrainConfig:
 
         It also reads 0.1.0's form, in which the options stand among the settings.
         """
+        if not isinstance(values, dict):
+            raise ValueError(f"config = {shown(values)}: expected a dict of settings")
         known = {f.name for f in dataclasses.fields(cls)}
         kept = {name: value for name, value in values.items() if name in known or value is not None}
         if kept.get("K") == "inf":
@@ -236,10 +242,15 @@ def _sorted_out(changes: dict) -> dict:
                 f"{', '.join(sorted(settings - {'task_options'}))}; "
                 f"and of task {task.name!r}: {', '.join(sorted(own)) or 'none'}"
             )
-    if not isinstance(changes.get("task_options", {}), dict):
-        raise ValueError(f"task_options = {shown(changes['task_options'])}: must be a dict")
-    options = changes.get("task_options", {}) | {k: v for k, v in changes.items() if k in own}
+    given = changes.get("task_options", {})
+    _check_options(given)
+    options = given | {k: v for k, v in changes.items() if k in own}
     return {k: v for k, v in changes.items() if k in settings} | {"task_options": options}
+
+
+def _check_options(given) -> None:
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"task_options = {shown(given)}: must be a dict of settings by name")
 
 
 _OPTIONS = options_of(TrainConfig)

@@ -55,6 +55,8 @@ def evaluate(
     for more than 2,000 answers.
     """
     task = task or config.make_task()
+    if not isinstance(task, Task):
+        raise ValueError(f"task = {shown(task)}: expected a Task object")
     check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     with torch_threads(config.threads):
@@ -64,12 +66,13 @@ def evaluate(
     figures = means(rows)
     if len({tuple(row["objectives"]) for row in rows}) > 1:  # a name must mean the same everywhere
         figures["objectives"] = {}
-    return figures | {"answers": answers, "problems": len(rows), "per_problem": per_problem}
+    return figures | {"answers": int(answers), "problems": len(rows), "per_problem": per_problem}
 
 
 def check_answers(answers: int) -> None:
     """ValueError unless so many answers to a problem can be measured: their pairs are counted."""
-    if not isinstance(answers, int) or not 1 <= answers <= MOST_ANSWERS:
+    whole = isinstance(answers, int | np.integer) and not isinstance(answers, bool)
+    if not whole or not 1 <= answers <= MOST_ANSWERS:
         raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_ANSWERS:,}")
 
 
@@ -79,7 +82,7 @@ def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
     """
     seeds = task.seeds["held_out"]
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
-    if not 1 <= wanted <= len(seeds):
+    if not isinstance(wanted, int | np.integer) or not 1 <= wanted <= len(seeds):
         raise ValueError(
             f"problems = {shown(wanted)}: task {task.name!r} has {len(seeds):,} held-out ones, "
             "and at least one is measured"

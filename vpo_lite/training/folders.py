@@ -7,16 +7,19 @@ alone grows line by line. What is read is checked field by field (schemas.py, re
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
+from pydantic import JsonValue
 from safetensors import SafetensorError
 
+from ..checks import shortened, shown
 from ..files import (
-    LOCK,
     BusyError,
     DamagedError,
     is_free,
     lock_folder,
+    parse_json,
     read_json,
     read_json_lines,
     sync,
@@ -24,14 +27,16 @@ from ..files import (
     write_atomically,
     write_json,
 )
-from .config import TrainConfig
+from ..policy.adapter import fingerprint
+from .config import OF_THE_MACHINE, TrainConfig
 from .record import StepRecord, stored_step
 from .schemas import Figures, Summary
-from .state import load_state, save_state
+from .state import load_state, read_about, save_state
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 STATE, START, ADAPTER = "state.safetensors", "start.json", "adapter"
 UNDER_WAY = (STATE, START)  # files that a finished run does without
+MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
 
 
 class RunFolder:
@@ -47,8 +52,10 @@ class RunFolder:
     """
 
     def __init__(self, path):
+        if not isinstance(path, str | os.PathLike):
+            raise ValueError(f"folder = {shown(path)}: expected a path")
         self.path = Path(path)
-        self._lock = None
+        self._lock = self._fingerprint = self._settings = None
 
     @classmethod
     def create(cls, path, config) -> "RunFolder":
@@ -66,12 +73,12 @@ class RunFolder:
             folder._check_free()  # another process may have been faster
             folder.tidy()
             write_json(folder.path / CONFIG, config.to_json())
-        except (OSError, ValueError) as error:
+        except BaseException as error:
             folder.close(remove=bool(made))
             with contextlib.suppress(OSError):  # not empty: another process works there
                 for parent in made:
                     parent.rmdir()
-            if isinstance(error, ValueError):
+            if not isinstance(error, OSError):
                 raise
             raise ValueError(
                 f"{path}: cannot be written ({error.strerror}); choose another --out"
@@ -81,11 +88,17 @@ class RunFolder:
     @classmethod
     def open(cls, path) -> "RunFolder":
         """The folder of an existing run. Raises ValueError where there is none."""
-        if not (Path(path) / CONFIG).is_file():
+        folder = cls(path)
+        try:
+            there = (folder.path / CONFIG).is_file()
+        except OSError:  # a name that is too long
+            there = False
+        if not there:
             raise ValueError(
-                f"{path}: no run folder (one that `vpo-lite train --out` made, with config.json)"
+                f"{shortened(str(path), 200)}: no run folder (one that `vpo-lite train --out` "
+                "made, with config.json)"
             )
-        return cls(path)
+        return folder
 
     # --- one writer -------------------------------------------------------------------------------
 
@@ -94,16 +107,15 @@ class RunFolder:
         self._lock = lock_folder(self.path)
 
     def _check_locked(self) -> None:
-        if self._lock is None or not self._lock.is_locked:
-            raise BusyError(f"{self.path}: closed, or taken over by a later Run; use Run.resume")
+        if self._lock is None or not self._lock.held:
+            raise BusyError(
+                f"{self.path}: closed, replaced, or taken over by a later Run; use Run.resume"
+            )
 
     def close(self, *, remove: bool = False) -> None:
         """Stop writing; remove: also the file of the lock."""
-        if self._lock is None or not self._lock.is_locked:
-            return
-        if remove:
-            (self.path / LOCK).unlink(missing_ok=True)
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release(remove=remove)
 
     def _check_free(self) -> None:
         """ValueError unless a run may begin here: no folder, or nothing but a killed beginning."""
@@ -180,20 +192,25 @@ class RunFolder:
         """Store the state after ``step`` steps."""
         self._check_locked()
         sync(self.path / METRICS)  # never a state without the lines that lead to it
+        if self._settings is None:
+            self._settings = json.dumps(self.config().to_json())
+        about = {"config": self._settings, "base": self._base(learner)}
         with _full_disks():
-            save_state(self.path / STATE, learner.policy.model, learner.optimizer, step)
+            save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
 
     def restore(self, learner) -> int:
         """Put the last stored state into the learner; returns its step, 0 without a state.
 
         Later lines of metrics.jsonl are removed. Raises DamagedError, before anything is removed,
-        for a damaged file and where lines are missing.
+        for a damaged file, where lines are missing, and where the base model or the settings are
+        not those that the state was trained with.
         """
         self._check_locked()
         state, metrics, records = self.path / STATE, self.path / METRICS, self.records()
         config = self.config()
         step = 0
         if state.exists():
+            self._check_unchanged(read_about(state), config, learner)
             model, optimizer = learner.policy.model, learner.optimizer
             step = load_state(state, model, optimizer, most=config.steps)
         elif len(records) > config.save_every:
@@ -209,6 +226,30 @@ class RunFolder:
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
         return step
+
+    def _check_unchanged(self, about: dict, config: TrainConfig, learner) -> None:
+        if about.get("base") not in (None, self._base(learner)):
+            raise DamagedError(
+                f"{self.path / STATE}: trained on other weights than those of "
+                f"{config.base_model!r} found now"
+            )
+        stored = about.get("config")
+        if stored is None:  # a state of an earlier version
+            return
+        before = parse_json(stored, dict[str, JsonValue], f"{self.path / STATE}: its settings")
+        now = json.loads(json.dumps(config.to_json()))
+        changed = [n for n in now if n not in MAY_CHANGE and now[n] != before.get(n)]
+        if changed:
+            raise DamagedError(
+                f"{self.path / CONFIG}: {', '.join(changed)} changed since the run began; put it "
+                "back, or start another run"
+            )
+
+    def _base(self, learner) -> str:
+        """The fingerprint of the base model, read once; "" for a model of the hub."""
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(learner.policy.base) or ""
+        return self._fingerprint
 
     def finish(self, learner, summary: dict) -> None:
         """Write the adapter, then summary.json, which marks the run as finished."""

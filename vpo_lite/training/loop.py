@@ -2,9 +2,11 @@
 
 from collections.abc import Generator
 
+from ..checks import shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from .config import TrainConfig
+from .memory import check_fits, enough_memory
 from .record import StepRecord
 from .step import Learner, train_step
 
@@ -26,16 +28,29 @@ def train(
     - first_step: steps already done
     - task: a Task object to train on, instead of the config's own
 
+    Raises, at the step that it concerns: ValueError for sizes that this machine cannot hold,
+    MemoryError where there is too little, TrainingError where training cannot go on.
+
     >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
     >>> [record.step for record in train(config)]
     [1]
     """
-    learner = learner or Learner(config, task=task)
+    learner = learner or Learner(_checked(config), task=task)
+    fitting = None
     for step in range(first_step, 2**63):
         if step >= config.steps:
             return
+        if config != fitting:
+            check_fits(learner.policy, config, learner.task)
+            fitting = config
         for group in learner.optimizer.param_groups:
             group["lr"] = config.lr
-        with torch_threads(config.threads):
+        with torch_threads(config.threads), enough_memory(config):
             record = train_step(learner, config, step)
-        config = (yield record) or config
+        config = _checked((yield record) or config)
+
+
+def _checked(config) -> TrainConfig:
+    if not isinstance(config, TrainConfig):
+        raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
+    return config

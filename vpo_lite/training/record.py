@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PlainValidator, create_model, model_
 
 from ..estimators import METHODS
 from ..files import Schema, check
-from .schemas import Count, Positive, Share, renamed
+from .schemas import Count, Positive, Seconds, Share, renamed
 
 
 def _known_method(name: str) -> str:
@@ -99,8 +99,8 @@ class StepRecord:
     gradient_norm: Positive
     loss: float
     tokens: Count
-    seconds: Positive
-    rollout_seconds: Positive
+    seconds: Seconds
+    rollout_seconds: Seconds
     sampler_gap: Positive | None = 0.0
     solved_rate: Share | None = None
     truncated_rate: Share = 0.0
@@ -145,3 +145,9 @@ class _OfAnyVersion(Schema):
     @classmethod
     def _under_todays_names(cls, stored):
         return renamed(stored) if isinstance(stored, dict) else stored
+
+    @model_validator(mode="after")
+    def _sampling_is_a_part(self):
+        if self.rollout_seconds > self.seconds:
+            raise ValueError(f"rollout_seconds {self.rollout_seconds} of {self.seconds} seconds")
+        return self

@@ -26,6 +26,8 @@ class Run:
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
         self.folder, self.config, self.learner, self.first = folder, config, learner, first
+        self.done = first  # steps
+        self._walk, self._broken = None, False
 
     @classmethod
     def begin(cls, config: TrainConfig, path) -> "Run":
@@ -84,21 +86,46 @@ class Run:
     def steps(self) -> Iterator[StepRecord]:
         """Train to the last step, one record at a time. Each is on disk before it is returned.
 
-        A caller that stops early calls :meth:`save`, so that no step is lost.
+        Called again, also after an error or an interrupt, it goes on where training stopped. A
+        caller that stops early calls :meth:`save`, so that no step is lost.
         """
+        if self._walk is not None:
+            self._walk.close()
+        if self._broken:  # a step may have changed half of the parameters
+            self.learner = Learner(self.config)
+            self.done = self.folder.restore(self.learner)
+            self._broken = False
+        self._walk = self._steps()
+        return self._walk
+
+    def _steps(self) -> Iterator[StepRecord]:
         with enough_memory(self.config):
-            for record in train(self.config, learner=self.learner, first_step=self.first):
+            walk = train(self.config, learner=self.learner, first_step=self.done)
+            while True:
+                self._broken = True
+                record = next(walk, None)
+                if record is None:
+                    self._broken = False
+                    return
                 self.folder.append(record)
-                if record.step % self.config.save_every == 0 or record.step == self.config.steps:
-                    self.save(record.step)
+                self.done = record.step
+                if self.done % self.config.save_every == 0 or self.done == self.config.steps:
+                    self.save()
+                self._broken = False
                 yield record
 
-    def save(self, step: int) -> None:
-        """Store the state after ``step`` steps."""
-        self.folder.save(self.learner, step)
+    def save(self) -> None:
+        """Store the state after the steps that are done."""
+        if self.done:
+            self.folder.save(self.learner, self.done)
 
     def finish(self) -> dict:
-        """Measure the trained policy, write adapter and summary.json; returns the summary."""
+        """Measure the trained policy, write adapter and summary.json; returns the summary.
+
+        Raises ValueError unless all steps are done.
+        """
+        if self.done < self.config.steps or self._broken:
+            raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
         start, figures = self.start(), self._evaluate()

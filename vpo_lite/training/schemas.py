@@ -14,6 +14,7 @@ RENAMED = {"reach_rate": "valid_rate"}  # names of 0.1.0 -> today's names
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=0)]
 Budget = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]  # k of best@k, as a key of JSON
 ByProblem = Annotated[list[float | None], Field(min_length=1)]
@@ -80,7 +81,7 @@ class Summary(Figures):
 
     method: str
     steps: Annotated[int, Field(ge=1)]
-    seconds: Positive
+    seconds: Seconds
     rollout_share: Share
     tokens: Count | None = None
     truncated_in_training: Share | None = None

@@ -1,5 +1,6 @@
 """The state of a run: the trained parameters and AdamW's moments, in one safetensors file."""
 
+import contextlib
 from pathlib import Path
 
 import torch
@@ -12,8 +13,10 @@ from .errors import TrainingError
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, for each parameter
 
 
-def save_state(path: Path, model, optimizer, step: int) -> None:
+def save_state(path: Path, model, optimizer, step: int, **about: str) -> None:
     """Store the trained parameters and AdamW's moments after ``step`` updates.
+
+    about: texts that are stored with them, for :func:`read_about`.
 
     Raises TrainingError for a value that is not finite; an earlier state stays as it is.
     """
@@ -29,8 +32,16 @@ def save_state(path: Path, model, optimizer, step: int) -> None:
             )
     with replacing(path) as staging:
         save_file(
-            {k: v.contiguous().cpu() for k, v in tensors.items()}, staging, {"step": str(step)}
+            {k: v.contiguous().cpu() for k, v in tensors.items()},
+            staging,
+            {"step": str(step)} | about,
         )
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """The texts that are stored with a state. Raises DamagedError for a damaged file."""
+    with _opened(path) as file:
+        return file.metadata() or {}
 
 
 def load_state(path: Path, model, optimizer, *, most: int) -> int:
@@ -39,14 +50,9 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
     Raises DamagedError for a file that cannot be read, for tensors that do not fit this model, and
     for numbers that no training gives. Model and optimizer are then as they were.
     """
-    try:
-        with safe_open(path, "pt") as file:
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            step = (file.metadata() or {}).get("step", "")
-    except (SafetensorError, OSError) as error:
-        raise DamagedError(
-            f"{path}: this state cannot be read ({error}); start the run anew"
-        ) from error
+    with _opened(path) as file:
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        step = (file.metadata() or {}).get("step", "")
     names = dict(_trained(model))
     if not step.isdecimal() or not 1 <= int(step) <= most:
         raise DamagedError(f"{path}: it is of step {step[:20]!r}: expected 1 to {most}")
@@ -75,6 +81,17 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
                     k: v if k == "step" else v.to(parameter.device) for k, v in moments.items()
                 }
     return int(step)
+
+
+@contextlib.contextmanager
+def _opened(path: Path):
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise DamagedError(
+            f"{path}: this state cannot be read ({error}); start the run anew"
+        ) from error
 
 
 def _trained(model):

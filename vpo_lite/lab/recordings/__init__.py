@@ -97,6 +97,7 @@ def read(folder) -> Recording:
     is damaged or of another version.
     """
     folder = _folder(folder)
+    folder = folder.parent if folder.name == FILE else folder  # the path that `write` returned
     path = next((p for p in (folder / FILE, SHIPPED / folder / FILE) if os.path.isfile(p)), None)
     if path is None:
         known = ", ".join(shipped())
