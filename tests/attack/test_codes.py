@@ -60,7 +60,8 @@ def test_a_mistyped_code_is_one_line_and_changes_nothing(seed):
     spoilt = mutated_bytes(code.encode(), rng).decode("latin-1")
     with refused_or_works(lab) as worked:
         lab.load(spoilt)
-    assert not worked or spoilt.strip() == code, "zlib's checksum finds every change"
+    read = "".join(spoilt.split()).strip("\"'`")  # what a mail or a careless copy adds
+    assert not worked or read == code, "zlib's checksum finds every change"
 
 
 @seeds(120)

@@ -121,9 +121,11 @@ def check_fits(policy: Policy, config: TrainConfig, task=None) -> None:
     """
     need, there = memory_needed(policy, config, task), total_memory(policy.device)
     if there and need.peak > there:
+        least = memory_needed(policy, config.but(micro_batch=1), task)
+        cure = cures(least if least.peak > there else need, config)
         raise ValueError(
             f"this run needs {need}, and {policy.device} has {size(there)} in all: "
-            f"{', or '.join(cures(need, config))}"
+            f"{', or '.join(cure)}"
         )
 
 
