@@ -95,7 +95,9 @@ def load_policy(
 def choose_device(name: str | torch.device = "auto") -> torch.device:
     """The device named "cpu", "cuda" or "cuda:1". "auto" is cuda where there is one, else cpu.
 
-    A torch.device is taken like its name. Raises: ValueError for a device that this machine lacks, and for any other kind. Sampling needs
+    A torch.device is taken like its name.
+
+    Raises: ValueError for a device that this machine lacks, and for any other kind. Sampling needs
     double precision, which Apple's mps does not have.
 
     >>> choose_device("cpu")
