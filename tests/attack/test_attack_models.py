@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
@@ -19,13 +20,21 @@ from safetensors.torch import load_file, save_file
 from test_models import CHAT, byte_tokenizer
 from transformers import (
     AutoModelForCausalLM,
+    BambaConfig,
+    GPT2Config,
+    GPTNeoConfig,
+    GraniteMoeHybridConfig,
+    Lfm2Config,
     LlamaConfig,
     LlamaForCausalLM,
+    MiniMaxConfig,
     Qwen2Config,
     Qwen2ForCausalLM,
+    RwkvConfig,
 )
 
 import vpo_lite as vpo
+from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import maze_tokenizer
 from vpo_lite.policy import adapter, base, loading, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet
@@ -521,13 +530,13 @@ BROKEN = {
     "theta": ("config.json", {"rope_parameters": {"rope_type": "default", "rope_theta": 0}}, "."),
     "generation": ("generation_config.json", "[]", r"generation_config\.json"),
     "cut generation": ("generation_config.json", "{", r"generation_config\.json"),
-    "eos outside": ("generation_config.json", {"eos_token_id": [1, 10**6]}, "ends or fills a text"),
+    "eos outside": ("generation_config.json", {"eos_token_id": [1, 10**6]}, "1000000 ends a text"),
     "eos text": ("generation_config.json", {"eos_token_id": "x"}, "."),
     "tokenizer {}": ("tokenizer.json", "{}", "."),
     "no tokenizer": ("tokenizer.json", "", "."),
     "special": ("special_tokens_map.json", "[1]", r"special_tokens_map\.json"),
     "tokenizer's settings": ("tokenizer_config.json", "[1]", r"tokenizer_config\.json"),
-    "other eos": ("tokenizer_config.json", {"eos_token": "<|new|>"}, "belong to different models"),
+    "other eos": ("tokenizer_config.json", {"eos_token": "<|new|>"}, "400 ends a text"),
     "pointer": (ONE, POINTER.decode(), "git lfs pull"),
     "empty weights": (ONE, "", "no whole safetensors file"),
 }
@@ -671,12 +680,13 @@ def test_a_name_that_can_name_nothing_is_one_line(name):
 
 
 ARGUMENTS = [
-    *[("device", x) for x in (None, 5, "", "gpu", "cuda:99", [], "x" * 5000, torch.device("cpu"))],
+    *[("device", x) for x in (None, 5, "", "gpu", "cuda:99", [], "x" * 5000, torch.device("meta"))],
     *[("rank", x) for x in (None, 0, -1, 0.5, "16", True, [], float("nan"), float("inf"))],
     *[("lora_alpha", x) for x in (None, 0, -1, "32", True, [], float("nan"), 1e308, 10**400)],
     *[("seed", x) for x in ([{}, set()], {1, 2}, object(), float("nan"), b"x")],
     *[("dtype", x) for x in (None, "float16", 5, [], torch.float32, "x" * 5000)],
     *[("load_in", x) for x in ("3bit", 4, ["4bit"], True)],
+    *[("gradient_checkpointing", x) for x in ("yes", None, 1, [], float("nan"))],
 ]
 
 
@@ -686,6 +696,19 @@ def test_an_argument_of_another_type_or_range_is_one_line(name, value, words):
         load_policy(words, **{"device": "cpu", name: value})
     check_error(caught.value)
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("alpha", [np.int64(4), np.float32(0.5), np.array(4), Fraction(1, 2)])
+def test_numbers_of_numpy_are_arguments_and_are_saved(alpha, words, tmp_path):
+    given = dict(device=torch.device("cpu"), rank=np.int64(3), lora_alpha=alpha, seed=np.int64(5))
+    policy = load_policy(words, gradient_checkpointing=np.bool_(True), **given)
+    plain = load_policy(words, device="cpu", rank=3, lora_alpha=float(alpha), seed=5)
+    policy.save(tmp_path / "a")
+    found = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
+    assert (found["r"], found["lora_alpha"]) == (3, float(alpha))
+    again = load_policy(tmp_path / "a", device=torch.device("cpu")).model.state_dict()
+    assert all(torch.equal(x, again[name]) for name, x in plain.model.state_dict().items())
+    assert policy.checkpointing is True
 
 
 def test_loading_leaves_the_random_stream_alone(targets):
@@ -707,7 +730,222 @@ def test_a_failed_save_leaves_the_older_adapter(words, tmp_path, monkeypatch):
     assert tree(tmp_path) == before
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize(
+    ("umask", "of_folder", "of_files"), [(0o027, 0o750, 0o640), (0o002, 0o775, 0o664)]
+)
+def test_an_adapter_has_the_permissions_of_the_umask(umask, of_folder, of_files, words, tmp_path):
+    before = os.umask(umask)
+    try:
+        for _ in range(2):  # a new one, and one in the place of an older one
+            folder = trained(words, tmp_path / "a")
+            assert folder.stat().st_mode & 0o777 == of_folder
+            found = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+            assert found == dict.fromkeys((ADAPTER, "adapter_config.json", "policy.json"), of_files)
+    finally:
+        os.umask(before)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+# --- tokens without a row in the embedding --------------------------------------------------------
+
+
 def test_the_tokenizer_of_another_model_is_refused(tiny_policy_folder, tmp_path):
     folder = copied(tiny_policy_folder, tmp_path / "a")
     maze_tokenizer(9).save_pretrained(folder)
     refused(folder, "belong to different models")
+
+
+def test_tokens_beyond_the_embedding_are_refused_only_where_they_are_fed(tmp_path):
+    folder = tiny_model(tmp_path / "a", chat=False)
+    expected = sampled(load_policy(folder, device="cpu"))
+    tokenizer = byte_tokenizer(False)
+    count = len(tokenizer)
+    tokenizer.add_tokens(["<think>"])
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    tokenizer.save_pretrained(folder)
+    policy = load_policy(folder, device="cpu")
+    assert policy.tokenizer.pad_token_id == count + 1 and policy.pad_id == policy.eos_ids.pop()
+    assert torch.equal(sampled(policy).tokens, expected.tokens)
+    two = [Prompt.words("Go."), Prompt.words("Go on now.")]  # of two lengths: one is padded
+    rollouts = policy.sample(two, np.random.default_rng(0).random((2, 2, 5)))
+    assert policy.token_logprobs(rollouts).logprobs.isfinite().all()
+    with pytest.raises(
+        ValueError, match="the token '<think>', which the model does not embed"
+    ) as caught:
+        policy.encode(Prompt.words("Go <think> on."))
+    check_error(caught.value)
+    assert "cure: model.resize_token_embeddings(len(tokenizer))" in str(caught.value)
+    with quiet():  # the cure
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        model.resize_token_embeddings(len(tokenizer))
+        model.save_pretrained(folder)
+    policy = load_policy(folder, device="cpu")
+    assert policy.pad_id == count + 1 and count in policy.encode(Prompt.words("Go <think> on."))
+
+
+@pytest.mark.parametrize(("added", "loads"), [(44, True), (45, False)])
+def test_more_than_a_tenth_of_such_tokens_belongs_to_another_model(added, loads, tmp_path):
+    folder = tiny_model(tmp_path / "a")
+    tokenizer = byte_tokenizer(True)
+    assert len(tokenizer) == 400  # a tenth of 444 is 44.4, of 445 it is 44.5
+    tokenizer.add_tokens([f"<t{i}>" for i in range(added)])
+    tokenizer.save_pretrained(folder)
+    if loads:
+        load_policy(folder, device="cpu")
+    else:
+        refused(folder, "belong to different models")
+
+
+# --- tensors that are no parameters of the model --------------------------------------------------
+
+SMALL = dict(
+    vocab_size=400,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    bos_token_id=None,
+    pad_token_id=None,
+)
+OLD = {
+    "gpt2": (
+        GPT2Config(vocab_size=400, n_embd=16, n_layer=2, n_head=2, n_positions=64),
+        "transformer.h.0.attn",
+    ),
+    "gpt_neo": (
+        GPTNeoConfig(
+            vocab_size=400,
+            hidden_size=16,
+            num_layers=2,
+            num_heads=2,
+            attention_types=[[["global", "local"], 1]],
+        ),
+        "transformer.h.1.attn.attention",
+    ),
+    "llama": (LlamaConfig(**SMALL), "model.layers.0.self_attn"),
+}
+
+
+def in_a_folder(config, path):
+    """A random model of this config, with the tokenizer of all models here."""
+    tokenizer = byte_tokenizer(True)
+    config.eos_token_id = tokenizer.eos_token_id
+    torch.manual_seed(0)
+    with quiet():
+        AutoModelForCausalLM.from_config(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def with_more(folder, more):
+    save_file(load_file(folder / ONE) | more, folder / ONE, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_constants_that_older_versions_saved_are_left_out(kind, tmp_path):
+    config, attention = OLD[kind]
+    folder = in_a_folder(config, tmp_path / "a")
+    expected = load_policy(folder, device="cpu").model.state_dict()
+    constants = {
+        f"{attention}.bias": torch.ones(1, 1, 64, 64, dtype=torch.uint8).tril(),
+        f"{attention}.masked_bias": torch.tensor(-1e4),
+    }
+    if kind == "llama":
+        constants = {f"{attention}.rotary_emb.inv_freq": torch.ones(4)}
+    with_more(folder, constants)
+    found = load_policy(folder, device="cpu").model.state_dict()
+    assert all(torch.equal(x, found[name]) for name, x in expected.items())
+    assert found.keys() == expected.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("model.layers.0.attention.bias", (16,)),  # a bias that this model lacks, no mask
+        ("model.layers.0.attn.bias", (16,)),
+        ("model.layers.0.self_attn.q_proj.bias", (16,)),
+        ("model.layers.0.c_attn.bias", (1, 1, 4, 4)),
+        ("model.layers.0.masked_bias", (16,)),
+        ("model.layers.0.inv_freq", (4,)),
+        ("v_head.summary.weight", (1, 16)),
+    ],
+)
+def test_other_tensors_are_refused_by_name_with_a_cure_that_works(
+    name, shape, words, tmp_path, monkeypatch
+):
+    folder = copied(words, tmp_path / "old")
+    with_more(folder, {name: torch.ones(shape)})
+    error = refused(folder, rf"1 tensor unexpected \(first '{re.escape(name)}'\); .*value head")
+    follow(error, monkeypatch, folder, tmp_path / "new")
+    old, new = (load_policy(f, device="cpu").model.state_dict() for f in (words, tmp_path / "new"))
+    assert all(torch.equal(x, new[name]) for name, x in old.items())
+
+
+# --- caches of other kinds ------------------------------------------------------------------------
+
+MAMBA = dict(mamba_n_heads=4, mamba_d_head=8, mamba_n_groups=1, mamba_d_state=8)
+HYBRIDS = {
+    "lfm2": lambda: Lfm2Config(**SMALL, layer_types=["conv", "full_attention"]),
+    "bamba": lambda: BambaConfig(**SMALL, **MAMBA, attn_layer_indices=[1]),
+    "granite": lambda: GraniteMoeHybridConfig(
+        **SMALL,
+        **MAMBA,
+        shared_intermediate_size=24,
+        layer_types=["mamba", "attention"],
+        num_local_experts=0,
+        num_experts_per_tok=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HYBRIDS)
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_hybrid_models_are_sampled_as_whole_rows_say_and_can_be_trained(
+    kind, checkpointing, tmp_path
+):
+    folder = in_a_folder(HYBRIDS[kind](), tmp_path / "a")
+    policy = load_policy(folder, device="cpu", gradient_checkpointing=checkpointing)
+    for name, p in policy.model.named_parameters():
+        if p.dim() > 1:  # large enough that every prompt and token matters
+            torch.nn.init.normal_(p, std=0.3 if "lora_" not in name else 0.05)
+    two = [Prompt.words("Go."), Prompt.words("Go on now.")]
+    rollouts = policy.sample(two, np.random.default_rng(0).random((2, 3, 6)))
+    for i, (tokens, mask) in enumerate(zip(rollouts.tokens, rollouts.mask, strict=True)):
+        ids, tokens = policy.encode(two[i // 3]), tokens[mask]
+        with torch.no_grad():  # one row, without padding and cache
+            row = torch.tensor([[*ids, *tokens.tolist()]])
+            logits = policy.model(input_ids=row, use_cache=False).logits[0, len(ids) - 1 : -1]
+        expected = torch.log_softmax(logits, -1).gather(-1, tokens[:, None])[:, 0]
+        torch.testing.assert_close(rollouts.logprobs[i][mask], expected, atol=1e-4, rtol=0)
+    logp = policy.token_logprobs(rollouts).logprobs
+    torch.testing.assert_close(
+        logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4, rtol=0
+    )
+    logp[rollouts.mask].sum().backward()
+    grads = [p.grad for p in policy.model.parameters() if p.requires_grad]
+    assert grads and all(g is not None and g.isfinite().all() for g in grads)
+    assert any(g.abs().max() > 0 for g in grads)
+
+
+NO_CACHE = {
+    "rwkv": lambda: RwkvConfig(vocab_size=400, hidden_size=16, num_hidden_layers=2),
+    "minimax": lambda: MiniMaxConfig(
+        **SMALL,
+        head_dim=8,
+        layer_types=["linear_attention", "full_attention"],
+        num_local_experts=2,
+        num_experts_per_tok=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NO_CACHE)
+def test_a_model_that_cannot_be_sampled_is_refused_when_it_is_loaded(kind, tmp_path, capsys):
+    folder = in_a_folder(NO_CACHE[kind](), tmp_path / "a")
+    refused(folder, "keeps no cache that sampling can use .*choose another model")
+    out = tmp_path / "run"
+    assert main(["train", "--model", str(folder), "--out", str(out), "--device", "cpu"]) == 2
+    assert "keeps no cache" in capsys.readouterr().err
+    assert not out.exists()

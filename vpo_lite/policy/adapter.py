@@ -115,25 +115,28 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    made = staging / path.name
     try:
+        made.mkdir()  # with the umask's permissions, which mkdtemp and safetensors do not follow
         with quiet():
-            model.save_pretrained(staging, save_embedding_layers=False)
-        (staging / "README.md").unlink(missing_ok=True)  # peft's empty model card
-        write_json(staging / _CARD, card.model_dump())
-        replace_folder(staging, path)
+            model.save_pretrained(made, save_embedding_layers=False)
+        (made / "README.md").unlink(missing_ok=True)  # peft's empty model card
+        write_json(made / _CARD, card.model_dump())
+        for file in made.iterdir():
+            file.chmod(made.stat().st_mode & 0o666)
+        replace_folder(made, path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return path
 
 
-def replace_folder(staging: Path, path: Path) -> None:
+def replace_folder(made: Path, path: Path) -> None:
     """Put a finished folder in the place of an older one."""
     old = path.with_name(f".{path.name}-old")
     shutil.rmtree(old, ignore_errors=True)
-    os.chmod(staging, 0o755)
     if path.exists():
         path.rename(old)
-    staging.rename(path)
+    made.rename(path)
     shutil.rmtree(old, ignore_errors=True)
 
 

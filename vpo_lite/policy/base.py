@@ -2,7 +2,7 @@
 
 What the folder says is checked before anything is built: its JSON files, the headers of its
 weights, and whether they fit into memory. No code of the folder runs. What was built is checked,
-too: every tensor there and finite, and every id of the tokenizer inside the embedding.
+too: every tensor there and finite, and the tokenizer's ids inside the embedding.
 """
 
 import contextlib
@@ -25,7 +25,15 @@ from ..files import DamagedError, read_json
 from . import shipped
 from .adapter import base_folder, quiet
 from .room import size, total_memory
-from .weights import check_tensors, not_finite, reason, shapes, weight_files
+from .weights import (
+    SAVE_AGAIN,
+    check_tensors,
+    is_constant,
+    not_finite,
+    reason,
+    shapes,
+    weight_files,
+)
 
 SMALL_JSON = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
 _LAYERS = re.compile(r"(num_|n_)(\w+_)?layers?")
@@ -74,9 +82,14 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
     check_tensors(
         folder,
         missing=report["missing_keys"],
-        unexpected=report["unexpected_keys"],
         of_another_shape=[name for name, *_ in report["mismatched_keys"]],
         not_finite=not_finite(tensors),
+    )
+    check_tensors(
+        folder,
+        cure="get the model that they belong to, or, where they are no part of the language model "
+        f"(a value head), save it without them: {SAVE_AGAIN}",
+        unexpected=[n for n in report["unexpected_keys"] if not is_constant(n, found.get(n))],
     )
     with _third_party(name, "its tokenizer cannot be loaded"):
         tokenizer = AutoTokenizer.from_pretrained(
@@ -178,7 +191,10 @@ def _check_room(name, config, found, device, number: torch.dtype, load_in) -> No
 
 
 def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
-    """Refuse a tokenizer that does not belong to the model, and a model that never ends."""
+    """Refuse a tokenizer that does not belong to the model, and a model that never ends.
+
+    A few tokens may have been added without a row of the embedding. ``Policy.encode`` refuses them.
+    """
     count = model.get_input_embeddings().weight.shape[0]
     with _third_party(str(folder), "its tokenizer cannot be used"):
         ids = list(tokenizer.get_vocab().values())
@@ -186,7 +202,7 @@ def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
         tokenizer.batch_decode([ids[:1]])
     if not ids:
         raise DamagedError(f"{folder}: its tokenizer knows no tokens; get tokenizer.json again")
-    if not 0 <= min(ids) <= max(ids) < count:
+    if min(ids) < 0 or sum(i >= count for i in ids) > len(ids) / 10:
         raise DamagedError(
             f"{folder}: the tokenizer has ids from {min(ids):,} to {max(ids):,}, and the model "
             f"embeds {count:,}; they belong to different models"
@@ -202,12 +218,12 @@ def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
         raise DamagedError(
             f"{folder}: no token begins a text; name one: bos_token in tokenizer_config.json"
         )
-    pad = [] if tokenizer.pad_token_id is None else [tokenizer.pad_token_id]
-    wrong = [i for i in (*ends, *pad) if type(i) is not int or not 0 <= i < count]
+    wrong = [i for i in ends if type(i) is not int or not 0 <= i < count]
     if wrong:
         raise DamagedError(
-            f"{folder}: {shown(wrong[0])} ends or fills a text, and tokens are 0 to {count - 1:,}; "
-            "see eos_token_id in generation_config.json, eos_token in tokenizer_config.json"
+            f"{folder}: {shown(wrong[0])} ends a text, and the model's tokens are 0 to "
+            f"{count - 1:,}; see eos_token_id in generation_config.json, eos_token in "
+            "tokenizer_config.json"
         )
 
 

@@ -5,32 +5,36 @@ else from JSON.
 """
 
 import functools
+import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
-from ..checks import check_whole, shown
+from ..checks import check_number, check_whole, shown
 from ..randomness import integer
 from . import shipped
 from .adapter import adapter_folder, fingerprint, load_adapter, quiet, read_card
 from .base import load_base
+from .decoder import decoder_for
 from .policy import Policy
 from .room import size, total_memory
+from .sampling import pad_prompts
 from .weights import reason
 
-MOST_RANK, MOST_ALPHA = 2**20, 1e6
+MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
 
 
 def load_policy(
     path_or_name="pocket-6x6",
     *,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     rank: int = 16,
-    lora_alpha: int = 32,
+    lora_alpha: float = 32,
     seed: int = 0,
     dtype: str = "auto",
     load_in: str | None = None,
@@ -40,7 +44,7 @@ def load_policy(
 
     - path_or_name: a shipped name, a run folder or its adapter folder, a folder with a Hugging Face
       model, or the name of one on the hub
-    - device: "auto", "cpu" or "cuda" (:func:`choose_device`)
+    - device: "auto", "cpu", "cuda" or a torch.device (:func:`choose_device`)
     - rank, lora_alpha (at most 1e6), seed: of a fresh adapter and its initialisation
     - dtype: of the base's parameters: "float32", "bfloat16" or "auto". Auto is bfloat16 for a
       language model on a GPU that has it, else float32. The adapter is float32 in any case.
@@ -55,6 +59,10 @@ def load_policy(
     """
     name = shipped.model_name(path_or_name)
     device = choose_device(device)
+    if not isinstance(gradient_checkpointing, bool | np.bool_):
+        raise ValueError(
+            f"gradient_checkpointing = {shown(gradient_checkpointing)}: expected True or False"
+        )
     folder = adapter_folder(name)
     if folder is not None:
         try:
@@ -71,12 +79,12 @@ def load_policy(
     else:
         if shipped.folder(name) is None and Path(name).is_dir():
             name = str(Path(name).resolve())  # an adapter finds it again from any working directory
-        _check_adapter(rank, lora_alpha)
+        rank, lora_alpha = _adapter_numbers(rank, lora_alpha)
         base = load_base(name, device, dtype, load_in)
         model = _fresh_adapter(base.model, rank, lora_alpha, integer(seed, "lora"))
     model.eval()
     policy = Policy(
-        model, base.tokenizer, name, base.pocket, dtype, load_in, gradient_checkpointing
+        model, base.tokenizer, name, base.pocket, dtype, load_in, bool(gradient_checkpointing)
     )
     _check_forward(policy, folder or name)
     if gradient_checkpointing:
@@ -84,8 +92,10 @@ def load_policy(
     return policy
 
 
-def choose_device(name: str = "auto") -> torch.device:
+def choose_device(name: str | torch.device = "auto") -> torch.device:
     """The device named "cpu", "cuda" or "cuda:1". "auto" is cuda where there is one, else cpu.
+
+    A torch.device is taken like its name.
 
     Raises: ValueError for a device that this machine lacks, and for any other kind. Sampling needs
     double precision, which Apple's mps does not have.
@@ -93,6 +103,7 @@ def choose_device(name: str = "auto") -> torch.device:
     >>> choose_device("cpu")
     device(type='cpu')
     """
+    name = str(name) if isinstance(name, torch.device) else name
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
@@ -104,14 +115,16 @@ def choose_device(name: str = "auto") -> torch.device:
 # --- a fresh adapter ------------------------------------------------------------------------------
 
 
-def _check_adapter(rank, lora_alpha) -> None:
+def _adapter_numbers(rank, lora_alpha) -> tuple[int, float]:
+    """Both as Python's own numbers, which the adapter's JSON file can hold. ValueError for others.
+
+    >>> _adapter_numbers(np.int64(2), np.float32(0.5))
+    (2, 0.5)
+    """
     check_whole(rank, "rank", MOST_RANK)
-    number = isinstance(lora_alpha, (int, float)) and not isinstance(lora_alpha, bool)
-    if not number or not 0 < lora_alpha <= MOST_ALPHA:
-        raise ValueError(
-            f"lora_alpha = {shown(lora_alpha)}: expected a number above 0, at most "
-            f"{MOST_ALPHA:,.0f}"
-        )
+    expected = f"a number above 0, at most {MOST_ALPHA:,.0f}"
+    alpha = check_number(lora_alpha, "lora_alpha", expected, LEAST_ALPHA, MOST_ALPHA)
+    return int(rank), int(alpha) if alpha.is_integer() else alpha
 
 
 def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
@@ -153,20 +166,37 @@ def _sides(layer) -> tuple[int, int]:
 
 
 def _check_forward(policy: Policy, where) -> None:
-    """Run the model once, on two tokens. Settings that no reader checks show here."""
-    token = min(policy.eos_ids)
+    """Run the model once, and its cache as sampling does: two rows for each of two prompts.
+
+    Settings that no reader checks show here, and models that cannot be sampled.
+    """
+    token, count = min(policy.eos_ids), policy.embedded
+    padded = pad_prompts([[token], [token, token]], policy.pad_id, policy.device)
+    prompt_of = torch.tensor([0, 0, 1, 1], device=policy.device)
     try:
         with quiet(), torch.no_grad():
-            logits = policy.model(input_ids=torch.full((1, 2), token, device=policy.device)).logits
+            logits = policy.model(input_ids=padded.ids).logits
     except Exception as error:
         raise ValueError(f"{where}: the model cannot be run: {reason(error)}") from error
-    count = policy.model.get_input_embeddings().weight.shape[0]
-    fits = logits.shape[:2] == (1, 2) and 0 < logits.shape[-1] <= count
+    fits = logits.shape[:2] == padded.ids.shape and 0 < logits.shape[-1] <= count
     if not fits or not logits.isfinite().all():
         raise ValueError(
             f"{where}: the model gives no finite logits for its {count:,} tokens "
             f"(shape {tuple(logits.shape)}); its config.json or its weights are damaged"
         )
+    forward = decoder_for(policy.model)
+    try:
+        with quiet(), torch.no_grad():
+            first = forward.prefill(*padded, prompt_of, 2)
+            second = forward.step(first.argmax(-1))
+    except Exception as error:  # a model without a cache, or with one of another kind
+        name = type(policy.model.get_base_model()).__name__
+        raise ValueError(
+            f"{where}: {name} keeps no cache that sampling can use ({reason(error)}); "
+            "choose another model"
+        ) from error
+    if not (first.isfinite().all() and second.isfinite().all()):
+        raise ValueError(f"{where}: the model gives no finite logits for a padded prompt")
 
 
 # --- gradient checkpointing -----------------------------------------------------------------------

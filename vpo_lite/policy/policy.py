@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from peft import PeftModel
 
+from ..checks import shown
 from ..tasks.base import Prompt
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
@@ -69,13 +70,28 @@ class Policy:
         return {int(i) for i in (*listed, self.tokenizer.eos_token_id) if i is not None}
 
     @property
+    def embedded(self) -> int:
+        """How many tokens have a row in the embedding. The tokenizer may know more, or fewer."""
+        return self.model.get_input_embeddings().weight.shape[0]
+
+    @property
     def pad_id(self) -> int:
         ids = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, *sorted(self.eos_ids))
-        return next(i for i in ids if i is not None)
+        return next(i for i in ids if i is not None and i < self.embedded)
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt, its prefix included (:func:`vpo_lite.policy.tokenizer.encode`)."""
-        return encode(self.tokenizer, prompt)
+        """Token ids of a prompt, its prefix included (:func:`vpo_lite.policy.tokenizer.encode`).
+
+        Raises: ValueError, also for a token without a row in the embedding.
+        """
+        ids = encode(self.tokenizer, prompt)
+        if (highest := max(ids)) >= self.embedded:
+            token = self.tokenizer.convert_ids_to_tokens(highest)
+            raise ValueError(
+                f"the prompt holds the token {shown(token)}, which the model does not embed; cure: "
+                "model.resize_token_embeddings(len(tokenizer)), then save the model again"
+            )
+        return ids
 
     def sample(
         self,

@@ -174,7 +174,7 @@ class HFForward:
             logits_to_keep=1,
         )
         self.cache = out.past_key_values
-        self.cache.batch_select_indices(prompt_of)
+        self.cache.reorder_cache(prompt_of)  # of layers with a recurrent state, too
         self.mask = mask.long()[prompt_of]
         self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
         return out.logits[prompt_of, -1]

@@ -24,8 +24,8 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
     ValueError: this policy has no token for: and
     """
     if prompt.symbols:
-        words = [*prompt.symbols.split(), *prompt.prefix.split()]
-        return [tokenizer.bos_token_id, *_word_ids(tokenizer, words)]
+        begin = tokenizer.bos_token or "<bos>"
+        return _word_ids(tokenizer, [begin, *prompt.symbols.split(), *prompt.prefix.split()])
     if tokenizer.chat_template:
         try:
             text = tokenizer.apply_chat_template(

@@ -29,6 +29,16 @@ NO_WEIGHTS = (
     "rng_state",
 )  # no weights
 POINTER = b"version https://git-lfs"
+CONSTANTS = {  # end of a name -> dimensions: no parameters; transformers 3 and 4 saved them, too
+    ".attn.bias": 4,  # the causal mask of GPT-2, (1, 1, length, length); a parameter has 1 or 2
+    ".attention.bias": 4,  # of GPT-Neo and GPT-NeoX
+    ".masked_bias": 0,  # what a masked score becomes
+    ".rotary_emb.inv_freq": 1,  # frequencies of the positions
+}
+SAVE_AGAIN = (  # a cure in one line
+    "python -c \"import transformers as t; [c.from_pretrained('OLD').save_pretrained('NEW') "
+    'for c in (t.AutoModelForCausalLM, t.AutoTokenizer)]"'
+)
 
 _File = Annotated[str, Field(pattern=r"^[^./\\\x00][^/\\\x00]*\.safetensors$")]
 
@@ -59,9 +69,7 @@ def weight_files(folder: Path) -> list[Path]:
     if pickled := _pickled(folder):
         raise ValueError(
             f"{folder}: only pickled weights ({shown(pickled)}), and a pickle can run code when it "
-            'is read; convert it where you trust it: python -c "import transformers as t; '
-            "[c.from_pretrained('OLD').save_pretrained('NEW') for c in (t.AutoModelForCausalLM, "
-            't.AutoTokenizer)]"'
+            f"is read; convert it where you trust it: {SAVE_AGAIN}"
         )
     only = "only a trained adapter, in adapter/" if (folder / "adapter").is_dir() else "no weights"
     raise ValueError(f"{folder}: holds {only}; a base model has {ONE} or {INDEX}")
@@ -138,22 +146,33 @@ def not_finite(named_tensors) -> list[str]:
     return [n for n, x in floating if not torch.stack(x.detach().aminmax()).isfinite().all()]
 
 
-def check_tensors(where, **faults) -> None:
-    """Raise a DamagedError that counts the tensors of every fault, and names the first of each.
+def is_constant(name: str, shape: tuple[int, ...] | None) -> bool:
+    """Whether this tensor of a file is one of the CONSTANTS. A model without it needs it not.
+
+    >>> is_constant("h.0.attn.bias", (1, 1, 8, 8)), is_constant("h.0.attn.bias", (8,))
+    (True, False)
+    """
+    if shape is None:
+        return False
+    return any(name.endswith(end) and len(shape) == n for end, n in CONSTANTS.items())
+
+
+def check_tensors(where, *, cure: str = "get complete weights", **faults) -> None:
+    """Raise a DamagedError that counts the tensors of every fault, and names three of each.
 
     >>> check_tensors("a/b", missing=[], unexpected=["x", "y"])
     Traceback (most recent call last):
     ...
-    vpo_lite.files.DamagedError: a/b: 2 tensors unexpected (first 'x'); get complete weights
+    vpo_lite.files.DamagedError: a/b: 2 tensors unexpected (first 'x', 'y'); get complete weights
     """
     found = [
         f"{len(names)} tensor{'s' * (len(names) > 1)} {fault.replace('_', ' ')} "
-        f"(first {shown(min(names))})"
+        f"(first {', '.join(map(shown, sorted(names)[:3]))})"
         for fault, names in faults.items()
         if names
     ]
     if found:
-        raise DamagedError(f"{where}: {', '.join(found)}; get complete weights")
+        raise DamagedError(f"{where}: {', '.join(found)}; {cure}")
 
 
 def reason(error: BaseException) -> str:
