@@ -51,7 +51,7 @@ class Fragile(Task):
         return type(self).value(BASE) if self.broken == "seeds" else BASE
 
     def instance(self, seed):
-        return int(seed)
+        return seed
 
     def key(self, instance):
         return self.give("key", instance, str(instance))
@@ -79,7 +79,8 @@ class Fragile(Task):
         return self.give("parse", instance, good)
 
     def score(self, instances, answers):
-        rewards = [np.eye(D)[np.array([ord(a) % D for a in row], dtype=int)] for row in answers]
+        codes = [np.array([sum(map(ord, a)) % D for a in row], dtype=int) for row in answers]
+        rewards = [np.eye(D)[code] for code in codes]
         return [self.give("score", x, R) for x, R in zip(instances, rewards, strict=True)]
 
     def same_effect(self, instance, answer):
@@ -328,11 +329,7 @@ def test_a_worthless_front_is_told_to_be_none_and_none_has_no_coverage(model, le
     assert figures["coverage"] is None and record.coverage is None
 
 
-class Own(Exception):
-    """What only the author's code raises."""
-
-
-@pytest.mark.parametrize("kind", [Own, KeyError, ValueError, TypeError])
+@pytest.mark.parametrize("kind", [KeyError, ValueError])
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_authors_code_raises_stays_what_it_is(model, learner, monkeypatch, method, kind):
     raised = kind("mine")
@@ -350,11 +347,11 @@ def run_once(learner, config):
     """What a run does with a task, without its folder."""
     ready = Learner(config, policy=learner.policy)
     memory_needed(ready.policy, config, ready.task)
-    figures = vpo.evaluate(ready.policy, config, problems=2, answers=3, task=ready.task)
+    figures = vpo.evaluate(ready.policy, config, answers=3, task=ready.task)
     return figures, train_step(ready, config, 0)
 
 
-@seeds(120)
+@seeds(100)
 def test_any_value_of_any_method_is_a_working_step_or_one_task_error(
     model, learner, monkeypatch, seed
 ):
@@ -375,11 +372,11 @@ def test_any_value_of_any_method_is_a_working_step_or_one_task_error(
 
 def within(rng):
     """A change that puts a nasty value in one place of a good one."""
-    nasty, at = rng.choice(NASTY), rng.randrange(D)
+    nasty, at, split = rng.choice(NASTY), rng.randrange(D), rng.choice(list(BASE))
 
     def change(good):
         if isinstance(good, dict):
-            return {**good, rng.choice(list(good)): nasty}
+            return {**good, split: nasty}
         parts = good.tolist() if isinstance(good, np.ndarray) else good
         if not isinstance(parts, list | tuple) or not parts:
             return nasty
