@@ -3,6 +3,8 @@
 A bad value on an early problem is refused before a run is made. On a later one it is a TaskError,
 and the run goes on from its last step once the task is mended. What the author's own code raises
 is not changed.
+
+Longer than 350 lines because the table of bad values stands beside the tests that all read it.
 """
 
 import json
