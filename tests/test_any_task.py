@@ -207,7 +207,7 @@ def test_a_parser_that_gives_anything_but_m_answers_is_named(monkeypatch, parsed
         ([np.zeros((3, 2))], " of 1 problems: expected 2"),
         ([np.zeros((3, 2)), np.zeros((2, 3))], r"shape \(2, 3\): expected \(3, 3\)"),
         ([np.zeros((3, 2)), [[0.0], [0.0, 1.0]]], "no array of numbers: expected"),
-        ([np.zeros((3, 2)), [["good"] * 3] * 3], "no array of numbers: expected"),
+        ([np.zeros((3, 2)), [["good"] * 9] * 2], "no array of numbers: expected"),
     ],
 )
 def test_scores_of_the_wrong_form_are_named(monkeypatch, scores, said):

@@ -1,60 +1,200 @@
-"""What the trainer asks of a task before the first step, on its first problem."""
+"""What the trainer asks of a task's values: before the first step, and wherever it uses them.
 
-from collections.abc import Sequence
+A value that cannot work is a TaskError that names the task and the method. An exception that the
+task's own code raises passes through unchanged.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..checks import shown
-from ..tasks.base import Prompt, Task
+from .. import metrics
+from ..checks import LARGEST, LARGEST_WEIGHT, MOST_OBJECTIVES, check_finite, check_whole, shown
+from ..tasks.base import Prompt, Task, TaskError
+
+EARLY = 8  # training problems that are looked at before a run is made, as for its memory
+MOST_TOKENS = 10**6  # as for max_new_tokens
 
 
 def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: bool = False) -> Any:
     """The first training problem. Nothing is scored here.
 
-    Raises ValueError that names the method of the task whose value cannot work: before a run is
+    Raises TaskError, a ValueError, that names the method whose value cannot work: before a run is
     made, not in its first step. m, pocket: as in `Task.prompt`. shows_weights: whether the method
     needs its weights written into the prompt.
     """
+    check_seeds(task)
+    early = task.seeds["train"][: 1 if task.single else EARLY]
+    instances = [task.instance(seed) for seed in early]
+    for x in instances:
+        check_problem(task, x)
+        prompt_of(task, x, m, pocket=pocket)
+        tokens_of(task, x, m, pocket)
+    first, again = instances[0], task.instance(early[0])
+    names, same = objectives_of(task, first), f"seed {shown(early[0])} gave two"
+    _must(task.key(first) == task.key(again), task, f"{same} problems of different keys")
+    _must(names == objectives_of(task, again), task, f"{same} lists of objectives")
+    d = len(names)
+    if shows_weights and d > 1:
+        one, other = (
+            prompt_of(task, first, m, weights=weights, pocket=pocket)
+            for weights in np.eye(d)[[0, -1]]
+        )
+        lacking = "prompt(...) does not show its weights, and this method needs them there"
+        _must(one != other, task, lacking)
+    sets = np.zeros((2, m, d))
+    flags_of(task, "valid", first, sets)
+    flags_of(task, "solved", first, sets)
+    coverage_of(task, task.front(first), sets)
+    return first
 
-    def must(holds: bool, what: str) -> None:
-        if not holds:
-            raise ValueError(f"task {task.name!r}: {what}")
 
+# --- one check for each value ---------------------------------------------------------------------
+
+
+@contextmanager
+def blamed(task: Task, what: str, cure: str = "") -> Iterator[None]:
+    """A context in which a ValueError about a value becomes a TaskError.
+
+    No method of the task is called in it, since the task's own errors stay what they are.
+
+    - what: the method that gave the value
+    - cure: what the message ends with
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise TaskError(f"task {task.name!r}: {what}: {error}{cure}") from error
+
+
+def check_seeds(task: Task) -> None:
+    """TaskError unless the task has problems for training and for evaluation."""
+    kind = f"seeds = {shown(task.seeds)}: must map 'train' and 'held_out' to seeds"
+    _must(isinstance(task.seeds, Mapping), task, kind)
     for split in ("train", "held_out"):
         seeds = task.seeds.get(split, ())
-        listed = isinstance(seeds, Sequence | np.ndarray) and len(seeds) > 0
-        must(listed, f"seeds[{split!r}] must be a range or a list of one seed or more")
-    seed = task.seeds["train"][0]
-    first, again = task.instance(seed), task.instance(seed)
-    names, tokens = task.objectives(first), task.max_tokens(first, m, pocket)
-    key, prompt = task.key(first), task.prompt(first, m, pocket=pocket)
-    must(key == task.key(again), f"seed {seed} gave two problems of different keys")
-    must(len(names) > 0, "objectives(instance) named no objective")
-    must(names == task.objectives(again), f"seed {seed} gave two lists of objectives")
-    must(isinstance(prompt, Prompt), f"prompt(...) gave {shown(prompt)}: expected a Prompt")
-    one_form = bool(prompt.messages) != bool(prompt.symbols)
-    must(one_form, f"prompt(...) gave {shown(prompt)}: expected either messages or symbols")
-    readable = pocket is not None or not prompt.symbols
-    must(readable, "prompt(...) gave symbols, and this model is asked in words: give messages")
-    turns = all({"role", "content"} <= set(message) for message in prompt.messages)
-    must(turns, "each message of prompt(...) must have a role and a content")
-    whole = isinstance(tokens, int | np.integer) and tokens >= 1
-    must(whole, f"max_tokens(...) = {shown(tokens)}: must be a whole number, 1 or more")
-    if shows_weights and len(names) > 1:
-        first_only, last_only = np.eye(len(names))[[0, -1]]
-        one = task.prompt(first, m, weights=first_only, pocket=pocket)
-        other = task.prompt(first, m, weights=last_only, pocket=pocket)
-        must(
-            one != other, "prompt(...) does not show its weights, and this method needs them there"
+        listed = isinstance(seeds, Sequence | np.ndarray) and not isinstance(seeds, str | bytes)
+        one_or_more = f"seeds[{split!r}] must be a range or a list of one seed or more"
+        _must(listed and getattr(seeds, "ndim", 1) == 1 and len(seeds[:1]) > 0, task, one_or_more)
+        _must(
+            not isinstance(seeds, range) or _is_counted(seeds), task, f"{one_or_more}, below 2^63"
         )
-    sets, d = np.zeros((2, m, len(names))), len(names)
-    for name, value, shape in (
-        ("worst(instance)", lambda: task.worst(first), (d,)),
-        ("w_star(instance)", lambda: task.w_star(first), (d,)),
-        ("valid(instance, rewards)", lambda: task.valid(first, sets), (2, m)),
-        ("solved(instance, rewards)", lambda: task.solved(first, sets), (2, m)),
-    ):
-        found = np.shape(value())
-        must(found == shape, f"{name} has shape {found}: expected {shape}")
-    return first
+
+
+def check_problem(task: Task, instance) -> None:
+    """TaskError for a key, objectives, a worst vector or fixed weights that cannot work."""
+    key = task.key(instance)
+    _must(_is_plain(key), task, f"key(instance) = {shown(key)}: expected a text without NUL")
+    objectives_of(task, instance)
+    worst_of(task, instance)
+    w_star_of(task, instance)
+
+
+def objectives_of(task: Task, instance) -> tuple[str, ...]:
+    """The names of the d objectives, all different."""
+    names = task.objectives(instance)
+    what = f"objectives(instance) = {shown(names)}"
+    listed = isinstance(names, tuple | list)
+    _must(listed, task, f"{what}: expected a tuple of texts")
+    _must(len(names) > 0, task, "objectives(instance) named no objective")
+    many = f"objectives(instance) named {len(names):,}, at most {MOST_OBJECTIVES:,} are allowed"
+    _must(len(names) <= MOST_OBJECTIVES, task, many)
+    _must(all(map(_is_plain, names)), task, f"{what}: expected texts without NUL")
+    _must(len(set(names)) == len(names), task, f"{what}: each name may stand there once")
+    return tuple(names)
+
+
+def worst_of(task: Task, instance) -> np.ndarray:
+    """The reward vector (d,) of a missing answer, finite."""
+    return _vector(task, "worst(instance)", instance, task.worst(instance), LARGEST)
+
+
+def w_star_of(task: Task, instance) -> np.ndarray:
+    """The fixed weights (d,), finite."""
+    return _vector(task, "w_star(instance)", instance, task.w_star(instance), LARGEST_WEIGHT)
+
+
+def coverage_of(task: Task, front, sets: np.ndarray, **options) -> np.ndarray | None:
+    """Coverage (...) of sets (..., m, d) by a front that the task gave; None where it gave None.
+
+    options: as in :func:`vpo_lite.metrics.coverage`. TaskError for a front that cannot work.
+    """
+    if front is None:
+        return None
+    with blamed(task, "front(instance)", "; return None where there is no such front"):
+        return metrics.coverage(sets, front, **options)
+
+
+def flags_of(task: Task, method: str, instance, rewards: np.ndarray) -> np.ndarray:
+    """What ``valid`` or ``solved`` says of rewards (..., d): booleans (...)."""
+    found = getattr(task, method)(instance, rewards)
+    what, expected = f"{method}(instance, rewards)", rewards.shape[:-1]
+    with blamed(task, what):
+        check_finite(found, "the value", 0)
+    flags = np.asarray(found)
+    _must(flags.shape == expected, task, f"{what} has shape {flags.shape}: expected {expected}")
+    _must(flags.dtype == bool, task, f"{what} holds {flags.dtype}: expected booleans")
+    return flags
+
+
+def prompt_of(task: Task, instance, m: int, *, weights=None, pocket=None) -> Prompt:
+    """The request for m answers: texts, either in messages or in symbols."""
+    prompt = task.prompt(instance, m, weights=weights, pocket=pocket)
+    what = f"prompt(...) gave {shown(prompt)}"
+    _must(isinstance(prompt, Prompt), task, f"{what}: expected a Prompt")
+    one_form = bool(prompt.messages) != bool(prompt.symbols)
+    _must(one_form, task, f"{what}: expected either messages or symbols")
+    turns = prompt.messages if isinstance(prompt.messages, tuple | list) else (None,)
+    turns = [dict(turn) if isinstance(turn, Mapping) else {} for turn in turns]
+    whole = all({"role", "content"} <= set(turn) for turn in turns)
+    _must(whole, task, "each message of prompt(...) must have a role and a content")
+    texts = [prompt.symbols, prompt.prefix, *(t[k] for t in turns for k in ("role", "content"))]
+    written = all(isinstance(t, str) and _is_encodable(t) for t in texts)
+    _must(written, task, f"{what}: expected texts without lone surrogates")
+    readable = pocket is not None or not prompt.symbols
+    in_words = "prompt(...) gave symbols, and this model is asked in words: give messages"
+    _must(readable, task, in_words)
+    return prompt
+
+
+def tokens_of(task: Task, instance, m: int, pocket: dict | None) -> int:
+    """Most tokens that m answers may need, 1 to a million."""
+    tokens = task.max_tokens(instance, m, pocket)
+    with blamed(task, "its token limit"):
+        check_whole(tokens, "max_tokens(...)", most=MOST_TOKENS)
+    return int(tokens)
+
+
+def _must(holds: bool, task: Task, what: str) -> None:
+    if not holds:
+        raise TaskError(f"task {task.name!r}: {what}")
+
+
+def _vector(task: Task, what: str, instance, value, largest: float) -> np.ndarray:
+    """A finite vector (d,) that the task gave; what: the method that gave it."""
+    with blamed(task, what):
+        vector = check_finite(value, "weights" if "w_" in what else "rewards", 0, largest)
+    expected = (len(objectives_of(task, instance)),)
+    _must(vector.shape == expected, task, f"{what} has shape {vector.shape}: expected {expected}")
+    return vector
+
+
+def _is_plain(text) -> bool:
+    return isinstance(text, str) and _is_encodable(text) and "\0" not in text
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def _is_counted(seeds: range) -> bool:
+    try:
+        return len(seeds) > 0
+    except OverflowError:
+        return False

@@ -8,6 +8,7 @@ from .. import metrics
 from ..exact import exact_set_reward
 from ..tasks.base import Task
 from .config import TrainConfig
+from .contract import coverage_of, objectives_of, w_star_of
 from .rollouts import Answers
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
@@ -21,12 +22,12 @@ def step_figures(task: Task, config: TrainConfig, groups: Sequence[Answers]) -> 
     for group in groups:
         sets = metrics.as_sets(group.rewards, config.compared_size)
         set_rewards.append(exact_set_reward(sets, config.alpha, points=POINTS).mean())
-        front = task.front(group.instance)
-        if front is not None:
-            coverages.append(metrics.coverage(sets, front, points=POINTS).mean())
+        found = coverage_of(task, task.front(group.instance), sets, points=POINTS)
+        if found is not None:
+            coverages.append(found.mean())
         pool = group.rewards.reshape(-1, group.rewards.shape[-1])
         diversities.append(metrics.diversity(pool, group.valid.reshape(-1)))
-    w_star = [task.w_star(g.instance) for g in groups]
+    w_star = [w_star_of(task, g.instance) for g in groups]
     slots = [(g.rewards @ w).mean(0) for g, w in zip(groups, w_star, strict=True)]
     return dict(
         set_reward=float(np.mean(set_rewards)),
@@ -44,8 +45,8 @@ def step_figures(task: Task, config: TrainConfig, groups: Sequence[Answers]) -> 
 
 def objective_means(task: Task, groups: Sequence[Answers]) -> dict[str, float]:
     """Mean reward by objective; empty where the objectives differ from problem to problem."""
-    names = task.objectives(groups[0].instance)
-    if any(task.objectives(g.instance) != names for g in groups):
+    names = objectives_of(task, groups[0].instance)
+    if any(objectives_of(task, g.instance) != names for g in groups):
         return {}
     means = np.mean([g.rewards.mean((0, 1)) for g in groups], axis=0)
     return dict(zip(names, map(float, means), strict=True))
@@ -60,11 +61,12 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
     )
     sets = metrics.as_sets(rewards.reshape(-1, 1, d), config.compared_size)
     front = task.front(x)
-    scores = rewards @ task.w_star(x)
+    covered = coverage_of(task, front, sets)
+    scores = rewards @ w_star_of(task, x)
     budgets = [k for k in BUDGETS if k <= len(rewards)]
     return dict(
         set_reward=float(exact_set_reward(sets, config.alpha).mean()),
-        coverage=None if front is None else float(metrics.coverage(sets, front).mean()),
+        coverage=None if covered is None else float(covered.mean()),
         coverage_best_single=None if front is None else metrics.price_of_conflict(front, (1,))[1],
         diversity=float(metrics.diversity(rewards, valid)),
         diversity_all=float(metrics.diversity(rewards)),
@@ -77,7 +79,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         solved_rate=float(solved.mean()),
         repeat_rate=float(repeats.mean()),
         truncated_rate=float(pool.truncated.mean()),
-        objectives=dict(zip(task.objectives(x), map(float, rewards.mean(0)), strict=True)),
+        objectives=dict(zip(objectives_of(task, x), map(float, rewards.mean(0)), strict=True)),
         tokens_per_answer=float(pool.tokens.sum() / pool.parsed.size),
     )
 

@@ -1,16 +1,17 @@
 """From problems to scored answers: sample, decode, parse, score, mark repeats."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import check_finite, shown
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..randomness import generator
 from ..tasks.base import Prompt, Task, TaskError
+from .contract import blamed, check_problem, flags_of, prompt_of, tokens_of, worst_of
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ def sample_answers(
     - prefixes: P beginnings of the completions, or None
     - temperature, dtype, compiled: as in :meth:`Policy.sample`
     """
-    shown = [None] * len(instances) if weights is None else weights
+    weights = [None] * len(instances) if weights is None else weights
     prompts = [
-        task.prompt(x, m, weights=w, pocket=policy.pocket)
-        for x, w in zip(instances, shown, strict=True)
+        prompt_of(task, x, m, weights=w, pocket=policy.pocket)
+        for x, w in zip(instances, weights, strict=True)
     ]
     if prefixes is not None:
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
@@ -126,8 +127,8 @@ def read_answers(
             rewards=rewards[p],
             parsed=np.array([[a is not None for a in row] for row in answers[p]], dtype=bool),
             repeats=find_repeats(task, x, answers[p]),
-            valid=task.valid(x, rewards[p]),
-            solved=task.solved(x, rewards[p]),
+            valid=flags_of(task, "valid", x, rewards[p]),
+            solved=flags_of(task, "solved", x, rewards[p]),
             tokens=tokens[p],
             truncated=truncated[p],
         )
@@ -151,41 +152,54 @@ def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np
     """Reward vectors of P groups of answers: one array (G, m, d) per group.
 
     answers: P lists of G lists of m answers; None gets the worst vector. The task scores all groups
-    in one call. Raises TaskError for a score that is not finite and for scores of a wrong shape.
+    in one call. Raises TaskError for scores of a wrong shape, and for those that are no real,
+    finite, unmasked numbers of at most 1e100 in size.
     """
     flat = [[a for row in group for a in row if a is not None] for group in answers]
     scored = task.score(instances, flat)
-    scored = [] if scored is None else list(scored)
+    listed = isinstance(scored, Iterable) and getattr(scored, "ndim", 1) > 0
+    scored = list(scored) if listed else []
     if len(scored) != len(flat):
         raise TaskError(
             f"task {task.name!r} gave scores of {len(scored)} problems: expected {len(flat)}"
         )
     rewards = []
     for x, group, texts, vectors in zip(instances, answers, flat, scored, strict=True):
-        worst = np.asarray(task.worst(x), dtype=np.float64)
-        expected = (len(texts), len(worst))
-        try:
-            vectors = np.asarray(vectors, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TaskError(
-                f"task {task.name!r} gave scores that are no array of numbers: expected "
-                f"{expected} ({error})"
-            ) from error
-        if vectors.shape != expected and (texts or vectors.size):
-            raise TaskError(
-                f"task {task.name!r} gave scores of shape {vectors.shape}: expected {expected}"
-            )
-        if not np.isfinite(vectors).all():
-            i = np.flatnonzero(~np.isfinite(vectors).all(-1))[0]
-            raise TaskError(
-                f"task {task.name!r} scored answer {shown(texts[i])} as {vectors[i]}; scores must "
-                "be finite"
-            )
+        worst = worst_of(task, x)
         R = np.tile(worst, (len(group), len(group[0]), 1))
         parsed = np.array([[a is not None for a in row] for row in group], dtype=bool)
-        R[parsed] = vectors.reshape(-1, len(worst))
+        R[parsed] = _scores(task, texts, vectors, len(worst))
         rewards.append(R)
     return rewards
+
+
+def _scores(task: Task, texts: Sequence[str], vectors, d: int) -> np.ndarray:
+    """The scores (n, d) that the task gave n answers of one problem."""
+    expected = (len(texts), d)
+
+    def check_shape(shape) -> None:
+        if shape != expected and (texts or 0 not in shape):
+            raise TaskError(f"task {task.name!r} gave scores of shape {shape}: expected {expected}")
+
+    check_shape(getattr(vectors, "shape", expected))
+    try:
+        checked = check_finite(vectors, "the array", 0)
+    except ValueError as error:
+        for text, vector in zip(texts, _rows(vectors, len(texts)), strict=False):
+            with blamed(task, f"score(...) gave answer {shown(text)} the rewards {shown(vector)}"):
+                check_finite(vector, "the vector", 0)
+        raise TaskError(
+            f"task {task.name!r} gave scores that are no array of numbers: expected {expected} "
+            f"({error})"
+        ) from error
+    check_shape(checked.shape)
+    return checked.reshape(expected)
+
+
+def _rows(vectors, count: int) -> Sequence:
+    """The vectors one by one, where there is one for each answer."""
+    listed = isinstance(vectors, list | tuple | np.ndarray) and getattr(vectors, "ndim", 1) > 0
+    return vectors if listed and len(vectors) == count else ()
 
 
 def find_repeats(task: Task, instance, answers: Sequence[Sequence[str | None]]) -> np.ndarray:
@@ -196,6 +210,11 @@ def find_repeats(task: Task, instance, answers: Sequence[Sequence[str | None]]) 
         for i, answer in enumerate(row):
             if answer is not None:
                 effect = task.same_effect(instance, answer)
+                if not _is_hashable(effect):
+                    raise TaskError(
+                        f"task {task.name!r}: same_effect(instance, {shown(answer)}) = "
+                        f"{shown(effect)}: expected a hashable value, such as a text or a tuple"
+                    )
                 repeats[g, i] = effect in seen
                 seen.add(effect)
     return repeats
@@ -204,8 +223,13 @@ def find_repeats(task: Task, instance, answers: Sequence[Sequence[str | None]]) 
 def longest_completion(
     policy: Policy, task: Task, m: int, instances, limit: int | None = None
 ) -> int:
-    """The token limit of a rollout on these problems: ``limit``, or what m answers may need."""
-    return limit or max(task.max_tokens(x, m, policy.pocket) for x in instances)
+    """The token limit of a rollout on these problems: ``limit``, or what m answers may need.
+
+    Each batch of problems comes here first. TaskError for a problem that no trainer can use.
+    """
+    for x in instances:
+        check_problem(task, x)
+    return limit or max(tokens_of(task, x, m, policy.pocket) for x in instances)
 
 
 def draw_uniforms(rollouts: int, tokens: int, *key) -> np.ndarray:
@@ -215,6 +239,14 @@ def draw_uniforms(rollouts: int, tokens: int, *key) -> np.ndarray:
     the batch.
     """
     return generator(*key).random((tokens, rollouts)).T
+
+
+def _is_hashable(value) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _joined(prompt: Prompt, text: str) -> str:
