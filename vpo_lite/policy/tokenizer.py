@@ -3,7 +3,7 @@
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from ..tasks.base import Prompt
+from ..tasks.base import Prompt, TaskError
 from .weights import reason
 
 
@@ -21,7 +21,7 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
     >>> encode(tokenizer, Prompt(symbols="up and down"))
     Traceback (most recent call last):
     ...
-    ValueError: this policy has no token for: and
+    vpo_lite.tasks.base.TaskError: this policy has no token for: and
     """
     if prompt.symbols:
         begin = tokenizer.bos_token or "<bos>"
@@ -32,7 +32,7 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
                 list(prompt.messages), tokenize=False, add_generation_prompt=True
             )
         except Exception as error:  # a template is a program of the model's makers
-            raise ValueError(
+            raise TaskError(
                 f"this model's chat template does not take the prompt: {reason(error)}"
             ) from error
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -50,7 +50,7 @@ def _word_ids(tokenizer, words: list[str]) -> list[int]:
     unknown = sorted({word for word in words if word not in known})
     if unknown:
         more = ", ..." if len(unknown) > 5 else ""
-        raise ValueError(f"this policy has no token for: {', '.join(unknown[:5])}{more}")
+        raise TaskError(f"this policy has no token for: {', '.join(unknown[:5])}{more}")
     return [known[word] for word in words]
 
 

@@ -12,6 +12,7 @@ from ..policy.threads import torch_threads
 from ..randomness import generator
 from ..tasks.base import Task
 from .config import TrainConfig
+from .contract import check_seeds
 from .measure import means, pool_figures
 from .rollouts import Answers, draw_uniforms, longest_completion, merged, sample_answers
 from .schemas import PerProblem
@@ -80,6 +81,7 @@ def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
     """The seeds of the problems to measure on, as :func:`evaluate` says. ValueError where there are
     none, or fewer than asked for.
     """
+    check_seeds(task)
     seeds = task.seeds["held_out"]
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
     if not isinstance(wanted, int | np.integer) or not 1 <= wanted <= len(seeds):

@@ -21,7 +21,7 @@ from ..policy.threads import SMALL_UPDATE, one_thread_if_small, torch_threads
 from ..randomness import generator
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
-from .contract import first_problem
+from .contract import first_problem, objectives_of
 from .errors import TrainingError
 from .loss import clipped_loss, kl_to_reference, token_weights
 from .measure import step_figures
@@ -137,7 +137,7 @@ def draw_weights(task: Task, config: TrainConfig, instances, keys, step: int):
     return [
         sample_weights(
             K,
-            len(task.objectives(x)),
+            len(objectives_of(task, x)),
             config.alpha,
             rng=generator(config.seed, "weights", step, key),
         )
