@@ -1,6 +1,6 @@
 # make lab      set up .venv once, then JupyterLab on the first notebook
 # make test     set up once, then format and lint checks and the whole test suite (what CI runs)
-# make quick    the tests under 90 seconds, for your own loop
+# make quick    the tests under 90 seconds, without tests/attack, for your own loop
 # make lint     format and lint checks alone; make format: format the code
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
 # make study    the runs behind the README's table (half an hour on one core)
@@ -44,7 +44,7 @@ test: lint .venv/quantized
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" -q -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" --ignore=tests/attack -q -n auto
 
 lint: .venv/test-installed
 	$(BIN)/ruff format --check .
