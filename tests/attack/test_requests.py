@@ -18,6 +18,7 @@ from attacks import seeds, tree
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
 from vpo_lite.pocket.pretrain import PretrainConfig
+from vpo_lite.policy.policy import Policy
 from vpo_lite.tasks import task_class
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.errors import TrainingError
@@ -186,8 +187,15 @@ def test_a_large_pool_is_sampled_in_parts_and_is_the_same(finished, monkeypatch,
     assert main(ask) == 0
     whole = json.loads(capsys.readouterr().out)
     monkeypatch.setattr("vpo_lite.training.evaluate.ROWS", 4)  # 6 rollouts of 2 answers
+    real, rows = Policy.sample, []
+
+    def sample(self, prompts, uniforms, *arguments, **settings):
+        rows.append(uniforms.shape[0] * uniforms.shape[1])
+        return real(self, prompts, uniforms, *arguments, **settings)
+
+    monkeypatch.setattr(Policy, "sample", sample)
     assert main(ask) == 0
-    assert json.loads(capsys.readouterr().out) == whole
+    assert json.loads(capsys.readouterr().out) == whole and rows == [4, 2]
 
 
 def test_m3_a_maze_with_too_many_items_is_refused_before_a_folder_is_made(here, capsys):
