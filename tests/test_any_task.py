@@ -19,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name
 from vpo_lite.training.rollouts import read_answers
@@ -257,6 +258,22 @@ def test_a_method_that_shows_weights_needs_a_prompt_that_shows_them(model, monke
         Letters, "prompt", lambda self, x, m, *, weights=None, **_: Prompt.words(f"{x} {weights}")
     )
     assert [record.step for record in vpo.train(goals)] == [1]
+
+
+def test_an_evaluation_samples_no_more_at_a_time_than_a_training_step(model, monkeypatch):
+    """Its memory is stated before training; a large model may fit no more."""
+    cfg = config(model)
+    policy, task, real, rows = Learner(cfg).policy, cfg.make_task(), Policy.sample, []
+
+    def sample(self, prompts, uniforms, *arguments, **settings):
+        rows.append(uniforms.shape[0] * uniforms.shape[1])
+        return real(self, prompts, uniforms, *arguments, **settings)
+
+    whole = vpo.evaluate(policy, cfg.but(prompts=64), answers=30, problems=3, task=task)
+    monkeypatch.setattr(Policy, "sample", sample)
+    parts = vpo.evaluate(policy, cfg, answers=30, problems=3, task=task)
+    assert max(rows) <= cfg.prompts * cfg.group_size < sum(rows)
+    assert parts == whole
 
 
 def test_more_weights_than_can_be_drawn_are_refused_before_the_first_step(model):

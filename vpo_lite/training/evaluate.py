@@ -17,7 +17,7 @@ from .measure import means, pool_figures
 from .rollouts import Answers, draw_uniforms, longest_completion, merged, sample_answers
 from .schemas import PerProblem
 
-ROWS = 256  # completions sampled at a time
+ROWS = 256  # completions sampled at a time, at most
 MOST_ANSWERS = 2_000  # to one problem
 PROBLEMS = 64  # measured where nobody asks for another number
 INTERVALS = tuple(PerProblem.model_fields)  # kept for each problem
@@ -100,17 +100,19 @@ def sample_pools(
     copies = -(-answers // m)
     tokens = longest_completion(policy, task, m, instances, config.max_new_tokens)
     pools = []
-    step = max(1, ROWS // copies)
+    # A large model samples no more at a time than in a training step, whose memory is stated.
+    at_once = ROWS if policy.pocket else min(ROWS, config.prompts * config.group_size)
+    step = max(1, at_once // copies)
     for first in range(0, len(instances), step):
         batch = instances[first : first + step]
         keys = [(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
         uniforms = np.stack([draw_uniforms(copies, tokens, *key) for key in keys])
         if estimators.METHODS[config.method].weight_in_prompt:
             pools += _one_prompt_per_answer(policy, task, config, batch, keys, uniforms)
-        elif copies <= ROWS:
+        elif copies <= at_once:
             pools += sample_answers(policy, task, batch, m, uniforms).groups
         else:
-            parts = [uniforms[:, i : i + ROWS] for i in range(0, copies, ROWS)]
+            parts = [uniforms[:, i : i + at_once] for i in range(0, copies, at_once)]
             groups = [sample_answers(policy, task, batch, m, part).groups[0] for part in parts]
             pools.append(merged(groups))
     return pools
