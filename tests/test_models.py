@@ -65,6 +65,17 @@ def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+def byte_model(folder, **shape):
+    """A Llama of random parameters that reads and writes bytes, with a chat template."""
+    tokenizer = byte_tokenizer(chat=True)
+    torch.manual_seed(0)
+    ends = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None)
+    config = LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=False, **shape, **ends)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture(
     scope="module", params=["qwen2 with a chat template", "llama without one, no pad token"]
 )

@@ -54,6 +54,24 @@ def shortened(text: str, most: int = 60) -> str:
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
 
 
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written to a file: it has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_plain(text) -> bool:
+    """Whether a value is a text for files and the operating system: no lone surrogate, no NUL.
+
+    >>> is_plain("ü"), is_plain("a\\0b"), is_plain("\\ud800"), is_plain(5)
+    (True, False, False, False)
+    """
+    return isinstance(text, str) and is_encodable(text) and "\0" not in text
+
+
 # ---- arrays ----
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .checks import INTEGERS, shortened, shown
+from .checks import INTEGERS, is_plain, shortened, shown
 
 MOST_TEXT = 2**20  # characters that a file option reads
 
@@ -99,7 +99,7 @@ class Option:
         if isinstance(value, bool) or self.type is bool:
             return isinstance(value, bool) and self.type is bool
         if self.type is str:
-            return isinstance(value, str) and _is_plain(value)
+            return is_plain(value)
         if isinstance(value, int):
             return abs(value) < INTEGERS
         return self.type is float and isinstance(value, float) and math.isfinite(value)
@@ -140,22 +140,13 @@ class Option:
             raise ValueError(
                 f"{self.flag} {shown(path)}: cannot be read as text ({why})"
             ) from error
-        if len(text) > MOST_TEXT or not _is_plain(text):
+        if len(text) > MOST_TEXT or not is_plain(text):
             why = f"more than {MOST_TEXT:,} characters" if len(text) > MOST_TEXT else "a NUL byte"
             raise ValueError(f"{self.flag} {shown(path)}: cannot be read as text (it holds {why})")
         return text
 
 
 _TRUTH = {"True": True, "False": False}
-
-
-def _is_plain(text: str) -> bool:
-    """Whether a text can be written to files and passed to the operating system."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
-    return "\0" not in text
 
 
 def setting(default, help: str, **rules):

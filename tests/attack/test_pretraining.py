@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,22 @@ def test_a_damaged_folder_goes_on_or_is_refused_and_stays(
     if status == 2:
         assert len(err.splitlines()) == 1 and len(err) < 1000 and out == ""
         assert tree(tmp_path) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [0, 2_000, 20_000])
+def test_a_full_disk_is_one_line_and_costs_no_saved_state(tmp_path, limit):
+    """No file may grow beyond so many bytes; the state has about 60 kB."""
+    resource = pytest.importorskip("resource", reason="limits of a process")
+    out = worked(tmp_path / "p", updates=3)
+    before = tree(out)
+
+    def full():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    command = [sys.executable, "-m", "vpo_lite.cli", "pretrain", "--out", str(out), *FLAGS, *HERE]
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=full)
+    (line,) = [x for x in child.stderr.splitlines() if x.startswith("vpo-lite")]
+    assert child.returncode in (1, 2) and "File too large" in line, child.stderr
+    assert "Traceback" not in child.stderr and tree(out) == before

@@ -12,10 +12,8 @@ import random
 
 import numpy as np
 import pytest
-import torch
 from attacks import NASTY, check_error, seeds, tree
-from test_models import byte_tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM
+from test_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -183,15 +181,8 @@ SEEDS = {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads and writes bytes."""
-    folder = tmp_path_factory.mktemp("models") / "bytes"
-    tokenizer = byte_tokenizer(chat=True)
-    torch.manual_seed(0)
     shape = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
-    ends = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None)
-    config = LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=False, **shape, **ends)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", **shape))
 
 
 def config_of(model, **changes):

@@ -35,6 +35,7 @@ from ..files import (
 from ..policy.adapter import quiet
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
+from ..policy.weights import writing
 from ..randomness import generator, integer
 from ..tasks.maze import MazeTask
 from ..training.errors import TrainingError
@@ -193,7 +194,7 @@ def _save_model(model, config: PretrainConfig, out: Path) -> None:
         model.bfloat16()
     staging = Path(tempfile.mkdtemp(prefix=f".{MODEL}-", dir=out))
     maze_tokenizer(config.board_size).save_pretrained(staging)
-    with quiet():
+    with quiet(), writing():
         model.cpu().save_pretrained(staging)
     for file in sorted(staging.iterdir(), key=lambda file: file.name == MODEL):
         file.replace(out / file.name)

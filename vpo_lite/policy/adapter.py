@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field
 from ..checks import shown
 from ..files import DamagedError, Schema, read_json, write_json
 from . import shipped
-from .weights import ADAPTER, adapter_file, check_tensors, not_finite, reason, tensors
+from .weights import ADAPTER, adapter_file, check_tensors, not_finite, reason, tensors, writing
 
 _CARD, _PEFT = "policy.json", "adapter_config.json"
 _Rank = Annotated[int, Field(ge=1)]
@@ -118,7 +118,7 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     made = staging / path.name
     try:
         made.mkdir()  # with the umask's permissions, which mkdtemp and safetensors do not follow
-        with quiet():
+        with quiet(), writing():
             model.save_pretrained(made, save_embedding_layers=False)
         (made / "README.md").unlink(missing_ok=True)  # peft's empty model card
         write_json(made / _CARD, card.model_dump())

@@ -4,13 +4,15 @@ A pickle runs code when it is read. A safetensors file cannot: it is a header wi
 shapes, then the numbers.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import torch
 from pydantic import ConfigDict, Field
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from ..checks import shortened, shown
 from ..files import DamagedError, Schema, read_json
@@ -184,3 +186,12 @@ def reason(error: BaseException) -> str:
     text = shortened(str(error), 300)
     plain = isinstance(error, (OSError, ValueError)) and text
     return text if plain else f"{type(error).__name__}: {text}"
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """A context in which an error of writing safetensors is an OSError, as of any other file."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"a file cannot be written: {error}") from error

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from .. import metrics
-from ..checks import LARGEST, LARGEST_WEIGHT, MOST_OBJECTIVES, check_finite, check_whole, shown
+from ..checks import (
+    LARGEST,
+    LARGEST_WEIGHT,
+    MOST_OBJECTIVES,
+    check_finite,
+    check_whole,
+    is_encodable,
+    is_plain,
+    shown,
+)
 from ..tasks.base import Prompt, Task, TaskError
 
 EARLY = 8  # training problems that are looked at before a run is made, as for its memory
@@ -86,7 +95,7 @@ def check_seeds(task: Task) -> None:
 def check_problem(task: Task, instance) -> None:
     """TaskError for a key, objectives, a worst vector or fixed weights that cannot work."""
     key = task.key(instance)
-    _must(_is_plain(key), task, f"key(instance) = {shown(key)}: expected a text without NUL")
+    _must(is_plain(key), task, f"key(instance) = {shown(key)}: expected a text without NUL")
     objectives_of(task, instance)
     worst_of(task, instance)
     w_star_of(task, instance)
@@ -101,7 +110,7 @@ def objectives_of(task: Task, instance) -> tuple[str, ...]:
     _must(len(names) > 0, task, "objectives(instance) named no objective")
     many = f"objectives(instance) named {len(names):,}, at most {MOST_OBJECTIVES:,} are allowed"
     _must(len(names) <= MOST_OBJECTIVES, task, many)
-    _must(all(map(_is_plain, names)), task, f"{what}: expected texts without NUL")
+    _must(all(map(is_plain, names)), task, f"{what}: expected texts without NUL")
     _must(len(set(names)) == len(names), task, f"{what}: each name may stand there once")
     return tuple(names)
 
@@ -151,7 +160,7 @@ def prompt_of(task: Task, instance, m: int, *, weights=None, pocket=None) -> Pro
     whole = all({"role", "content"} <= set(turn) for turn in turns)
     _must(whole, task, "each message of prompt(...) must have a role and a content")
     texts = [prompt.symbols, prompt.prefix, *(t[k] for t in turns for k in ("role", "content"))]
-    written = all(isinstance(t, str) and _is_encodable(t) for t in texts)
+    written = all(isinstance(t, str) and is_encodable(t) for t in texts)
     _must(written, task, f"{what}: expected texts without lone surrogates")
     readable = pocket is not None or not prompt.symbols
     in_words = "prompt(...) gave symbols, and this model is asked in words: give messages"
@@ -179,18 +188,6 @@ def _vector(task: Task, what: str, instance, value, largest: float) -> np.ndarra
     expected = (len(objectives_of(task, instance)),)
     _must(vector.shape == expected, task, f"{what} has shape {vector.shape}: expected {expected}")
     return vector
-
-
-def _is_plain(text) -> bool:
-    return isinstance(text, str) and _is_encodable(text) and "\0" not in text
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
-    return True
 
 
 def _is_counted(seeds: range) -> bool:

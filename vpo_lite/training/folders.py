@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 
 from pydantic import JsonValue
-from safetensors import SafetensorError
 
 from ..checks import shortened, shown
 from ..files import (
@@ -195,8 +194,7 @@ class RunFolder:
         if self._settings is None:
             self._settings = json.dumps(self.config().to_json())
         about = {"config": self._settings, "base": self._base(learner)}
-        with _full_disks():
-            save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
+        save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
 
     def restore(self, learner) -> int:
         """Put the last stored state into the learner; returns its step, 0 without a state.
@@ -254,20 +252,10 @@ class RunFolder:
     def finish(self, learner, summary: dict) -> None:
         """Write the adapter, then summary.json, which marks the run as finished."""
         self._check_locked()
-        with _full_disks():
-            learner.policy.save(self.path / ADAPTER)
+        learner.policy.save(self.path / ADAPTER)
         write_json(self.path / SUMMARY, summary)
         self.tidy()
         self.close(remove=True)
-
-
-@contextlib.contextmanager
-def _full_disks():
-    """A context in which an error of writing safetensors is an OSError, as of any other file."""
-    try:
-        yield
-    except SafetensorError as error:
-        raise OSError(f"a file cannot be written: {error}") from error
 
 
 def _missing(path: Path) -> list[Path]:

@@ -99,20 +99,19 @@ class Run:
         return self._walk
 
     def _steps(self) -> Iterator[StepRecord]:
-        with enough_memory(self.config):
-            walk = train(self.config, learner=self.learner, first_step=self.done)
-            while True:
-                self._broken = True
-                record = next(walk, None)
-                if record is None:
-                    self._broken = False
-                    return
-                self.folder.append(record)
-                self.done = record.step
-                if self.done % self.config.save_every == 0 or self.done == self.config.steps:
-                    self.save()
+        walk = train(self.config, learner=self.learner, first_step=self.done)
+        while True:
+            self._broken = True
+            record = next(walk, None)
+            if record is None:
                 self._broken = False
-                yield record
+                return
+            self.folder.append(record)
+            self.done = record.step
+            if self.done % self.config.save_every == 0 or self.done == self.config.steps:
+                self.save()
+            self._broken = False
+            yield record
 
     def save(self) -> None:
         """Store the state after the steps that are done."""

@@ -8,6 +8,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ..files import DamagedError, replacing
+from ..policy.weights import writing
 from .errors import TrainingError
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, for each parameter
@@ -30,7 +31,7 @@ def save_state(path: Path, model, optimizer, step: int, **about: str) -> None:
             raise TrainingError(
                 f"{name} is not finite after step {step}: lower lr; the last good state was kept"
             )
-    with replacing(path) as staging:
+    with replacing(path) as staging, writing():
         save_file(
             {k: v.contiguous().cpu() for k, v in tensors.items()},
             staging,
