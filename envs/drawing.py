@@ -19,8 +19,9 @@ BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 FLOOR, WALL, GRID_LINE = "#FFFFFF", "#3B3B3B", "#C8C8C8"
 
-# of routes or answers 1, 2, ...
-ROUTE_COLOURS = (BLUE, PURPLE, BLACK, ORANGE, GREEN)
+# Of routes or answers 1, 2, ... None is a colour of an item or of a method (tests/test_looks.py);
+# all are dark enough for white letters.
+ROUTE_COLOURS = ("#332288", "#E7298A", "#01665E", "#8C510A", "#661100")
 DASHES = ("", "14 7", "3 7", "16 6 3 6", "26 8")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down")
 
@@ -227,7 +228,7 @@ def _badge(x, y, name, colour):
     """The number of a route, on a disc of its colour."""
     ring = f'stroke="{FLOOR}" stroke-width="3"'
     disc = f'<circle cx="{x:g}" cy="{y:g}" r="12" fill="{colour}" {ring}/>'
-    return disc + _text(x, y + 5.5, name, 16, FLOOR if colour in (BLUE, BLACK) else BLACK)
+    return disc + _text(x, y + 5.5, name, 16, FLOOR)
 
 
 def _end(points, reached, colour):

@@ -54,6 +54,7 @@ class Method:
     single_answer: bool = False  # defined for one answer per rollout, so it sets m = 1
     weights: str = "none"  # drawn per prompt: "none", "one" (P, 1, d) or "many" (P, K, d)
     weight_in_prompt: bool = False  # the policy reads its weights in the prompt
+    recombines: bool = False  # a group's answers make one more rollout (training/recombine.py)
 
 
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
@@ -189,6 +190,17 @@ def vpo(R, *, weights, alpha, eps, **_):
     else:
         U, size = set_reward(R, weights), _size(R, weights)
     return Estimate(U, zscore(U, eps, size))
+
+
+@method(weights="many", recombines=True)
+def vpo_recombined(R, *, weights, alpha, eps, **_):
+    """VPO's number, for groups in which one rollout is recombined (ours).
+
+    Before it is compared, the best set that the answers of a group make, whoever wrote them, takes
+    the place of the group's worst rollout, if no rollout is as good: see
+    `vpo_lite.training.recombine`. Rare answers are then learnt from at once.
+    """
+    return vpo(R, weights=weights, alpha=alpha, eps=eps)
 
 
 @method(single_answer=True)

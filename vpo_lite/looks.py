@@ -18,6 +18,7 @@ class Look(NamedTuple):
 
 STYLES = {
     "vpo": Look("VPO", "#0072B2", "circle", "solid"),
+    "vpo_recombined": Look("VPO, recombined", "#0A4D75", "hexagon", "solid"),
     "grpo": Look("GRPO", "#D55E00", "square", "dash"),
     "multi_rlvr": Look("Multi-RLVR", "#E69F00", "triangle-up", "dot"),
     "set_max": Look("Set-Max", "#999999", "bowtie", "18px,4px,4px,4px,4px,4px"),

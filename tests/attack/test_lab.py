@@ -58,7 +58,8 @@ REQUESTS = {  # of a lab that shows a recording
     "pick(maze_budget)": lambda lab, v: lab.pick(maze=MAZE, maze_budget=v),
     "pick(zz)": lambda lab, v: lab.pick(zz=v),
     "pick(message)": lambda lab, v: lab.pick(v, maze_seed=1005),
-    "show_front": lambda lab, v: lab.show_front(v),
+    "show": lambda lab, v: lab.show(routes=v),
+    "show alpha": lambda lab, v: lab.show(alpha=v),
     "pause": lambda lab, v: lab.pause(v),
     "load": lambda lab, v: lab.load(v),
     "record": lambda lab, v: lab.record(v),
@@ -248,7 +249,7 @@ def test_what_belongs_to_mazes_is_refused_on_another_task():
 
 def test_what_was_good_stays_good(recording):
     lab = Lab.replay(recording)
-    lab.look(1).look(None).show_front().show_front(False)
+    lab.look(1).look(None).show(routes="front").show(routes="answers", alpha=2)
     assert lab.join(0) and lab.join() and lab.figure(width=400, curves=("entropy", "best@1"))
     assert lab.picture("grpo", width=230) and lab.methods == METHODS
     assert Lab(["vpo"]).methods == ("vpo",) and Lab("grpo", many=None).many is False

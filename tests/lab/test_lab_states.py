@@ -25,7 +25,7 @@ REQUESTS = {  # name -> (row of the table, the call)
     "load": ("load", lambda lab: lab.load(CODE)),
     "change": ("change", lambda lab: lab.change(alpha=0.123)),
     "look": ("look", lambda lab: lab.look(1)),
-    "show front": ("show_front", lambda lab: lab.show_front()),
+    "show": ("show", lambda lab: lab.show(routes="front")),
 }
 
 
@@ -59,7 +59,7 @@ def expected(state, request):
     """(state right after the request, what becomes of the runs, state when all threads ended)."""
     if request in ("reset", "reseed", "new maze", "set maze", "load"):
         return "idle", "gone", "idle"
-    if request in ("change", "look", "show front"):
+    if request in ("change", "look", "show"):
         return state, "kept", END.get(state, state)
     if request == "pause":
         after = "pausing" if state in BUSY else state

@@ -109,7 +109,7 @@ def test_it_trains_pauses_and_goes_on_as_the_plain_loop_does(kind, model):
 def test_what_is_seen_needs_no_front(kind, model):
     session = trained(kind, model)
     view = session.view()
-    assert view.front is None and view.ceiling is None and view.own.ceilings is None
+    assert view.front is None and view.ceilings == () and view.target is None
     moment, record = view.focus.moment, view.focus.record
     d = moment.instance
     assert moment.rewards.shape == (3, d) and view.weights().shape == (64, d)

@@ -70,8 +70,8 @@ def test_figure_shows_the_front_the_answers_and_the_ceiling(trained):
     assert isinstance(figure, go.Figure)
     rings = trace(figure, "true front")
     assert sorted(zip(rings.x, rings.y, strict=True)) == sorted(map(tuple, front[:, 1:3]))
-    level = trace(figure, "level 0")
-    assert level.y[0] == pytest.approx(metrics.price_of_conflict(front)[1])
+    level = trace(figure, "level curve 0")
+    assert level.y[1] == pytest.approx(metrics.price_of_conflict(front)[1])
     curve = next(t for t in figure.data if t.name == "VPO" and t.yaxis == "y2")
     assert list(curve.x) == [1, 2, 3] and list(curve.y) == [r.coverage for r in trained.records]
     cloud = next(t for t in figure.data if t.name == "VPO" and t.yaxis == "y")

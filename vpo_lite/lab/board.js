@@ -16,16 +16,22 @@ const LAP = 2200, LAPS = 2; // milliseconds that a marker walks, and how often a
 const CSS = `
 .vpo-board { color: var(--jp-ui-font-color1, #222); font: 15px/1.35 var(--jp-ui-font-family, system-ui, sans-serif); }
 .vpo-board.large { font-size: 20px; }
-.vpo-board .groups { display: flex; flex-wrap: wrap; gap: 18px; }
-.vpo-board figure { margin: 0; flex: 1 1 250px; min-width: 230px; max-width: 440px; }
+.vpo-board .groups { display: grid; grid-template-columns: repeat(var(--columns, 1), minmax(0, 1fr)); gap: 8px 14px; }
+.vpo-board figure { margin: 0; max-width: 440px; container-type: inline-size; }
 .vpo-board.large figure { max-width: 560px; }
+@container (max-width: 225px) {
+  .vpo-board figcaption { font-size: .87em; }
+  .vpo-board:not(.large) .answers li { font-size: 13px; gap: 3px; padding: 0; }
+  .vpo-board .answers .share { flex-basis: 2.8em; }
+  .vpo-board .answers .word { display: none; }
+}
 .vpo-board figcaption { font-weight: 700; margin: 0 0 4px; display: flex; gap: 8px; align-items: center; }
 .vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; touch-action: none; }
 .vpo-board .squares :not([data-r]) { pointer-events: none; }
 .vpo-board svg.maze:focus-visible, .vpo-board button:focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
 .vpo-board.dark svg.maze:focus-visible, .vpo-board.dark button:focus-visible { outline-color: #56B4E9; }
-.vpo-board .answers { list-style: none; margin: 8px 0 0; padding: 0; }
-.vpo-board .answers li { display: flex; align-items: center; gap: 8px; padding: 3px 0; white-space: nowrap; }
+.vpo-board .answers { list-style: none; margin: 5px 0 0; padding: 0; }
+.vpo-board .answers li { display: flex; align-items: center; gap: 8px; padding: 1px 0; white-space: nowrap; }
 .vpo-board .answers svg { flex: none; width: 1.7em; height: 1.7em; }
 .vpo-board .what { flex: 1 1 auto; overflow: hidden; text-overflow: ellipsis; }
 .vpo-board .share { flex: 0 0 6.6em; height: 1.25em; position: relative; border-radius: 3px;
@@ -187,7 +193,9 @@ function render({ model, el }) {
         const bar = make("span", "share", item), fill = make("i", "", bar);
         fill.style.width = `${100 * route.win_share}%`;
         fill.style.background = route.colour;
-        make("b", "", bar).textContent = `wins ${Math.round(100 * route.win_share)} %`;
+        const said = make("b", "", bar);
+        make("span", "word", said).textContent = "wins ";
+        said.append(`${Math.round(100 * route.win_share)} %`);
       }
       return item;
     }));
@@ -257,6 +265,7 @@ function render({ model, el }) {
     root.classList.toggle("large", model.get("large"));
     root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
     root.dataset.text = draft;
+    shelf.style.setProperty("--columns", groups.length > 2 && root.clientWidth < 690 ? 2 : Math.min(groups.length, 3));
     root.dataset.groups = groups.map((g) => g.title).join("|");
     walk();
   }

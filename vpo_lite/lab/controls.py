@@ -17,6 +17,8 @@ from .view import View
 
 SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 _FIELD = {"style": {"description_width": "105px"}, "layout": {"width": "340px"}}
+_SHORT = {"style": {"description_width": "18px"}}
+JUDGES = (("the α above", None), ("α = 1", 1.0))
 
 
 class Requests(Protocol):
@@ -35,7 +37,7 @@ class Requests(Protocol):
     def set_maze(self, text: str): ...
     def change(self, **settings): ...
     def look(self, step: int | None = None): ...
-    def show_front(self, on: bool = True): ...
+    def show(self, **changes): ...
     def load(self, code: str): ...
 
 
@@ -56,8 +58,9 @@ BUTTONS = {  # request -> its button
     "step": ButtonText("One step", "step-forward", "one step, then pause"),
     "reseed": ButtonText("Reseed", "refresh", "forget the runs; same maze, next seed"),
 }
+FIRST_KNOBS = {"methods": 226, "alpha": 208, "K": 188, "m": 160}  # pixels
 FIRST_BUTTONS = ("train", "pause", "stop", "reset", "new_maze")
-MORE_KNOBS = ("K", "m", "group_size", "lr", "steps", "seed", "many")
+MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
 
 
 class Controls:
@@ -83,7 +86,8 @@ class Controls:
             self._curve(i, name) for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
         ]
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
-        self.front = widgets.Checkbox(description="true front's routes on the board", indent=False)
+        self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **_FIELD)
+        self.judge = widgets.Dropdown(description="coverage at", options=JUDGES, **_FIELD)
         self.look = widgets.IntSlider(description="look at step", min=1, max=1, value=1, **_FIELD)
         self._play = widgets.Play(
             min=1, max=1, value=1, interval=350, show_repeat=False, description="play the run again"
@@ -92,10 +96,11 @@ class Controls:
         self.more = widgets.ToggleButton(
             description="More", icon="sliders", layout={"width": "auto"}
         )
-        for name in ("large", "front", "look", "code", "more"):
+        for name in ("large", "routes", "judge", "look", "code", "more"):
             getattr(self, name).add_class(f"vpo-{name}")
         self.large.observe(lambda _: act(redraw), "value")
-        self.front.observe(lambda change: act(lab.show_front, change["new"]), "value")
+        self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
+        self.judge.observe(lambda change: self._show(alpha=change["new"]), "value")
         self.look.observe(lambda change: act(self._look_at, change["new"]), "value")
         self._play.observe(lambda change: act(self._play_on, change["new"]), "value")
         self.code.observe(lambda change: act(self._load, change["new"]), "value")
@@ -119,14 +124,17 @@ class Controls:
         return curve
 
     def _arranged(self):
+        for name, width in FIRST_KNOBS.items():
+            self.knobs[name].layout.width = f"{width}px"
+        first = [self.knobs[name] for name in FIRST_KNOBS]
+        buttons = [self.buttons[name] for name in FIRST_BUTTONS]
         again = [self.buttons["step"], self.buttons["reseed"]]
         knobs = [self.knobs[name] for name in MORE_KNOBS]
-        self._rest = row([*knobs, *self.curves, self.code, *again, self.large, self.front])
+        shown = [self.judge, self.routes, *self.curves]
+        self._rest = row([*shown, *knobs, self.code, *again, self.large])
         self._show_more(False)
         self._time = row([self._play, self.look])
-        first = [self.buttons[name] for name in FIRST_BUTTONS]
-        top = row([self.knobs["methods"], self.knobs["alpha"]])
-        return widgets.VBox([top, row([*first, self.more]), self._rest, self._time])
+        return widgets.VBox([row(first), row([*buttons, self.more]), self._rest, self._time])
 
     def _show_more(self, on):
         self._rest.layout.display = "" if on else "none"
@@ -143,6 +151,9 @@ class Controls:
     def _turn(self, name, value):
         digits = {"lr": ".3g", "alpha": ".4g"}.get(name)
         self._ask(self.lab.change, **{name: float(f"{value:{digits}}") if digits else value})
+
+    def _show(self, **changes):
+        self._act(lambda: self._ask(self.lab.show, **changes))
 
     def _look_at(self, step):
         if not self.lab.view().busy:
@@ -184,6 +195,8 @@ class Controls:
             if outside:
                 for name, value in _values(view).items():
                     _teach(self.knobs[name], value)
+                put(self.routes, value=view.showing.routes)
+                _teach(self.judge, view.showing.alpha)
         finally:
             self._follower = None
 
@@ -207,6 +220,13 @@ class Controls:
         put(self._time.layout, display="none" if view.busy or view.steps < 2 else "")
 
 
+_ROUTES = (
+    ("nothing else", "answers"),
+    ("the set that is asked for", "best set"),
+    ("the true front", "front"),
+)
+
+
 def _knobs(view: View) -> dict[str, widgets.Widget]:
     """The knobs by the name of their setting, at the values of now."""
     c = view.config
@@ -220,12 +240,18 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
     sizes = sorted({4, 8, 16, 32, c.group_size})
     hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
     made = {
-        "methods": widgets.Dropdown(description="Method", options=methods, **_FIELD),
-        "alpha": widgets.FloatLogSlider(
-            description="α (weights)", min=-1.3, max=1.3, tooltip=hint, **log, **_FIELD
+        "methods": widgets.Dropdown(
+            description="method", options=methods, style={"description_width": "54px"}
         ),
-        "K": widgets.SelectionSlider(description="K weights", options=weights, **_FIELD),
-        "m": widgets.IntSlider(description="m answers", min=1, max=5, **_FIELD),
+        "alpha": widgets.FloatLogSlider(
+            description="α", min=-1.3, max=1.3, tooltip=hint, **log, **_SHORT
+        ),
+        "K": widgets.SelectionSlider(
+            description="K", options=weights, tooltip="weights drawn per prompt group", **_SHORT
+        ),
+        "m": widgets.IntSlider(
+            description="m", min=1, max=5, tooltip="answers in one rollout", **_SHORT
+        ),
         "group_size": widgets.SelectionSlider(description="group size G", options=sizes, **_FIELD),
         "lr": widgets.FloatLogSlider(
             description="learning rate", min=-4.3, max=-2, **log, **_FIELD

@@ -8,7 +8,7 @@ from .view import Run, View
 COVERAGE, DIVERSITY = "coverage of the front", "diversity"
 
 CURVES = {  # name -> its value, from the record and the moment of a step; None: it has none
-    COVERAGE: lambda record, moment: record.coverage,
+    COVERAGE: None,  # depends on the alpha that judges
     DIVERSITY: lambda record, moment: record.diversity,
     "set reward": lambda record, moment: record.set_reward,
     "share that reaches E": lambda record, moment: record.valid_rate,
@@ -24,8 +24,10 @@ CURVES = {  # name -> its value, from the record and the moment of a step; None:
 }
 
 
-def values(run: Run, curve: str) -> list[float | None]:
-    """A curve's value at each step of a run."""
+def values(run: Run, curve: str, alpha: float = 1.0) -> list[float | None]:
+    """A curve's value at each step of a run. Coverage is judged at this alpha."""
+    if curve == COVERAGE:
+        return run.coverages(alpha)
     return [CURVES[curve](r, m) for r, m in zip(run.records, run.moments, strict=True)]
 
 
@@ -33,7 +35,8 @@ def span(view: View, curve: str) -> tuple[float, float]:
     """The range of a curve's axis: wide enough for all its values, and calm while they move a
     little.
     """
-    seen = [v for run in view.runs for v in values(run, curve) if v is not None]
+    runs = (*view.runs, *view.earlier)
+    seen = [v for run in runs for v in values(run, curve, view.judged_at) if v is not None]
     if curve == COVERAGE:
         return min(0.5, math.floor(min(seen, default=1) * 10) / 10), 1.05
     highest = math.ceil(5 * max(seen, default=0) + 0.2) / 5
@@ -42,7 +45,7 @@ def span(view: View, curve: str) -> tuple[float, float]:
 
 def last_step(view: View) -> int:
     """The right end of the axis of steps."""
-    return max([view.config.steps, *[len(run.records) for run in view.runs]])
+    return max([view.config.steps, *(len(run.records) for run in (*view.runs, *view.earlier))])
 
 
 def changes(records) -> list[tuple[int, str]]:

@@ -4,42 +4,51 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from envs import walk
-from envs.drawing import BLACK, BLUE, DASHES, MARKERS, ROUTE_COLOURS
+from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 
 from ..looks import look
 from .view import View
 
-LIGHT_INK = (BLUE, BLACK)  # colours that carry white letters
 MOST_ROUTES = len(ROUTE_COLOURS) + 1  # of the true front
 
 
 class Routes(NamedTuple):
-    """Routes to draw: those of a method's typical set, or of the true front (method None)."""
+    """Routes to draw: those of a method's typical set, or points of the true front (method None)
+    with a title.
+    """
 
     method: str | None
+    title: str
     routes: Sequence[str | None]
     rewards: Sequence
 
 
 def routes_on_show(view: View) -> list[Routes]:
-    """What is drawn: a typical set of each run on show, or else the true front."""
-    sets = [Routes(r.method, r.moment.answers, r.moment.rewards) for r in view.on_show()]
-    if not sets or view.front_too:
+    """What is drawn: a typical set of each run on show, and what is to stand beside it. Before
+    there is a run, the best set.
+    """
+    sets = [Routes(r.method, "", r.moment.answers, r.moment.rewards) for r in view.on_show()]
+    beside = view.showing.routes
+    if beside == "front" or not (sets or view.target):
         front = view.instance.pareto_front(view.task.reward_mode)
-        sets.append(Routes(None, front.routes, front.rewards))
+        sets.append(Routes(None, "true front", front.routes, front.rewards))
+    elif beside == "best set" or not sets:
+        front, best = view.instance.pareto_front(view.task.reward_mode), view.target.best
+        title = f"asked for: best {view.asked_for}"
+        sets.append(Routes(None, title, [front.routes[i] for i in best], view.front[list(best)]))
     return sets
 
 
 def board_groups(view: View) -> list[dict]:
     """The drawings of the board, ready for ``MazeBoard.groups``."""
-    out = []
-    for method, routes, rewards in routes_on_show(view):
-        title, colour, thin = "true front", "", method is None
+    out, drawn = [], routes_on_show(view)
+    for method, title, routes, rewards in drawn:
+        colour, thin = "", method is None
         if thin:
             routes, rewards = routes[:MOST_ROUTES], rewards[:MOST_ROUTES]
         else:
             text, colour, *_ = look(method)
-            title = f"{text}: a typical set of {len(routes)}"
+            title = text if len(drawn) > 1 else f"{text}: a typical set"
         won = view.win_shares(rewards)
         out.append(group(view.instance, title, routes, win_shares=won, colour=colour, thin=thin))
     return out
@@ -62,15 +71,14 @@ def group(
     drawn = []
     for i, route in enumerate(routes):
         path, reached = ([], False) if route is None else walk(maze, route)
-        route_colour = ROUTE_COLOURS[i % len(ROUTE_COLOURS)]
         drawn.append(
             {
                 "name": str(i + 1),
                 "path": [list(square) for square in path],
                 "reached": reached,
                 "thin": thin,
-                "colour": route_colour,
-                "ink": "#FFFFFF" if route_colour in LIGHT_INK else BLACK,
+                "colour": ROUTE_COLOURS[i % len(ROUTE_COLOURS)],
+                "ink": FLOOR,
                 "dash": DASHES[i % len(DASHES)],
                 "marker": MARKERS[i % len(MARKERS)],
                 "what": in_words(maze, path, reached),

@@ -1,21 +1,69 @@
-"""Where the four plots of the panel stand, and how they look."""
+"""Where board and plots of the panel stand, and how the plots look."""
+
+from typing import NamedTuple
 
 from ..markup import html
 
-PLOTS = 4
-TERNARY = 1  # the second plot
-CURVE_AXES = {0: "", 2: "2", 3: "3"}  # plot -> number of its axes
+TERNARY = "simplex"
+AXES = {"answers": "", "curve 0": "2", "curve 1": "3", "search": "4"}  # plot -> number of its axes
+ORDER = {  # columns -> plots, row by row
+    1: ("answers", "curve 0", "simplex", "curve 1", "search"),
+    2: ("answers", "curve 0", "simplex", "curve 1", "search"),
+    3: ("answers", "curve 0", "search", "simplex", "curve 1"),
+}
 CORNERS = ("gold", "diamond", "no lava")
+GAP = 34  # pixels between board and plots, with what the boxes around them take
+WIDE = 1100  # pixels of room from which on there is more than one screen needs
+LARGE = 1.3  # of all lengths, with large letters
+# Of the controls. The board has its own.
+CSS = """
+.vpo-lab .widget-readout { min-width: 34px; }
+.vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px; }
+.vpo-lab.vpo-large :is(button, select, input, .widget-label, .widget-readout) { font-size: 18px; }
+"""
 
 
-def layout(width: int, large: bool, dark: bool) -> dict:
-    """plotly's layout: two by two plots, or one below the other where it is narrow."""
+class Room(NamedTuple):
+    """Widths in pixels of the board and of the plots. wide: the words stand above the plots, not
+    below the board.
+    """
+
+    board: int
+    plots: int
+    wide: bool
+
+
+def share_out(room: int, groups: int, large: bool = False) -> Room:
+    """The widths for so many boards in a room of this many pixels.
+
+    >>> share_out(844, 1), share_out(500, 1)
+    (Room(board=264, plots=546, wide=False), Room(board=400, plots=500, wide=False))
+    """
+    scale = LARGE if large else 1
+    wide = room >= WIDE * scale
+    boards = {1: 340, 2: 490} if wide else {1: 264, 2: 350}
+    board = round(scale * boards.get(groups, 470 if wide else 272))
+    if room < 720 * scale:
+        return Room(min(room, round(400 * scale)), room, False)
+    return Room(board, room - board - GAP, wide and not large)
+
+
+def layout(width: int, large: bool = False, dark: bool = False) -> dict:
+    """plotly's layout of the five plots: as many columns as the width allows.
+
+    The annotations are the titles, in the order of `ORDER`, and last the note under the simplex.
+    """
     ink, grid, paper = ("#222222", "#E2E2E2", "#FFFFFF")
     if dark:
         ink, grid, paper = ("#EEEEEE", "#444444", "#111111")
-    size, columns = (20 if large else 15), (2 if width >= (820 if large else 600) else 1)
-    cell, left, right, top, bottom, gap_x, gap_y = (330 if large else 240), 70, 18, 74, 50, 84, 92
-    rows = PLOTS // columns
+    scale = LARGE if large else 1
+    size, columns = (20 if large else 15), columns_of(width, large)
+    cell, legend, titles, below = (
+        round(scale * x) for x in (236, 26 if width > 520 else 48, 46, 42)
+    )
+    left, right, gap_x = (round(scale * x) for x in (56, 16, 58))
+    top, gap_y, rows = legend + titles, below + titles, -(-len(ORDER[columns]) // columns)
+    bottom = below + round(scale * 16)
     height = top + rows * cell + (rows - 1) * gap_y + bottom
     inner_w, inner_h = width - left - right, height - top - bottom
     out = {
@@ -28,36 +76,44 @@ def layout(width: int, large: bool, dark: bool) -> dict:
         "legend": {
             "orientation": "h",
             "x": 0,
-            "y": 1 + (top - 8) / inner_h,
+            "y": 1 + (top - 2) / inner_h,
             "yanchor": "top",
             "itemsizing": "constant",
-            "font": {"size": size},
+            "font": {"size": size if width > 700 else size - 2},
         },
         "annotations": [],
     }
     wide = (inner_w - (columns - 1) * gap_x) / columns
-    for i in range(PLOTS):
+    for i, name in enumerate(ORDER[columns]):
         row, column = divmod(i, columns)
         x = [column * (wide + gap_x) / inner_w, (column * (wide + gap_x) + wide) / inner_w]
         y = [1 - (row * (cell + gap_y) + cell) / inner_h, 1 - row * (cell + gap_y) / inner_h]
-        out["annotations"].append(_title(x[0], y[1], size))
-        if i == TERNARY:
+        out["annotations"].append(_text(x[0], y[1], size, "bottom", yshift=4))
+        if name == TERNARY:
             out["ternary"] = _ternary(x, y, ink, paper)
+            note = _text((x[0] + x[1]) / 2, y[0], size - 3, "top", "center", yshift=-12)
         else:
-            out |= _axes(CURVE_AXES[i], x, y, ink, grid)
+            out |= _axes(name, x, y, ink, grid)
+    out["annotations"].append(note)
     for axis in ("xaxis", "yaxis"):
         out[axis] |= {"range": [-0.22, 1.25], "tickvals": [0, 0.5, 1]}
     return out
 
 
-def _title(x, y, size) -> dict:
-    place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "yshift": 6}
-    anchor = {"xanchor": "left", "yanchor": "bottom", "showarrow": False}
-    return place | anchor | {"font": {"size": size + 2}}
+def columns_of(width: int, large: bool = False) -> int:
+    """How many plots stand side by side."""
+    scale = LARGE if large else 1
+    return 3 if width >= 860 * scale else 2 if width >= 440 * scale else 1
+
+
+def _text(x, y, size, yanchor, xanchor="left", yshift=0) -> dict:
+    place = {"x": x, "y": y, "xref": "paper", "yref": "paper", "yshift": yshift}
+    anchor = {"xanchor": xanchor, "yanchor": yanchor, "showarrow": False, "align": xanchor}
+    return place | anchor | {"font": {"size": size}}
 
 
 def _ternary(x, y, ink, paper) -> dict:
-    domain = {"x": [x[0] + 0.02, x[1] - 0.02], "y": [y[0], y[1] - 0.04]}
+    domain = {"x": [x[0] + 0.02, x[1] - 0.02], "y": [y[0] + 0.03, y[1] - 0.04]}
     out = {"domain": domain, "sum": 1, "bgcolor": paper}
     plain = {"ticks": "", "showticklabels": False, "showgrid": False}
     for axis, text in zip("abc", CORNERS, strict=True):
@@ -66,12 +122,20 @@ def _ternary(x, y, ink, paper) -> dict:
     return out
 
 
-def _axes(number, x, y, ink, grid) -> dict:
-    """Both axes of a plot; the first has objectives on them, the others steps."""
-    across, up = ("step", "") if number else ("gold", "diamonds")
+def _axes(name, x, y, ink, grid) -> dict:
+    """Both axes of a plot."""
+    number = AXES[name]
+    across, up = {
+        "answers": ("gold", "diamonds"),
+        "search": ("answers looked at, k", ""),
+    }.get(name, ("step", ""))
     common = {"gridcolor": grid, "zeroline": False, "linecolor": ink}
-    return {
+    axes = {
         f"{letter}axis{number}": common
         | {"domain": domain, "anchor": f"{other}{number}", "title": {"text": text, "standoff": 4}}
         for letter, domain, other, text in (("x", x, "y", across), ("y", y, "x", up))
     }
+    if name == "search":
+        ticks = [1, 3, 10, 30]
+        axes[f"xaxis{number}"] |= {"type": "log", "range": [-0.06, 1.55], "tickvals": ticks}
+    return axes

@@ -103,13 +103,13 @@ class Lab(Session):
         """A still picture of the plots. For another task: see `Session.figure`."""
         if not isinstance(self.instance, envs.Maze):
             return super().figure(width, **look)
-        from .plots import AXES, still
+        from .plots import SHOWN, still
 
         check(width=width)
         if "curves" in look:
             check_curves(look["curves"], CURVES)
-            if len(look["curves"]) != len(AXES):
-                raise ValueError(f"curves = {shown(look['curves'])}: expected {len(AXES)} names")
+            if len(look["curves"]) != SHOWN:
+                raise ValueError(f"curves = {shown(look['curves'])}: expected {SHOWN} names")
         return still(self.view(), width=width, **look)
 
     def picture(self, method: str | None = None, width: int = 380):

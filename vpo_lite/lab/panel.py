@@ -20,6 +20,7 @@ import envs
 from ..markup import Html, html, joined
 from .controls import Controls, Requests, put, row
 from .drawings import board_groups, describe
+from .layout import CSS, share_out
 from .plots import Plots
 from .view import View
 from .words import sentence, status_line
@@ -35,14 +36,17 @@ class Panel:
     def __init__(self, lab: Requests):
         self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
         self.controls = Controls(lab, self.act, self.wake)
-        self.status, self.words = widgets.HTML(), widgets.HTML()
+        self.status, self.words, self.below = (widgets.HTML() for _ in range(3))
         layout = widgets.Layout(width="auto", height="10px")
         self.progress = widgets.FloatProgress(min=0, max=1, layout=layout)
         self.status.add_class("vpo-status")
         self.words.add_class("vpo-words")
+        self.below.add_class("vpo-words")
         self.progress.add_class("vpo-progress")
         pictures = self._pictures()
-        self.box = widgets.VBox([self.controls.box, self.status, self.progress, *pictures])
+        style = widgets.HTML(str(html("<style>{}</style>", Html(CSS))), layout={"display": "none"})
+        parts = [self.controls.box, self.status, self.progress, *pictures, style]
+        self.box = widgets.VBox(parts)
         self.box.add_class("vpo-lab")
         self.draw()
         lab.watch(self)
@@ -81,10 +85,13 @@ class Panel:
             self._last = time.monotonic()
 
     def _write(self, view: View, size: int):
+        (self.box.add_class if size > 15 else self.box.remove_class)("vpo-large")
         self.controls.follow(view)
         said = '<div role="status" style="line-height:1.4;font-size:{}px">{}</div>'
         put(self.status, value=html(said, size, status_line(view)))
-        put(self.words, value=html(said, size, _emphasised(sentence(view))))
+        words = html(said, size, _emphasised(sentence(view)))
+        put(self.words, value=words)
+        put(self.below, value=words)
         done = [len(run.records) for run in view.runs if run.method in view.active]
         whole = len(done) * max(view.config.steps, *done) if any(done) else 1
         put(self.progress, value=sum(done) / whole)
@@ -96,9 +103,11 @@ class Panel:
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
         self.plots = Plots(go.FigureWidget)
+        left = widgets.VBox([self.board, self.below])  # the words stand where there is room
         right = widgets.VBox([self.words, self.plots.figure])
-        right.layout.overflow = self.board.layout.overflow = "visible"
-        return [row([self.board, right])]
+        for box in (left, right, self.board):
+            box.layout.overflow = "visible"
+        return [row([left, right])]
 
     def _paint(self, edit):
         try:
@@ -108,21 +117,18 @@ class Panel:
             self.board.note = str(error).removeprefix("text: ")
 
     def _draw(self, view: View, groups, large: bool):
-        room = (self.board.room or 960) - 8
-        beside = room >= 860 and len(groups) <= 2
-        widths = {1: 330, 2: 270}
-        left = min(widths.get(len(groups), 290 * len(groups)) * (1.25 if large else 1), room)
-        right = int(room - left - 16) if beside else room
+        room = share_out((self.board.room or 960) - 8, len(groups), large)
         maze = view.instance
         description = describe(maze, groups)
         with self.board.hold_sync():
             put(self.board, text=maze.text, groups=groups, large=large, description=description)
-        put(self.board.layout, width=f"{left:.0f}px")
-        put(self.words.layout, width=f"{right}px", min_height="84px")
+        put(self.board.layout, width=f"{room.board}px")
+        put(self.words.layout, width=f"{room.plots}px", display="" if room.wide else "none")
+        put(self.below.layout, width=f"{room.board}px", display="none" if room.wide else "")
         if not self.board.ready:  # the plots are about to appear; they take changes from then on
             return
         curves = tuple(c.value for c in self.controls.curves)
-        self.plots.draw(view, width=right, large=large, dark=self.board.dark, curves=curves)
+        self.plots.draw(view, width=room.plots, large=large, dark=self.board.dark, curves=curves)
         # What a browser reload shows; otherwise plotly goes back to the first state.
         figure = self.plots.figure
         figure._widget_data = [trace.to_plotly_json() for trace in figure.data]

@@ -1,5 +1,5 @@
-"""The plots of a maze panel in one plotly figure: objective space, the simplex by winner, and two
-curves over steps.
+"""The plots of a maze panel in one plotly figure: objective space, two curves over steps, what a
+search finds, and the weight simplex by winner.
 """
 
 import math
@@ -14,11 +14,13 @@ from ..looks import FRONT, STYLES, look
 from ..markup import html
 from ..objective import winners
 from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
-from .layout import layout
-from .settings import MOST_RUNS
+from .judging import whole
+from .layout import AXES, ORDER, columns_of, layout
+from .settings import MOST_EARLIER, MOST_RUNS
 from .view import Moment, View
 
-AXES = ("2", "3")  # of the two curves
+SHOWN = 2  # curves over steps at a time
+TOGETHER = 0.03  # lines of the ceilings that are nearer than this share their text
 FAILED_AT = -0.12  # where answers that do not reach E are drawn, in both objectives
 ASIDE = 0.035  # between the markers of two runs at one point
 _NEVER = object()
@@ -54,7 +56,7 @@ class Plots:
         """Bring the figure to this view; returns whether anything was changed."""
         data = self._traces(view, large, dark, curves)
         places = layout(width, large, dark)
-        _name_axes(view, places, curves)
+        _name_axes(view, places, curves, ORDER[columns_of(width, large)], 16 if large else 13)
         changed = {}
         for name, drawn in data.items():
             sent = self._sent.setdefault(name, {})
@@ -85,15 +87,27 @@ class Plots:
             "marker_color": [_front_colour(r, dark) for r in view.front],
             "marker_size": 40 if large else 30,
         }
+        if view.target is not None:
+            asked = view.front[list(view.target.best)]
+            out["asked for"] |= {
+                "x": asked[:, 1].tolist(),
+                "y": asked[:, 2].tolist(),
+                "showlegend": True,
+                "text": [_in_words(f"best {view.asked_for}", r) for r in asked],
+                "marker_color": ink,
+                "marker_size": 52 if large else 40,
+            }
         runs = view.on_show()
         for i, run in enumerate(runs):
             aside = (i - (len(runs) - 1) / 2) * ASIDE
             out[f"answers {i}"] |= _cloud(run.method, run.moment, aside, ink, size)
-        typical = view.front
+            out[f"search {i}"] |= _search(view, run)
+        typical = view.front if view.target is None else view.front[list(view.target.best)]
         if view.focus:
             typical = view.focus.moment.rewards
             out["typical"] |= _numbers(typical, ink, size)
         out["weightings"] = _dots(view, typical)
+        _draw_levels(view, "search", 30, out, ink, size)
         for c, curve in enumerate(curves):
             _draw_curve(view, c, curve, out, ink, size)
         return out
@@ -105,19 +119,30 @@ def _blank_traces():
     place = {"xaxis": "x", "yaxis": "y"}
     ring = {"symbol": "circle-open", "size": 30, "color": FRONT, "line": {"width": 3}}
     yield go.Scatter, "true front", {"mode": "markers", "hoverinfo": "text", "marker": ring} | place
+    target = ring | {"size": 40, "line": {"width": 5}}
+    yield (
+        go.Scatter,
+        "asked for",
+        {"mode": "markers", "hoverinfo": "text", "marker": target} | place,
+    )
     for i in range(MOST_RUNS):
         yield go.Scatter, f"answers {i}", answers | place
     numbers = {"mode": "text", "hoverinfo": "skip", "textposition": "top center"}
     yield go.Scatter, "typical", numbers | place
     dots = {"mode": "markers", "hoverinfo": "skip", "subplot": "ternary"}
     yield go.Scatterternary, "weightings", dots
-    for c, axis in enumerate(AXES):
-        place = {"xaxis": f"x{axis}", "yaxis": f"y{axis}"}
-        said = {"mode": "lines+text", "hoverinfo": "skip"} | place
-        dotted = {"color": FRONT, "dash": "dot", "width": 2}
-        yield go.Scatter, f"level {c}", said | {"textposition": "bottom left", "line": dotted}
+    yield from _blank_levels("search")
+    for i in range(MOST_RUNS):
+        yield go.Scatter, f"search {i}", {"mode": "lines+markers"} | _on("search")
+    for c in range(SHOWN):
+        place = _on(f"curve {c}")
+        yield from _blank_levels(f"curve {c}")
         thin = {"color": "#999999", "width": 1.5}
-        yield go.Scatter, f"marks {c}", said | {"textposition": "top right", "line": thin}
+        said = {"mode": "lines+text", "hoverinfo": "skip", "textposition": "top right"}
+        yield go.Scatter, f"marks {c}", said | {"line": thin} | place
+        for i in range(MOST_EARLIER):
+            faint = {"mode": "lines", "opacity": 0.4, "connectgaps": True}
+            yield go.Scatter, f"earlier {c} {i}", faint | place
         for method, (text, colour, symbol, dash) in STYLES.items():
             drawn = {
                 "mode": "lines+markers",
@@ -130,14 +155,62 @@ def _blank_traces():
             yield go.Scatter, f"{method} {c}", drawn | place
 
 
+def _blank_levels(plot):
+    plain, place = {"hoverinfo": "skip"}, _on(plot)
+    dotted = {"mode": "lines", "line": {"color": FRONT, "dash": "dot", "width": 2}}
+    yield go.Scatter, f"level {plot}", plain | dotted | place
+    said = {"mode": "text", "textposition": "top left"}  # apart: plotly.js loses texts at gaps
+    yield go.Scatter, f"level text {plot}", plain | said | place
+
+
+def _on(name) -> dict:
+    return {"xaxis": f"x{AXES[name]}", "yaxis": f"y{AXES[name]}"}
+
+
+def _draw_levels(view, plot, last, out, ink, size):
+    """The ceilings of the best 1, 2, ... answers as dotted lines from 1 to last."""
+    lines, texts = {"x": [None], "y": [None]}, {"x": [last], "y": [None], "text": [""]}
+    for i, level in enumerate(view.ceilings, start=1):
+        following = view.ceilings[i] if i < len(view.ceilings) else np.inf
+        if following - level < 1e-9:
+            continue  # more answers add nothing: one line says it
+        lines["x"] += [1, last, None]
+        lines["y"] += [level, level, None]
+        if following - level >= TOGETHER:
+            texts["x"].append(last)
+            texts["y"].append(level)
+            texts["text"].append(f"best {i}: {level:.2f}")
+    out[f"level {plot}"] |= lines
+    out[f"level text {plot}"] |= texts | {"textfont": {"size": size - 2, "color": ink}}
+
+
+def _search(view: View, run) -> dict:
+    """What a search finds among the answers of a run's step, as a share of the whole front."""
+    text, colour, symbol, dash = look(run.method)
+    found = run.moment.search(view.judged_at)
+    front = run.moment.problem.front
+    most = 1.0 if front is None else whole(front, view.judged_at)
+    said = html("{}, best of %{{x}}: %{{y:.3f}}<extra></extra>", text)
+    return {
+        "x": list(found),
+        "y": [value / most for value in found.values()],
+        "name": text,
+        "hovertemplate": said,
+        "marker": {"symbol": symbol, "size": 9, "color": colour},
+        "line": {"color": colour, "dash": dash, "width": 3.5},
+    }
+
+
 def _draw_curve(view, c, curve, out, ink, size):
     last, (low, high) = last_step(view), span(view, curve)
-    if curve == COVERAGE and view.ceiling is not None:
-        out[f"level {c}"] |= {
-            "x": [1, last],
-            "y": [view.ceiling] * 2,
-            "text": ["", f"best single answer {view.ceiling:.2f}"],
-            "textfont": {"size": size - 1, "color": ink},
+    if curve == COVERAGE:
+        _draw_levels(view, f"curve {c}", last, out, ink, size)
+    for i, run in enumerate(view.earlier):
+        out[f"earlier {c} {i}"] |= {
+            "x": [r.step for r in run.records],
+            "y": values(run, curve, view.judged_at),
+            "line": {"color": look(run.method).colour, "width": 2},
+            "hovertemplate": html("{}<extra></extra>", _earlier(run)),
         }
     marks = {"x": [None], "y": [None], "text": [""]}
     for run in view.runs:
@@ -146,7 +219,7 @@ def _draw_curve(view, c, curve, out, ink, size):
         end = len(run.records) - 1
         out[f"{run.method} {c}"] |= {
             "x": [r.step for r in run.records],
-            "y": values(run, curve),
+            "y": values(run, curve, view.judged_at),
             "name": look(run.method).text,
             "showlegend": c == 0,
             "opacity": 1.0 if run.method in view.active else 0.55,
@@ -160,20 +233,36 @@ def _draw_curve(view, c, curve, out, ink, size):
     out[f"marks {c}"] |= marks | {"textfont": {"size": size - 2, "color": ink}}
 
 
-def _name_axes(view, places, curves):
-    """Ranges and titles that depend on the view."""
+def _earlier(run) -> str:
+    now = run.record
+    K = "∞" if now.K == math.inf else f"{now.K:g}"
+    return f"{look(run.method).text} before: α {now.alpha:g}, K {K}, m {now.m}"
+
+
+def _name_axes(view, places, curves, order, small):
+    """Ranges, titles and subtitles that depend on the view."""
     last = last_step(view)
-    for axis, curve in zip(AXES, curves, strict=True):
-        places[f"xaxis{axis}"]["range"] = [0.5, last + 0.5]
-        places[f"yaxis{axis}"]["range"] = list(span(view, curve))
-    who = look(view.focus.method).text if view.focus else "the front"
-    drawn = "all" if view.config.K == math.inf else view.config.K
-    lava = " (open: over lava)" if view.instance.lava else ""
-    titles = [html("<b>Answers</b>{}", lava)]
-    titles.append(html("<b>Who wins</b> of {}: {} weights", who, drawn))
-    titles += [html("<b>{}{}</b>", curve[0].upper(), curve[1:]) for curve in curves]
-    for i, text in enumerate(titles):
-        places["annotations"][i]["text"] = text
+    for c, curve in enumerate(curves):
+        places[f"xaxis{AXES[f'curve {c}']}"]["range"] = [0.5, last + 0.5]
+        places[f"yaxis{AXES[f'curve {c}']}"]["range"] = list(span(view, curve))
+    places[f"yaxis{AXES['search']}"]["range"] = list(span(view, COVERAGE))
+    who = look(view.focus.method).text if view.focus else f"best {view.asked_for}"
+    drawn = "all" if view.config.K == math.inf else f"{view.config.K:,}"
+    judged = f"judged at α = {view.judged_at:g}"
+    lava = " · open: over lava" if view.instance.lava else ""
+    said = {
+        "answers": ("Answers", f"size: how many{lava}"),
+        "simplex": ("Who wins", f"of {who}: {drawn} weights"),
+        "search": ("Best of k answers", judged),
+    }
+    for c, curve in enumerate(curves):
+        name = f"{curve[0].upper()}{curve[1:]}"
+        said[f"curve {c}"] = (name, judged if curve == COVERAGE else "")
+    title = '<b>{}</b><br><span style="font-size:{}px">{}</span>'
+    for annotation, name in zip(places["annotations"], order, strict=False):
+        text, below = said[name]
+        annotation["text"] = html(title, text, small, below or " ")
+    places["annotations"][-1]["text"] = html("every route to E completes:<br>no corner for that")
 
 
 def _in_words(who, vector, count=""):

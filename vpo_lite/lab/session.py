@@ -24,7 +24,8 @@ from ..checks import shown
 from .arguments import check, check_curves
 from .codes import decode, encode
 from .recordings import Recording, read, write
-from .settings import NOT_SHARED, Settings
+from .settings import MOST_EARLIER, NOT_SHARED, Settings
+from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
 from .view import Problem, Run, View
@@ -71,7 +72,8 @@ class Session:
         self._state, self._stretch, self._thread = "idle", None, None
         self._tracks: dict[str, Track] = {}
         self._message, self._farewell, self._error, self.last_error = "", PAUSED, "", None
-        self._look, self._front_too, self._version = None, False, 0
+        self._earlier: tuple[Run, ...] = ()
+        self._look, self._showing, self._version = None, Showing(), 0
         self.settings = None
         self._take(Settings.make(methods, preset=preset, many=many, **settings))
         other = Session._training and Session._training()
@@ -158,12 +160,15 @@ class Session:
             self._changed()
         return self
 
-    def show_front(self, on: bool = True):
-        """Show the true front beside the answers."""
-        check(on=on)
+    def show(self, **changes):
+        """Change what is drawn: routes="answers", "best set" or "front"; alpha=None or a number, at
+        which coverage is judged. See `Showing`. ValueError: nothing is changed.
+        """
         with self._lock:
-            self._move("show_front")
-            self._front_too = on
+            showing = self._showing.but(**changes)
+            self._move("show")
+            self._showing = showing
+            self._version += 1
             self._changed()
         return self
 
@@ -295,7 +300,8 @@ class Session:
                 message=self._message,
                 error=self._error,
                 restart=self._restart(),
-                front_too=self._front_too,
+                showing=self._showing,
+                earlier=self._earlier,
                 version=self._version,
             )
 
@@ -391,6 +397,8 @@ class Session:
         tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
         for track in self._tracks.values():
             track.learner = None
+        replaced = [t.run for m, t in self._tracks.items() if m in tracks and t.steps]
+        self._earlier = (*self._earlier, *replaced)[-MOST_EARLIER:]
         self._tracks = {m: t for m, t in self._tracks.items() if m not in tracks} | tracks
         return tracks
 
@@ -417,7 +425,7 @@ class Session:
         self._move(request)
         if self._stretch is not None:
             self._stretch.halt.set()  # what its last step still sees goes into runs nobody shows
-        self._stretch, self._tracks, self._look = None, {}, None
+        self._stretch, self._tracks, self._look, self._earlier = None, {}, None, ()
         self._error, self.last_error = "", None
 
     def _say(self, message):

@@ -18,6 +18,7 @@ from ..tasks.base import Task, task_class, task_name
 from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side
+MOST_EARLIER = 4  # runs that stay as faint curves
 AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # from a run's next step on
 NOT_SHARED = ("threads", "device", "save_every")  # these belong to no share code
 

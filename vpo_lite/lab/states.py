@@ -48,7 +48,7 @@ pick             forget forget  forget  forget   forget forget  forget   forget 
 load             forget forget  forget  forget   forget forget  forget   forget forget
 change           adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
 look             adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
-show_front       adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
+show             adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
 thread_done      .      finish  rest    end      .      .       .        .      .
 thread_left      .      rest    rest    end      .      .       .        .      .
 thread_failed    .      fail    fail    fail     .      .       .        .      .

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import metrics
+from ..estimators import METHODS
 from ..exact import exact_set_reward, exact_shares
 from ..objective import sample_weights, winners
 from ..policy import shipped
@@ -18,7 +19,9 @@ from ..randomness import generator
 from ..tasks.base import Task, group_key
 from ..training.config import TrainConfig
 from ..training.record import StepRecord
+from .judging import Sets, Target, agreement, best_of_k, coverages, target
 from .settings import MOST_RUNS, Settings
+from .showing import Showing
 
 POINTS = 2048  # of the set rewards that have no closed form: a fraction of a step
 DOTS = 512  # weights to look at where all are meant (K = infinity)
@@ -36,11 +39,6 @@ class Problem:
     def of(cls, task: Task, instance) -> "Problem":
         return cls(instance, task.front(instance))
 
-    @cached_property
-    def ceilings(self) -> dict[int, float] | None:
-        """Coverage of the best one, two and three answers there are; None without a front."""
-        return None if self.front is None else metrics.price_of_conflict(self.front)
-
 
 @dataclass(frozen=True)
 class Moment:
@@ -51,6 +49,7 @@ class Moment:
       each, and whether those answers count
     - answers (m), rewards (m, d): a typical set, the one of median set reward
     - best_at_k: {k: mean best score of k answers}
+    - sets: all sets of the step, problem by problem
     """
 
     problem: Problem
@@ -60,6 +59,8 @@ class Moment:
     answers: tuple[str | None, ...]
     rewards: np.ndarray
     best_at_k: dict[int, float]
+    sets: tuple[Sets, ...]
+    known: dict = field(default_factory=dict, compare=False, repr=False)  # what was asked before
 
     @classmethod
     def of(cls, record: StepRecord, config: TrainConfig, task: Task) -> "Moment":
@@ -74,6 +75,10 @@ class Moment:
         set_rewards = exact_set_reward(sets, points=POINTS).round(9)
         typical = int(np.argsort(set_rewards, kind="stable")[len(sets) // 2])
         points, counts = np.unique(pool, axis=0, return_counts=True)
+        written = [Sets.of(problem.front, sets)]
+        for group in record.groups[len(groups) :]:
+            other = metrics.as_sets(group.rewards, config.compared_size)
+            written.append(Sets.of(task.front(group.instance), other))
         scores = pool @ task.w_star(problem.instance)
         return cls(
             problem=problem,
@@ -83,11 +88,18 @@ class Moment:
             answers=tuple(answers[typical * m : (typical + 1) * m]),
             rewards=sets[typical],
             best_at_k={k: float(metrics.best_at_k(scores, k)) for k in BUDGETS if k <= len(pool)},
+            sets=tuple(written),
         )
 
     @property
     def instance(self):
         return self.problem.instance
+
+    def search(self, alpha: float) -> dict[int, float]:
+        """What a search finds among the answers to the problem: see `judging.best_of_k`."""
+        if ("search", alpha) not in self.known:
+            self.known["search", alpha] = best_of_k(self.points, self.counts, alpha)
+        return self.known["search", alpha]
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,23 @@ class Run:
         """The last step's."""
         return self.moments[-1]
 
+    @property
+    def used(self) -> tuple[int, int]:
+        """The answers and the tokens sampled so far."""
+        answers = sum(
+            g.rewards.shape[0] * g.rewards.shape[1] for r in self.records for g in r.groups
+        )
+        return answers, sum(r.tokens for r in self.records)
+
+    def coverages(self, alpha: float) -> list[float | None]:
+        """The mean coverage of the sets of each step, judged at this alpha."""
+        if alpha == 1:
+            return [record.coverage for record in self.records]
+        fresh = [m for m in self.moments if ("coverage", alpha) not in m.known]
+        for moment, value in zip(fresh, coverages([m.sets for m in fresh], alpha), strict=True):
+            moment.known["coverage", alpha] = value
+        return [moment.known["coverage", alpha] for moment in self.moments]
+
     def until(self, step: int | None) -> "Run":
         """The run as it was after this step; None: as it is."""
         return Run(self.method, self.config, self.records[:step], self.moments[:step])
@@ -123,8 +152,10 @@ class View:
     - runs: in order, up to the step that is looked at (``look``; None: the last one)
     - steps: steps of the longest run
     - active: methods of the runs under way, or of the last ones
+    - earlier: finished runs of the same methods on the same problem, oldest first
     - message: the last thing to say about a request; error: one line in red
-    - restart: what was changed that needs a fresh run; front_too: draw the true front beside
+    - restart: what was changed that needs a fresh run
+    - showing: what of it all is drawn
     - version: counts the changes that did not come from the panel's own knobs
     """
 
@@ -137,10 +168,11 @@ class View:
     look: int | None
     steps: int
     active: tuple[str, ...]
+    earlier: tuple[Run, ...] = ()
     message: str = ""
     error: str = ""
     restart: str = ""
-    front_too: bool = False
+    showing: Showing = field(default_factory=Showing)
     version: int = 0
 
     @property
@@ -192,9 +224,45 @@ class View:
         return self.problem.front
 
     @property
-    def ceiling(self) -> float | None:
-        """Coverage of the best single answer; None with many problems, or without a front."""
-        return None if self.many or self.own.front is None else self.own.ceilings[1]
+    def judged_at(self) -> float:
+        """The alpha that coverage is judged at."""
+        return self.config.alpha if self.showing.alpha is None else self.showing.alpha
+
+    @property
+    def asked_for(self) -> int:
+        """The size of the sets that the methods are asked for: m, or 1 for single answers."""
+        return max(config.answers for config in self.settings.configs.values())
+
+    @property
+    def target(self) -> Target | None:
+        """The best set of the problem on show at the alpha and m of now; None without a front."""
+        if self.front is None:
+            return None
+        return target(self.front, self.asked_for, self.config.alpha)
+
+    @property
+    def ceilings(self) -> tuple[float, ...]:
+        """Coverage of the best 1, 2, ... answers, up to the size of a set, as it is judged. Empty
+        with many problems, or without a front.
+        """
+        if self.many or self.own.front is None:
+            return ()
+        size = max(config.compared_size for config in self.settings.configs.values())
+        return target(self.own.front, size, self.judged_at).ceilings
+
+    @property
+    def agreement(self) -> float | None:
+        """How well K weights rank the sets of the step in focus: see `judging.agreement`. None
+        where there is no step, or where the method draws no K weights.
+        """
+        if self.focus is None or METHODS[self.focus.method].weights != "many":
+            return None
+        found = [
+            agreement(group.rewards, self.config.K, self.config.alpha)
+            for group in self.focus.record.groups[:4]
+        ]
+        found = [value for value in found if value is not None]
+        return float(np.mean(found)) if found else None
 
     def weights(self) -> np.ndarray:
         """The weights (K, d) that the step on show drew, at the settings of now. With K = infinity

@@ -1,5 +1,7 @@
 """What is seen, in words and numbers: the sentence beside the pictures, and the status line."""
 
+import math
+
 import numpy as np
 
 import envs
@@ -19,12 +21,15 @@ MANY_CUT_OFF = 0.1  # share of rollouts
 
 
 def sentence(view: View) -> str:
-    """What is seen; a line for each run."""
+    """What is seen; a line for each run, or what the objective asks for before there is one."""
     if view.focus is None:
         return _before_training(view)
     lines = [_of_a_run(view, run) for run in view.on_show()]
-    if view.ceiling is not None:
-        lines.append(f"One answer alone covers {view.ceiling:.2f} at best.")
+    if view.ceilings:
+        lines.append(_ceilings(view))
+    agreement = view.agreement
+    if agreement is not None:
+        lines.append(_of_the_weights(view, agreement))
     return "\n".join(lines)
 
 
@@ -35,29 +40,47 @@ def _before_training(view: View) -> str:
         return f"Every step draws other {noun}s.{board}"
     if view.front is None:
         return f"The true front of this {noun} is not known."
-    points, ceilings = len(view.front), view.own.ceilings
+    points = len(view.front)
     count = f"{points} points" if points > 1 else "one point"
-    return (
-        f"The true front of this {noun} has {count}. The best single answer covers "
-        f"{ceilings[1]:.2f} of it, the best two {ceilings[2]:.2f}: whoever always gives the same "
-        f"answer stays at {ceilings[1]:.2f}."
-    )
+    lines = [f"The true front of this {noun} has {count}. {_ceilings(view)}"]
+    if view.asked_for == 1:
+        lines.append(
+            "With one answer α changes nothing: E w is uniform at every α, so the best mean wins."
+        )
+    return "\n".join(lines)
+
+
+def _ceilings(view: View) -> str:
+    """How much of the front the best few answers cover, as it is judged."""
+    first, *others = view.ceilings
+    rest = "".join(f", the best {i} {level:.2f}" for i, level in enumerate(others, start=2))
+    return f"At α = {view.judged_at:g} the best single answer covers {first:.2f} of it{rest}."
 
 
 def _of_a_run(view: View, run: Run) -> str:
     record, moment = run.record, run.moment
+    answers, tokens = run.used
     line = f"{look(run.method).text}, step {record.step}: sets of {len(moment.rewards)} "
-    if record.coverage is None:
+    covered = run.coverages(view.judged_at)[-1]
+    if covered is None:
         line += f"have set reward {record.set_reward:.2f}"
     else:
-        line += f"cover {record.coverage:.2f} of the front"
+        line += f"cover {covered:.2f} of the front"
     key = view.task.key
     if view.front is not None and key(moment.instance) == key(view.instance):
         held = round(float(metrics.front_share(moment.rewards, view.front)) * len(view.front))
         line += f"; a typical one holds {held} of {len(view.front)} points"
     valid = "reach E" if is_maze(view) else "are valid"
+    line += f"; diversity {record.diversity:.2f}; {record.valid_rate:.0%} of the answers {valid}"
+    return f"{line}. Used: {answers:,} answers, {tokens / 1000:,.0f} k tokens."
+
+
+def _of_the_weights(view: View, agreement: float) -> str:
+    if view.config.K == math.inf:
+        return "K = ∞: the exact advantages, no weights are drawn."
     return (
-        f"{line}; diversity {record.diversity:.2f}; {record.valid_rate:.0%} of the answers {valid}."
+        f"K = {view.config.K:,}: the advantages of this step agree with the exact ones to "
+        f"{agreement:.2f} (correlation; K = ∞ is 1)."
     )
 
 

@@ -26,6 +26,7 @@ from .errors import TrainingError
 from .loss import clipped_loss, kl_to_reference, token_weights
 from .measure import step_figures
 from .problems import problems_of_step
+from .recombine import recombine
 from .record import Group, StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 
@@ -95,7 +96,10 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         policy, task, instances, config.answers, uniforms, weights=shown, **how
     )
     sampled = time.perf_counter()
-    R = [group.for_training(task.worst(group.instance)) for group in groups]  # P times (G, m, d)
+    scored, trained, places = groups, rollouts, [None] * len(groups)
+    if estimators.METHODS[config.method].recombines:
+        (scored, trained), places = recombine(policy, task, groups, rollouts, weights, config.alpha)
+    R = [group.for_training(task.worst(group.instance)) for group in scored]  # P times (G, m, d)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
@@ -105,9 +109,13 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     except ValueError as error:  # rewards that this method cannot take
         raise TrainingError(f"{error}. At {where}") from error
     measure_kl = config.kl > 0 or step % KL_EVERY == 0
-    with one_thread_if_small(policy.model, rollouts.mask.numel(), SMALL_UPDATE):
-        update = update_policy(learner, config, rollouts, advantages, tokens, measure_kl, where)
-    kept = zip(groups, advantages, strict=True)
+    with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
+        update = update_policy(learner, config, trained, advantages, tokens, measure_kl, where)
+    own = advantages.copy()
+    for p, place in enumerate(places):
+        if place is not None:
+            own[p, place] = 0.0  # this rollout gave way: nothing was learnt from it
+    kept = zip(groups, own, strict=True)
     return StepRecord(
         step=step + 1,
         method=config.method,
@@ -191,7 +199,8 @@ def update_policy(
                     logp.detach(),
                     _reference_logprobs(learner.policy, some, config) if measure_kl else None,
                 )
-                gap += ((logp.detach() - rollouts.logprobs[part]).abs() * mask[part]).sum().item()
+                gaps = (logp.detach() - rollouts.logprobs[part]).nan_to_num(0.0).abs()
+                gap += (gaps * mask[part]).sum().item()
             old_logp, reference_logp = before[i]
             loss, clipped = clipped_loss(logp, old_logp, gain[part], weights[part], config.clip)
             if measure_kl:

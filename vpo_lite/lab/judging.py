@@ -1,0 +1,157 @@
+"""What the objective asks for at one alpha, and how much of it the sets of a run reach.
+
+The weights that judge need not be those that a step trained after: a run is judged again when
+somebody moves alpha.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import metrics
+from ..estimators import advantages
+from ..objective import sample_weights
+from ..randomness import generator
+
+POINTS = (
+    2048  # of set rewards without a closed form: a run is judged again in a few hundredths of s
+)
+SEARCHERS = 64  # preferences, each for every order of the objectives that shifts them in turn
+BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
+REPETITIONS = 16  # draws of K weights that `agreement` averages over
+
+
+class Target(NamedTuple):
+    """The best sets of 1, 2, ... m answers that a front holds, at one alpha.
+
+    - best: the indices of the best m answers; fewer, where more add nothing
+    - ceilings: coverage of the best 1, 2, ... m answers
+    """
+
+    best: tuple[int, ...]
+    ceilings: tuple[float, ...]
+
+
+def target(front: np.ndarray, m: int, alpha: float) -> Target:
+    """The best sets of a front (f, d), exactly.
+
+    With one answer alpha does not matter, since E w is uniform at every alpha.
+
+    >>> found = target(np.array([[1, 0], [0, 1], [0.6, 0.6]]), 2, 1.0)
+    >>> found.best, [round(c, 4) for c in found.ceilings]
+    ((0, 1), [0.7895, 0.9868])
+    """
+    front = np.ascontiguousarray(front, dtype=float)
+    return _target(front.tobytes(), front.shape, m, 1.0 if m == 1 else alpha)
+
+
+@lru_cache(maxsize=512)
+def _target(data: bytes, shape: tuple[int, int], m: int, alpha: float) -> Target:
+    front = np.frombuffer(data).reshape(shape)
+    best = metrics.best_subset(front, m, alpha).indices
+    ceilings = metrics.price_of_conflict(front, range(1, m + 1), alpha)
+    return Target(tuple(map(int, best)), tuple(ceilings.values()))
+
+
+class Sets(NamedTuple):
+    """The sets that a step wrote on one problem: the distinct ones, and how often each.
+
+    front (f, d), or None where no front is known; rewards (n, m, d); counts (n,)
+    """
+
+    front: np.ndarray | None
+    rewards: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, front: np.ndarray | None, sets: np.ndarray) -> "Sets":
+        """From sets (N, m, d) as written. The order of answers in a set changes no set reward."""
+        points, at = np.unique(sets.reshape(-1, sets.shape[-1]), axis=0, return_inverse=True)
+        distinct, counts = np.unique(
+            np.sort(at.reshape(sets.shape[:2]), axis=1), axis=0, return_counts=True
+        )
+        return cls(front, points[distinct], counts)
+
+
+def coverages(steps: Sequence[Sequence[Sets]], alpha: float) -> list[float | None]:
+    """The mean coverage of the sets of each step at this alpha; None without a known front.
+
+    Sets of all steps on one front are judged in one call.
+
+    >>> front = np.array([[1, 0], [0, 1], [0.6, 0.6]])
+    >>> step = [Sets.of(front, np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0.6, 0.6]] * 2]))]
+    >>> round(coverages([step], 1.0)[0], 4)       # 2/3 of 0.9868 and 1/3 of 0.7895
+    0.9211
+    """
+    alike = {}  # sets that one call can judge: those of one front and one size
+    for step, parts in enumerate(steps):
+        for sets in parts:
+            if sets.front is not None:
+                kind = (sets.front.tobytes(), sets.rewards.shape[1:])
+                alike.setdefault(kind, []).append((step, sets))
+    sums, judged = np.zeros(len(steps)), np.zeros(len(steps), dtype=int)
+    for found in alike.values():
+        rewards = np.concatenate([sets.rewards for _, sets in found])
+        covered = metrics.coverage(rewards, found[0][1].front, alpha, points=POINTS)
+        parts = np.split(covered, np.cumsum([len(sets.counts) for _, sets in found])[:-1])
+        for (step, sets), part in zip(found, parts, strict=True):
+            sums[step] += part @ sets.counts / sets.counts.sum()
+            judged[step] += 1
+    return [
+        float(total / n) if 0 < n == len(parts) else None
+        for total, n, parts in zip(sums, judged, steps, strict=True)
+    ]
+
+
+def best_of_k(points: np.ndarray, counts: np.ndarray, alpha: float) -> dict[int, float]:
+    """What a search finds that draws k answers and keeps the best: {k: expected utility}.
+
+    The preference w ~ Dirichlet(alpha) is known to the search, but not to the policy. The mean is
+    over preferences and, without bias, over all subsets of k answers.
+
+    points (n, d), counts (n,): distinct reward vectors of a pool, and how many answers earned each
+
+    >>> best_of_k(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([5, 5]), 1.0)[1]
+    0.5
+    """
+    weights = _searchers(points.shape[1], alpha)  # (S, d)
+    scores = np.repeat(weights @ points.T, counts, axis=1)
+    budgets = [k for k in BUDGETS if k <= scores.shape[1]]
+    return {k: round(float(metrics.best_at_k(scores, k).mean()), 12) for k in budgets}
+
+
+def whole(front: np.ndarray, alpha: float) -> float:
+    """What a search finds that looks at the whole front (f, d), for the same preferences."""
+    return float((_searchers(front.shape[1], alpha) @ front.T).max(axis=1).mean())
+
+
+@lru_cache(maxsize=64)
+def _searchers(d: int, alpha: float) -> np.ndarray:
+    method = "sobol" if alpha >= 0.01 else "iid"
+    W = sample_weights(SEARCHERS, d, alpha, rng=generator(0, "searchers"), method=method)
+    return np.concatenate([np.roll(W, i, axis=1) for i in range(d)])  # so that E w is uniform
+
+
+def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
+    """How well the advantages of K shared weights agree with the exact ones: their correlation.
+
+    R (G, m, d): the rewards of one group. 1: the same order and the same distances. Returns None
+    for a group that teaches nothing, because all its sets are worth the same.
+
+    >>> R = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], [[0.5, 0.5]] * 2])
+    >>> agreement(R, 4, 1.0) < agreement(R, 256, 1.0) <= agreement(R, np.inf, 1.0) == 1
+    True
+    """
+    exact = advantages("vpo", [R], alpha=alpha)[0]
+    if not exact.any():
+        return None
+    if K == np.inf:
+        return 1.0
+    found = []
+    for i in range(REPETITIONS):
+        weights = sample_weights(K, R.shape[-1], alpha, rng=generator(0, "agreement", i))
+        drawn = advantages("vpo", [R], weights=[weights])[0]
+        found.append(np.corrcoef(exact, drawn)[0, 1] if drawn.any() else 0.0)
+    return float(np.mean(found))

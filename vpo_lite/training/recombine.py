@@ -1,0 +1,101 @@
+"""Recombination: the best set that a group's answers make, as one more rollout.
+
+A policy finds a good answer long before it writes two good ones in one rollout. VPO learns from
+sets that were written, so it may settle on the first treasure meanwhile. Method `vpo_recombined`
+puts the best set that the answers of a group make, whoever wrote them, in the place of the group's
+worst rollout. It does so only where no rollout of the group is as good; otherwise it is plain VPO.
+
+The set is a text like those that the policy writes, and is read and scored like them. Its tokens
+are not sampled, so the gradient is no longer that of the policy's own rollouts: it leads to sets
+that the policy could write. The clipped ratio starts at 1, as for all rollouts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ..estimators import rollout_scores
+from ..metrics import best_subset
+from ..policy.policy import Policy
+from ..policy.sampling import Rollouts
+from ..tasks.base import Task, read_numbered
+from .rollouts import Answers, Sampled, read_answers
+
+
+def recombine(
+    policy: Policy, task: Task, groups: Sequence[Answers], rollouts: Rollouts, weights, alpha: float
+) -> tuple[Sampled, list[int | None]]:
+    """Groups and rollouts with the recombined sets in their places, and those places.
+
+    - weights: P arrays (K, d) that score the rollouts, or None for the exact expectation
+    - the places: for each prompt the index of the rollout that gave way, or None
+    """
+    G = len(groups[0].texts)
+    groups, places, written = list(groups), [], {}
+    for p, group in enumerate(groups):
+        place, text = _best_set(task, group, None if weights is None else [weights[p]], alpha)
+        ids = None if text is None else _token_ids(policy, text)
+        if ids is not None:
+            texts = [*group.texts]
+            texts[place] = text
+            read = read_answers(task, [group.instance], [texts], len(group.answers[0]))[0]
+            tokens, truncated = group.tokens.copy(), group.truncated.copy()
+            tokens[place], truncated[place] = len(ids), False
+            groups[p] = replace(read, prompt=group.prompt, tokens=tokens, truncated=truncated)
+            written[p * G + place] = ids
+        places.append(None if ids is None else place)
+    return Sampled(groups, _with_rows(rollouts, written, policy.pad_id)), places
+
+
+def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, str | None]:
+    """The worst rollout of a group, and the text of a better set than all; None if there is none.
+
+    The answers stand in the order of the slots that they were written in. A best set of fewer than
+    m answers is filled up with the other answers of the best rollout.
+    """
+    R = group.for_training(task.worst(group.instance))  # (G, m, d)
+    G, m, _ = R.shape
+    scores = rollout_scores("vpo", [R], weights=weights, alpha=alpha)[0]
+    worst, leader = int(scores.argmin()), int(scores.argmax())
+    at = [(g, i) for i in range(m) for g in range(G) if group.valid[g, i]]
+    if not at or group.prompt.prefix:  # the tokens of a prefix are not the policy's
+        return worst, None
+    vectors, first = np.unique([group.rewards[a] for a in at], axis=0, return_index=True)
+    best = [at[first[i]] for i in best_subset(vectors, m, alpha).indices]
+    filled = [*best, *((leader, i) for i in range(m) if (leader, i) not in best)][:m]
+    chosen = sorted(filled, key=lambda a: a[1])
+    better = np.array([[group.rewards[a] for a in chosen]])
+    if rollout_scores("vpo", [better], weights=weights, alpha=alpha)[0, 0] < scores[leader]:
+        return worst, None
+    bodies = [read_numbered(group.texts[g], m, task.tag)[i] for g, i in chosen]
+    if None in bodies:  # the task has a parser of its own, which reads other forms
+        return worst, None
+    tagged = (f"<{task.tag}_{i}>{b}</{task.tag}_{i}>" for i, b in enumerate(bodies, start=1))
+    return worst, " ".join(tagged)
+
+
+def _token_ids(policy: Policy, text: str) -> list[int]:
+    """The tokens of a completion, its end included."""
+    end = policy.tokenizer.eos_token_id
+    ids = policy.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return [*ids, min(policy.eos_ids) if end is None else end]
+
+
+def _with_rows(rollouts: Rollouts, written: dict[int, list[int]], pad_id: int) -> Rollouts:
+    """The rollouts with other tokens in some rows. Nobody sampled these: their log-probabilities
+    are NaN.
+    """
+    longest = max([rollouts.tokens.shape[1], *map(len, written.values())])
+    wider = longest - rollouts.tokens.shape[1]
+    tokens = torch.nn.functional.pad(rollouts.tokens, (0, wider), value=pad_id)
+    mask = torch.nn.functional.pad(rollouts.mask, (0, wider))
+    logprobs = torch.nn.functional.pad(rollouts.logprobs, (0, wider))
+    truncated = rollouts.truncated.clone()
+    for row, ids in written.items():
+        tokens[row], mask[row], logprobs[row], truncated[row] = pad_id, False, 0.0, False
+        tokens[row, : len(ids)] = torch.tensor(ids, device=tokens.device)
+        mask[row, : len(ids)] = True
+        logprobs[row, : len(ids)] = torch.nan
+    return rollouts._replace(tokens=tokens, mask=mask, logprobs=logprobs, truncated=truncated)
