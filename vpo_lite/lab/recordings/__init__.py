@@ -103,11 +103,9 @@ def new_folder(name: str) -> Path:
         folder = Path("recordings") / f"{name}-{number}"
         try:
             folder.mkdir(parents=True)
-        except FileExistsError:
-            if Path("recordings").is_dir():
-                continue
-            raise ValueError("recordings: is a file here; name another folder") from None
         except OSError as error:
+            if os.path.lexists(folder):
+                continue
             raise ValueError(f"{folder}: cannot be made ({error.strerror or error})") from error
         return folder
 
