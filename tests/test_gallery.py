@@ -1,4 +1,4 @@
-"""The gallery: each maze has what is said of it, by brute force over subsets and uniform weights."""
+"""The gallery: each maze is what it is said to be, by brute force over subsets and weights."""
 
 import importlib.util
 import json
@@ -182,7 +182,7 @@ def test_unknown_names_are_refused_in_one_line_that_lists_them():
     lab = Lab()
     before = lab.view()
     for request in (lab.new_maze, lambda name: Lab(maze_seed=name), by_name):
-        with pytest.raises(ValueError, match="maze_seed = 'forks': .*'alpha matters'") as found:
+        with pytest.raises(ValueError, match=r"maze_seed = 'forks': .*'alpha matters'") as found:
             request("forks")
         assert "\n" not in str(found.value)
     assert lab.view() == before
