@@ -155,8 +155,8 @@ def test_reload_during_training_brings_the_panel_back(start):
 
 
 def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
-    """The kernel lives on. It also holds a closed panel: one widget that names a closed one, and
-    no page restores any widget ("widget model not found", or "Loading widget..." for ever).
+    """The kernel lives on. It also holds a closed panel: if one widget of it were left that named a
+    closed one, the second browser would stay at "Loading widget..." for all panels.
     """
     context, address, names = place
     name = next(names)

@@ -14,6 +14,7 @@ one place that changes anything, under one lock.
 """
 
 import atexit
+import contextlib
 import sys
 import threading
 import traceback
@@ -232,10 +233,12 @@ class Session:
             try:
                 path = write(folder, recording)
             except ValueError:
-                folder.rmdir()
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
                 raise
         with self._lock:
-            self._say(f"Recorded in {path}. Lab.replay({str(path.parent)!r}) shows it again.")
+            again = f"{type(self).__name__}.replay({str(path.parent)!r})"
+            self._say(f"Recorded in {path}. {again} shows it again.")
         return path
 
     @classmethod
