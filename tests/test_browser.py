@@ -154,6 +154,43 @@ def test_reload_during_training_brings_the_panel_back(start):
     start.wait_text(".vpo-status", "stopped")
 
 
+def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
+    """The kernel lives on. It also holds a closed panel: if one widget of it were left that named a
+    closed one, the second browser would stay at "Loading widget..." for all panels.
+    """
+    context, address, names = place
+    name = next(names)
+    first = harness.Page(context, address).open(name, "doc/tree")
+    first.run_all()
+    first.page.wait_for_selector(".vpo-board svg.maze")
+    first.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    first.kernel("gone = Lab(); gone.panel; gone.close()")
+    first.kernel("lab.train(steps=100)")
+    first.wait_text(".vpo-status", "step 1 of")
+    first.page.close()
+
+    second = harness.Page(context, address).open(name, "doc/tree")
+    page = second.page
+    page.wait_for_selector(".vpo-board svg.maze")
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    steps = len(second.trace("VPO", "x2", "x"))
+    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'VPO' && t.x.length > {steps})")
+    page.locator("button.vpo-stop").click()
+    second.wait_text(".vpo-status", "stopped")
+    dots = DOTS.replace("t.name === 'weightings'", "t.type === 'scatterternary'")
+    _, spread = page.evaluate(dots)  # in a second browser plotly leaves out names of no legend
+    turn(second, "alpha", "ArrowLeft", 12)
+    page.wait_for_function(f"() => ({dots})()[1] > {spread * 1.3}")
+    second.kernel("lab.close()")
+    second.wait_text(".jp-OutputArea", "This panel was closed")
+    page.close()
+
+    third = harness.Page(context, address).open(name, "doc/tree")
+    third.wait_text(".jp-OutputArea", "This panel was closed")
+    third.close()
+    assert not first.wrong + second.wrong + third.wrong
+
+
 def test_the_same_panel_under_voila(place):
     with harness.server([START], command="voila") as address:
         voila = harness.Page(place[0], address).open_voila(START.name)

@@ -145,7 +145,6 @@ M7 = {
     "set_maze(5)": lambda lab: lab.set_maze(5),
     "set_maze(budget=1)": lambda lab: lab.set_maze(MAZE, budget=1),
     "set_maze(budget='x')": lambda lab: lab.set_maze(MAZE, budget="x"),
-    "record(None)": lambda lab: lab.record(None),
     "record('')": lambda lab: lab.record(""),
     "figure(width='x')": lambda lab: lab.figure(width="x"),
     "figure(width=-1)": lambda lab: lab.figure(width=-1),

@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 
+import ipywidgets
 import pytest
+from ipywidgets.widgets.widget import _instances
 from lab_harness import WAIT, until
 
 from vpo_lite.lab import Lab
@@ -106,6 +108,23 @@ def test_panels_are_drawn_at_most_ten_times_a_second(slow, monkeypatch):
     assert until(lambda: drawn and drawn[-1] == lab.config.alpha), "the last value always arrives"
     assert len(drawn) < 100, "300 changes, far fewer drawings"
     lab.close()
+
+
+@pytest.mark.parametrize("kind", ["widgets", "plain"])
+def test_a_closed_panel_leaves_no_widget_that_names_a_closed_one(kind):
+    """Such a widget cannot be restored, and a page that fails at one restores none."""
+    before = set(_instances)
+    lab = Lab(panel=kind)
+    box = lab.panel.box
+    lab.close()
+    left = {w for i, w in _instances.items() if i not in before}
+    (said,) = box.children
+    assert "closed" in said.value and {box, said} <= left
+    for widget in left:
+        held = [v for v in widget.trait_values().values() if isinstance(v, ipywidgets.Widget)]
+        held += getattr(widget, "children", ())
+        assert all(w.comm is not None for w in held), widget
+    assert len(left) <= 2 + 4, "the box and its text, with their layouts and styles"
 
 
 def test_plain_panel_where_custom_widgets_do_not_work(monkeypatch):

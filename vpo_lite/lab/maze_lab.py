@@ -15,6 +15,7 @@ from ..tasks.maze import MazeTask
 from .arguments import check, check_curves
 from .curves import CURVES
 from .drawings import routes_on_show
+from .gallery import by_name, name_of
 from .session import Session
 from .stretch import rehearsal
 
@@ -26,17 +27,20 @@ class Lab(Session):
     """A training session with a panel. All of it works without a screen, too.
 
     - methods: a name of ``vpo_lite.METHODS``, or up to three that train side by side
-    - maze_seed: the generated maze to train on; maze: a drawn one instead, as text
+    - maze_seed: the generated maze to train on, or its name in the gallery (gallery.py)
+    - maze: a drawn one instead, as text
     - many: train on many mazes; the maze is then the one to look at before
     - panel: "widgets", "plain" (pictures drawn anew, where custom widgets do not work), "auto"
     - preset and further settings: see `TrainConfig`
 
     Another task, given by ``task=``, trains without panel and maze. Further attributes: see
-    `Session`; maze; maze_seed, None for a drawn maze.
+    `Session`; maze; maze_seed, None for a drawn maze; maze_name, its name in the gallery, or None.
 
     >>> lab = Lab(maze_seed=1000)
     >>> lab.state, lab.maze_seed, lab.config.alpha, lab.methods
     ('idle', 1000, 1.0, ('vpo',))
+    >>> lab.new_maze("alpha matters").maze_seed
+    1233
     """
 
     how_to_pick = "new_maze(seed) or set_maze(text)"
@@ -57,7 +61,7 @@ class Lab(Session):
         self._panel, self._panel_kind = None, panel
         if issubclass(task_class(task_name(settings.get("task", DEFAULT))), MazeTask):
             if maze is None:
-                settings["maze_seed"] = maze_seed
+                settings |= _generated(maze_seed, settings.get("layout"))
             else:
                 settings |= _chosen(_maze(maze, settings.get("maze_budget")))
         else:  # options of that task, or refused
@@ -79,14 +83,26 @@ class Lab(Session):
         """Seed of the generated maze; None for a drawn one."""
         return self.settings.chosen.get("maze_seed")
 
-    def new_maze(self, seed: int | None = None):
-        """Another generated maze: the next of the demonstration mazes, or the one with this seed.
-        Forgets all runs.
+    @property
+    def maze_name(self) -> str | None:
+        """Its name in the gallery; None for a maze that has none."""
+        return name_of(getattr(self._task, "layout", ""), self.maze_seed)
+
+    def new_maze(self, seed: int | str | None = None, *, layout: str | None = None):
+        """Another generated maze: the next of the demonstration mazes, the one with this seed, or
+        the one of this name in the gallery. layout: its layout, if it is to change, too. The model
+        "auto" is then the smallest policy that reads the board. Forgets all runs. ValueError:
+        nothing is changed.
         """
         if seed is None:
             before = self.maze_seed if self.maze_seed in DEMONSTRATION else DEMONSTRATION[-1]
             seed = DEMONSTRATION[(DEMONSTRATION.index(before) + 1) % len(DEMONSTRATION)]
-        return self.pick(f"Maze {shown(seed)}.", maze_seed=seed)
+        chosen = _generated(seed, layout)
+        message = f"Maze {shown(chosen['maze_seed'])}{f' of {layout}' if layout else ''}."
+        if isinstance(seed, str):
+            named = by_name(seed)
+            message = f"{named.title}. {named.look_for} Try m = {named.m}."
+        return self.pick(message, **chosen)
 
     def set_maze(self, text, budget: int | None = None):
         """A drawn maze, as text. Without a budget it keeps that of now if the shortest way to E
@@ -173,6 +189,17 @@ def _maze(text, budget=None, *, usual: int | None = None) -> envs.Maze:
     maze = envs.Maze.from_text(text, budget)
     fits = usual is not None and budget is None and usual >= maze.distances(maze.exit)[maze.start]
     return envs.Maze.from_text(text, usual) if fits else maze
+
+
+def _generated(seed, layout: str | None = None) -> dict:
+    """The options of the task that single out this maze: by its seed, or by its name."""
+    if isinstance(seed, str):
+        named = by_name(seed)
+        if layout not in (None, named.layout):
+            said = f"layout = {shown(layout)}: the maze {named.name!r} is of {named.layout}"
+            raise ValueError(f"{said}; leave layout out")
+        seed, layout = named.seed, named.layout
+    return {"maze_seed": seed} | ({} if layout is None else {"layout": layout})
 
 
 def _chosen(maze: envs.Maze) -> dict:

@@ -138,8 +138,11 @@ class Panel:
         display(self.box)
 
     def close(self):
-        for made in (self.box, self.board, self.plots.figure):  # first off the page
-            made.close()
+        """Take the panel off the page. The box stays, since a saved notebook may name it."""
+        shown = self.box.children
+        self.box.children = (widgets.HTML("This panel was closed. Run its cell again."),)
+        for child in shown:
+            _close(child)
 
 
 class PlainPanel(Panel):
@@ -172,9 +175,16 @@ class PlainPanel(Panel):
         display(self.box)
         self._handle = display(self.plots.figure, display_id=True)
 
-    def close(self):
-        self.maze.close()
-        self.box.close()
+
+def _close(widget):
+    """Close a widget with all that it holds. One that stayed open and named a closed one would stop
+    a second browser from restoring any widget of the kernel.
+    """
+    held = [value for value in widget.trait_values().values() if isinstance(value, widgets.Widget)]
+    held += getattr(widget, "children", ())
+    widget.close()
+    for inner in held:
+        _close(inner)
 
 
 def panel_for(lab: Requests, kind: str) -> Panel:

@@ -14,16 +14,18 @@ one place that changes anything, under one lock.
 """
 
 import atexit
+import contextlib
 import sys
 import threading
 import traceback
 import weakref
+from pathlib import Path
 from typing import Protocol
 
 from ..checks import shown
 from .arguments import check, check_curves
 from .codes import decode, encode
-from .recordings import Recording, read, write
+from .recordings import Recording, new_folder, read, write
 from .settings import MOST_EARLIER, NOT_SHARED, Settings
 from .showing import Showing
 from .states import move
@@ -74,6 +76,7 @@ class Session:
         self._message, self._farewell, self._error, self.last_error = "", PAUSED, "", None
         self._earlier: tuple[Run, ...] = ()
         self._look, self._showing, self._version = None, Showing(), 0
+        self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
         self._take(Settings.make(methods, preset=preset, many=many, **settings))
         other = Session._training and Session._training()
@@ -121,11 +124,16 @@ class Session:
 
     def pick(self, message: str = "", **chosen):
         """Train on the one problem that these options of the task single out. Forgets all runs.
-        ValueError for other options: they are changed by `change`.
+
+        Further options of the task are changed with it. Alone they are changed by `change`:
+        ValueError.
         """
         check(message=message)
         with self._lock:
-            others = [name for name in chosen if name not in self._task.singles_out]
+            known = [option.name for option in self._task.options]
+            others = [name for name in chosen if name not in known]
+            if not set(chosen) & set(self._task.singles_out):
+                others = list(chosen)
             if others:
                 said = shown(", ".join(others))
                 raise ValueError(f"{said}: singles out no problem; use change(...)")
@@ -210,17 +218,33 @@ class Session:
             self._say("Restored from its code.")
         return self
 
-    def record(self, folder, command: str = ""):
-        """Write the runs to ``folder``/recording.json, with all answers of all steps, for `replay`.
+    def record(self, folder=None, command: str = "") -> Path:
+        """Write the runs, with all answers of all steps, for `replay`. Returns the file's path.
 
-        command: what made them, to be shown with them. ValueError where there are no runs.
+        folder: to write recording.json into; None: recordings/METHODS-PROBLEM-N in the current
+        folder, N counting up, so that nothing is overwritten. command: what made the runs, to be
+        shown with them; those of a recording keep theirs. ValueError where there are no runs.
         """
         check(command=command)
         with self._lock:
             runs = tuple(run for run in self.runs.values() if run.records)
+            recording = Recording(self.share(), command or self._made_by, runs)
         if not runs:
             raise ValueError("record: there are no runs yet; train first")
-        return write(folder, Recording(self.share(), command, runs))
+        if folder is not None:
+            path = write(folder, recording)
+        else:
+            folder = new_folder("-".join([*(run.method for run in runs), self._name_of_problem()]))
+            try:
+                path = write(folder, recording)
+            except ValueError:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+                raise
+        with self._lock:
+            again = f"{type(self).__name__}.replay({str(path.parent)!r})"
+            self._say(f"Recorded in {path}. {again} shows it again.")
+        return path
 
     @classmethod
     def replay(cls, folder, **options):
@@ -231,8 +255,10 @@ class Session:
         """
         recording = read(folder)
         session = cls.from_code(recording.share, **options)
-        session._tracks = {run.method: Track(run) for run in recording.runs}
-        session._state = "recorded"
+        tracks = session._tracks = {run.method: Track(run) for run in recording.runs}
+        last = {m: tracks[m] for m in session.methods if m in tracks}
+        session._stretch = Stretch(session.settings, last or tracks)
+        session._state, session._made_by = "recorded", recording.command
         session._message = recording.command and f"Made by: {recording.command}"
         return session
 
@@ -360,7 +386,7 @@ class Session:
 
     def _restart(self) -> str:
         """What was changed that the runs of the last stretch do not follow; "" if nothing."""
-        if self._stretch is None or self._state in ("stopped", "failed"):
+        if self._stretch is None or self._state in ("stopped", "failed", "recorded"):
             return ""
         return self.settings.needs_fresh_run(self._stretch.settings)
 
@@ -395,6 +421,7 @@ class Session:
     def _fresh_tracks(self) -> dict[str, Track]:
         """New runs; those of other methods stay, for comparison, but cannot go on."""
         tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
+        self._made_by = ""
         for track in self._tracks.values():
             track.learner = None
         replaced = [t.run for m, t in self._tracks.items() if m in tracks and t.steps]
@@ -425,8 +452,17 @@ class Session:
         self._move(request)
         if self._stretch is not None:
             self._stretch.halt.set()  # what its last step still sees goes into runs nobody shows
-        self._stretch, self._tracks, self._look, self._earlier = None, {}, None, ()
+        self._stretch, self._tracks, self._look = None, {}, None
+        self._earlier, self._made_by = (), ""
         self._error, self.last_error = "", None
+
+    def _name_of_problem(self) -> str:
+        """For a folder: "many-NOUNs", "NOUN-1000", or "one-NOUN"."""
+        noun, numbers = self._task.noun, list(self.settings.chosen.values())
+        if self.view().many:
+            return f"many-{noun}s"
+        one = len(numbers) == 1 and isinstance(numbers[0], int)
+        return f"{noun}-{numbers[0]}" if one else f"one-{noun}"
 
     def _say(self, message):
         self._message = message

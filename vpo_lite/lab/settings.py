@@ -72,9 +72,12 @@ class Settings:
         many = self.many if _MANY.check(many) is None else many
         return Settings(methods, config, self.chosen, many)
 
-    def choosing(self, **chosen) -> "Settings":
-        """A copy with another problem chosen."""
-        return dataclasses.replace(self, chosen=chosen)
+    def choosing(self, **options) -> "Settings":
+        """A copy with another problem chosen. Options that single out none are changed with it."""
+        single = task_class(self.config.task).singles_out
+        chosen = {k: v for k, v in options.items() if k in single}
+        others = {k: v for k, v in options.items() if k not in single}
+        return dataclasses.replace(self, config=self.config.but(**others), chosen=chosen)
 
     def __post_init__(self):
         _ = self.configs  # refuses here what cannot work

@@ -8,8 +8,10 @@ A recording may come from a stranger. So every field has a schema (stored.py), w
 bounded, and reading imports no code.
 """
 
+import itertools
 import json
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +90,24 @@ def write(folder, recording: Recording) -> Path:
         why = error.strerror or error
         raise ValueError(f"{shortened(str(path), 200)}: cannot be written ({why})") from error
     return path
+
+
+def new_folder(name: str) -> Path:
+    """Make the folder recordings/NAME-N in the current folder, with the first N that is free.
+
+    Signs of the name that a folder may not have become "-". Raises ValueError where it cannot be
+    made.
+    """
+    name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:100]
+    for number in itertools.count(1):
+        folder = Path("recordings") / f"{name}-{number}"
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            if os.path.lexists(folder):
+                continue
+            raise ValueError(f"{folder}: cannot be made ({error.strerror or error})") from error
+        return folder
 
 
 def read(folder) -> Recording:
