@@ -10,9 +10,12 @@ from typing import NamedTuple, Protocol
 
 import ipywidgets as widgets
 
+import envs
+
 from ..estimators import METHODS
 from ..looks import look
 from .curves import COVERAGE, CURVES, DIVERSITY
+from .gallery import GALLERY, by_name, name_of
 from .view import View
 
 SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
@@ -33,7 +36,8 @@ class Requests(Protocol):
     def step(self): ...
     def reset(self): ...
     def reseed(self): ...
-    def new_maze(self): ...
+    def new_maze(self, seed: int | str | None = None, *, layout: str | None = None): ...
+    def record(self): ...
     def set_maze(self, text: str): ...
     def change(self, **settings): ...
     def look(self, step: int | None = None): ...
@@ -54,12 +58,14 @@ BUTTONS = {  # request -> its button
     "pause": ButtonText("Pause", "pause", "finish this step; Train goes on"),
     "stop": ButtonText("Stop", "stop", "finish this step; Train starts again from step 1"),
     "reset": ButtonText("Reset", "undo", "forget the runs; same maze, same seed"),
-    "new_maze": ButtonText("New maze", "random", "the next maze"),
+    "new_maze": ButtonText("Next maze", "random", "the next of the demonstration mazes"),
     "step": ButtonText("One step", "step-forward", "one step, then pause"),
     "reseed": ButtonText("Reseed", "refresh", "forget the runs; same maze, next seed"),
+    "record": ButtonText("Record", "save", "write the runs to a file that can be shown again"),
 }
 FIRST_KNOBS = {"methods": 226, "alpha": 208, "K": 188, "m": 160}  # pixels
 FIRST_BUTTONS = ("train", "pause", "stop", "reset", "new_maze")
+MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
 
 
@@ -96,9 +102,17 @@ class Controls:
         self.more = widgets.ToggleButton(
             description="More", icon="sliders", layout={"width": "auto"}
         )
-        for name in ("large", "routes", "judge", "look", "code", "more"):
+        self.maze = widgets.Dropdown(
+            description="maze", style={"description_width": "38px"}, layout={"width": "190px"}
+        )
+        layouts = [(f"layout {name}", name) for name in envs.PRESETS]
+        self.layout = widgets.Dropdown(description="maze layout", options=layouts, **_FIELD)
+        self._follow_maze(view)
+        for name in ("large", "routes", "judge", "look", "code", "more", "maze", "layout"):
             getattr(self, name).add_class(f"vpo-{name}")
         self.large.observe(lambda _: act(redraw), "value")
+        self.maze.observe(lambda change: act(self._choose, change["new"]), "value")
+        self.layout.observe(lambda change: act(self._lay_out, change["new"]), "value")
         self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
         self.judge.observe(lambda change: self._show(alpha=change["new"]), "value")
         self.look.observe(lambda change: act(self._look_at, change["new"]), "value")
@@ -128,13 +142,15 @@ class Controls:
             self.knobs[name].layout.width = f"{width}px"
         first = [self.knobs[name] for name in FIRST_KNOBS]
         buttons = [self.buttons[name] for name in FIRST_BUTTONS]
-        again = [self.buttons["step"], self.buttons["reseed"]]
+        again = [self.buttons[name] for name in MORE_BUTTONS]
         knobs = [self.knobs[name] for name in MORE_KNOBS]
         shown = [self.judge, self.routes, *self.curves]
-        self._rest = row([*shown, *knobs, self.code, *again, self.large])
+        self._rest = row([*shown, *knobs, self.layout, self.code, *again, self.large])
         self._show_more(False)
         self._time = row([self._play, self.look])
-        return widgets.VBox([row(first), row([*buttons, self.more]), self._rest, self._time])
+        return widgets.VBox(
+            [row(first), row([*buttons, self.maze, self.more]), self._rest, self._time]
+        )
 
     def _show_more(self, on):
         self._rest.layout.display = "" if on else "none"
@@ -158,6 +174,20 @@ class Controls:
     def _look_at(self, step):
         if not self.lab.view().busy:
             self._ask(self.lab.look, step if step < self.look.max else None)
+
+    def _choose(self, name):
+        """A maze of the gallery, and the size of sets that shows its point."""
+        if name is not None:
+            self.lab.new_maze(name)
+            self.lab.change(m=by_name(name).m)
+
+    def _lay_out(self, layout):
+        if layout != self.lab.view().task.layout:
+            self.lab.new_maze(self._seed_of(self.lab.view()) or 0, layout=layout)
+
+    @staticmethod
+    def _seed_of(view: View) -> int | None:
+        return view.settings.chosen.get("maze_seed")
 
     def _ask(self, request, *arguments, **settings):
         """A request whose effect the knobs show already: they need not follow it."""
@@ -197,6 +227,7 @@ class Controls:
                     _teach(self.knobs[name], value)
                 put(self.routes, value=view.showing.routes)
                 _teach(self.judge, view.showing.alpha)
+                self._follow_maze(view)
         finally:
             self._follower = None
 
@@ -208,6 +239,19 @@ class Controls:
         put(buttons["pause"], disabled=not running)
         put(buttons["stop"], disabled=view.state not in ("running", "paused"))
         put(buttons["step"], disabled=view.busy)
+
+    def _follow_maze(self, view):
+        """The gallery, and before it the maze of now if it has no name there (value None)."""
+        layout, seed = view.task.layout, self._seed_of(view)
+        name = name_of(layout, seed)
+        options = [(named.name, named.name) for named in GALLERY]
+        if name is None:
+            options.insert(0, ("your own" if seed is None else f"{seed:,}", None))
+        if tuple(options) != self.maze.options:
+            self.maze.options = options
+        put(self.maze, value=name)
+        if any(layout == value for _, value in self.layout.options):
+            put(self.layout, value=layout)
 
     def _follow_time(self, view, outside):
         most = max(view.steps, 1)

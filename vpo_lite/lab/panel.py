@@ -154,7 +154,8 @@ class PlainPanel(Panel):
 
     def _pictures(self):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
-        return [self.maze, self.words]
+        self.below.layout.display = "none"
+        return [self.maze, self.words, self.below]
 
     def superseded(self):
         """Nothing to hold: a picture can always be changed."""
