@@ -27,7 +27,7 @@ def a_step(method, P=2, G=8, m=3, d=4, seed=0):
 def test_the_table_of_methods():
     assert list(vpo.METHODS) == [
         *("vpo", "grpo", "multi_rlvr", "set_max", "max_at_k"),
-        *("gdpo", "maxrl", "random_weighting", "goal_conditioned"),
+        *("gdpo", "maxrl", "random_weighting", "goal_conditioned", "vpo_recombined"),
     ]
     many = {name for name in vpo.METHODS if not vpo.METHODS[name].single_answer}
     assert many == {"vpo", "multi_rlvr", "set_max"}

@@ -192,17 +192,6 @@ def vpo(R, *, weights, alpha, eps, **_):
     return Estimate(U, zscore(U, eps, size))
 
 
-@method(weights="many", recombines=True)
-def vpo_recombined(R, *, weights, alpha, eps, **_):
-    """VPO's number, for groups in which one rollout is recombined (ours).
-
-    Before it is compared, the best set that the answers of a group make, whoever wrote them, takes
-    the place of the group's worst rollout, if no rollout is as good: see
-    `vpo_lite.training.recombine`. Rare answers are then learnt from at once.
-    """
-    return vpo(R, weights=weights, alpha=alpha, eps=eps)
-
-
 @method(single_answer=True)
 def grpo(R, *, w_star, eps, **_):
     """w* . r of the one answer (2402.03300)."""
@@ -278,6 +267,17 @@ def goal_conditioned(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
     r = set_reward(R, weights)
     return Estimate(r, zscore(r, eps, _size(R, weights)))
+
+
+@method(weights="many", recombines=True)
+def vpo_recombined(R, *, weights, alpha, eps, **_):
+    """VPO's number, for groups in which one rollout is recombined (ours).
+
+    Before it is compared, the best set that the answers of a group make, whoever wrote them, takes
+    the place of the group's worst rollout: see
+    `vpo_lite.training.recombine`. Rare answers are then learnt from at once.
+    """
+    return vpo(R, weights=weights, alpha=alpha, eps=eps)
 
 
 # ---- what they are made of ----

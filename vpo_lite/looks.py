@@ -18,7 +18,6 @@ class Look(NamedTuple):
 
 STYLES = {
     "vpo": Look("VPO", "#0072B2", "circle", "solid"),
-    "vpo_recombined": Look("VPO, recombined", "#0A4D75", "hexagon", "solid"),
     "grpo": Look("GRPO", "#D55E00", "square", "dash"),
     "multi_rlvr": Look("Multi-RLVR", "#E69F00", "triangle-up", "dot"),
     "set_max": Look("Set-Max", "#999999", "bowtie", "18px,4px,4px,4px,4px,4px"),
@@ -27,6 +26,7 @@ STYLES = {
     "maxrl": Look("MaxRL", "#56B4E9", "x", "longdashdot"),
     "random_weighting": Look("random weighting", "#F0E442", "star", "2px,6px"),
     "goal_conditioned": Look("goal-conditioned", "#000000", "triangle-down", "12px,3px,3px,3px"),
+    "vpo_recombined": Look("VPO, recombined", "#003F66", "hexagon", "22px,4px"),
 }
 FRONT = "#555555"
 # Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.

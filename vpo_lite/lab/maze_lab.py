@@ -86,7 +86,7 @@ class Lab(Session):
     @property
     def maze_name(self) -> str | None:
         """Its name in the gallery; None for a maze that has none."""
-        return name_of(getattr(self._task, "layout", ""), self.maze_seed)
+        return name_of(getattr(self.view().task, "layout", ""), self.maze_seed)
 
     def new_maze(self, seed: int | str | None = None, *, layout: str | None = None):
         """Another generated maze: the next of the demonstration mazes, the one with this seed, or

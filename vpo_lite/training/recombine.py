@@ -3,7 +3,7 @@
 A policy finds a good answer long before it writes two good ones in one rollout. VPO learns from
 sets that were written, so it may settle on the first treasure meanwhile. Method `vpo_recombined`
 puts the best set that the answers of a group make, whoever wrote them, in the place of the group's
-worst rollout. It does so only where no rollout of the group is as good; otherwise it is plain VPO.
+worst rollout. So a rare answer is learnt from at once, in the set where it counts.
 
 The set is a text like those that the policy writes, and is read and scored like them. Its tokens
 are not sampled, so the gradient is no longer that of the policy's own rollouts: it leads to sets
@@ -20,7 +20,7 @@ from ..estimators import rollout_scores
 from ..metrics import best_subset
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
-from ..tasks.base import Task, read_numbered
+from ..tasks.base import Task, TaskError, read_numbered
 from .rollouts import Answers, Sampled, read_answers
 
 
@@ -50,7 +50,8 @@ def recombine(
 
 
 def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, str | None]:
-    """The worst rollout of a group, and the text of a better set than all; None if there is none.
+    """The worst rollout of a group, and the text of the best set of its valid answers; None if
+    there are none, or if a rollout is better under the weights.
 
     The answers stand in the order of the slots that they were written in. A best set of fewer than
     m answers is filled up with the other answers of the best rollout.
@@ -70,8 +71,11 @@ def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, s
     if rollout_scores("vpo", [better], weights=weights, alpha=alpha)[0, 0] < scores[leader]:
         return worst, None
     bodies = [read_numbered(group.texts[g], m, task.tag)[i] for g, i in chosen]
-    if None in bodies:  # the task has a parser of its own, which reads other forms
-        return worst, None
+    if None in bodies:
+        raise TaskError(
+            f"task {task.name!r}: vpo_recombined joins answers written as <{task.tag}_1> ... "
+            f"</{task.tag}_1>, and this task's parser reads another form; use method vpo"
+        )
     tagged = (f"<{task.tag}_{i}>{b}</{task.tag}_{i}>" for i, b in enumerate(bodies, start=1))
     return worst, " ".join(tagged)
 
