@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import browser_harness as harness
+import nbformat
 import numpy as np
 import pytest
 
@@ -24,10 +26,10 @@ def kernel():
 def test_a_choice_is_kept_and_shown_against_the_outcome():
     guess = predict("fills", QUESTION, OPTIONS)
     assert guess.value is None
-    assert repr(guess.outcome("A B C")) == "You made no prediction. It came out as A B C."
+    assert repr(guess.outcome("A B C")) == "You made no prediction. The outcome is A B C."
     guess.value = "C C C"
-    assert repr(guess.outcome("A B C")) == "You predicted C C C. It came out as A B C."
-    assert repr(guess.outcome("C C C")) == "You predicted C C C. That is what came out."
+    assert repr(guess.outcome("A B C")) == "You predicted C C C. The outcome is A B C."
+    assert repr(guess.outcome("C C C")) == "You predicted C C C. That is the outcome."
     assert repr(guess) == f"{QUESTION} [A B C | C C C] Your prediction: C C C"
 
 
@@ -41,8 +43,8 @@ def test_running_the_cell_again_keeps_the_choice():
 def test_a_number_may_be_asked_for():
     guess = predict("worth", "How much is it worth?")
     guess.value = np.float64(0.5)
-    assert repr(guess.outcome(np.float64(0.76))) == "You predicted 0.5. It came out as 0.76."
-    assert repr(guess.outcome(0.5)) == "You predicted 0.5. That is what came out."
+    assert repr(guess.outcome(np.float64(0.76))) == "You predicted 0.5. The outcome is 0.76."
+    assert repr(guess.outcome(0.5)) == "You predicted 0.5. That is the outcome."
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_the_outcome_is_escaped_on_a_page():
     guess = predict("sign", "Which?", ["<b>", "a < b"])
     guess.value = "<b>"
     assert guess.outcome("<b>")._repr_html_() == (
-        "<p><b>✓ You predicted &lt;b&gt;. That is what came out.</b></p>"
+        "<p><b>✓ You predicted &lt;b&gt;. That is the outcome.</b></p>"
     )
     assert "→ You predicted &lt;b&gt;." in guess.outcome("a < b")._repr_html_()
 
@@ -131,3 +133,32 @@ def test_asking_loads_no_widgets_and_no_torch():
         [sys.executable, "-c", code], cwd=here, env=os.environ, capture_output=True, text=True
     )
     assert done.returncode == 0 and not done.stdout.split(), done.stderr + done.stdout
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_keyboard_chooses_in_a_browser(tmp_path):
+    cells = [
+        nbformat.v4.new_code_cell(
+            "from vpo_lite.teaching import predict\n"
+            "guess = predict('k', 'Which?', ['left', 'right'])\nguess"
+        ),
+        nbformat.v4.new_markdown_cell(
+            "<details><summary>Claim</summary>\n\n**Claim.** Right.\n\n</details>"
+        ),
+        nbformat.v4.new_code_cell("guess.outcome('right')"),
+    ]
+    path = tmp_path / "lesson.ipynb"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    with harness.server([path]) as address, harness.browser() as context:
+        notebook = harness.Page(context, address).open(path.name, "doc/tree")
+        notebook.run_all()
+        notebook.wait_text(".jp-RenderedHTML", "You made no prediction. The outcome is right.")
+        assert not notebook.page.get_by_text("Right.", exact=True).is_visible()
+        notebook.page.locator("button", has_text="right").focus()
+        notebook.page.keyboard.press("Enter")
+        notebook.wait_text(".widget-html", "Stored: right.")
+        notebook.run_all()  # the first cell again keeps the choice
+        notebook.wait_text(".jp-RenderedHTML", "You predicted right. That is the outcome.")
+        assert not notebook.wrong, notebook.wrong

@@ -1,4 +1,4 @@
-"""Ask the reader for a prediction, keep it, and show it beside what came out.
+"""Ask the reader for a prediction, keep it, and show it beside the outcome.
 
 A prediction lives in the kernel under its key, so running its cell again keeps the choice. In
 JupyterLab it is shown as buttons, or as a field for a number. Without ipywidgets it is shown as
@@ -30,7 +30,7 @@ def predict(key, question, options=None):
     True
     >>> guess.value = "11/18"  # what a click does
     >>> guess.outcome("3/4")
-    You predicted 11/18. It came out as 3/4.
+    You predicted 11/18. The outcome is 3/4.
     >>> predict("doctest", "Which is larger?", ["3/4", "11/18"]).value
     '11/18'
     """
@@ -122,7 +122,7 @@ class Outcome:
     """A prediction (None if none was made) and what came out, as one sentence.
 
     >>> Outcome(None, "C C C"), Outcome(0.5, 0.75)
-    (You made no prediction. It came out as C C C., You predicted 0.5. It came out as 0.75.)
+    (You made no prediction. The outcome is C C C., You predicted 0.5. The outcome is 0.75.)
     """
 
     predicted: str | float | None
@@ -130,10 +130,10 @@ class Outcome:
 
     def __repr__(self):
         if self.predicted is None:
-            return f"You made no prediction. It came out as {_text(self.value)}."
+            return f"You made no prediction. The outcome is {_text(self.value)}."
         if self.predicted == self.value:
-            return f"You predicted {_text(self.predicted)}. That is what came out."
-        return f"You predicted {_text(self.predicted)}. It came out as {_text(self.value)}."
+            return f"You predicted {_text(self.predicted)}. That is the outcome."
+        return f"You predicted {_text(self.predicted)}. The outcome is {_text(self.value)}."
 
     def _repr_html_(self):
         sign = "✓" if self.predicted == self.value else "→"
