@@ -30,12 +30,16 @@ def test_the_table_of_methods():
         *("gdpo", "maxrl", "random_weighting", "goal_conditioned", "vpo_recombined"),
     ]
     many = {name for name in vpo.METHODS if not vpo.METHODS[name].single_answer}
-    assert many == {"vpo", "multi_rlvr", "set_max"}
+    assert many == {"vpo", "multi_rlvr", "set_max", "vpo_recombined"}
     assert [name for name in vpo.METHODS if vpo.METHODS[name].weight_in_prompt] == [
         "goal_conditioned"
     ]
     drawn = {name: m.weights for name, m in vpo.METHODS.items() if m.weights != "none"}
-    assert drawn == {"vpo": "many", "random_weighting": "one", "goal_conditioned": "one"}
+    assert drawn == {
+        **{"vpo": "many", "vpo_recombined": "many"},
+        **{"random_weighting": "one", "goal_conditioned": "one"},
+    }
+    assert [name for name in vpo.METHODS if vpo.METHODS[name].recombines] == ["vpo_recombined"]
 
 
 # ---- what all methods share ----

@@ -43,6 +43,7 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "pocket": "core, tasks, policy, training",
     "figures": "core",
     "report": "core, training, figures",
+    "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
     "cli": "core, tasks, policy, training, pocket, lab, figures, report, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
@@ -58,6 +59,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/lab/drawings.py", "routes and mazes as plain data for the board"),
     ("vpo_lite/lab/plots.py", "objective space and simplex of the maze's objectives"),
     ("vpo_lite/lab/panel.py", "puts the board beside the plots"),
+    ("vpo_lite/lab/player.py", "walks and draws mazes by hand"),
     ("vpo_lite/lab/controls.py", "its buttons choose mazes"),
     ("vpo_lite/lab/words.py", "says what is seen on a maze, too"),
     ("vpo_lite/lab/recordings/__main__.py", "makes the recordings that ship"),
@@ -76,15 +78,18 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "huggingface_hub": "policy",
     "safetensors": "policy, training",
     "plotly": "figures, lab.plots, lab.panel, lab.session",
-    "ipywidgets": "lab.panel, lab.controls, lab.board",
-    "anywidget": "lab.board, lab.panel",
+    "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
+    "anywidget": "lab.board, lab.panel, lab.player",
     "traitlets": "lab.board",
     "IPython": "lab.panel, lab.maze_lab",
     "tqdm": "cli",
     "pydantic": "core, policy, training, pocket, lab",
     "filelock": "core",
 }
-LATE = {"torch": "lab, cli"}  # package -> the rooms that may import it in functions only
+LATE = {
+    "torch": "lab, cli",
+    "ipywidgets": "teaching",
+}  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file
 ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML
 DRAWN_ELSEWHERE = {  # file that takes HTML as it is -> from whom
@@ -260,7 +265,7 @@ def unescaped(root):
         for found in imports_of(tree):
             if found.partition(".")[0] in ("html", "markupsafe", "jinja2"):
                 yield f"{file}: imports {found.partition('.')[0]}"
-        if room(module) in ("lab", "report"):
+        if room(module) in ("lab", "report", "teaching"):
             for node in ast.walk(tree):
                 if tags_by_hand(node, tree, file):
                     yield f"{file}:{node.lineno}: {ast.unparse(node)[:60]}"
@@ -428,6 +433,7 @@ SOUND = {
     "vpo_lite/pocket/pretrain.py": "import envs  # Mazes\nfrom ..training.step import Learner\n",
     "vpo_lite/pocket/weights/model.safetensors": "maze",
     "vpo_lite/figures.py": "import plotly.graph_objects as go\n",
+    "vpo_lite/teaching/guess.py": "def f():\n    import ipywidgets\n",
     "vpo_lite/report.py": "from . import figures\nx = '<p>{}'\nhtml(x, Html(f(x)))\n",
     "vpo_lite/lab/__init__.py": "from .session import Lab  # on a maze\n",
     "vpo_lite/lab/session.py": "def f():\n    import torch\n    from .panel import Panel\n",
@@ -530,6 +536,12 @@ FAULTS = [
     ),
     (
         wrong_packages,
+        "vpo_lite/teaching/guess.py",
+        "import ipywidgets",
+        "vpo_lite/teaching/guess.py:1: may import ipywidgets in a function only",
+    ),
+    (
+        wrong_packages,
         "vpo_lite/report.py",
         "def f():\n    import pandas",
         "vpo_lite/report.py:2: may not import pandas",
@@ -552,7 +564,7 @@ FAULTS = [
     ),
     *(
         (unescaped, file, code, f"{file}:1: {code}")
-        for file in ("vpo_lite/lab/session.py", "vpo_lite/report.py")
+        for file in ("vpo_lite/lab/session.py", "vpo_lite/report.py", "vpo_lite/teaching/a.py")
         for code in (
             "f'<b>{x}</b>'",
             "f'<{x}>'",

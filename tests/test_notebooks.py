@@ -3,6 +3,10 @@ clean.
 
 The cell tagged ``parameters`` says in its first line which numbers the test run lowers; they are
 set to a tenth (at least 2) in a cell put behind it, and a last cell tells whether that took.
+
+A lesson protects its predictions: each is asked for, stored, and shown against the outcome. Its
+claim stays folded until the reader opens it. The sections marked with a star are a path for a
+class, which needs no other cell.
 """
 
 import ast
@@ -17,6 +21,14 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+OLD_LESSONS = {"00_start_here", "04_train_live"}  # not yet rewritten: no stored predictions
+rewritten = pytest.mark.xfail(strict=True, raises=AssertionError, reason="an old lesson")
+lessons = pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, id=p.stem, marks=[rewritten] * (p.stem in OLD_LESSONS)) for p in NOTEBOOKS],
+)
+STAR = "★"
+FOLD = re.compile(r"<details><summary>([^<]+)</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
 
 
 def read(path):
@@ -44,11 +56,8 @@ def test_there_are_notebooks():
     assert FOLDER / "00_start_here.ipynb" in NOTEBOOKS
 
 
-@pytest.mark.slow
-@by_name
-def test_runs_without_a_screen(path, monkeypatch):
-    monkeypatch.setenv("VPO_LITE_COLD", "1")
-    notebook = read(path)
+def run(notebook):
+    """Run every cell at the small budget, without a choice; fails if one fails or warns."""
     (at,) = [i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", [])]
     small = lowered(notebook.cells[at])
     before = len(notebook.cells)
@@ -79,6 +88,13 @@ def test_runs_without_a_screen(path, monkeypatch):
     assert not written, written
 
 
+@pytest.mark.slow
+@by_name
+def test_runs_without_a_screen(path, monkeypatch):
+    monkeypatch.setenv("VPO_LITE_COLD", "1")
+    run(read(path))
+
+
 @by_name
 def test_is_committed_clean(path):
     notebook = read(path)
@@ -102,3 +118,128 @@ def test_is_committed_clean(path):
 @by_name
 def test_opens_in_order_of_its_name(path):
     assert read(path).cells[0].source.startswith(f"# {path.stem[:2]} ")
+
+
+# ---- lessons: predict, run, compare ----
+
+
+def asked(source):
+    """(variable, key) of each `variable = predict("key", ...)` in the source of a cell."""
+    return [
+        (node.targets[0].id, node.value.args[0].value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "predict"
+    ]
+
+
+def code_after(notebook, i):
+    """The source of the first code cell after cell i."""
+    return next(c.source for c in notebook.cells[i + 1 :] if c.cell_type == "code")
+
+
+def folded(text):
+    """(summary, content) of each fold in a Markdown text."""
+    return FOLD.findall(text)
+
+
+@lessons
+def test_every_prediction_is_asked_for_and_shown_against_the_outcome(path):
+    notebook, keys = read(path), []
+    for i, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown" and "**Predict" in cell.source:
+            assert asked(code_after(notebook, i)), f"no predict(...) after {cell.source!r}"
+        if cell.cell_type != "code":
+            continue
+        for name, key in asked(cell.source):
+            keys.append(key)
+            assert cell.source.splitlines()[-1] == name, "it is shown"
+            later = "\n".join(c.source for c in notebook.cells[i + 1 :] if c.cell_type == "code")
+            assert f"{name}.outcome(" in later, f"{key} is never compared"
+    assert keys and len(set(keys)) == len(keys)
+    assert all(key.startswith(f"{path.stem[:2]}-") for key in keys)
+
+
+@lessons
+def test_every_claim_is_folded_and_then_checked(path):
+    notebook, claims = read(path), 0
+    for i, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown":
+            assert "**Claim" not in FOLD.sub("", cell.source), cell.source
+            assert cell.source.count("<details>") == len(folded(cell.source)), cell.source
+            for _, content in folded(cell.source):
+                if "**Claim" in content:
+                    claims += 1
+                    assert "assert " in code_after(notebook, i), content
+    assert claims
+
+
+@lessons
+def test_what_to_try_has_a_folded_solution(path):
+    prose = "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
+    tasks = re.split(r"\*\*(?:Try this|Settings to find)\.\*\*", prose)[1:]
+    assert tasks
+    for task in tasks:
+        assert folded(task) and folded(task)[0][0] == "Solution", task
+
+
+def on_the_path(notebook):
+    """The cells before the first section, and those of the sections marked with a star."""
+    kept, marked = [], True
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            kept += [cell] * marked
+            continue
+        text = ""
+        for part in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
+            if part.startswith("## "):
+                marked = part.startswith(f"## {STAR} ")
+            text += part * marked
+        kept += [nbformat.v4.new_markdown_cell(text)] * bool(text)
+    return kept
+
+
+def minutes(cells):
+    """Half a minute for a code cell, one for a prediction, and 100 words a minute."""
+    code = [c.source for c in cells if c.cell_type == "code"]
+    words = sum(len(c.source.split()) for c in cells if c.cell_type == "markdown")
+    return len(code) / 2 + sum(len(asked(source)) for source in code) + words / 100
+
+
+@lessons
+def test_says_how_long_it_takes(path):
+    notebook = read(path)
+    told = re.search(
+        r"\*\*Time\*\* (\d+) minutes.* path marked ★ takes (\d+) minutes", notebook.cells[0].source
+    )
+    assert told, "minutes for everything, and for the path"
+    everything, short = map(int, told.groups())
+    assert 0 <= everything - minutes(notebook.cells) <= 10
+    assert 0 <= short - minutes(on_the_path(notebook)) <= 10
+    assert short <= 50
+
+
+@pytest.mark.slow
+@lessons
+def test_the_path_for_a_class_needs_no_other_cell(path, monkeypatch):
+    monkeypatch.setenv("VPO_LITE_COLD", "1")
+    notebook = read(path)
+    assert any(f"## {STAR} " in c.source for c in notebook.cells if c.cell_type == "markdown")
+    notebook.cells = on_the_path(notebook)
+    run(notebook)
+
+
+def test_the_solution_of_the_cell_to_write_is_right():
+    import numpy as np
+
+    import vpo_lite as vpo
+
+    texts = [c.source for c in read(FOLDER / "01_why_diversity.ipynb").cells]
+    (solution,) = [code for t in texts for code in re.findall(r"```python\n(.+?)```", t, re.DOTALL)]
+    scope = {}
+    exec(solution, scope)
+    rng = np.random.default_rng(1)
+    R, W = rng.random((24, 3, 2)), vpo.sample_weights(64, 2, rng=rng)
+    ours = vpo.advantages("vpo", R[None], weights=W)[0]
+    assert np.allclose(scope["my_advantages"](R, W), ours, atol=1e-4)

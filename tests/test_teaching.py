@@ -1,0 +1,164 @@
+"""Predictions: asked for, kept in the kernel, shown against the outcome."""
+
+import builtins
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import browser_harness as harness
+import nbformat
+import numpy as np
+import pytest
+
+from vpo_lite.teaching import predict
+from vpo_lite.teaching.predictions import KEPT
+
+QUESTION, OPTIONS = "Which answers fill the slots?", ["A B C", "C C C"]
+
+
+@pytest.fixture(autouse=True)
+def kernel():
+    """A kernel in which nothing was predicted before."""
+    KEPT.clear()
+
+
+def test_a_choice_is_kept_and_shown_against_the_outcome():
+    guess = predict("fills", QUESTION, OPTIONS)
+    assert guess.value is None
+    assert repr(guess.outcome("A B C")) == "You made no prediction. The outcome is A B C."
+    guess.value = "C C C"
+    assert repr(guess.outcome("A B C")) == "You predicted C C C. The outcome is A B C."
+    assert repr(guess.outcome("C C C")) == "You predicted C C C. That is the outcome."
+    assert repr(guess) == f"{QUESTION} [A B C | C C C] Your prediction: C C C"
+
+
+def test_running_the_cell_again_keeps_the_choice():
+    predict("fills", QUESTION, OPTIONS).value = "C C C"
+    assert predict("fills", QUESTION, OPTIONS).value == "C C C"
+    assert predict("other", QUESTION, OPTIONS).value is None
+    assert predict("fills", "Another question?", OPTIONS).value is None
+
+
+def test_a_number_may_be_asked_for():
+    guess = predict("worth", "How much is it worth?")
+    guess.value = np.float64(0.5)
+    assert repr(guess.outcome(np.float64(0.76))) == "You predicted 0.5. The outcome is 0.76."
+    assert repr(guess.outcome(0.5)) == "You predicted 0.5. That is the outcome."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("", QUESTION), "key = ''"),
+        ((3, QUESTION), "key = 3"),
+        (("fills", "two\nlines"), r"question = 'two\nlines'"),
+        (("fills", QUESTION, "yes"), "options = 'yes'"),
+        (("fills", QUESTION, ["only one"]), "options = ['only one']"),
+        (("fills", QUESTION, ["same", "same"]), "options = ['same', 'same']"),
+        (("fills", QUESTION, ["yes", 0]), "options = 0"),
+    ],
+)
+def test_a_wrong_question_is_refused_in_one_line(arguments, named):
+    with pytest.raises(ValueError) as refused:
+        predict(*arguments)
+    assert str(refused.value).startswith(f"{named}: expected ")
+    assert len(str(refused.value).splitlines()) == 1
+    assert not KEPT
+
+
+@pytest.mark.parametrize("wrong", ["B B B", None, 1, "G" * 5000])
+def test_an_outcome_that_is_no_option_is_refused_in_one_line(wrong):
+    guess = predict("fills", QUESTION, OPTIONS)
+    with pytest.raises(ValueError, match=r"^outcome = .*: expected one of A B C, C C C$"):
+        guess.outcome(wrong)
+    with pytest.raises(ValueError, match=r"^outcome = .*: expected a finite number$"):
+        predict("worth", QUESTION).outcome("high")
+    with pytest.raises(ValueError, match=r"^value = 'B B B': expected one of A B C, C C C$"):
+        guess.value = "B B B"
+    assert guess.value is None
+
+
+def test_the_outcome_is_escaped_on_a_page():
+    guess = predict("sign", "Which?", ["<b>", "a < b"])
+    guess.value = "<b>"
+    assert guess.outcome("<b>")._repr_html_() == (
+        "<p><b>✓ You predicted &lt;b&gt;. That is the outcome.</b></p>"
+    )
+    assert "→ You predicted &lt;b&gt;." in guess.outcome("a < b")._repr_html_()
+
+
+def test_buttons_store_what_is_clicked():
+    guess = predict("fills", QUESTION, OPTIONS)
+    bundle = guess._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert bundle["text/plain"].endswith("none yet")
+    _, buttons, note = guess._widget.children
+    assert buttons.options == tuple(OPTIONS) and buttons.value is None
+    buttons.value = "C C C"
+    assert guess.value == "C C C" and "Stored: C C C." in note.value
+
+
+def test_the_field_takes_a_number_and_says_if_it_is_none():
+    guess = predict("worth", "How much is it worth?")
+    _, field, note = guess._widget.children
+    field.value = "0,76"
+    assert guess.value == 0.76 and "Stored: 0.76." in note.value
+    for wrong in ("many", "nan", "1e999", ""):
+        field.value = wrong
+        assert guess.value == 0.76 and note.value == "Please type a finite number.", wrong
+
+
+def test_without_the_widget_library_it_is_text(monkeypatch):
+    usual = builtins.__import__
+
+    def without(name, *rest):
+        if name == "ipywidgets":
+            raise ImportError(name)
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    guess = predict("fills", QUESTION, OPTIONS)
+    assert guess._repr_mimebundle_() == {"text/plain": repr(guess)}
+
+
+@pytest.mark.slow
+def test_asking_loads_no_widgets_and_no_torch():
+    code = (
+        "from vpo_lite.teaching import predict; g = predict('k', 'q?', ['a', 'b']); g.outcome('a');"
+        "import sys; print(*{'torch', 'ipywidgets', 'IPython', 'plotly'}.intersection(sys.modules))"
+    )
+    here = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=here, env=os.environ, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and not done.stdout.split(), done.stderr + done.stdout
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_keyboard_chooses_in_a_browser(tmp_path):
+    cells = [
+        nbformat.v4.new_code_cell(
+            "from vpo_lite.teaching import predict\n"
+            "guess = predict('k', 'Which?', ['left', 'right'])\nguess"
+        ),
+        nbformat.v4.new_markdown_cell(
+            "<details><summary>Claim</summary>\n\n**Claim.** Right.\n\n</details>"
+        ),
+        nbformat.v4.new_code_cell("guess.outcome('right')"),
+    ]
+    path = tmp_path / "lesson.ipynb"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    with harness.server([path]) as address, harness.browser() as context:
+        notebook = harness.Page(context, address).open(path.name, "doc/tree")
+        notebook.run_all()
+        notebook.wait_text(".jp-RenderedHTML", "You made no prediction. The outcome is right.")
+        assert not notebook.page.get_by_text("Right.", exact=True).is_visible()
+        notebook.page.locator("button", has_text="right").focus()
+        notebook.page.keyboard.press("Enter")
+        notebook.wait_text(".widget-html", "Stored: right.")
+        notebook.run_all()  # the first cell again keeps the choice
+        notebook.wait_text(".jp-RenderedHTML", "You predicted right. That is the outcome.")
+        assert not notebook.wrong, notebook.wrong

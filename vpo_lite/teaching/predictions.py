@@ -1,0 +1,149 @@
+"""Ask the reader for a prediction, keep it, and show it beside the outcome.
+
+A prediction lives in the kernel under its key, so running its cell again keeps the choice. In
+JupyterLab it is shown as buttons, or as a field for a number. Without ipywidgets it is shown as
+text. Nothing waits for a choice, so a notebook also runs from top to bottom without one.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..checks import LARGEST, check_choice, check_number, is_plain, shown
+from ..markup import html
+
+KEPT: dict[str, "Prediction"] = {}  # by key, for as long as the kernel lives
+NUMBER = "a finite number"
+
+
+def predict(key, question, options=None):
+    """Ask for a prediction. Returns the `Prediction`, which a notebook shows as buttons.
+
+    key       a text that no other prediction has, say "01-fills". The same key and question again
+              return the same prediction with its choice; another question begins anew.
+    question  the text of the question.
+    options   two or more texts to choose from, each one different. None asks for a number.
+
+    Raises ValueError for a key, question or options that are no such texts.
+
+    >>> guess = predict("doctest", "Which is larger?", ["3/4", "11/18"])
+    >>> guess.value is None
+    True
+    >>> guess.value = "11/18"  # what a click does
+    >>> guess.outcome("3/4")
+    You predicted 11/18. The outcome is 3/4.
+    >>> predict("doctest", "Which is larger?", ["3/4", "11/18"]).value
+    '11/18'
+    """
+    _check_text(key, "key")
+    _check_text(question, "question")
+    if options is not None:
+        if not isinstance(options, list | tuple) or len(options) < 2:
+            raise ValueError(f"options = {shown(options)}: expected a list of two or more texts")
+        for option in options:
+            _check_text(option, "options")
+        if len(set(options)) < len(options):
+            raise ValueError(f"options = {shown(options)}: expected texts that all differ")
+        options = tuple(options)
+    kept = KEPT.get(key)
+    if kept is None or (kept.question, kept.options) != (question, options):
+        KEPT[key] = Prediction(question, options)
+    return KEPT[key]
+
+
+class Prediction:
+    """A question, the options to choose from (None: a number), and the choice made so far.
+
+    `value` is the choice: an option or a float, None until there is one. It can be set, which does
+    what a click does. Raises ValueError for a value that the question does not allow.
+    """
+
+    def __init__(self, question, options=None):
+        self.question, self.options, self._value = question, options, None
+
+    @property
+    def value(self):
+        return self._value
+
+    @value.setter
+    def value(self, value):
+        self._value = None if value is None else self._checked(value, "value")
+
+    def outcome(self, value):
+        """What was predicted, beside what came out: one of the options, or a number.
+
+        Raises ValueError for a value that could not have been predicted.
+        """
+        return Outcome(self.value, self._checked(value, "outcome"))
+
+    def _checked(self, value, name):
+        if self.options is None:
+            return check_number(value, name, NUMBER, -LARGEST, LARGEST)
+        check_choice(value, name, self.options)
+        return str(value)
+
+    def __repr__(self):
+        choices = NUMBER if self.options is None else " | ".join(self.options)
+        return f"{self.question} [{choices}] Your prediction: {_text(self.value) or 'none yet'}"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        try:
+            bundle = self._widget._repr_mimebundle_()
+        except ImportError:  # no ipywidgets: the base installation has none
+            return {"text/plain": repr(self)}
+        return bundle | {"text/plain": repr(self)}
+
+    @cached_property
+    def _widget(self):
+        import ipywidgets as widgets
+
+        note = widgets.HTML()
+        if self.options is None:
+            start = _text(self.value)
+            field = widgets.Text(start, placeholder="a number", continuous_update=False)
+        else:
+            wide = {"button_width": "auto"}
+            field = widgets.ToggleButtons(options=self.options, value=self.value, style=wide)
+
+        def store(_):
+            try:
+                typed = str(field.value).replace(",", ".")
+                self.value = typed and float(typed) if self.options is None else field.value
+            except ValueError:
+                note.value = html("Please type {}.", NUMBER)
+            else:
+                note.value = html("Stored: {}. You can still change it.", _text(self.value))
+
+        field.observe(store, "value")
+        return widgets.VBox([widgets.HTML(html("<b>{}</b>", self.question)), field, note])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A prediction (None if none was made) and what came out, as one sentence.
+
+    >>> Outcome(None, "C C C"), Outcome(0.5, 0.75)
+    (You made no prediction. The outcome is C C C., You predicted 0.5. The outcome is 0.75.)
+    """
+
+    predicted: str | float | None
+    value: str | float
+
+    def __repr__(self):
+        if self.predicted is None:
+            return f"You made no prediction. The outcome is {_text(self.value)}."
+        if self.predicted == self.value:
+            return f"You predicted {_text(self.predicted)}. That is the outcome."
+        return f"You predicted {_text(self.predicted)}. The outcome is {_text(self.value)}."
+
+    def _repr_html_(self):
+        sign = "✓" if self.predicted == self.value else "→"
+        return html("<p><b>{} {}</b></p>", sign, repr(self))
+
+
+def _text(value):
+    return "" if value is None else value if isinstance(value, str) else f"{value:.3g}"
+
+
+def _check_text(text, name):
+    if not is_plain(text) or not text.strip() or len(text.splitlines()) > 1:
+        raise ValueError(f"{name} = {shown(text)}: expected a text of one line")
