@@ -2,9 +2,16 @@
 
     python -m vpo_lite.lab.recordings [FOLDER [NAME ...]]
 
-All of them take about ten minutes on two cores. FOLDER defaults to the package's own.
+All of them take about fifteen minutes on two cores. FOLDER defaults to the package's own. Maze 1000
+and preset demo, unless a line says otherwise.
 
-- three_methods/seed-0, -1, -2: VPO, GRPO and Multi-RLVR side by side on one maze, preset demo
+- three_methods/seed-0, -1, -2: VPO, GRPO and Multi-RLVR side by side
+- equal_answers/seed-0, -1, -2: GRPO with three times as many rollouts, so as many answers as VPO
+- free_repeats/seed-0, -1, -2: Multi-RLVR without the rule that a repeated answer earns nothing
+- few_weights/K-1, K-64: VPO with one prompt a step, and so many weights
+- alpha/small, alpha/large: recombined VPO on the gallery's maze "alpha matters", m = 2, trained at
+  alpha = 0.1 and at 10, in 80 steps of two prompts
+- stuck/seed-0: VPO and recombined VPO on the gallery's maze "stuck", m = 2
 - silent_bug/a, b, c: three runs of "VPO". One of them has a bug that raises no error; notebook 04
   asks which.
 """
@@ -17,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from ... import estimators
+from ...training.rollouts import Answers
 from .. import Lab
 from . import SHIPPED
 
@@ -42,15 +50,44 @@ def broken():
         estimators.METHODS["vpo"] = real
 
 
+@contextlib.contextmanager
+def repeats_are_paid():
+    """Inside, a repeated answer keeps its rewards in training."""
+    real = Answers.for_training
+    Answers.for_training = lambda self, worst: self.rewards
+    try:
+        yield
+    finally:
+        Answers.for_training = real
+
+
+def _recordings():
+    """(name, methods, settings, context) of every recording."""
+    plain = contextlib.nullcontext
+    for seed in SEEDS:
+        how = {"maze_seed": MAZE, "seed": seed}
+        yield f"three_methods/seed-{seed}", ("vpo", "grpo", "multi_rlvr"), how, plain
+        yield f"equal_answers/seed-{seed}", "grpo", how | {"group_size": 48}, plain
+        yield f"free_repeats/seed-{seed}", "multi_rlvr", how, repeats_are_paid
+    for K in (1, 64):
+        yield f"few_weights/K-{K}", "vpo", {"maze_seed": MAZE, "K": K, "prompts": 1}, plain
+    for name, alpha in (("small", 0.1), ("large", 10.0)):
+        how = {"maze_seed": "alpha matters", "m": 2, "alpha": alpha, "prompts": 2, "steps": 80}
+        yield f"alpha/{name}", "vpo_recombined", how, plain
+    yield "stuck/seed-0", ("vpo", "vpo_recombined"), {"maze_seed": "stuck", "m": 2}, plain
+    for name, seed in BUG_SEEDS.items():
+        context = broken if name == BROKEN else plain
+        yield f"silent_bug/{name}", "vpo", {"maze_seed": MAZE, "seed": seed}, context
+
+
+RECORDINGS = {name: rest for name, *rest in _recordings()}
+
+
 def make(name: str, folder) -> None:
     """Train, and write the recording with this name into the folder."""
-    kind, which = name.split("/")
-    if kind == "three_methods":
-        seed = int(which.removeprefix("seed-"))
-        lab = Lab(("vpo", "grpo", "multi_rlvr"), maze_seed=MAZE, seed=seed)
-    else:
-        lab = Lab("vpo", maze_seed=MAZE, seed=BUG_SEEDS[which])
-    with broken() if which == BROKEN else contextlib.nullcontext():
+    methods, settings, context = RECORDINGS[name]
+    lab = Lab(methods, **settings)
+    with context():
         lab.train()
         lab.join()
     if lab.state != "finished":
@@ -61,6 +98,5 @@ def make(name: str, folder) -> None:
 
 if __name__ == "__main__":
     folder, *names = sys.argv[1:] or [SHIPPED]
-    known = [f"three_methods/seed-{s}" for s in SEEDS] + [f"silent_bug/{x}" for x in BUG_SEEDS]
-    for name in names or known:
+    for name in names or RECORDINGS:
         make(name, folder)

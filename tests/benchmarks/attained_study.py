@@ -1,0 +1,148 @@
+"""How much of what m answers could cover does VPO reach? And what do alpha and K do to it?
+
+    .venv/bin/python tests/benchmarks/attained_study.py attained [--mazes 40] [--seeds 2]
+    .venv/bin/python tests/benchmarks/attained_study.py alpha
+    .venv/bin/python tests/benchmarks/attained_study.py weights
+
+attained: mazes 1400, 1401, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
+3, seeds 0 and 1; methods `vpo` and `vpo_recombined` at preset demo, and `vpo_recombined` with the
+same number of answers in twice as many steps. attained = coverage of the sets of the trained policy
+over that of the best m answers there are.
+
+alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha
+matters", five seeds; each policy is judged at both.
+
+weights: `vpo` with one prompt a step and K = 1, 4, 64 and infinity on maze 1000, three seeds.
+
+Finished runs are skipped: each is a line of tests/benchmarks/results/attained.jsonl. One thread.
+"""
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+
+import vpo_lite as vpo
+from vpo_lite.training.evaluate import sample_pools
+from vpo_lite.training.loop import train
+from vpo_lite.training.step import Learner
+
+RESULTS = Path(__file__).parent / "results" / "attained.jsonl"
+FIRST = 1400
+SETS = 64  # sampled from each trained policy
+KINDS = {
+    "vpo": {"method": "vpo"},
+    "vpo_recombined": {"method": "vpo_recombined"},
+    "vpo_recombined, 2 x steps": {"method": "vpo_recombined", "prompts": 2, "steps": 80},
+}
+
+
+def run(**settings) -> dict:
+    """Train, sample 64 sets, and judge them at three alphas."""
+    config = vpo.TrainConfig.preset("demo", threads=1, **settings)
+    learner, began = Learner(config), time.perf_counter()
+    records = list(train(config, learner=learner))
+    seconds = time.perf_counter() - began
+    task = config.make_task()
+    maze = task.instance(0)
+    sets = sample_pools(learner.policy, task, config, [maze], SETS * config.m, 0)[0].rewards
+    front = maze.pareto_front().rewards
+    covered, ceiling = {}, {}
+    for alpha in (0.1, 1.0, 10.0):
+        best = vpo.best_subset(front, config.m, alpha).value
+        covered[f"{alpha:g}"] = float(vpo.coverage(sets, front, alpha).mean())
+        ceiling[f"{alpha:g}"] = best / float(vpo.exact_set_reward(front, alpha))
+    return {
+        "coverage": covered,
+        "ceiling": ceiling,
+        "best_single": float(front.mean(axis=1).max() / vpo.exact_set_reward(front)),
+        "curve": [record.coverage for record in records],
+        "tokens": sum(record.tokens for record in records),
+        "seconds": seconds,
+    }
+
+
+def jobs(study: str, mazes: int, seeds: int):
+    """(key, settings) of each run, in the order in which they are done."""
+    if study == "attained":
+        for maze in range(FIRST, FIRST + mazes):
+            for m in (2, 3):
+                for seed in range(seeds):
+                    for kind, settings in KINDS.items():
+                        yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | settings
+    elif study == "alpha":
+        for seed in range(5):
+            for kind in ("vpo", "vpo_recombined, 2 x steps"):
+                for alpha in (0.1, 10.0):
+                    how = {"maze_seed": 1233, "m": 2, "alpha": alpha}
+                    yield [study, kind, alpha, 2, seed], how | KINDS[kind]
+    else:
+        for seed in range(3):
+            for K in (1, 4, 64, math.inf):
+                name = "inf" if K == math.inf else K
+                yield (
+                    [study, "vpo", name, 3, seed],
+                    {"maze_seed": 1000, "K": K, "prompts": 1, "method": "vpo"},
+                )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=("attained", "alpha", "weights"))
+    parser.add_argument("--mazes", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    done = [json.loads(line)["run"] for line in lines]
+    for key, settings in jobs(options.study, options.mazes, options.seeds):
+        if key in done:
+            continue
+        found = {"run": key} | _rounded(run(seed=key[-1], **settings))
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(found) + "\n")
+        print(key, {k: v for k, v in found.items() if k != "curve"}, flush=True)
+    print(table(options.study))
+
+
+def table(study: str) -> str:
+    """The results so far as a Markdown table."""
+    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    rows = [row for row in rows if row["run"][0] == study]
+    lines = []
+    if study == "attained":
+        lines += [
+            "| m | method | runs | attained: mean | least | tokens |",
+            "|---|---|---|---|---|---|",
+        ]
+        for m in (2, 3):
+            for kind in KINDS:
+                its = [row for row in rows if row["run"][1] == kind and row["run"][3] == m]
+                if its:
+                    found = np.array([row["coverage"]["1"] / row["ceiling"]["1"] for row in its])
+                    tokens = np.mean([row["tokens"] for row in its]) / 1000
+                    lines.append(
+                        f"| {m} | {kind} | {len(its)} | {found.mean():.3f} | {found.min():.3f} "
+                        f"| {tokens:.0f} k |"
+                    )
+        return "\n".join(lines)
+    lines += ["| method | trained with | seed | judged at 0.1 | at 1 | at 10 |", "|---" * 6 + "|"]
+    for row in rows:
+        _, kind, value, _, seed = row["run"]
+        judged = " | ".join(f"{row['coverage'][a]:.3f}" for a in ("0.1", "1", "10"))
+        lines.append(f"| {kind} | {value} | {seed} | {judged} |")
+    return "\n".join(lines)
+
+
+def _rounded(value):
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()
