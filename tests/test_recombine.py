@@ -9,9 +9,15 @@ import torch
 
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.training import step as steps
 from vpo_lite.training.recombine import recombine
-from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
+from vpo_lite.training.rollouts import (
+    draw_uniforms,
+    longest_completion,
+    read_answers,
+    sample_answers,
+)
 from vpo_lite.training.step import Learner
 
 G, M = 6, 2
@@ -83,6 +89,25 @@ def test_a_group_without_a_valid_answer_is_left_alone(policy, task, sampled):
     (groups, rollouts), places = recombine(policy, task, bad, sampled.rollouts, None, 1.0)
     assert places == [None, None] and groups == bad
     assert (rollouts.tokens == sampled.rollouts.tokens).all()
+
+
+def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, task, sampled):
+    """Where one answer is best under all weights, m answers are written all the same."""
+    instance = task.instance(0)
+    one = sampled.groups[0]
+    texts = ["<route_1> a1 </route_1> <route_2> nonsense", *one.texts[1:]]
+    text = next(t for t, ok in zip(one.texts, one.valid, strict=True) if ok.any())
+    alike = read_answers(task, [instance], [[text] * (G - 1) + texts[:1]], M)
+    alike = [replace(g, prompt=one.prompt) for g in alike]
+    rows = sampled.rollouts.rows(slice(0, G))
+    (groups, _), places = recombine(policy, task, alike, rows, None, 1.0)
+    assert places[0] is not None and groups[0].parsed[places[0]].all()
+
+
+def test_a_task_with_a_parser_of_its_own_is_told_so(policy, task, sampled, monkeypatch):
+    monkeypatch.setattr(type(task), "tag", "way")
+    with pytest.raises(TaskError, match="vpo_recombined joins answers written as <way_1>"):
+        recombine(policy, task, *sampled, None, 1.0)
 
 
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):

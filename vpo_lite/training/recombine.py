@@ -54,7 +54,7 @@ def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, s
     there are none, or if a rollout is better under the weights.
 
     The answers stand in the order of the slots that they were written in. A best set of fewer than
-    m answers is filled up with the other answers of the best rollout.
+    m answers is filled up with further answers, first those of the best rollout.
     """
     R = group.for_training(task.worst(group.instance))  # (G, m, d)
     G, m, _ = R.shape
@@ -65,7 +65,10 @@ def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, s
         return worst, None
     vectors, first = np.unique([group.rewards[a] for a in at], axis=0, return_index=True)
     best = [at[first[i]] for i in best_subset(vectors, m, alpha).indices]
-    filled = [*best, *((leader, i) for i in range(m) if (leader, i) not in best)][:m]
+    readable = [(leader, i) for i in range(m) if group.parsed[leader, i]]
+    filled = list(dict.fromkeys([*best, *readable, *at]))[:m]
+    if len(filled) < m:
+        return worst, None
     chosen = sorted(filled, key=lambda a: a[1])
     better = np.array([[group.rewards[a] for a in chosen]])
     if rollout_scores("vpo", [better], weights=weights, alpha=alpha)[0, 0] < scores[leader]:
