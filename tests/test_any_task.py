@@ -93,6 +93,10 @@ def test_the_task_is_short():
 def test_every_method_trains_on_it(model, method):
     if vpo.METHODS[method].weight_in_prompt:
         pytest.skip("this task does not show weights")
+    if vpo.METHODS[method].recombines:  # it cuts answers out of texts by their tags
+        with pytest.raises(ValueError, match="task 'letters' has a parser of its own: use method"):
+            next(vpo.train(config(model, method=method)))
+        return
     records = list(vpo.train(config(model, method=method, steps=2)))
     assert [r.step for r in records] == [1, 2]
     for record in records:

@@ -9,7 +9,6 @@ import torch
 
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
-from vpo_lite.tasks.base import TaskError
 from vpo_lite.training import step as steps
 from vpo_lite.training.recombine import recombine
 from vpo_lite.training.rollouts import (
@@ -102,12 +101,6 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
     rows = sampled.rollouts.rows(slice(0, G))
     (groups, _), places = recombine(policy, task, alike, rows, None, 1.0)
     assert places[0] is not None and groups[0].parsed[places[0]].all()
-
-
-def test_a_task_with_a_parser_of_its_own_is_told_so(policy, task, sampled, monkeypatch):
-    monkeypatch.setattr(type(task), "tag", "way")
-    with pytest.raises(TaskError, match="vpo_recombined joins answers written as <way_1>"):
-        recombine(policy, task, *sampled, None, 1.0)
 
 
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):

@@ -5,9 +5,9 @@
     .venv/bin/python tests/benchmarks/attained_study.py weights
 
 attained: mazes 1400, 1401, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
-3, seeds 0 and 1; methods `vpo` and `vpo_recombined` at preset demo, and `vpo_recombined` with the
-same number of answers in twice as many steps. attained = coverage of the sets of the trained policy
-over that of the best m answers there are.
+3; `vpo` at preset demo, and `vpo_recombined` with the same number of answers in twice as many
+steps. attained = coverage of the sets of the trained policy over that of the best m answers there
+are. --m and --seeds choose a part of it.
 
 alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha
 matters", five seeds; each policy is judged at both.
@@ -18,6 +18,7 @@ Finished runs are skipped: each is a line of tests/benchmarks/results/attained.j
 """
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -35,7 +36,6 @@ FIRST = 1400
 SETS = 64  # sampled from each trained policy
 KINDS = {
     "vpo": {"method": "vpo"},
-    "vpo_recombined": {"method": "vpo_recombined"},
     "vpo_recombined, 2 x steps": {"method": "vpo_recombined", "prompts": 2, "steps": 80},
 }
 
@@ -65,14 +65,12 @@ def run(**settings) -> dict:
     }
 
 
-def jobs(study: str, mazes: int, seeds: int):
+def jobs(study: str, mazes: int, seeds: int, sizes):
     """(key, settings) of each run, in the order in which they are done."""
     if study == "attained":
-        for maze in range(FIRST, FIRST + mazes):
-            for m in (2, 3):
-                for seed in range(seeds):
-                    for kind, settings in KINDS.items():
-                        yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | settings
+        for seed, m, maze in itertools.product(range(seeds), sizes, range(FIRST, FIRST + mazes)):
+            for kind, settings in KINDS.items():
+                yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | settings
     elif study == "alpha":
         for seed in range(5):
             for kind in ("vpo", "vpo_recombined, 2 x steps"):
@@ -94,10 +92,11 @@ def main():
     parser.add_argument("study", choices=("attained", "alpha", "weights"))
     parser.add_argument("--mazes", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--m", type=int, nargs="*", default=(2, 3))
     options = parser.parse_args()
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
     done = [json.loads(line)["run"] for line in lines]
-    for key, settings in jobs(options.study, options.mazes, options.seeds):
+    for key, settings in jobs(options.study, options.mazes, options.seeds, options.m):
         if key in done:
             continue
         found = {"run": key} | _rounded(run(seed=key[-1], **settings))

@@ -5,7 +5,8 @@ sets that were written, so it may settle on the first treasure meanwhile. Method
 puts the best set that the answers of a group make, whoever wrote them, in the place of the group's
 worst rollout. So a rare answer is learnt from at once, in the set where it counts.
 
-The set is a text like those that the policy writes, and is read and scored like them. Its tokens
+Answers are cut out of texts by their tags, so the task must have the usual parser. The set is a
+text like those that the policy writes, and is read and scored like them. Its tokens
 are not sampled, so the gradient is no longer that of the policy's own rollouts: it leads to sets
 that the policy could write. The clipped ratio starts at 1, as for all rollouts.
 """
@@ -20,7 +21,7 @@ from ..estimators import rollout_scores
 from ..metrics import best_subset
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
-from ..tasks.base import Task, TaskError, read_numbered
+from ..tasks.base import Task, read_numbered
 from .rollouts import Answers, Sampled, read_answers
 
 
@@ -49,6 +50,15 @@ def recombine(
     return Sampled(groups, _with_rows(rollouts, written, policy.pad_id)), places
 
 
+def check_task(task: Task) -> None:
+    """ValueError for a task with a parser of its own: only tagged answers can be put together."""
+    if type(task).parse is not Task.parse:
+        raise ValueError(
+            f"method vpo_recombined joins answers written as <{task.tag}_1> ... </{task.tag}_1>, "
+            f"but task {task.name!r} has a parser of its own: use method vpo"
+        )
+
+
 def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, str | None]:
     """The worst rollout of a group, and the text of the best set of its valid answers; None if
     there are none, or if a rollout is better under the weights.
@@ -74,11 +84,6 @@ def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, s
     if rollout_scores("vpo", [better], weights=weights, alpha=alpha)[0, 0] < scores[leader]:
         return worst, None
     bodies = [read_numbered(group.texts[g], m, task.tag)[i] for g, i in chosen]
-    if None in bodies:
-        raise TaskError(
-            f"task {task.name!r}: vpo_recombined joins answers written as <{task.tag}_1> ... "
-            f"</{task.tag}_1>, and this task's parser reads another form; use method vpo"
-        )
     tagged = (f"<{task.tag}_{i}>{b}</{task.tag}_{i}>" for i, b in enumerate(bodies, start=1))
     return worst, " ".join(tagged)
 

@@ -26,7 +26,7 @@ from .errors import TrainingError
 from .loss import clipped_loss, kl_to_reference, token_weights
 from .measure import step_figures
 from .problems import problems_of_step
-from .recombine import recombine
+from .recombine import check_task, recombine
 from .record import Group, StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 
@@ -60,6 +60,8 @@ class Learner:
             _check_compile(self.policy)
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
+        if estimators.METHODS[config.method].recombines:
+            check_task(self.task)
         # What this policy cannot read or write is refused before anything runs.
         pocket = self.policy.pocket
         self.task.check_policy(config.answers, pocket)
