@@ -1,0 +1,83 @@
+"""What the shipped recordings show: the findings that notebooks and README tell."""
+
+import numpy as np
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite.lab import Lab, recordings
+from vpo_lite.lab.recordings.__main__ import RECORDINGS
+
+SEEDS = range(3)
+
+
+def last_sets(lab, method, steps=1):
+    """All sets (n, m, 4) that a run wrote in its last steps."""
+    records = lab.runs[method].records[-steps:]
+    return np.concatenate([g.rewards for r in records for g in r.groups])
+
+
+def worth(sets, alpha):
+    """The mean of E_w max over sets, w ~ Dirichlet(alpha), by its definition on 20,000 weights."""
+    W = np.random.default_rng(0).dirichlet(np.full(4, alpha), 20_000)
+    return float(np.mean([(s @ W.T).max(axis=0).mean() for s in sets]))
+
+
+def test_every_recording_that_the_command_makes_is_there():
+    assert set(recordings.shipped()) == set(RECORDINGS)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recording_has_the_settings_of_its_command(name):
+    lab, (methods, settings, _) = Lab.replay(name), RECORDINGS[name]
+    assert lab.methods == ((methods,) if isinstance(methods, str) else methods)
+    again = Lab(methods, **settings)
+    assert lab.maze == again.maze
+    for method, run in lab.runs.items():
+        expected = again.settings.configs[method]
+        assert len(run.records) == expected.steps == run.records[-1].step
+        for setting in ("alpha", "K", "group_size", "prompts", "lr", "seed"):
+            assert getattr(run.config, setting) == getattr(expected, setting), setting
+
+
+def test_each_policy_is_better_at_the_alpha_that_it_was_trained_at():
+    small, large = (
+        last_sets(Lab.replay(f"alpha/{name}"), "vpo_recombined", steps=5)
+        for name in ("small", "large")
+    )
+    assert worth(small, 0.1) > worth(large, 0.1) + 0.02
+    assert worth(large, 10) > worth(small, 10)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_with_the_repeat_rule_the_sum_keeps_diversity_and_without_it_it_does_not(seed):
+    ruled = Lab.replay(f"three_methods/seed-{seed}").runs["multi_rlvr"].records
+    free = Lab.replay(f"free_repeats/seed-{seed}").runs["multi_rlvr"].records
+    assert ruled[-1].diversity > 1 > 0.1 > free[-1].diversity
+    assert ruled[-1].coverage > free[-1].coverage
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_grpo_collapses_with_as_many_answers_as_vpo(seed):
+    run = Lab.replay(f"equal_answers/seed-{seed}")
+    ours = Lab.replay(f"three_methods/seed-{seed}").runs["vpo"]
+    assert run.runs["grpo"].used[0] == ours.used[0] == 40 * 4 * 48
+    front = run.maze.pareto_front().rewards
+    best_single = front.mean(axis=1).max() / vpo.exact_set_reward(front)
+    assert run.records[-1].coverage < best_single < ours.records[-1].coverage
+    assert run.records[-1].diversity < 0.1
+
+
+def test_on_the_maze_called_stuck_only_the_recombined_sets_pass_the_best_single_answer():
+    lab = Lab.replay("stuck/seed-0")
+    front = lab.maze.pareto_front().rewards
+    best_single = front.mean(axis=1).max() / vpo.exact_set_reward(front)
+    plain, recombined = (
+        vpo.coverage(last_sets(lab, method), front).mean() for method in ("vpo", "vpo_recombined")
+    )
+    assert plain < best_single < recombined
+
+
+def test_one_weight_makes_a_noisier_curve_with_one_prompt_a_step():
+    one, many = (Lab.replay(f"few_weights/K-{K}").records for K in (1, 64))
+    noise = [np.abs(np.diff([r.coverage for r in run[20:]])).mean() for run in (one, many)]
+    assert noise[0] > noise[1]
