@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import envs
+import vpo_lite as vpo
 from vpo_lite.exact import exact_shares
 from vpo_lite.lab import Lab
 from vpo_lite.lab.gallery import ALPHAS, GALLERY, NAMES, by_name, figures, name_of
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.training.evaluate import sample_pools
 
 ROOT = Path(__file__).parent.parent
 ROUNDED = 0.005  # of a figure with two digits after the point
@@ -104,6 +107,22 @@ def test_without_conflict_a_set_gains_next_to_nothing():
     assert re.findall(r"0\.\d+", by_name("no conflict").look_for) == ["0.98", "0.02"]
 
 
+def test_on_the_maze_to_train_alpha_on_the_wrong_pair_loses_both_ways():
+    loss = by_name("alpha in training").figures.loss
+    assert [round(100 * lost) for lost in loss] == [10, 3]
+    assert "10 % of the utility at 0.1, and 3 % at 10" in by_name("alpha in training").look_for
+
+
+def test_the_shipped_policy_finds_all_routes_of_the_maze_to_train_alpha_on():
+    maze = by_name("alpha in training").maze
+    config = vpo.TrainConfig.preset("demo", maze_seed=1220, m=2, threads=1)
+    policy = load_policy(config.base_model, device="cpu", seed=0)
+    pool = sample_pools(policy, config.make_task(), config, [maze], 1000, 0)[0]
+    found = pool.rewards.reshape(-1, 4)
+    for point in maze.pareto_front().rewards:
+        assert np.isclose(found, point).all(axis=1).mean() > 0.005, point
+
+
 def test_on_the_maze_to_get_stuck_on_a_pair_would_cover_more():
     single, pair, _ = by_name("stuck").figures.coverage[1.0]
     assert abs(single - 0.93) < ROUNDED and 1 - 0.0035 < pair < 1 - 0.0025
@@ -139,7 +158,7 @@ def test_the_results_are_those_of_the_gallery(search):
     assert results["mazes"] == 400 and results["best_pair_differs"] == 87
     for name, kind in results["kinds"].items():
         assert kind["highest"] == by_name(name).seed
-    assert {*results["kinds"], "stuck", "large fork"} == set(NAMES)
+    assert {*results["kinds"], "alpha in training", "stuck", "large fork"} == set(NAMES)
 
 
 def test_the_search_finds_what_it_found(search, monkeypatch):

@@ -9,8 +9,8 @@ attained: mazes 1400, 1401, ... of lite-6x6, none of which was used to choose an
 steps. attained = coverage of the sets of the trained policy over that of the best m answers there
 are. --m and --seeds choose a part of it.
 
-alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha
-matters", five seeds; each policy is judged at both.
+alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha in
+training", five seeds; each policy is judged at both.
 
 weights: `vpo` with one prompt a step and K = 1, 4, 64 and infinity on maze 1000, three seeds.
 
@@ -72,10 +72,10 @@ def jobs(study: str, mazes: int, seeds: int, sizes):
             for kind, settings in KINDS.items():
                 yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | settings
     elif study == "alpha":
-        for seed in range(5):
-            for kind in ("vpo", "vpo_recombined, 2 x steps"):
+        for kind in KINDS:
+            for seed in range(5):
                 for alpha in (0.1, 10.0):
-                    how = {"maze_seed": 1233, "m": 2, "alpha": alpha}
+                    how = {"maze_seed": 1220, "m": 2, "alpha": alpha}
                     yield [study, kind, alpha, 2, seed], how | KINDS[kind]
     else:
         for seed in range(3):

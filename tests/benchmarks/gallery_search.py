@@ -4,8 +4,8 @@
 
 Looks at the 400 mazes 1000 to 1399 of lite-6x6; all are held out from training. Half a minute on
 one core. Writes tests/benchmarks/results/gallery.json. The gallery (vpo_lite/lab/gallery.py) shows
-of each kind the maze with the highest score, the first one of equals. Its maze "stuck" has no
-score: being stuck is a property of training.
+of each kind the maze with the highest score, the first one of equals. Its mazes "stuck" and "alpha
+in training" have no score: what a policy learns on them is a property of training.
 """
 
 import json

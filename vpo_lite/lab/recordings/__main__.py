@@ -9,8 +9,8 @@ and preset demo, unless a line says otherwise.
 - equal_answers/seed-0, -1, -2: GRPO with three times as many rollouts, so as many answers as VPO
 - free_repeats/seed-0, -1, -2: Multi-RLVR without the rule that a repeated answer earns nothing
 - few_weights/K-1, K-64: VPO with one prompt a step, and so many weights
-- alpha/small, alpha/large: recombined VPO on the gallery's maze "alpha matters", m = 2, trained at
-  alpha = 0.1 and at 10, in 80 steps of two prompts
+- alpha/small, alpha/large: recombined VPO on the gallery's maze "alpha in training", m = 2, trained
+  at alpha = 0.1 and at 10, in 80 steps of two prompts
 - stuck/seed-0: VPO and recombined VPO on the gallery's maze "stuck", m = 2
 - silent_bug/a, b, c: three runs of "VPO". One of them has a bug that raises no error; notebook 04
   asks which.
@@ -72,7 +72,7 @@ def _recordings():
     for K in (1, 64):
         yield f"few_weights/K-{K}", "vpo", {"maze_seed": MAZE, "K": K, "prompts": 1}, plain
     for name, alpha in (("small", 0.1), ("large", 10.0)):
-        how = {"maze_seed": "alpha matters", "m": 2, "alpha": alpha, "prompts": 2, "steps": 80}
+        how = {"maze_seed": "alpha in training", "m": 2, "alpha": alpha, "prompts": 2, "steps": 80}
         yield f"alpha/{name}", "vpo_recombined", how, plain
     yield "stuck/seed-0", ("vpo", "vpo_recombined"), {"maze_seed": "stuck", "m": 2}, plain
     for name, seed in BUG_SEEDS.items():
