@@ -242,3 +242,46 @@ print(type(lab.panel).__name__, "svg" in lab.panel.maze.value, lab.panel.status.
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
     assert done.stdout.startswith("PlainPanel True") and "ready" in done.stdout, done.stderr
+
+
+def test_a_maze_of_the_gallery_is_chosen_with_the_m_that_shows_its_point(panel):
+    controls, lab = panel.controls, panel.lab
+    controls.maze.value = "alpha matters"
+    assert lab.maze_name == "alpha matters" and lab.config.m == 2
+    assert until(lambda: controls.knobs["m"].value == 2)
+    controls.maze.value = "three needed"
+    assert lab.maze_name == "three needed" and lab.config.m == 3
+    controls.buttons["new_maze"].click()
+    assert until(lambda: controls.maze.value is None)
+    assert controls.maze.options[0] == ("1,107", None), "the maze of now, which has no name"
+    lab.new_maze("fork")
+    assert until(lambda: controls.maze.value == "fork"), "it follows what code does"
+
+
+def test_another_layout_keeps_the_seed_and_takes_the_policy_that_reads_it(panel):
+    panel.controls.layout.value = "paper-9x9"
+    assert panel.lab.config.task_options["layout"] == "paper-9x9" and panel.lab.maze_seed == 1000
+    assert panel.lab.config.base_model == "pocket-9x9"
+    panel.lab.new_maze(1003, layout="lite-6x6")
+    assert until(lambda: panel.controls.layout.value == "lite-6x6")
+
+
+def test_what_is_drawn_is_asked_of_the_lab_and_follows_it(panel):
+    controls = panel.controls
+    controls.judge.value, controls.routes.value = 1.0, "front"
+    assert panel.lab.view().showing.alpha == 1 and panel.lab.view().showing.routes == "front"
+    panel.lab.show(alpha=None, routes="best set")
+    assert until(lambda: controls.judge.value is None and controls.routes.value == "best set")
+    panel.lab.show(alpha=0.25)
+    assert until(lambda: controls.judge.value == 0.25), "a value that the knob has to learn"
+
+
+def test_record_writes_a_file_and_says_where(panel, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    panel.controls.buttons["record"].click()
+    assert until(lambda: "train first" in panel.status.value)
+    panel.lab.change(steps=1).train()
+    assert panel.lab.join(WAIT), panel.lab.last_error
+    panel.controls.buttons["record"].click()
+    assert until(lambda: "recordings/vpo-maze-1000-1" in panel.status.value)
+    assert list(tmp_path.glob("recordings/*/recording.json"))
