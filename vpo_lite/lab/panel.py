@@ -45,7 +45,8 @@ class Panel:
         self.progress.add_class("vpo-progress")
         pictures = self._pictures()
         style = widgets.HTML(str(html("<style>{}</style>", Html(CSS))), layout={"display": "none"})
-        parts = [self.controls.box, self.status, self.progress, *pictures, style]
+        above = [self.controls.box, self.status, self.controls.time, self.progress]
+        parts = [*above, *pictures, self.words, style]
         self.box = widgets.VBox(parts)
         self.box.add_class("vpo-lab")
         self.draw()
@@ -95,6 +96,8 @@ class Panel:
         done = [len(run.records) for run in view.runs if run.method in view.active]
         whole = len(done) * max(view.config.steps, *done) if any(done) else 1
         put(self.progress, value=sum(done) / whole)
+        at_rest = self.controls.time.layout.display == ""
+        put(self.progress.layout, display="none" if at_rest else "")
 
     def _pictures(self):
         from .board import MazeBoard  # needs anywidget, which a plain panel does without
@@ -104,10 +107,10 @@ class Panel:
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
         self.plots = Plots(go.FigureWidget)
         left = widgets.VBox([self.board, self.below])  # the words stand where there is room
-        right = widgets.VBox([self.words, self.plots.figure])
-        for box in (left, right, self.board):
+        pictures = row([left, self.plots.figure], align="flex-start")
+        for box in (left, self.board, pictures):
             box.layout.overflow = "visible"
-        return [row([left, right])]
+        return [pictures]
 
     def _paint(self, edit):
         try:
@@ -123,7 +126,7 @@ class Panel:
         with self.board.hold_sync():
             put(self.board, text=maze.text, groups=groups, large=large, description=description)
         put(self.board.layout, width=f"{room.board}px")
-        put(self.words.layout, width=f"{room.plots}px", display="" if room.wide else "none")
+        put(self.words.layout, display="" if room.wide else "none")
         put(self.below.layout, width=f"{room.board}px", display="none" if room.wide else "")
         if not self.board.ready:  # the plots are about to appear; they take changes from then on
             return
@@ -154,8 +157,9 @@ class PlainPanel(Panel):
 
     def _pictures(self):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
-        self.below.layout.display = "none"
-        return [self.maze, self.words, self.below]
+        self.below.close()
+        self.below = self.words  # there is one place for words
+        return [self.maze]
 
     def superseded(self):
         """Nothing to hold: a picture can always be changed."""
