@@ -39,7 +39,7 @@ const CSS = `
 @container (max-width: 21em) { /* of the figure's letters */
   .vpo-board .answers li { gap: 6px; }
   .vpo-board:not(.large) .answers li { font-size: 14px; }
-  .vpo-board .answers .share { flex-basis: 5.2em; }
+  .vpo-board .answers .share { flex-basis: 5.7em; }
 }
 @container (max-width: 16em) {
   .vpo-board figcaption { font-size: .87em; }

@@ -123,6 +123,7 @@ class Controls:
         self.code.observe(lambda change: act(self._load, change["new"]), "value")
         self.more.observe(lambda change: self._show_more(change["new"]), "value")
         self.box = self._arranged()
+        self.box.add_class("vpo-controls")
 
     # --- making them ------------------------------------------------------------------------------
 
@@ -151,6 +152,7 @@ class Controls:
         self._rest = row([*shown, *knobs, self.layout, self.code, *again, self.large])
         self._show_more(False)
         self.time = row([self._play, self.look])
+        self.time.add_class("vpo-controls")
         return widgets.VBox([row(first), row([*buttons, self.maze, self.more]), self._rest])
 
     def _show_more(self, on):

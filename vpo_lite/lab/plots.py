@@ -131,7 +131,7 @@ def _blank_traces():
     yield go.Scatter, "asked for", rings | {"marker": target, "legendgroup": "asked for"}
     for i in range(MOST_RUNS):
         yield go.Scatter, f"answers {i}", answers
-    clear = {"color": "rgba(0,0,0,0)"}  # as large as a ring: it holds the text off
+    clear = {"color": "rgba(0,0,0,0)", "line": {"width": 0}}  # holds its text off
     numbered = answers | {"hoverinfo": "skip", "marker": clear, "cliponaxis": False}
     yield go.Scatter, "typical", numbered
     dots = {"mode": "markers", "hoverinfo": "skip", "subplot": "ternary"}
