@@ -48,7 +48,8 @@ MEASURE = """() => {
   plots.simplex = join(all('.ternary .toplevel, .ternarylayer', plot).map(box));
 
   const boards = all('.vpo-board figure').map(box);
-  const controls = all('.vpo-controls .widget-inline-hbox, .vpo-controls button').map(box);
+  const controls = all(
+    '.vpo-controls .widget-inline-hbox:not(.widget-play), .vpo-controls button').map(box);
   const texts = all('text', plot.querySelector('.svg-container')).filter((e) =>
     e.textContent.trim()).map((e) => [e.textContent.slice(0, 40), ...box(e)]);
 

@@ -189,7 +189,8 @@ function render({ model, el }) {
   function drawMaze(part, grid) {
     const width = grid[0].length * CELL, height = grid.length * CELL;
     const least = model.get("large") ? LEAST_LARGE : LEAST, there = part.svg.clientWidth || 2 * width;
-    const smallest = least * (width + FAR) / (there - 1.3 * least); // in units of the picture
+    // in units of the picture, whose margin grows with its letters
+    const smallest = 1.01 * least * Math.max((width + MARGIN + FAR) / there, (width + FAR) / (there - 1.32 * least));
     const key = `${grid.join("\n")} ${smallest}`;
     if (part.key === key) return;
     part.key = key;

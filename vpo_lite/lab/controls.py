@@ -22,7 +22,9 @@ SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 # Widths are in letters: they grow with the projector's.
 _FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "26em"}}
 _SHORT = {"style": {"description_width": "initial"}}
-JUDGES = (("the α above", None), ("α = 1", 1.0))
+NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
+ABOVE = ""
+JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
 
 
 class Requests(Protocol):
@@ -65,7 +67,6 @@ BUTTONS = {  # request -> its button
     "record": ButtonText("Record", "save", "write the runs to a file that can be shown again"),
 }
 FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
-NO_NAME = ""  # of a maze that the gallery does not name; a chooser shows no text for None
 FIRST_BUTTONS = ("train", "pause", "stop", "reset", "new_maze")
 MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
@@ -117,7 +118,10 @@ class Controls:
         self.maze.observe(lambda change: act(self._choose, change["new"]), "value")
         self.layout.observe(lambda change: act(self._lay_out, change["new"]), "value")
         self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
-        self.judge.observe(lambda change: self._show(alpha=change["new"]), "value")
+        self.judge.observe(
+            lambda change: self._show(alpha=None if change["new"] == ABOVE else change["new"]),
+            "value",
+        )
         self.look.observe(lambda change: act(self._look_at, change["new"]), "value")
         self._play.observe(lambda change: act(self._play_on, change["new"]), "value")
         self.code.observe(lambda change: act(self._load, change["new"]), "value")
@@ -229,7 +233,7 @@ class Controls:
                 for name, value in _values(view).items():
                     _teach(self.knobs[name], value)
                 put(self.routes, value=view.showing.routes)
-                _teach(self.judge, view.showing.alpha)
+                _teach(self.judge, ABOVE if view.showing.alpha is None else view.showing.alpha)
                 self._follow_maze(view)
         finally:
             self._follower = None

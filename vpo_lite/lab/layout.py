@@ -14,13 +14,13 @@ ORDER = {  # columns -> plots, row by row
 }
 CORNERS = ("gold", "diamond", "no lava")
 GAP = 34  # pixels between board and plots, with what the boxes around them take
-# Pixels of room from which on boards and plots stand side by side; from which on three plots do,
-# too; and from which on the boards are large.
-BESIDE, WIDE, WIDER = 720, 1100, 1900
+BESIDE, WIDE = 720, 1100  # pixels of room from which on plots stand beside boards; and words below
 BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or more
     BESIDE: (264, 272, 272),
-    WIDE: (340, 490, 470),
-    WIDER: (440, 640, 720),
+    WIDE: (340, 490, 272),
+    1200: (340, 490, 600),  # three in a row: such a window may be low
+    1400: (340, 490, 470),
+    1900: (440, 640, 720),
 }
 LARGE = 1.3  # of all lengths, with large letters
 LETTER = 0.63  # mean width of a letter, in font sizes
@@ -55,7 +55,8 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
     if room < BESIDE * scale:
         return Room(room if groups > 1 else min(room, round(400 * scale)), room, False)
     least = max(pixels for pixels in BOARDS if room >= pixels * scale)
-    board = round(scale * BOARDS[least][min(groups, 3) - 1])
+    board = BOARDS[least][min(groups, 3) - 1]
+    board = round(scale * (max(board, 400) if large and groups > 1 else board))
     return Room(board, room - board - GAP, least >= WIDE)
 
 
@@ -107,7 +108,8 @@ def layout(
         y = [1 - (row * (cell + gap_y) + cell) / inner_h, 1 - row * (cell + gap_y) / inner_h]
         out["annotations"].append(_text(x[0], y[1], size, "bottom", yshift=4))
         if name == TERNARY:
-            out["ternary"] = _ternary(x, y, ink, triangle)
+            corners = [10 / inner_w, 18 * scale / inner_h, 24 * scale / inner_h]
+            out["ternary"] = _ternary(x, y, corners, ink, triangle)
             note = _text((x[0] + x[1]) / 2, y[0], size - 3, "top", "center", yshift=-12)
         else:
             out |= _axes(name, x, y, ink, grid)
@@ -142,8 +144,10 @@ def _text(x, y, size, yanchor, xanchor="left", yshift=0) -> dict:
     return place | anchor | {"font": {"size": size}}
 
 
-def _ternary(x, y, ink, paper) -> dict:
-    domain = {"x": [x[0] + 0.02, x[1] - 0.02], "y": [y[0] + 0.03, y[1] - 0.04]}
+def _ternary(x, y, corners, ink, paper) -> dict:
+    """corners: the room for their names: at the sides, below, above."""
+    side, below, above = corners
+    domain = {"x": [x[0] + side, x[1] - side], "y": [y[0] + below, y[1] - above]}
     out = {"domain": domain, "sum": 1, "bgcolor": paper}
     plain = {"ticks": "", "showticklabels": False, "showgrid": False}
     for axis, text in zip("abc", CORNERS, strict=True):

@@ -36,12 +36,11 @@ class Panel:
     def __init__(self, lab: Requests):
         self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
         self.controls = Controls(lab, self.act, self.wake)
-        self.status, self.words, self.below = (widgets.HTML() for _ in range(3))
+        self.status, self.words = widgets.HTML(), widgets.HTML()
         layout = widgets.Layout(width="auto", height="10px")
         self.progress = widgets.FloatProgress(min=0, max=1, layout=layout)
         self.status.add_class("vpo-status")
         self.words.add_class("vpo-words")
-        self.below.add_class("vpo-words")
         self.progress.add_class("vpo-progress")
         pictures = self._pictures()
         style = widgets.HTML(str(html("<style>{}</style>", Html(CSS))), layout={"display": "none"})
@@ -106,7 +105,9 @@ class Panel:
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
         self.plots = Plots(go.FigureWidget)
-        left = widgets.VBox([self.board, self.below])  # the words stand where there is room
+        self.below = widgets.HTML()  # the words stand where there is room
+        self.below.add_class("vpo-words")
+        left = widgets.VBox([self.board, self.below])
         pictures = row([left, self.plots.figure], align="flex-start")
         for box in (left, self.board, pictures):
             box.layout.overflow = "visible"
@@ -157,7 +158,6 @@ class PlainPanel(Panel):
 
     def _pictures(self):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
-        self.below.close()
         self.below = self.words  # there is one place for words
         return [self.maze]
 

@@ -22,7 +22,7 @@ from .view import View
 SHOWN = 2  # curves over steps at a time
 RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around those asked for
 LEVEL = 1e-9  # more answers that add less than this get no line of their own
-TOGETHER = 0.05  # ceilings that are nearer than this share their text
+TOGETHER = 0.055  # ceilings that are nearer than this share of the axis share their text
 SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search looks at
 _NEVER = object()
 
@@ -179,6 +179,7 @@ def _draw_levels(view, plot, ends, out, ink, size):
     """
     lines = {"x": [None], "y": [None], "text": [""]}
     texts = {"x": [ends[1]], "y": [None], "text": [""]}
+    low, high = span(view, COVERAGE)
     first = 1  # of those that share a text
     for i, level in enumerate(view.ceilings, start=1):
         following = view.ceilings[i] if i < len(view.ceilings) else np.inf
@@ -186,7 +187,7 @@ def _draw_levels(view, plot, ends, out, ink, size):
             lines["x"] += [*ends, None]
             lines["y"] += [level, level, None]
             lines["text"] += [f"the best {i}: {level:.3f}"] * 2 + [""]
-        if following - level >= TOGETHER:
+        if following - level >= TOGETHER * (high - low):
             texts["x"].append(ends[1])
             texts["y"].append(level)
             texts["text"].append(_range(first, i))
