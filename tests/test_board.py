@@ -146,7 +146,7 @@ def test_draws_every_square_route_and_value(page):
         "G 0/1 D 1/1 L 1/1",
         "not a route",
     ]
-    assert "wins 50 %" in first.locator("li").first.inner_text()
+    assert "wins 50%" in first.locator("li").first.inner_text()
     assert "gold on c1" in page.locator(".text").text_content()
     assert "gold on c1" in first.locator("svg.maze").get_attribute("aria-label")
 

@@ -1,6 +1,7 @@
 """What the lab shows: moments, win shares, plots, words and pictures, as functions of a view."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -8,8 +9,9 @@ import plotly.graph_objects as go
 import pytest
 from lab_harness import SMALL, WAIT, record
 
+from envs.drawing import ROUTE_COLOURS
 from vpo_lite import metrics
-from vpo_lite.exact import exact_shares
+from vpo_lite.exact import exact_set_reward, exact_shares
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import CURVES, DIVERSITY
 from vpo_lite.lab.drawings import board_groups
@@ -78,6 +80,47 @@ def test_figure_shows_the_front_the_answers_and_the_ceiling(trained):
     assert sorted(zip(cloud.x, cloud.y, strict=True)) == sorted(
         map(tuple, trained.runs["vpo"].moments[-1].points[:, 1:3])
     )
+
+
+def best_of_all(front, m, alpha):
+    """The best m rows of a front, and their share of what the whole front is worth."""
+    subsets = [list(s) for s in itertools.combinations(range(len(front)), m)]
+    values = [float(exact_set_reward(front[s], alpha)) for s in subsets]
+    most = float(exact_set_reward(front, alpha))
+    return front[subsets[int(np.argmax(values))]], max(values) / most
+
+
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
+@pytest.mark.parametrize("m", [2, 3])
+def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
+    lab = Lab(maze_seed=1233)
+    drawn = Plots(go.Figure)
+    drawn.draw(lab.view())
+    figure, before = drawn.figure, list(trace(drawn.figure, "weightings").a)
+    lab.change(alpha=alpha, m=m)
+    assert drawn.draw(lab.view())
+    front = lab.maze.pareto_front().rewards
+    chosen, _ = best_of_all(front, m, alpha)
+    rings = trace(figure, "asked for")
+    assert sorted(zip(rings.x, rings.y, strict=True)) == sorted(map(tuple, chosen[:, 1:3]))
+    levels = sorted({y for y in trace(figure, "level curve 0").y if y is not None})
+    expected = [best_of_all(front, size, alpha)[1] for size in range(1, lab.view().asked_for + 1)]
+    assert levels == pytest.approx(sorted(set(expected)), abs=1e-6)
+    dots = trace(figure, "weightings")
+    assert list(dots.a) != before
+    W = lab.view().weights()
+    scores = W @ chosen.T
+    sure = np.diff(np.sort(scores, axis=1)[:, -2:]).ravel() > 1e-12
+    colours = np.array([ROUTE_COLOURS[i] for i in scores.argmax(axis=1)])
+    assert sure.mean() > 0.9  # at a small alpha some weights see no difference
+    assert np.array(dots.marker.color)[sure].tolist() == colours[sure].tolist()
+    numbers = trace(figure, "typical")
+    assert sorted(zip(numbers.x, numbers.y, strict=True)) == sorted(map(tuple, chosen[:, 1:3]))
+
+
+def test_on_maze_1233_the_best_pair_depends_on_alpha():
+    front = Lab(maze_seed=1233).maze.pareto_front().rewards
+    assert (best_of_all(front, 2, 0.1)[0] != best_of_all(front, 2, 10.0)[0]).any()
 
 
 def test_win_shares_are_those_of_the_weightings_of_now(trained):

@@ -4,6 +4,7 @@
 // Longer than 350 lines because a widget is one file: there is no build step that would join several.
 
 const CELL = 64, MARGIN = 30, FAR = 5;
+const LEAST = 9, LEAST_LARGE = 16; // pixels of the smallest letter in a picture
 const BLACK = "#000000", FLOOR = "#FFFFFF", WALL = "#3B3B3B", LINE = "#C8C8C8";
 const TOOLS = [
   ["#", "wall", "w"], [".", "floor", " "], ["G", "gold", "g"], ["D", "diamond", "d"],
@@ -19,12 +20,8 @@ const CSS = `
 .vpo-board .groups { display: grid; grid-template-columns: repeat(var(--columns, 1), minmax(0, 1fr)); gap: 8px 14px; }
 .vpo-board figure { margin: 0; max-width: 440px; container-type: inline-size; }
 .vpo-board.large figure { max-width: 560px; }
-@container (max-width: 225px) {
-  .vpo-board figcaption { font-size: .87em; }
-  .vpo-board:not(.large) .answers li { font-size: 13px; gap: 3px; padding: 0; }
-  .vpo-board .answers .share { flex-basis: 2.8em; }
-  .vpo-board .answers .word { display: none; }
-}
+.vpo-board figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 65%, black); }
+.vpo-board.dark figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 65%, white); }
 .vpo-board figcaption { font-weight: 700; margin: 0 0 4px; display: flex; gap: 8px; align-items: center; }
 .vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; touch-action: none; }
 .vpo-board .squares :not([data-r]) { pointer-events: none; }
@@ -38,6 +35,28 @@ const CSS = `
   background: var(--jp-layout-color2, #eee); overflow: hidden; }
 .vpo-board .share i { position: absolute; inset: 0 auto 0 0; opacity: .38; transition: width .12s; }
 .vpo-board .share b { position: relative; display: block; text-align: center; line-height: 1.3em; font-size: .87em; font-weight: 600; }
+.vpo-board .brief { display: none; }
+@container (max-width: 21em) { /* of the figure's letters */
+  .vpo-board .answers li { gap: 6px; }
+  .vpo-board:not(.large) .answers li { font-size: 14px; }
+  .vpo-board .answers .share { flex-basis: 5.7em; }
+}
+@container (max-width: 16em) {
+  .vpo-board figcaption { font-size: .87em; }
+  .vpo-board .answers li { gap: 3px; padding: 0; }
+  .vpo-board:not(.large) .answers li { font-size: 13px; }
+  .vpo-board:not(.large) .answers svg { width: 1.6em; height: 1.6em; }
+  .vpo-board .answers .share { flex-basis: 3em; }
+  .vpo-board .answers .word, .vpo-board.large .full { display: none; }
+  .vpo-board.large .brief { display: inline; }
+}
+@container (max-width: 12.5em) {
+  .vpo-board:not(.large) .answers li { font-size: 12px; }
+  .vpo-board .answers .full { display: none; }
+  .vpo-board .answers .brief { display: inline; }
+}
+.vpo-board .tools { grid-column: 1 / -1; }
+.vpo-board .tools.aside { grid-column: auto; align-self: end; margin: 0 0 8px; }
 .vpo-board .tools { display: flex; flex-wrap: wrap; gap: 5px; margin-top: 8px; }
 .vpo-board button { font: inherit; color: inherit; background: var(--jp-layout-color2, #eee); border: 2px solid transparent;
   border-radius: 4px; padding: 2px 9px; cursor: pointer; }
@@ -67,11 +86,12 @@ function shape(symbol, x, y, r, attributes) {
   return tag("circle", { cx: x, cy: y, r, ...attributes });
 }
 
-function squares(rows) {
+// rows of symbols as a picture below the routes, and the letters above them, of this size
+function squares(rows, size) {
   const out = [], signs = [];
   const rim = { stroke: BLACK, "stroke-width": 3, "stroke-linejoin": "round" };
   const letter = (x, y, text, fill, halo) => signs.push(tag("text", {
-    x, y: y + 8, "font-size": 23, fill, stroke: halo, "stroke-width": 5, "stroke-linejoin": "round", "paint-order": "stroke",
+    x, y: y + 0.35 * size, "font-size": size, fill, stroke: halo, "stroke-width": 5, "stroke-linejoin": "round", "paint-order": "stroke",
   }, text));
   rows.forEach((row, r) => [...row].forEach((symbol, c) => {
     const [x, y] = centre([r, c]), left = c * CELL, top = r * CELL;
@@ -137,7 +157,7 @@ function render({ model, el }) {
   const root = make("div", "vpo-board", el);
   make("style", "", root).textContent = CSS;
   const shelf = make("div", "groups", root);
-  const tools = make("div", "tools", root);
+  const tools = make("div", "tools", shelf);
   const note = make("p", "note", root);
   note.setAttribute("role", "status");
   const text = make("p", "unseen text", root);
@@ -148,11 +168,12 @@ function render({ model, el }) {
   // ---- drawing ----
   function figureFor(i) {
     if (figures[i]) return figures[i];
-    const figure = make("figure", "", shelf), caption = make("figcaption", "", figure);
+    const figure = make("figure", ""), caption = make("figcaption", "", figure);
+    shelf.insertBefore(figure, tools);
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("class", "maze");
     const names = ["labels", "squares", "routes", "signs", "walkers", "cursor"];
-    svg.innerHTML = names.map((n) => `<g class="${n}"${n === "labels" ? "" : ` transform="translate(${MARGIN} ${MARGIN})"`}></g>`).join("");
+    svg.innerHTML = names.map((n) => `<g class="${n}"></g>`).join("");
     svg.setAttribute("font-family", "Helvetica, Arial, sans-serif");
     svg.setAttribute("font-weight", "bold");
     svg.setAttribute("text-anchor", "middle");
@@ -166,16 +187,22 @@ function render({ model, el }) {
   }
 
   function drawMaze(part, grid) {
-    const key = grid.join("\n");
+    const width = grid[0].length * CELL, height = grid.length * CELL;
+    const least = model.get("large") ? LEAST_LARGE : LEAST, there = part.svg.clientWidth || 2 * width;
+    // in units of the picture, whose margin grows with its letters
+    const smallest = 1.01 * least * Math.max((width + MARGIN + FAR) / there, (width + FAR) / (there - 1.32 * least));
+    const key = `${grid.join("\n")} ${smallest}`;
     if (part.key === key) return;
     part.key = key;
-    const width = grid[0].length * CELL, height = grid.length * CELL;
-    part.svg.setAttribute("viewBox", `0 0 ${width + MARGIN + FAR} ${height + MARGIN + FAR}`);
-    const label = (x, y, value) => tag("text", { x, y, "font-size": 19, fill: "#555555" }, value);
+    part.letter = (usual) => Math.max(usual, smallest);
+    const named = part.letter(19), margin = Math.max(MARGIN, 1.3 * named);
+    part.svg.setAttribute("viewBox", `0 0 ${width + margin + FAR} ${height + margin + FAR}`);
+    for (const name in part.layers) if (name !== "labels") part.layers[name].setAttribute("transform", `translate(${margin} ${margin})`);
+    const label = (x, y, value) => tag("text", { x, y, "font-size": named, fill: "#555555" }, value);
     part.layers.labels.innerHTML =
-      [...grid[0]].map((_, c) => label(MARGIN + (c + 0.5) * CELL, 22, String.fromCharCode(97 + c))).join("") +
-      grid.map((_, r) => label(15, MARGIN + (r + 0.5) * CELL + 7, r + 1)).join("");
-    const [below, above] = squares(grid);
+      [...grid[0]].map((_, c) => label(margin + (c + 0.5) * CELL, margin - 0.4 * named, String.fromCharCode(97 + c))).join("") +
+      grid.map((_, r) => label(margin / 2, margin + (r + 0.5) * CELL + 0.37 * named, r + 1)).join("");
+    const [below, above] = squares(grid, part.letter(23));
     part.layers.squares.innerHTML = below + tag("rect", { width, height, fill: "none", stroke: WALL, "stroke-width": 4, "pointer-events": "none" });
     part.layers.signs.innerHTML = above;
   }
@@ -188,14 +215,16 @@ function render({ model, el }) {
       const item = make("li");
       item.innerHTML = `<svg viewBox="-14 -14 28 28" aria-hidden="true">${shape(route.marker, 0, 0, 10, { fill: route.colour, stroke: "#fff", "stroke-width": 1.5 })}` +
         tag("text", { x: 0, y: 5, "text-anchor": "middle", "font-size": 14, "font-weight": 700, fill: route.ink }, route.name) + "</svg>";
-      make("span", "what", item).textContent = route.what;
+      const what = make("span", "what", item);
+      make("span", "full", what).textContent = route.what;
+      make("span", "brief", what).textContent = route.what.replace(/\/\d+/g, "").replace("does not reach", "misses");
       if (route.win_share !== null) {
         const bar = make("span", "share", item), fill = make("i", "", bar);
         fill.style.width = `${100 * route.win_share}%`;
         fill.style.background = route.colour;
         const said = make("b", "", bar);
         make("span", "word", said).textContent = "wins ";
-        said.append(`${Math.round(100 * route.win_share)} %`);
+        said.append(`${Math.round(100 * route.win_share)}%`);
       }
       return item;
     }));
@@ -247,29 +276,35 @@ function render({ model, el }) {
   function draw() {
     queued = false;
     const groups = model.get("groups").length ? model.get("groups") : [{ title: "", routes: [] }];
-    const grid = rows();
+    const grid = rows(), narrow = model.get("large") ? 780 : 600;
+    const columns = groups.length > 2 && shelf.clientWidth < narrow ? 2 : Math.min(groups.length, 3);
+    shelf.style.setProperty("--columns", columns);
+    root.classList.toggle("large", model.get("large"));
+    groups.forEach((group, i) => figureFor(i));
+    figures.splice(groups.length).forEach((part) => part.figure.remove());
     groups.forEach((group, i) => {
-      const part = figureFor(i);
+      const part = figures[i];
       part.caption.textContent = group.title;
-      part.caption.style.color = group.colour || "";
+      part.caption.style.setProperty("--colour", group.colour || "");
       part.svg.setAttribute("aria-label", `${group.title}. ${model.get("description")}`);
       part.svg.setAttribute("role", i === 0 && model.get("editable") ? "application" : "img");
       drawMaze(part, grid);
       drawAnswers(part, group);
     });
-    figures.splice(groups.length).forEach((part) => part.figure.remove());
     cursor = [Math.min(cursor[0], grid.length - 1), Math.min(cursor[1], grid[0].length - 1)];
     drawCursor();
     drawNote();
     text.textContent = model.get("description");
-    root.classList.toggle("large", model.get("large"));
     root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
     root.dataset.text = draft;
-    shelf.style.setProperty("--columns", groups.length > 2 && root.clientWidth < 690 ? 2 : Math.min(groups.length, 3));
+    tools.classList.toggle("aside", groups.length > 2 && groups.length % columns > 0);
     root.dataset.groups = groups.map((g) => g.title).join("|");
     walk();
   }
   const redraw = () => { if (!queued) { queued = true; requestAnimationFrame(draw); } };
+  let wide = 0; // letters keep their least size when the pictures shrink
+  const widths = new ResizeObserver(() => { if (shelf.clientWidth !== wide) { wide = shelf.clientWidth; redraw(); } });
+  widths.observe(shelf);
 
   // ---- walkers: each route's marker walks along it twice after a change, then rests ----
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -283,8 +318,9 @@ function render({ model, el }) {
         for (const part of figures) {
           part.layers.walkers.innerHTML = part.routes.filter((r) => r.points.length > 1).map((route, i) => {
             const [x, y] = along(route.points, moving ? laps % 1 : 0.45 + 0.12 * (i % 4));
-            return shape(route.marker, x, y, 11, { fill: route.colour, stroke: FLOOR, "stroke-width": 2.5 }) +
-              tag("text", { x, y: y + 5, "font-size": 15, fill: route.ink }, route.name);
+            const size = part.letter(15);
+            return shape(route.marker, x, y, 0.73 * size, { fill: route.colour, stroke: FLOOR, "stroke-width": 2.5 }) +
+              tag("text", { x, y: y + 0.34 * size, "font-size": size, fill: route.ink }, route.name);
           }).join("");
         }
       }
@@ -393,7 +429,7 @@ function render({ model, el }) {
     stands = false;
     model.off("change:ready", still_here);
     tell("ready", false); // off the page: plotly cannot take changes any more
-    cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); themes.disconnect();
+    cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); widths.disconnect(); themes.disconnect();
   };
 }
 

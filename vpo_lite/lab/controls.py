@@ -19,9 +19,12 @@ from .gallery import GALLERY, by_name, name_of
 from .view import View
 
 SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
-_FIELD = {"style": {"description_width": "105px"}, "layout": {"width": "340px"}}
-_SHORT = {"style": {"description_width": "18px"}}
-JUDGES = (("the α above", None), ("α = 1", 1.0))
+# Widths are in letters: they grow with the projector's.
+_FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "26em"}}
+_SHORT = {"style": {"description_width": "initial"}}
+NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
+ABOVE = ""
+JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
 
 
 class Requests(Protocol):
@@ -63,7 +66,7 @@ BUTTONS = {  # request -> its button
     "reseed": ButtonText("Reseed", "refresh", "forget the runs; same maze, next seed"),
     "record": ButtonText("Record", "save", "write the runs to a file that can be shown again"),
 }
-FIRST_KNOBS = {"methods": 226, "alpha": 208, "K": 188, "m": 160}  # pixels
+FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
 FIRST_BUTTONS = ("train", "pause", "stop", "reset", "new_maze")
 MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
@@ -94,17 +97,18 @@ class Controls:
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
         self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **_FIELD)
         self.judge = widgets.Dropdown(description="coverage at", options=JUDGES, **_FIELD)
-        self.look = widgets.IntSlider(description="look at step", min=1, max=1, value=1, **_FIELD)
+        self.look = widgets.IntSlider(
+            description="look at step", min=1, max=1, value=1, layout={"width": "26em"}, **_SHORT
+        )
         self._play = widgets.Play(
             min=1, max=1, value=1, interval=350, show_repeat=False, description="play the run again"
         )
+        self._play.layout.width = "7em"
         self.code = widgets.Text(description="share code", continuous_update=False, **_FIELD)
         self.more = widgets.ToggleButton(
             description="More", icon="sliders", layout={"width": "auto"}
         )
-        self.maze = widgets.Dropdown(
-            description="maze", style={"description_width": "38px"}, layout={"width": "190px"}
-        )
+        self.maze = widgets.Dropdown(description="maze", layout={"width": "14.5em"}, **_SHORT)
         layouts = [(f"layout {name}", name) for name in envs.PRESETS]
         self.layout = widgets.Dropdown(description="maze layout", options=layouts, **_FIELD)
         self._follow_maze(view)
@@ -114,12 +118,16 @@ class Controls:
         self.maze.observe(lambda change: act(self._choose, change["new"]), "value")
         self.layout.observe(lambda change: act(self._lay_out, change["new"]), "value")
         self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
-        self.judge.observe(lambda change: self._show(alpha=change["new"]), "value")
+        self.judge.observe(
+            lambda change: self._show(alpha=None if change["new"] == ABOVE else change["new"]),
+            "value",
+        )
         self.look.observe(lambda change: act(self._look_at, change["new"]), "value")
         self._play.observe(lambda change: act(self._play_on, change["new"]), "value")
         self.code.observe(lambda change: act(self._load, change["new"]), "value")
         self.more.observe(lambda change: self._show_more(change["new"]), "value")
         self.box = self._arranged()
+        self.box.add_class("vpo-controls")
 
     # --- making them ------------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class Controls:
 
     def _arranged(self):
         for name, width in FIRST_KNOBS.items():
-            self.knobs[name].layout.width = f"{width}px"
+            self.knobs[name].layout.width = f"{width}em"
         first = [self.knobs[name] for name in FIRST_KNOBS]
         buttons = [self.buttons[name] for name in FIRST_BUTTONS]
         again = [self.buttons[name] for name in MORE_BUTTONS]
@@ -147,10 +155,9 @@ class Controls:
         shown = [self.judge, self.routes, *self.curves]
         self._rest = row([*shown, *knobs, self.layout, self.code, *again, self.large])
         self._show_more(False)
-        self._time = row([self._play, self.look])
-        return widgets.VBox(
-            [row(first), row([*buttons, self.maze, self.more]), self._rest, self._time]
-        )
+        self.time = row([self._play, self.look])
+        self.time.add_class("vpo-controls")
+        return widgets.VBox([row(first), row([*buttons, self.maze, self.more]), self._rest])
 
     def _show_more(self, on):
         self._rest.layout.display = "" if on else "none"
@@ -177,7 +184,7 @@ class Controls:
 
     def _choose(self, name):
         """A maze of the gallery, and the size of sets that shows its point."""
-        if name is not None:
+        if name != NO_NAME:
             self.lab.new_maze(name)
             self.lab.change(m=by_name(name).m)
 
@@ -226,7 +233,7 @@ class Controls:
                 for name, value in _values(view).items():
                     _teach(self.knobs[name], value)
                 put(self.routes, value=view.showing.routes)
-                _teach(self.judge, view.showing.alpha)
+                _teach(self.judge, ABOVE if view.showing.alpha is None else view.showing.alpha)
                 self._follow_maze(view)
         finally:
             self._follower = None
@@ -241,12 +248,12 @@ class Controls:
         put(buttons["step"], disabled=view.busy)
 
     def _follow_maze(self, view):
-        """The gallery, and before it the maze of now if it has no name there (value None)."""
+        """The gallery, and before it the maze of now if it has no name there."""
         layout, seed = view.task.layout, self._seed_of(view)
-        name = name_of(layout, seed)
+        name = name_of(layout, seed) or NO_NAME
         options = [(named.name, named.name) for named in GALLERY]
-        if name is None:
-            options.insert(0, ("your own" if seed is None else f"{seed:,}", None))
+        if name == NO_NAME:
+            options.insert(0, ("your own" if seed is None else f"{seed}", NO_NAME))
         if tuple(options) != self.maze.options:
             self.maze.options = options
         put(self.maze, value=name)
@@ -261,7 +268,7 @@ class Controls:
             put(self.look, value=max(at, 1))
             put(self.look, max=most)
             put(self._play, max=most, value=most)
-        put(self._time.layout, display="none" if view.busy or view.steps < 2 else "")
+        put(self.time.layout, display="none" if view.busy or view.steps < 2 else "")
 
 
 _ROUTES = (
@@ -284,9 +291,7 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
     sizes = sorted({4, 8, 16, 32, c.group_size})
     hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
     made = {
-        "methods": widgets.Dropdown(
-            description="method", options=methods, style={"description_width": "54px"}
-        ),
+        "methods": widgets.Dropdown(description="method", options=methods, **_SHORT),
         "alpha": widgets.FloatLogSlider(
             description="α", min=-1.3, max=1.3, tooltip=hint, **log, **_SHORT
         ),
@@ -333,9 +338,10 @@ def _in_words(value) -> str:
     return "∞" if value == math.inf else f"{value:g}"
 
 
-def row(children):
+def row(children, align: str = "center"):
     """Widgets side by side, wrapped where it is narrow."""
-    return widgets.HBox(children, layout=widgets.Layout(flex_flow="row wrap", grid_gap="2px 14px"))
+    layout = widgets.Layout(flex_flow="row wrap", grid_gap="2px 14px", align_items=align)
+    return widgets.HBox(children, layout=layout)
 
 
 def put(widget, **values):

@@ -37,20 +37,21 @@ class Target(NamedTuple):
 def target(front: np.ndarray, m: int, alpha: float) -> Target:
     """The best sets of a front (f, d), exactly.
 
-    With one answer alpha does not matter, since E w is uniform at every alpha.
+    Which single answer is best does not depend on alpha, since E w is uniform at every alpha. How
+    much of the front it covers does.
 
     >>> found = target(np.array([[1, 0], [0, 1], [0.6, 0.6]]), 2, 1.0)
     >>> found.best, [round(c, 4) for c in found.ceilings]
     ((0, 1), [0.7895, 0.9868])
     """
     front = np.ascontiguousarray(front, dtype=float)
-    return _target(front.tobytes(), front.shape, m, 1.0 if m == 1 else alpha)
+    return _target(front.tobytes(), front.shape, m, alpha)
 
 
 @lru_cache(maxsize=512)
 def _target(data: bytes, shape: tuple[int, int], m: int, alpha: float) -> Target:
     front = np.frombuffer(data).reshape(shape)
-    best = metrics.best_subset(front, m, alpha).indices
+    best = metrics.best_subset(front, m, 1.0 if m == 1 else alpha).indices
     ceilings = metrics.price_of_conflict(front, range(1, m + 1), alpha)
     return Target(tuple(map(int, best)), tuple(ceilings.values()))
 

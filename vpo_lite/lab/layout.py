@@ -1,5 +1,6 @@
 """Where board and plots of the panel stand, and how the plots look."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..markup import html
@@ -13,19 +14,30 @@ ORDER = {  # columns -> plots, row by row
 }
 CORNERS = ("gold", "diamond", "no lava")
 GAP = 34  # pixels between board and plots, with what the boxes around them take
-WIDE = 1100  # pixels of room from which on there is more than one screen needs
+BESIDE, WIDE = 720, 1100  # pixels of room from which on plots stand beside boards; and words below
+BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or more
+    BESIDE: (264, 272, 272),
+    WIDE: (340, 490, 272),
+    1200: (340, 490, 600),  # three in a row: such a window may be low
+    1400: (340, 490, 470),
+    1900: (440, 640, 720),
+}
 LARGE = 1.3  # of all lengths, with large letters
+LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls. The board has its own.
 CSS = """
+.vpo-lab .jupyter-widgets { font-size: 13px; }
 .vpo-lab .widget-readout { min-width: 34px; }
+.vpo-lab .widget-inline-hbox > .widget-label { min-width: max-content; }
 .vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px; }
+.vpo-lab.vpo-large .jupyter-widgets,
 .vpo-lab.vpo-large :is(button, select, input, .widget-label, .widget-readout) { font-size: 18px; }
 """
 
 
 class Room(NamedTuple):
-    """Widths in pixels of the board and of the plots. wide: the words stand above the plots, not
-    below the board.
+    """Widths in pixels of the boards and of the plots. wide: the words stand below both, not below
+    the boards.
     """
 
     board: int
@@ -40,32 +52,37 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
     (Room(board=264, plots=546, wide=False), Room(board=400, plots=500, wide=False))
     """
     scale = LARGE if large else 1
-    wide = room >= WIDE * scale
-    boards = {1: 340, 2: 490} if wide else {1: 264, 2: 350}
-    board = round(scale * boards.get(groups, 470 if wide else 272))
-    if room < 720 * scale:
-        return Room(min(room, round(400 * scale)), room, False)
-    return Room(board, room - board - GAP, wide and not large)
+    if room < BESIDE * scale:
+        return Room(room if groups > 1 else min(room, round(400 * scale)), room, False)
+    least = max(pixels for pixels in BOARDS if room >= pixels * scale)
+    board = BOARDS[least][min(groups, 3) - 1]
+    board = round(scale * (max(board, 400) if large and groups > 1 else board))
+    return Room(board, room - board - GAP, least >= WIDE)
 
 
-def layout(width: int, large: bool = False, dark: bool = False) -> dict:
+def layout(
+    width: int, large: bool = False, dark: bool = False, entries: Sequence[str] = ()
+) -> dict:
     """plotly's layout of the five plots: as many columns as the width allows.
 
-    The annotations are the titles, in the order of `ORDER`, and last the note under the simplex.
+    entries: the texts of the legend. The annotations are the titles, in the order of `ORDER`, and
+    last the note under the simplex.
     """
-    ink, grid, paper = ("#222222", "#E2E2E2", "#FFFFFF")
-    if dark:
-        ink, grid, paper = ("#EEEEEE", "#444444", "#111111")
+    ink, grid, paper, triangle = ("#222222", "#E2E2E2", "#FFFFFF", "#FFFFFF")
+    if dark:  # the triangle stays light: dots in the dark colours of answers lie on it
+        ink, grid, paper, triangle = ("#EEEEEE", "#444444", "#111111", "#DDDDDD")
     scale = LARGE if large else 1
     size, columns = (20 if large else 15), columns_of(width, large)
-    cell, legend, titles, below = (
-        round(scale * x) for x in (236, 26 if width > 520 else 48, 46, 42)
-    )
-    left, right, gap_x = (round(scale * x) for x in (56, 16, 58))
+    left, right, gap_x = (round(scale * x) for x in (56, 28, 70))
+    inner_w = width - left - right
+    wide = (inner_w - (columns - 1) * gap_x) / columns
+    legend = legend_rows(entries, inner_w, size) * (size + 10)
+    cell = round(min(max(236 * scale, 0.6 * wide), 320 * scale))
+    titles, below = round(46 * scale), round(44 * scale)
     top, gap_y, rows = legend + titles, below + titles, -(-len(ORDER[columns]) // columns)
-    bottom = below + round(scale * 16)
+    bottom = below + round(scale * 10)
     height = top + rows * cell + (rows - 1) * gap_y + bottom
-    inner_w, inner_h = width - left - right, height - top - bottom
+    inner_h = height - top - bottom
     out = {
         "width": width,
         "height": height,
@@ -76,34 +93,49 @@ def layout(width: int, large: bool = False, dark: bool = False) -> dict:
         "legend": {
             "orientation": "h",
             "x": 0,
-            "y": 1 + (top - 2) / inner_h,
+            "y": 1 + top / inner_h,
             "yanchor": "top",
             "itemsizing": "constant",
-            "font": {"size": size if width > 700 else size - 2},
+            "traceorder": "grouped",  # else as wide as the widest entry each
+            "tracegroupgap": 2,
+            "font": {"size": size},
         },
         "annotations": [],
     }
-    wide = (inner_w - (columns - 1) * gap_x) / columns
     for i, name in enumerate(ORDER[columns]):
         row, column = divmod(i, columns)
         x = [column * (wide + gap_x) / inner_w, (column * (wide + gap_x) + wide) / inner_w]
         y = [1 - (row * (cell + gap_y) + cell) / inner_h, 1 - row * (cell + gap_y) / inner_h]
         out["annotations"].append(_text(x[0], y[1], size, "bottom", yshift=4))
         if name == TERNARY:
-            out["ternary"] = _ternary(x, y, ink, paper)
+            corners = [10 / inner_w, 18 * scale / inner_h, 24 * scale / inner_h]
+            out["ternary"] = _ternary(x, y, corners, ink, triangle)
             note = _text((x[0] + x[1]) / 2, y[0], size - 3, "top", "center", yshift=-12)
         else:
             out |= _axes(name, x, y, ink, grid)
     out["annotations"].append(note)
-    for axis in ("xaxis", "yaxis"):
-        out[axis] |= {"range": [-0.22, 1.25], "tickvals": [0, 0.5, 1]}
+    out["xaxis"] |= {"range": [-0.22, 1.42], "tickvals": [0, 0.5, 1]}
+    out["yaxis"] |= {"tickvals": [0, 0.5, 1]}
     return out
 
 
 def columns_of(width: int, large: bool = False) -> int:
-    """How many plots stand side by side."""
+    """How many plots stand side by side: a title must fit above each."""
     scale = LARGE if large else 1
-    return 3 if width >= 860 * scale else 2 if width >= 440 * scale else 1
+    return 3 if width >= 860 * scale else 2 if width >= 530 * scale else 1
+
+
+def legend_rows(entries: Sequence[str], width: int, size: int) -> int:
+    """How many rows a legend takes that fills one after another.
+
+    >>> legend_rows(["true front", "VPO"], 300, 15), legend_rows(["true front"] * 3, 300, 15)
+    (1, 2)
+    """
+    rows, filled = 1, 0
+    for entry in entries:
+        wide = 50 + LETTER * size * len(entry)
+        rows, filled = (rows + 1, wide) if filled + wide > width else (rows, filled + wide)
+    return rows
 
 
 def _text(x, y, size, yanchor, xanchor="left", yshift=0) -> dict:
@@ -112,8 +144,10 @@ def _text(x, y, size, yanchor, xanchor="left", yshift=0) -> dict:
     return place | anchor | {"font": {"size": size}}
 
 
-def _ternary(x, y, ink, paper) -> dict:
-    domain = {"x": [x[0] + 0.02, x[1] - 0.02], "y": [y[0] + 0.03, y[1] - 0.04]}
+def _ternary(x, y, corners, ink, paper) -> dict:
+    """corners: the room for their names: at the sides, below, above."""
+    side, below, above = corners
+    domain = {"x": [x[0] + side, x[1] - side], "y": [y[0] + below, y[1] - above]}
     out = {"domain": domain, "sum": 1, "bgcolor": paper}
     plain = {"ticks": "", "showticklabels": False, "showgrid": False}
     for axis, text in zip("abc", CORNERS, strict=True):
@@ -136,6 +170,5 @@ def _axes(name, x, y, ink, grid) -> dict:
         for letter, domain, other, text in (("x", x, "y", across), ("y", y, "x", up))
     }
     if name == "search":
-        ticks = [1, 3, 10, 30]
-        axes[f"xaxis{number}"] |= {"type": "log", "range": [-0.06, 1.55], "tickvals": ticks}
+        axes[f"xaxis{number}"] |= {"type": "log", "tickvals": [1, 3, 10, 30]}
     return axes

@@ -36,16 +36,16 @@ class Panel:
     def __init__(self, lab: Requests):
         self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
         self.controls = Controls(lab, self.act, self.wake)
-        self.status, self.words, self.below = (widgets.HTML() for _ in range(3))
+        self.status, self.words = widgets.HTML(), widgets.HTML()
         layout = widgets.Layout(width="auto", height="10px")
         self.progress = widgets.FloatProgress(min=0, max=1, layout=layout)
         self.status.add_class("vpo-status")
         self.words.add_class("vpo-words")
-        self.below.add_class("vpo-words")
         self.progress.add_class("vpo-progress")
         pictures = self._pictures()
         style = widgets.HTML(str(html("<style>{}</style>", Html(CSS))), layout={"display": "none"})
-        parts = [self.controls.box, self.status, self.progress, *pictures, style]
+        above = [self.controls.box, self.status, self.controls.time, self.progress]
+        parts = [*above, *pictures, self.words, style]
         self.box = widgets.VBox(parts)
         self.box.add_class("vpo-lab")
         self.draw()
@@ -95,6 +95,8 @@ class Panel:
         done = [len(run.records) for run in view.runs if run.method in view.active]
         whole = len(done) * max(view.config.steps, *done) if any(done) else 1
         put(self.progress, value=sum(done) / whole)
+        at_rest = self.controls.time.layout.display == ""
+        put(self.progress.layout, display="none" if at_rest else "")
 
     def _pictures(self):
         from .board import MazeBoard  # needs anywidget, which a plain panel does without
@@ -103,11 +105,13 @@ class Panel:
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
         self.plots = Plots(go.FigureWidget)
-        left = widgets.VBox([self.board, self.below])  # the words stand where there is room
-        right = widgets.VBox([self.words, self.plots.figure])
-        for box in (left, right, self.board):
+        self.below = widgets.HTML()  # the words stand where there is room
+        self.below.add_class("vpo-words")
+        left = widgets.VBox([self.board, self.below])
+        pictures = row([left, self.plots.figure], align="flex-start")
+        for box in (left, self.board, pictures):
             box.layout.overflow = "visible"
-        return [row([left, right])]
+        return [pictures]
 
     def _paint(self, edit):
         try:
@@ -123,7 +127,7 @@ class Panel:
         with self.board.hold_sync():
             put(self.board, text=maze.text, groups=groups, large=large, description=description)
         put(self.board.layout, width=f"{room.board}px")
-        put(self.words.layout, width=f"{room.plots}px", display="" if room.wide else "none")
+        put(self.words.layout, display="" if room.wide else "none")
         put(self.below.layout, width=f"{room.board}px", display="none" if room.wide else "")
         if not self.board.ready:  # the plots are about to appear; they take changes from then on
             return
@@ -154,8 +158,8 @@ class PlainPanel(Panel):
 
     def _pictures(self):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
-        self.below.layout.display = "none"
-        return [self.maze, self.words, self.below]
+        self.below = self.words  # there is one place for words
+        return [self.maze]
 
     def superseded(self):
         """Nothing to hold: a picture can always be changed."""

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-import envs
 from envs.drawing import MARKERS, ROUTE_COLOURS
 
 from ..looks import FRONT, STYLES, look
@@ -17,12 +16,14 @@ from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
 from .judging import whole
 from .layout import AXES, ORDER, columns_of, layout
 from .settings import MOST_EARLIER, MOST_RUNS
-from .view import Moment, View
+from .space import cloud, front_colour, in_words, lowest, numbers
+from .view import View
 
 SHOWN = 2  # curves over steps at a time
-TOGETHER = 0.03  # lines of the ceilings that are nearer than this share their text
-FAILED_AT = -0.12  # where answers that do not reach E are drawn, in both objectives
-ASIDE = 0.035  # between the markers of two runs at one point
+RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around those asked for
+LEVEL = 1e-9  # more answers that add less than this get no line of their own
+TOGETHER = 0.055  # ceilings that are nearer than this share of the axis share their text
+SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search looks at
 _NEVER = object()
 
 
@@ -55,7 +56,10 @@ class Plots:
     ) -> bool:
         """Bring the figure to this view; returns whether anything was changed."""
         data = self._traces(view, large, dark, curves)
-        places = layout(width, large, dark)
+        legend = [
+            drawn.get("name", name) for name, drawn in data.items() if drawn.get("showlegend")
+        ]
+        places = layout(width, large, dark, legend)
         _name_axes(view, places, curves, ORDER[columns_of(width, large)], 16 if large else 13)
         changed = {}
         for name, drawn in data.items():
@@ -75,7 +79,9 @@ class Plots:
         return True
 
     def _traces(self, view, large, dark, curves):
-        ink, size = ("#FFFFFF" if dark else "#000000"), (20 if large else 15)
+        ink, size, rings = "#FFFFFF" if dark else "#000000", 15, RINGS
+        if large:
+            size, rings = 20, RINGS_LARGE
         # An empty trace holds one gap: with nothing at all plotly.js writes errors to the console.
         gap = {"x": [None], "y": [None], "showlegend": False}
         out = {name: dict(gap) for name in self.names if name != "weightings"}
@@ -83,9 +89,9 @@ class Plots:
             "x": view.front[:, 1].tolist(),
             "y": view.front[:, 2].tolist(),
             "showlegend": True,
-            "text": [_in_words("true front", r) for r in view.front],
-            "marker_color": [_front_colour(r, dark) for r in view.front],
-            "marker_size": 40 if large else 30,
+            "text": [in_words("true front", r) for r in view.front],
+            "marker_color": [front_colour(r, dark) for r in view.front],
+            "marker_size": rings[0],
         }
         if view.target is not None:
             asked = view.front[list(view.target.best)]
@@ -93,21 +99,20 @@ class Plots:
                 "x": asked[:, 1].tolist(),
                 "y": asked[:, 2].tolist(),
                 "showlegend": True,
-                "text": [_in_words(f"best {view.asked_for}", r) for r in asked],
+                "text": [in_words(f"best {view.asked_for}", r) for r in asked],
                 "marker_color": ink,
-                "marker_size": 52 if large else 40,
+                "marker_size": rings[1],
             }
         runs = view.on_show()
         for i, run in enumerate(runs):
-            aside = (i - (len(runs) - 1) / 2) * ASIDE
-            out[f"answers {i}"] |= _cloud(run.method, run.moment, aside, ink, size)
+            out[f"answers {i}"] |= cloud(run.method, run.moment, i, len(runs), ink, size)
             out[f"search {i}"] |= _search(view, run)
         typical = view.front if view.target is None else view.front[list(view.target.best)]
         if view.focus:
             typical = view.focus.moment.rewards
-            out["typical"] |= _numbers(typical, ink, size)
+        out["typical"] |= numbers(view, typical, rings, ink, size)
         out["weightings"] = _dots(view, typical)
-        _draw_levels(view, "search", 30, out, ink, size)
+        _draw_levels(view, "search", SEARCHED, out, ink, size)
         for c, curve in enumerate(curves):
             _draw_curve(view, c, curve, out, ink, size)
         return out
@@ -117,18 +122,18 @@ def _blank_traces():
     """(kind, name, how it is drawn) of every trace, in the order of drawing."""
     answers = {"mode": "markers+text", "hoverinfo": "text", "textposition": "middle right"}
     place = {"xaxis": "x", "yaxis": "y"}
-    ring = {"symbol": "circle-open", "size": 30, "color": FRONT, "line": {"width": 3}}
-    yield go.Scatter, "true front", {"mode": "markers", "hoverinfo": "text", "marker": ring} | place
-    target = ring | {"size": 40, "line": {"width": 5}}
-    yield (
-        go.Scatter,
-        "asked for",
-        {"mode": "markers", "hoverinfo": "text", "marker": target} | place,
-    )
+    answers |= place
+    ring = {"symbol": "circle-open", "color": FRONT, "line": {"width": 3}}
+    # Each a group of its own in the legend: else plotly.js puts one below the other.
+    rings = {"mode": "markers", "hoverinfo": "text"} | place
+    yield go.Scatter, "true front", rings | {"marker": ring, "legendgroup": "front"}
+    target = ring | {"line": {"width": 5}}
+    yield go.Scatter, "asked for", rings | {"marker": target, "legendgroup": "asked for"}
     for i in range(MOST_RUNS):
-        yield go.Scatter, f"answers {i}", answers | place
-    numbers = {"mode": "text", "hoverinfo": "skip", "textposition": "top center"}
-    yield go.Scatter, "typical", numbers | place
+        yield go.Scatter, f"answers {i}", answers
+    clear = {"color": "rgba(0,0,0,0)", "line": {"width": 0}}  # holds its text off
+    numbered = answers | {"hoverinfo": "skip", "marker": clear, "cliponaxis": False}
+    yield go.Scatter, "typical", numbered
     dots = {"mode": "markers", "hoverinfo": "skip", "subplot": "ternary"}
     yield go.Scatterternary, "weightings", dots
     yield from _blank_levels("search")
@@ -156,32 +161,43 @@ def _blank_traces():
 
 
 def _blank_levels(plot):
-    plain, place = {"hoverinfo": "skip"}, _on(plot)
+    place = _on(plot) | {"hovertemplate": "%{text}<extra></extra>"}
     dotted = {"mode": "lines", "line": {"color": FRONT, "dash": "dot", "width": 2}}
-    yield go.Scatter, f"level {plot}", plain | dotted | place
-    said = {"mode": "text", "textposition": "top left"}  # apart: plotly.js loses texts at gaps
-    yield go.Scatter, f"level text {plot}", plain | said | place
+    yield go.Scatter, f"level {plot}", dotted | place
+    # Outside, where no curve runs; and apart: plotly.js loses texts at gaps.
+    said = {"mode": "text", "textposition": "middle right", "cliponaxis": False}
+    yield go.Scatter, f"level text {plot}", said | _on(plot) | {"hoverinfo": "skip"}
 
 
 def _on(name) -> dict:
     return {"xaxis": f"x{AXES[name]}", "yaxis": f"y{AXES[name]}"}
 
 
-def _draw_levels(view, plot, last, out, ink, size):
-    """The ceilings of the best 1, 2, ... answers as dotted lines from 1 to last."""
-    lines, texts = {"x": [None], "y": [None]}, {"x": [last], "y": [None], "text": [""]}
+def _draw_levels(view, plot, ends, out, ink, size):
+    """The ceilings of the best 1, 2, ... answers as dotted lines between the ends of the axis; on
+    the right the numbers of answers.
+    """
+    lines = {"x": [None], "y": [None], "text": [""]}
+    texts = {"x": [ends[1]], "y": [None], "text": [""]}
+    low, high = span(view, COVERAGE)
+    first = 1  # of those that share a text
     for i, level in enumerate(view.ceilings, start=1):
         following = view.ceilings[i] if i < len(view.ceilings) else np.inf
-        if following - level < 1e-9:
-            continue  # more answers add nothing: one line says it
-        lines["x"] += [1, last, None]
-        lines["y"] += [level, level, None]
-        if following - level >= TOGETHER:
-            texts["x"].append(last)
+        if following - level >= LEVEL:
+            lines["x"] += [*ends, None]
+            lines["y"] += [level, level, None]
+            lines["text"] += [f"the best {i}: {level:.3f}"] * 2 + [""]
+        if following - level >= TOGETHER * (high - low):
+            texts["x"].append(ends[1])
             texts["y"].append(level)
-            texts["text"].append(f"best {i}: {level:.2f}")
-    out[f"level {plot}"] |= lines
+            texts["text"].append(_range(first, i))
+            first = i + 1
+    out[f"level {plot}"] |= lines | {"line_color": "#AAAAAA" if ink == "#FFFFFF" else FRONT}
     out[f"level text {plot}"] |= texts | {"textfont": {"size": size - 2, "color": ink}}
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}–{last}"
 
 
 def _search(view: View, run) -> dict:
@@ -204,7 +220,7 @@ def _search(view: View, run) -> dict:
 def _draw_curve(view, c, curve, out, ink, size):
     last, (low, high) = last_step(view), span(view, curve)
     if curve == COVERAGE:
-        _draw_levels(view, f"curve {c}", last, out, ink, size)
+        _draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, ink, size)
     for i, run in enumerate(view.earlier):
         out[f"earlier {c} {i}"] |= {
             "x": [r.step for r in run.records],
@@ -246,9 +262,13 @@ def _name_axes(view, places, curves, order, small):
         places[f"xaxis{AXES[f'curve {c}']}"]["range"] = [0.5, last + 0.5]
         places[f"yaxis{AXES[f'curve {c}']}"]["range"] = list(span(view, curve))
     places[f"yaxis{AXES['search']}"]["range"] = list(span(view, COVERAGE))
+    places[f"xaxis{AXES['search']}"]["range"] = [math.log10(end) for end in SEARCHED]
+    places["yaxis"]["range"] = [lowest(len(view.on_show())), 1.25]
     who = look(view.focus.method).text if view.focus else f"best {view.asked_for}"
     drawn = "all" if view.config.K == math.inf else f"{view.config.K:,}"
-    judged = f"judged at α = {view.judged_at:g}"
+    judged = f"at α = {view.judged_at:g}"
+    if view.ceilings:
+        judged += f" · dotted: best {_range(1, len(view.ceilings))}"
     lava = " · open: over lava" if view.instance.lava else ""
     said = {
         "answers": ("Answers", f"size: how many{lava}"),
@@ -262,54 +282,7 @@ def _name_axes(view, places, curves, order, small):
     for annotation, name in zip(places["annotations"], order, strict=False):
         text, below = said[name]
         annotation["text"] = html(title, text, small, below or " ")
-    places["annotations"][-1]["text"] = html("every route to E completes:<br>no corner for that")
-
-
-def _in_words(who, vector, count=""):
-    pairs = zip(envs.OBJECTIVES, vector, strict=True)
-    return f"{who}{count}: " + ", ".join(f"{n.replace('_', ' ')} {v:.2f}" for n, v in pairs)
-
-
-def _front_colour(vector, dark):
-    return "#D55E00" if vector[3] < 1 else "#BBBBBB" if dark else FRONT
-
-
-def _cloud(method: str, moment: Moment, aside: float, ink, size) -> dict:
-    """The answers of one step in objective space: a marker for each distinct vector, larger the
-    more answers earn it; open if they touched lava; a cross at the corner for those that do not
-    reach E.
-    """
-    text, colour, symbol, _ = look(method)
-    share = (moment.counts / moment.counts.sum()).tolist()
-    drawn = {"x": [], "y": [], "text": [], "hovertext": []}
-    marker = {"symbol": [], "size": [], "color": colour, "opacity": 0.85}
-    line = {"color": [], "width": []}
-    for i, point in enumerate(moment.points.tolist()):
-        reached, lava = moment.valid[i], point[3] < 1
-        drawn["x"].append((point[1] if reached else FAILED_AT) + aside)
-        drawn["y"].append(point[2] + aside if reached else FAILED_AT + 2 * aside)
-        drawn["text"].append("" if reached else f"{share[i]:.0%} miss E")
-        drawn["hovertext"].append(_in_words(text, point, f", {moment.counts[i]} answers"))
-        marker["symbol"].append("x" if not reached else symbol + "-open" * lava)
-        marker["size"].append(8 + 30 * math.sqrt(share[i]) if reached else 12)
-        line["color"].append(colour if lava or not reached else "#000000")
-        line["width"].append(0 if not reached else 3 if lava else 1)
-    font = {"size": size - 2, "color": ink}
-    return {"name": text, "textfont": font, "marker": marker | {"line": line}} | drawn
-
-
-def _numbers(rewards, ink, size) -> dict:
-    """The numbers of the answers on the board, beside their points."""
-    places = {}
-    for i, vector in enumerate(rewards):
-        if vector[0] > 0:
-            places.setdefault((float(vector[1]), float(vector[2])), []).append(str(i + 1))
-    return {
-        "x": [x for x, _ in places],
-        "y": [y + 0.055 for _, y in places],
-        "text": [html("<b>{}</b>", ",".join(n)) for n in places.values()],
-        "textfont": {"size": size + 2, "color": ink},
-    }
+    places["annotations"][-1]["text"] = html("no corner for completion:<br>every route to E has it")
 
 
 def _dots(view: View, rewards) -> dict:

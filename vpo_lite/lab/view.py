@@ -75,10 +75,11 @@ class Moment:
         set_rewards = exact_set_reward(sets, points=POINTS).round(9)
         typical = int(np.argsort(set_rewards, kind="stable")[len(sets) // 2])
         points, counts = np.unique(pool, axis=0, return_counts=True)
-        written = [Sets.of(problem.front, sets)]
-        for group in record.groups[len(groups) :]:
-            other = metrics.as_sets(group.rewards, config.compared_size)
-            written.append(Sets.of(task.front(group.instance), other))
+        # No set joins answers of two groups: so they are judged as the record judged them.
+        apart = [metrics.as_sets(g.rewards, config.compared_size) for g in record.groups]
+        written = [Sets.of(problem.front, np.concatenate(apart[: len(groups)]))]
+        for group, others in zip(record.groups[len(groups) :], apart[len(groups) :], strict=True):
+            written.append(Sets.of(task.front(group.instance), others))
         scores = pool @ task.w_star(problem.instance)
         return cls(
             problem=problem,

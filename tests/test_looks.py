@@ -1,0 +1,76 @@
+"""Answers and methods are told apart by their colours, also by colour-blind readers."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from envs.drawing import MARKERS, ROUTE_COLOURS
+from vpo_lite.looks import STYLES
+
+# Machado, Oliveira and Fernandes (2009), severity 1.0; on linear RGB
+SEEN = {
+    "all": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+
+
+def linear(colour):
+    """Linear sRGB from 0 to 1."""
+    x = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    """CIE L*a*b* under D65."""
+    xyz = np.array(
+        [
+            [0.4124564, 0.3575761, 0.1804375],
+            [0.2126729, 0.7151522, 0.0721750],
+            [0.0193339, 0.1191920, 0.9503041],
+        ]
+    ) @ np.clip(rgb, 0, 1)
+    x, y, z = (
+        c ** (1 / 3) if c > (6 / 29) ** 3 else c / (3 * (6 / 29) ** 2) + 4 / 29
+        for c in xyz / [0.95047, 1.0, 1.08883]
+    )
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def distance(a, b, seen="all"):
+    first, second = (lab(np.array(SEEN[seen]) @ linear(colour)) for colour in (a, b))
+    return float(np.linalg.norm(first - second))
+
+
+def test_distance_of_known_colours():
+    assert distance("#000000", "#FFFFFF") == pytest.approx(100, abs=0.01)
+    assert lab(linear("#FF0000")) == pytest.approx([53.24, 80.09, 67.20], abs=0.02)
+    assert distance("#FF0000", "#00AA00") > 100 > 60 > distance("#FF0000", "#00AA00", "protanopia")
+
+
+@pytest.mark.parametrize("method", STYLES)
+def test_no_answer_has_the_colour_of_a_method(method):
+    near = {c: distance(c, STYLES[method].colour) for c in ROUTE_COLOURS}
+    assert min(near.values()) >= 20, near
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_answers_differ_from_each_other(seen):
+    pairs = {(a, b): distance(a, b, seen) for a, b in itertools.combinations(ROUTE_COLOURS, 2)}
+    assert min(pairs.values()) >= 15, pairs
+    assert len(set(MARKERS)) == len(ROUTE_COLOURS)
+
+
+@pytest.mark.parametrize("colour", ROUTE_COLOURS)
+def test_white_numbers_are_readable_on_every_answer(colour):
+    luminance = float(linear(colour) @ [0.2126, 0.7152, 0.0722])
+    assert 1.05 / (luminance + 0.05) >= 4  # the contrast of WCAG; 3 is asked of bold letters

@@ -1,0 +1,259 @@
+"""The panel fits its window: what must be seen at once is, and nothing is cut off or overlaps.
+
+Boxes and letters are measured in a real browser, in JupyterLab as it opens, with its side bar.
+"""
+
+import json
+
+import browser_harness as harness
+import nbformat
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+SMALL, LARGE = (1280, 720), (1920, 1080)
+SIZES = (SMALL, LARGE, (900, 720), (1100, 720), (1440, 900), (2560, 1440))
+STAGE = "import ipywidgets\nfrom vpo_lite import Lab\nstage = ipywidgets.VBox()\nstage"
+RECORDING = "Lab.replay('three_methods/seed-0')"
+QUICK = "prompts=1, group_size=8, steps=3"
+TRAINED = {  # number of methods -> a lab whose methods have trained three steps
+    1: f"Lab('vpo', {QUICK})",
+    2: f"Lab(('vpo', 'grpo'), {QUICK})",
+}
+
+# What is on the page: the part that shows, boxes {name: [left, top, right, bottom]}, texts that are
+# cut off, and the smallest letters in pixels.
+MEASURE = """() => {
+  const lab = document.querySelector('.vpo-lab'), plot = lab.querySelector('.js-plotly-plot');
+  const box = (e) => { const r = e.getBoundingClientRect();
+    return [r.left, r.top, r.right, r.bottom]; };
+  const seen = (e) => e.getClientRects().length && e.getBoundingClientRect().width > 1;
+  const all = (selector, inside = lab) => [...inside.querySelectorAll(selector)].filter(seen);
+  const join = (boxes) => [0, 1, 2, 3].map((i) =>
+    Math[i < 2 ? 'min' : 'max'](...boxes.map((b) => b[i])));
+  const page = lab.closest('.jp-WindowedPanel-outer') || document.documentElement;
+  const [left, top, right] = page === document.documentElement ? [0, 0, 0] : box(page);
+  const view = [left, top, left + page.clientWidth, top + page.clientHeight];
+
+  // the plots: their areas with title and axis titles
+  const layout = plot._fullLayout, [x0, y0] = box(plot.querySelector('.main-svg'));
+  const titles = all('.annotation text', plot).map(box), plots = {};
+  const area = (x, y) => [x0 + x._offset, y0 + y._offset,
+    x0 + x._offset + x._length, y0 + y._offset + y._length];
+  for (const [name, n] of [['answers', ''], ['coverage', '2'], ['second', '3'], ['search', '4']]) {
+    const own = area(layout[`xaxis${n}`], layout[`yaxis${n}`]);
+    const above = titles.filter((t) => Math.abs(t[0] - own[0]) < 8 && t[3] < own[1] + 2 &&
+      own[1] - t[3] < 40);
+    plots[name] = join([own, ...above, ...all(`.g-x${n}title, .g-y${n}title`, plot).map(box)]);
+  }
+  plots.simplex = join(all('.ternary .toplevel, .ternarylayer', plot).map(box));
+
+  const boards = all('.vpo-board figure').map(box);
+  const controls = all(
+    '.vpo-controls .widget-inline-hbox:not(.widget-play), .vpo-controls button').map(box);
+  const texts = all('text', plot.querySelector('.svg-container')).filter((e) =>
+    e.textContent.trim()).map((e) => [e.textContent.slice(0, 40), ...box(e)]);
+
+  // what is cut off
+  const cut = [], pen = document.createElement('canvas').getContext('2d');
+  for (const e of all('.widget-label, .widget-readout, button, .what, figcaption, .share b')) {
+    if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline')
+      cut.push(e.textContent);
+  }
+  for (const e of all('.share b')) {
+    const range = document.createRange(); range.selectNodeContents(e);
+    if (range.getBoundingClientRect().width > e.clientWidth - 2) cut.push(e.textContent);
+  }
+  for (const e of all('select')) {
+    const style = getComputedStyle(e);
+    pen.font = `${style.fontSize} ${style.fontFamily}`;
+    const text = e.selectedOptions[0]?.textContent || '';
+    if (!text || pen.measureText(text).width + 22 > e.clientWidth) cut.push(`choice: ${text}`);
+  }
+  for (const e of all('svg.maze')) {
+    const [l, t, r, b] = box(e);
+    for (const word of all('text', e)) {
+      const w = box(word);
+      if (w[0] < l - 1 || w[1] < t - 3 || w[2] > r + 1 || w[3] > b + 3) cut.push(word.textContent);
+    }
+  }
+
+  // letters
+  const letters = [], walker = document.createTreeWalker(lab, NodeFilter.SHOW_TEXT);
+  const size = (e) => parseFloat(getComputedStyle(e).fontSize) *
+    (e instanceof SVGElement ? Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b) : 1);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    if (!walker.currentNode.nodeValue.trim() || !seen(e)) continue;
+    if (e.closest('style, option, .unseen, .modebar')) continue;
+    letters.push([size(e), walker.currentNode.nodeValue.slice(0, 40)]);
+  }
+  for (const e of all('select, input:not([type=checkbox])')) letters.push([size(e), e.value]);
+  letters.sort((a, b) => a[0] - b[0]);
+  const others = { figure: box(plot.querySelector('.main-svg')) };
+  all('.vpo-words').forEach((e) => { others.words = box(e); });
+  others.status = box(lab.querySelector('.vpo-status'));
+  return { view, plots, boards, controls, texts, cut, letters: letters.slice(0, 6), others,
+    wide: page.scrollWidth - page.clientWidth };
+}"""
+
+
+def notebook(folder, name, code):
+    cells = [nbformat.v4.new_code_cell(code), nbformat.v4.new_markdown_cell("below\n\n" * 60)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    path = folder / name
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("screen")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with harness.browser(*SMALL) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def page(folder, browser):
+    """One notebook with an empty stage, on which each test puts its lab."""
+    stage = notebook(folder, "stage.ipynb", STAGE)
+    with harness.server([stage]) as address:
+        page = harness.Page(browser, address).open(stage.name)
+        page.run_all()
+        yield page
+        page.close()
+        assert not page.wrong, page.wrong
+
+
+def put(page, lab, trained=False):
+    """This lab alone on the stage, after training where that is asked."""
+    code = f"stage.children = []\nlab = {lab}\nstage.children = [lab.panel.box]\n"
+    code += "lab.train(); print(lab.join(120), lab.last_error)" if trained else "print(True, None)"
+    assert page.kernel(code).strip() == "True None"
+    page.page.wait_for_selector(".vpo-board svg.maze")
+    page.page.wait_for_selector(".js-plotly-plot .main-svg")
+
+
+def measure(page, size):
+    """What `MEASURE` says in a window of this size, once the page has come to rest."""
+    page.page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.page.wait_for_timeout(350)  # the page waits a moment before it tells its new width
+    page.page.evaluate("() => document.querySelector('.vpo-lab').scrollIntoView()")
+    before, now = None, ""
+    while now != before:
+        page.page.wait_for_timeout(200)
+        drawn = page.page.evaluate(MEASURE)
+        before, now = now, json.dumps({k: v for k, v in drawn.items() if k != "letters"})
+    return drawn
+
+
+def inside(box, frame, slack=1.0):
+    left, top, right, bottom = frame
+    return (
+        box[0] >= left - slack
+        and box[1] >= top - slack
+        and box[2] <= right + slack
+        and box[3] <= bottom + slack
+    )
+
+
+def meet(a, b, slack=1.0):
+    return min(a[2], b[2]) - max(a[0], b[0]) > slack and min(a[3], b[3]) - max(a[1], b[1]) > slack
+
+
+def faults(drawn):
+    """What is cut off, or lies on something else."""
+    out = [f"cut off: {text!r}" for text in drawn["cut"]]
+    across = [drawn["view"][0], -1e9, drawn["view"][2], 1e9]
+    boxes = {f"board {i}": box for i, box in enumerate(drawn["boards"])}
+    boxes |= {f"control {i}": box for i, box in enumerate(drawn["controls"])} | drawn["others"]
+    names = list(boxes)
+    out += [f"{name} leaves the window" for name in names if not inside(boxes[name], across)]
+    for i, a in enumerate(names):
+        out += [f"{a} lies on {b}" for b in names[i + 1 :] if meet(boxes[a], boxes[b])]
+    texts = [(text, box) for text, *box in drawn["texts"]]
+    for i, (text, box) in enumerate(texts):
+        if not inside(box, drawn["others"]["figure"], 2):
+            out.append(f"{text!r} leaves the figure")
+        # a text's box is some pixels higher than its letters
+        out += [f"{text!r} lies on {other!r}" for other, b in texts[i + 1 :] if meet(box, b, 5)]
+    return out + ["the page is wider than its window"] * (drawn["wide"] > 1)
+
+
+def must_be_seen(drawn, size):
+    """The names of what must be seen at once in a window of this size, and is not."""
+    plots = ("answers", "coverage") if size == SMALL else tuple(drawn["plots"])
+    parts = {name: drawn["plots"][name] for name in plots}
+    parts |= {f"board {i}": box for i, box in enumerate(drawn["boards"])}
+    parts |= {f"control {i}": box for i, box in enumerate(drawn["controls"])}
+    assert drawn["boards"] and len(drawn["controls"]) >= 11
+    return [name for name, box in parts.items() if not inside(box, drawn["view"])]
+
+
+def check(page, boards, sizes=SIZES, large=False):
+    """All sizes; then those that matter with large letters, without and with More."""
+    wrong = []
+    for size in sizes:
+        drawn = measure(page, size)
+        assert len(drawn["boards"]) == boards
+        wrong += [(size, fault) for fault in faults(drawn)]
+        if size in (SMALL, LARGE):
+            wrong += [(size, f"{name} is not in sight") for name in must_be_seen(drawn, size)]
+    for more in (False, True) if large else ():
+        page.kernel(
+            f"lab.panel.controls.large.value = True; lab.panel.controls.more.value = {more}"
+        )
+        page.page.wait_for_selector(".vpo-board.large")
+        for size in (SMALL, LARGE):
+            drawn = measure(page, size)
+            said = (size, "large", "More" if more else "")
+            wrong += [(*said, f"{text!r}: {px}") for px, text in drawn["letters"] if px < 15.99]
+            wrong += [(*said, fault) for fault in faults(drawn)]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_before_training(page):
+    put(page, "Lab()")
+    check(page, boards=1, large=True)
+
+
+def test_a_recording_of_three_methods(page):
+    put(page, RECORDING)
+    check(page, boards=3, large=True)
+
+
+@pytest.mark.parametrize("methods", TRAINED)
+def test_after_training(page, methods):
+    put(page, TRAINED[methods], trained=True)
+    check(page, boards=methods, sizes=(SMALL, LARGE), large=methods == 2)
+
+
+def test_an_earlier_run_stays_as_a_faint_curve(page):
+    put(page, TRAINED[1], trained=True)
+    first = page.kernel("print([r.coverage for r in lab.records])")
+    code = "lab.change(alpha=0.3); lab.train(); print(lab.join(120), lab.last_error)"
+    assert page.kernel(code).strip() == "True None"
+    find = "document.querySelector('.js-plotly-plot').data.find((t) => t.name === 'earlier 0 0')"
+    page.page.wait_for_function(f"() => Array.from({find}?.x || []).length === 3")
+    curve = page.page.evaluate(
+        f"() => {{ const t = {find}; return [t.opacity, t.hovertemplate]; }}"
+    )
+    assert curve[0] < 0.5 and "VPO before: α 1, K 64, m 3" in curve[1]
+    page.kernel("lab.show(alpha=1.0)")  # judged as its records judged it
+    said = json.loads(first)
+    page.page.wait_for_function(
+        f"(said) => Array.from({find}.y).every((y, i) => Math.abs(y - said[i]) < 1e-9)", arg=said
+    )
+
+
+def test_the_same_under_voila(folder, browser):
+    path = notebook(folder, "voila.ipynb", f"from vpo_lite import Lab\nlab = {RECORDING}\nlab")
+    with harness.server([path], command="voila") as address:
+        page = harness.Page(browser, address).open_voila(path.name)
+        page.page.wait_for_selector(".vpo-board svg.maze")
+        page.page.wait_for_selector(".js-plotly-plot .main-svg")
+        check(page, boards=3, sizes=(SMALL, LARGE, (900, 720)))
+        page.page.close()
