@@ -21,12 +21,6 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-OLD_LESSONS = {"00_start_here", "04_train_live"}  # not yet rewritten: no stored predictions
-rewritten = pytest.mark.xfail(strict=True, raises=AssertionError, reason="an old lesson")
-lessons = pytest.mark.parametrize(
-    "path",
-    [pytest.param(p, id=p.stem, marks=[rewritten] * (p.stem in OLD_LESSONS)) for p in NOTEBOOKS],
-)
 STAR = "★"
 FOLD = re.compile(r"<details><summary>([^<]+)</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
 
@@ -144,7 +138,7 @@ def folded(text):
     return FOLD.findall(text)
 
 
-@lessons
+@by_name
 def test_every_prediction_is_asked_for_and_shown_against_the_outcome(path):
     notebook, keys = read(path), []
     for i, cell in enumerate(notebook.cells):
@@ -161,7 +155,7 @@ def test_every_prediction_is_asked_for_and_shown_against_the_outcome(path):
     assert all(key.startswith(f"{path.stem[:2]}-") for key in keys)
 
 
-@lessons
+@by_name
 def test_every_claim_is_folded_and_then_checked(path):
     notebook, claims = read(path), 0
     for i, cell in enumerate(notebook.cells):
@@ -175,7 +169,7 @@ def test_every_claim_is_folded_and_then_checked(path):
     assert claims
 
 
-@lessons
+@by_name
 def test_what_to_try_has_a_folded_solution(path):
     prose = "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
     tasks = re.split(r"\*\*(?:Try this|Settings to find)\.\*\*", prose)[1:]
@@ -207,7 +201,7 @@ def minutes(cells):
     return len(code) / 2 + sum(len(asked(source)) for source in code) + words / 100
 
 
-@lessons
+@by_name
 def test_says_how_long_it_takes(path):
     notebook = read(path)
     told = re.search(
@@ -221,7 +215,7 @@ def test_says_how_long_it_takes(path):
 
 
 @pytest.mark.slow
-@lessons
+@by_name
 def test_the_path_for_a_class_needs_no_other_cell(path, monkeypatch):
     monkeypatch.setenv("VPO_LITE_COLD", "1")
     notebook = read(path)
