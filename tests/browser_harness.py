@@ -234,11 +234,17 @@ class Page:
         """Run code in the notebook's kernel; returns what it printed."""
         return self.page.evaluate(IN_KERNEL, code)
 
+    def look_at(self, selector):
+        """Scroll to the first one as a reader would: cells out of sight have no `innerText`."""
+        self.page.wait_for_selector(selector, state="attached")
+        self.page.evaluate("(s) => document.querySelector(s).scrollIntoView()", selector)
+
     def text(self, selector):
         return self.page.locator(selector).first.inner_text()
 
     def wait_text(self, selector, piece, timeout=60_000):
-        found = "([s, t]) => [...document.querySelectorAll(s)].some((e) => e.innerText.includes(t))"
+        text = "(e.innerText || e.textContent)"  # the latter for a cell out of sight
+        found = f"([s, t]) => [...document.querySelectorAll(s)].some((e) => {text}.includes(t))"
         self.page.wait_for_function(found, arg=[selector, piece], timeout=timeout)
 
     def trace(self, name, axis="x", field="y"):
