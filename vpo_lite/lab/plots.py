@@ -74,6 +74,12 @@ class Plots:
             for name, drawn in changed.items():
                 if drawn:
                     self.figure.data[self.names[name]].update(drawn)
+            titles = fresh.pop("annotations", ())
+            if len(titles) != len(self.figure.layout.annotations):
+                fresh["annotations"], titles = titles, ()
+            for shown, title in zip(self.figure.layout.annotations, titles, strict=False):
+                if shown.text != title["text"] or shown.x != title["x"] or shown.y != title["y"]:
+                    shown.update(title)
             if fresh:
                 self.figure.update_layout(fresh)
         return True
