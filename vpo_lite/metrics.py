@@ -257,7 +257,7 @@ def front_share(R, front):
     return hit / len(front)
 
 
-def best_subset(rewards, m, alpha=1.0):
+def best_subset(rewards, m, alpha=1.0, *, points=POINTS):
     """The m answers of a pool that together have the highest expected utility, and that utility.
 
     rewards (n, d). Returns a `Subset`: (indices, value). Fewer than m indices come back if fewer
@@ -267,7 +267,7 @@ def best_subset(rewards, m, alpha=1.0):
     20,000). Otherwise answers are added one by one, each time the one that raises the utility most.
     Utility is submodular, so this greedy choice reaches at least 1 - 1/e of the best value. For
     large pools and m this choice is made over a fixed number of Sobol points, which bounds its
-    time. The value is that of `exact_set_reward` in any case.
+    time. The value is that of `exact_set_reward` in any case; points: as there.
 
     Misleads when alpha differs from what people will ask of the answers.
 
@@ -288,10 +288,11 @@ def best_subset(rewards, m, alpha=1.0):
         subsets = np.array([[]], dtype=int)
         for _ in range(m):
             subsets = np.array([[*subsets[0], i] for i in pool if i not in subsets[0]])
-            subsets = subsets[[exact_set_reward(rewards[subsets], alpha).argmax()]]
+            values = exact_set_reward(rewards[subsets], alpha, points=points)
+            subsets = subsets[[values.argmax()]]
     else:
         subsets = pool[_greedy(rewards[pool], m, alpha)][None]
-    values = exact_set_reward(rewards[subsets], alpha)
+    values = exact_set_reward(rewards[subsets], alpha, points=points)
     slack = 1e-12 * abs(rewards).max()
     best = (values >= values.max() - slack).argmax()  # the first of equals, whatever the rounding
     return Subset(np.sort(subsets[best]), float(values[best]))

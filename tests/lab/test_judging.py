@@ -41,12 +41,13 @@ def test_target_is_the_best_of_all_subsets(m, alpha):
         chosen: float(exact_set_reward(front[list(chosen)], alpha))
         for chosen in itertools.combinations(range(len(front)), m)
     }
-    assert values[found.best] == pytest.approx(max(values.values()), abs=1e-9)
+    slack = 1e-9 if alpha == 1 else 2e-3  # exact there, else over points
+    assert values[found.best] == pytest.approx(max(values.values()), abs=slack)
     most = float(exact_set_reward(front, alpha))
     for size, ceiling in enumerate(found.ceilings, start=1):
         subsets = itertools.combinations(range(len(front)), size)
         best = max(float(exact_set_reward(front[list(s)], alpha)) for s in subsets)
-        assert ceiling == pytest.approx(best / most, abs=1e-6)
+        assert ceiling == pytest.approx(best / most, abs=slack)
     assert len(found.ceilings) == m
 
 
@@ -212,7 +213,7 @@ def test_coverage_is_judged_at_the_alpha_of_now_or_at_the_one_chosen(recording):
     front = lab.maze.pareto_front().rewards
     lab.change(alpha=0.1)
     expected = metrics.price_of_conflict(front, (1, 2, 3), 0.1)
-    assert lab.view().ceilings == pytest.approx(list(expected.values()))
+    assert lab.view().ceilings == pytest.approx(list(expected.values()), abs=2e-3)
     lab.show(alpha=1.0)
     expected = metrics.price_of_conflict(front, (1, 2, 3), 1.0)
     assert lab.view().ceilings == pytest.approx(list(expected.values()))

@@ -105,7 +105,7 @@ def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
     assert sorted(zip(rings.x, rings.y, strict=True)) == sorted(map(tuple, chosen[:, 1:3]))
     levels = sorted({y for y in trace(figure, "level curve 0").y if y is not None})
     expected = [best_of_all(front, size, alpha)[1] for size in range(1, lab.view().asked_for + 1)]
-    assert levels == pytest.approx(sorted(set(expected)), abs=1e-6)
+    assert levels == pytest.approx(sorted(set(expected)), abs=2e-3)
     dots = trace(figure, "weightings")
     assert list(dots.a) != before
     W = lab.view().weights()

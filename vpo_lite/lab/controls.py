@@ -23,8 +23,7 @@ SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 _FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "26em"}}
 _SHORT = {"style": {"description_width": "initial"}}
 NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
-ABOVE = ""
-JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
+JUDGES = (("the α above", ABOVE := ""), ("α = 1", 1.0))
 
 
 class Requests(Protocol):

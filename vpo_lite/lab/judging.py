@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import metrics
-from ..estimators import advantages
-from ..objective import sample_weights
+from ..exact import exact_set_reward
+from ..objective import sample_weights, set_reward
 from ..randomness import generator
 
 POINTS = (
@@ -20,6 +20,7 @@ POINTS = (
 )
 SEARCHERS = 64  # preferences, each for every order of the objectives that shifts them in turn
 BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
+SAME = 1e-9  # set rewards that differ by less teach nothing
 REPETITIONS = 16  # draws of K weights that `agreement` averages over
 
 
@@ -35,8 +36,9 @@ class Target(NamedTuple):
 
 
 def target(front: np.ndarray, m: int, alpha: float) -> Target:
-    """The best sets of a front (f, d), exactly.
+    """The best sets of a front (f, d): exactly at alpha = 1, else over `POINTS` points.
 
+    Over points a set that is worth 0.001 less may take the place of the best one.
     Which single answer is best does not depend on alpha, since E w is uniform at every alpha. How
     much of the front it covers does.
 
@@ -51,9 +53,12 @@ def target(front: np.ndarray, m: int, alpha: float) -> Target:
 @lru_cache(maxsize=512)
 def _target(data: bytes, shape: tuple[int, int], m: int, alpha: float) -> Target:
     front = np.frombuffer(data).reshape(shape)
-    best = metrics.best_subset(front, m, 1.0 if m == 1 else alpha).indices
-    ceilings = metrics.price_of_conflict(front, range(1, m + 1), alpha)
-    return Target(tuple(map(int, best)), tuple(ceilings.values()))
+    single = metrics.best_subset(front, 1)
+    sizes = range(2, m + 1)
+    found = [single] + [metrics.best_subset(front, s, alpha, points=POINTS) for s in sizes]
+    most = float(exact_set_reward(front, alpha, points=POINTS))
+    ceilings = (min(1.0, subset.value / most) if most > 0 else 1.0 for subset in found)
+    return Target(tuple(map(int, found[-1].indices)), tuple(ceilings))
 
 
 class Sets(NamedTuple):
@@ -95,7 +100,11 @@ def coverages(steps: Sequence[Sequence[Sets]], alpha: float) -> list[float | Non
     sums, judged = np.zeros(len(steps)), np.zeros(len(steps), dtype=int)
     for found in alike.values():
         rewards = np.concatenate([sets.rewards for _, sets in found])
-        covered = metrics.coverage(rewards, found[0][1].front, alpha, points=POINTS)
+        # Most sets come again in later steps: each is judged once.
+        flat = np.ascontiguousarray(rewards.reshape(len(rewards), -1))
+        rows = flat.view([("", flat.dtype)] * flat.shape[1]).ravel()
+        _, first, at = np.unique(rows, return_index=True, return_inverse=True)
+        covered = metrics.coverage(rewards[first], found[0][1].front, alpha, points=POINTS)[at]
         parts = np.split(covered, np.cumsum([len(sets.counts) for _, sets in found])[:-1])
         for (step, sets), part in zip(found, parts, strict=True):
             sums[step] += part @ sets.counts / sets.counts.sum()
@@ -145,14 +154,14 @@ def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
     >>> agreement(R, 4, 1.0) < agreement(R, 256, 1.0) <= agreement(R, np.inf, 1.0) == 1
     True
     """
-    exact = advantages("vpo", [R], alpha=alpha)[0]
-    if not exact.any():
+    exact = exact_set_reward(R, alpha, points=POINTS)  # advantages are these, shifted and scaled
+    if np.ptp(exact) < SAME:
         return None
     if K == np.inf:
         return 1.0
     found = []
     for i in range(REPETITIONS):
         weights = sample_weights(K, R.shape[-1], alpha, rng=generator(0, "agreement", i))
-        drawn = advantages("vpo", [R], weights=[weights])[0]
-        found.append(np.corrcoef(exact, drawn)[0, 1] if drawn.any() else 0.0)
+        drawn = set_reward(R, weights)
+        found.append(np.corrcoef(exact, drawn)[0, 1] if np.ptp(drawn) >= SAME else 0.0)
     return float(np.mean(found))

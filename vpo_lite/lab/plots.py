@@ -67,13 +67,18 @@ class Plots:
             changed[name] = {k: v for k, v in drawn.items() if sent.get(k, _NEVER) != v}
             sent.update(changed[name])
         fresh = {k: v for k, v in places.items() if self._layout.get(k, _NEVER) != v}
-        self._layout |= fresh
+        before, self._layout = self._layout, self._layout | fresh
         if not fresh and not any(changed.values()):
             return False
         with self.figure.batch_update():
             for name, drawn in changed.items():
                 if drawn:
                     self.figure.data[self.names[name]].update(drawn)
+            if "annotations" in fresh and "annotations" in before:  # one by one: that is faster
+                texts = zip(before["annotations"], fresh.pop("annotations"), strict=True)
+                for i, (old, new) in enumerate(texts):
+                    if old != new:
+                        self.figure.layout.annotations[i].update(new)
             if fresh:
                 self.figure.update_layout(fresh)
         return True
