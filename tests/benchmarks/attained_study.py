@@ -75,7 +75,7 @@ def jobs(study: str, mazes: int, seeds: int, sizes):
         for kind in KINDS:
             for seed in range(5):
                 for alpha in (0.1, 10.0):
-                    how = {"maze_seed": 1220, "m": 2, "alpha": alpha}
+                    how = {"maze_seed": 1217, "m": 2, "alpha": alpha}
                     yield [study, kind, alpha, 2, seed], how | KINDS[kind]
     else:
         for seed in range(3):

@@ -9,8 +9,9 @@ and preset demo, unless a line says otherwise.
 - equal_answers/seed-0, -1, -2: GRPO with three times as many rollouts, so as many answers as VPO
 - free_repeats/seed-0, -1, -2: Multi-RLVR without the rule that a repeated answer earns nothing
 - few_weights/K-1, K-64: VPO with one prompt a step, and so many weights
-- alpha/small, alpha/large: recombined VPO on the gallery's maze "alpha in training", m = 2, trained
-  at alpha = 0.1 and at 10, in 80 steps of two prompts
+- alpha/small, alpha/large: recombined VPO on the gallery's maze "alpha matters", m = 2, trained at
+  alpha = 0.1 and at 10, in 80 steps of two prompts
+- own_alpha/small, own_alpha/large: the same on its maze "alpha in training"
 - stuck/seed-0: VPO and recombined VPO on the gallery's maze "stuck", m = 2
 - silent_bug/a, b, c: three runs of "VPO". One of them has a bug that raises no error; notebook 04
   asks which.
@@ -19,6 +20,7 @@ and preset demo, unless a line says otherwise.
 import contextlib
 import dataclasses
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +73,10 @@ def _recordings():
         yield f"free_repeats/seed-{seed}", "multi_rlvr", how, repeats_are_paid
     for K in (1, 64):
         yield f"few_weights/K-{K}", "vpo", {"maze_seed": MAZE, "K": K, "prompts": 1}, plain
-    for name, alpha in (("small", 0.1), ("large", 10.0)):
-        how = {"maze_seed": "alpha in training", "m": 2, "alpha": alpha, "prompts": 2, "steps": 80}
-        yield f"alpha/{name}", "vpo_recombined", how, plain
+    mazes = {"alpha": "alpha matters", "own_alpha": "alpha in training"}
+    for (kind, maze), (name, alpha) in product(mazes.items(), (("small", 0.1), ("large", 10.0))):
+        how = {"maze_seed": maze, "m": 2, "alpha": alpha, "prompts": 2, "steps": 80}
+        yield f"{kind}/{name}", "vpo_recombined", how, plain
     yield "stuck/seed-0", ("vpo", "vpo_recombined"), {"maze_seed": "stuck", "m": 2}, plain
     for name, seed in BUG_SEEDS.items():
         context = broken if name == BROKEN else plain
