@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 import gymnasium
 import numpy as np
 import pytest
+from colour_vision import SEEN, linear
 
 import envs
 from envs import Maze, MazeEnv, drawing
@@ -121,32 +122,10 @@ def test_letters_can_be_read_from_the_back():
 
 def test_colours_survive_colour_blindness():
     """Signs stay apart under simulated colour blindness (matrices of Machado et al. 2009)."""
-    simulations = {
-        "normal": np.eye(3),
-        "protanopia": [
-            [0.152286, 1.052583, -0.204868],
-            [0.114503, 0.786281, 0.099216],
-            [-0.003882, -0.048116, 1.051998],
-        ],
-        "deuteranopia": [
-            [0.367322, 0.860646, -0.227968],
-            [0.280085, 0.672501, 0.047413],
-            [-0.011820, 0.042940, 0.968881],
-        ],
-        "tritanopia": [
-            [1.255528, -0.076749, -0.178779],
-            [-0.078411, 0.930809, 0.147602],
-            [0.004733, 0.691367, 0.303900],
-        ],
-    }
     names = ("YELLOW", "SKY_BLUE", "VERMILLION", "GREEN", "PURPLE", "FLOOR", "WALL")
     fills = [getattr(drawing, name) for name in names]
 
-    def linear(colour):
-        channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-
-    for name, matrix in simulations.items():
+    for name, matrix in SEEN.items():
         seen = [np.clip(np.asarray(matrix) @ linear(colour), 0, 1) for colour in fills]
         nearest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
         assert nearest > 0.1, name

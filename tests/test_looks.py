@@ -4,30 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from colour_vision import SEEN, linear
 
 from envs.drawing import MARKERS, ROUTE_COLOURS
 from vpo_lite.looks import STYLES
-
-# Machado, Oliveira and Fernandes (2009), severity 1.0; on linear RGB
-SEEN = {
-    "all": np.eye(3),
-    "protanopia": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopia": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-}
-
-
-def linear(colour):
-    """Linear sRGB from 0 to 1."""
-    x = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
 
 
 def lab(rgb):
@@ -46,7 +26,7 @@ def lab(rgb):
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def distance(a, b, seen="all"):
+def distance(a, b, seen="normal"):
     first, second = (lab(np.array(SEEN[seen]) @ linear(colour)) for colour in (a, b))
     return float(np.linalg.norm(first - second))
 
