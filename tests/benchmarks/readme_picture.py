@@ -18,9 +18,10 @@ PICTURE = ROOT / "notebooks" / "images" / "panel.png"
 
 def main():
     notebook = ROOT / "notebooks" / "00_start_here.ipynb"
-    with harness.server([notebook]) as address, harness.browser(1500, 1300) as context:
+    with harness.server([notebook]) as address, harness.browser(1500, 1000) as context:
         page = harness.Page(context, address).open(notebook.name, "doc/tree")
         page.run_all()
+        page.look_at(".vpo-lab")
         page.page.wait_for_selector(".js-plotly-plot .main-svg")
         page.page.locator("button.vpo-train").click()
         page.wait_text(".vpo-status", "step 40 of 40", 600_000)

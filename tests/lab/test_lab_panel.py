@@ -13,6 +13,7 @@ from ipywidgets.widgets.widget import _instances
 from lab_harness import WAIT, until
 
 from vpo_lite.lab import Lab
+from vpo_lite.lab.controls import ABOVE, NO_NAME
 from vpo_lite.lab.panel import PlainPanel
 
 
@@ -252,8 +253,8 @@ def test_a_maze_of_the_gallery_is_chosen_with_the_m_that_shows_its_point(panel):
     controls.maze.value = "three needed"
     assert lab.maze_name == "three needed" and lab.config.m == 3
     controls.buttons["new_maze"].click()
-    assert until(lambda: controls.maze.value is None)
-    assert controls.maze.options[0] == ("1,107", None), "the maze of now, which has no name"
+    assert until(lambda: controls.maze.value == NO_NAME)
+    assert controls.maze.options[0] == ("1107", NO_NAME), "the maze of now, which has no name"
     lab.new_maze("fork")
     assert until(lambda: controls.maze.value == "fork"), "it follows what code does"
 
@@ -271,7 +272,7 @@ def test_what_is_drawn_is_asked_of_the_lab_and_follows_it(panel):
     controls.judge.value, controls.routes.value = 1.0, "front"
     assert panel.lab.view().showing.alpha == 1 and panel.lab.view().showing.routes == "front"
     panel.lab.show(alpha=None, routes="best set")
-    assert until(lambda: controls.judge.value is None and controls.routes.value == "best set")
+    assert until(lambda: controls.judge.value == ABOVE and controls.routes.value == "best set")
     panel.lab.show(alpha=0.25)
     assert until(lambda: controls.judge.value == 0.25), "a value that the knob has to learn"
 

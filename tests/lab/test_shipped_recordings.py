@@ -66,6 +66,40 @@ def test_so_it_was_on_each_of_five_seeds():
         assert small["0.1"] > large["0.1"] + 0.02 and large["10"] > small["10"] + 0.02
 
 
+def test_the_readme_tells_what_the_study_found():
+    """Attained, and who is ahead: from the stored runs, in the words of the README."""
+    rows = [json.loads(line) for line in (RESULTS / "attained.jsonl").read_text().splitlines()]
+    attained = {}
+    for row in rows:
+        study, kind, maze, m, seed = row["run"]
+        if study == "attained" and (m, seed) == (2, 0):
+            share = row["coverage"]["1"] / row["ceiling"]["1"]
+            attained.setdefault(kind, {})[maze] = share, row["best_single"] / row["ceiling"]["1"]
+    plain, ours = (attained[kind] for kind in ("vpo", "vpo_recombined, 2 x steps"))
+    both = sorted(set(plain) & set(ours))[:22]
+    readme = (RESULTS.parents[2] / "README.md").read_text()
+    for label, runs in (("VPO, preset demo", plain), ("recombined VPO, 80", ours)):
+        found = np.array([runs[maze] for maze in both])
+        line = next(line for line in readme.splitlines() if line.startswith(f"| {label}"))
+        below = (found[:, 0] < found[:, 1] - 1e-9).sum()
+        told = [f"{found[:, 0].mean():.2f}", f"{found[:, 0].min():.2f}", f"{below} of 22"]
+        assert [cell.strip() for cell in line.split("|")[2:5]] == told
+    ahead = np.array([ours[maze][0] - plain[maze][0] for maze in both])
+    assert f"ahead on {(ahead > 0).sum()} mazes and behind on {(ahead < 0).sum()}" in readme
+
+
+def test_with_one_prompt_a_step_one_weight_is_too_few_and_four_are_enough():
+    rows = [json.loads(line) for line in (RESULTS / "attained.jsonl").read_text().splitlines()]
+    end = {}
+    for row in rows:
+        if row["run"][0] == "weights":
+            end.setdefault(row["run"][2], []).append(row["coverage"]["1"])
+    assert [len(values) for values in end.values()] == [3] * 4
+    assert 0.92 < min(end[1]) and max(end[1]) < 0.955
+    others = end[4] + end[64] + end["inf"]
+    assert 0.965 < min(others) and max(others) < 0.995
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_the_repeat_rule_the_sum_keeps_diversity_and_without_it_it_does_not(seed):
     ruled = Lab.replay(f"three_methods/seed-{seed}").runs["multi_rlvr"].records
