@@ -250,6 +250,7 @@ def test_a_maze_of_the_gallery_is_chosen_with_the_m_that_shows_its_point(panel):
     controls.maze.value = "alpha matters"
     assert lab.maze_name == "alpha matters" and lab.config.m == 2
     assert until(lambda: controls.knobs["m"].value == 2)
+    assert until(lambda: "Alpha decides the pair" in panel.status.value), "what to look for"
     controls.maze.value = "three needed"
     assert lab.maze_name == "three needed" and lab.config.m == 3
     controls.buttons["new_maze"].click()

@@ -184,8 +184,8 @@ class Controls:
     def _choose(self, name):
         """A maze of the gallery, and the size of sets that shows its point."""
         if name != NO_NAME:
-            self.lab.new_maze(name)
             self.lab.change(m=by_name(name).m)
+            self.lab.new_maze(name)  # last: its message says what to look for
 
     def _lay_out(self, layout):
         if layout != self.lab.view().task.layout:

@@ -15,9 +15,7 @@ from ..exact import exact_set_reward
 from ..objective import sample_weights, set_reward
 from ..randomness import generator
 
-POINTS = (
-    2048  # of set rewards without a closed form: a run is judged again in a few hundredths of s
-)
+POINTS = 2048  # of set rewards without a closed form: judging a run takes some hundredths of a s
 SEARCHERS = 64  # preferences, each for every order of the objectives that shifts them in turn
 BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
 SAME = 1e-9  # set rewards that differ by less teach nothing
@@ -38,9 +36,9 @@ class Target(NamedTuple):
 def target(front: np.ndarray, m: int, alpha: float) -> Target:
     """The best sets of a front (f, d): exactly at alpha = 1, else over `POINTS` points.
 
-    Over points a set that is worth 0.001 less may take the place of the best one.
-    Which single answer is best does not depend on alpha, since E w is uniform at every alpha. How
-    much of the front it covers does.
+    Over points a set that is worth 0.001 less may take the place of the best one. Which single
+    answer is best does not depend on alpha, since E w is uniform at every alpha. How much of the
+    front it covers does.
 
     >>> found = target(np.array([[1, 0], [0, 1], [0.6, 0.6]]), 2, 1.0)
     >>> found.best, [round(c, 4) for c in found.ceilings]
