@@ -1,4 +1,4 @@
-"""The nine methods against brute force, values by hand and what their definitions promise."""
+"""The methods against brute force, values by hand and what their definitions promise."""
 
 from itertools import combinations
 
@@ -22,6 +22,16 @@ def a_step(method, P=2, G=8, m=3, d=4, seed=0):
     m = 1 if vpo.METHODS[method].single_answer else m
     K = 1 if vpo.METHODS[method].weights == "one" else 16
     return rng(seed).random((P, G, m, d)), rng(seed + 1).dirichlet(np.ones(d), size=(P, K))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_recombined_group_is_compared_by_vpos_number(seed):
+    R, W = a_step("vpo_recombined", seed=seed)
+    for weights in (None, W):
+        ours, vpos = (
+            vpo.advantages(name, R, weights=weights) for name in ("vpo_recombined", "vpo")
+        )
+        assert np.array_equal(ours, vpos)
 
 
 def test_the_table_of_methods():

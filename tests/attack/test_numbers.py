@@ -154,9 +154,8 @@ def right_advantages(found, method, R, weights=None, w_star=None, eps=1e-6, **_)
         size = sum(abs(R[p]).max(axis=(0, 1)) * abs(one)) * R.shape[2]
         centred = score - sum(score) / len(score)
         spread = max(abs(centred))
-        if method in ("vpo", "max_at_k", "gdpo", "maxrl") or spread < 10 * max(
-            Fraction(2e-9), Fraction(1e-11) * size
-        ):
+        elsewhere = ("vpo", "vpo_recombined", "max_at_k", "gdpo", "maxrl")
+        if method in elsewhere or spread < 10 * max(Fraction(2e-9), Fraction(1e-11) * size):
             continue  # see the tests of tests/test_estimators.py
         unit = centred / spread
         std = math.sqrt(sum(unit**2) / len(unit)) + float(Fraction(float(eps)) / spread)
