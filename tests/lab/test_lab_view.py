@@ -220,3 +220,14 @@ def test_still_picture_of_the_maze(trained):
     assert trained.picture().startswith("<svg") and trained.picture("vpo").count("polyline") >= 3
     with pytest.raises(ValueError, match="grpo"):
         trained.picture("grpo")
+
+
+def test_the_legend_of_the_front_has_the_colour_of_points_without_lava():
+    """plotly takes the legend's colour from the first point; on this maze that one is over lava."""
+    lab = Lab(maze_seed="alpha matters", m=2)
+    front = lab.maze.pareto_front().rewards
+    assert front[0, 3] < 1
+    rings = trace(lab.figure(), "true front")
+    clean = {(gold, diamond) for _, gold, diamond, lava in front if lava == 1}
+    assert (rings.x[0], rings.y[0]) in clean
+    assert len(set(rings.marker.color)) == 2 and sorted(rings.x) == sorted(front[:, 1])

@@ -90,12 +90,14 @@ class Plots:
         # An empty trace holds one gap: with nothing at all plotly.js writes errors to the console.
         gap = {"x": [None], "y": [None], "showlegend": False}
         out = {name: dict(gap) for name in self.names if name != "weightings"}
+        # Points over lava come last: the legend has the colour of the first point.
+        front = view.front[np.argsort(view.front[:, 3] < 1, kind="stable")]
         out["true front"] |= {
-            "x": view.front[:, 1].tolist(),
-            "y": view.front[:, 2].tolist(),
+            "x": front[:, 1].tolist(),
+            "y": front[:, 2].tolist(),
             "showlegend": True,
-            "text": [in_words("true front", r) for r in view.front],
-            "marker_color": [front_colour(r, dark) for r in view.front],
+            "text": [in_words("true front", r) for r in front],
+            "marker_color": [front_colour(r, dark) for r in front],
             "marker_size": rings[0],
         }
         if view.target is not None:
