@@ -6,9 +6,9 @@ puts the best set that the answers of a group make, whoever wrote them, in the p
 worst rollout. So a rare answer is learnt from at once, in the set where it counts.
 
 Answers are cut out of texts by their tags, so the task must have the usual parser. The set is a
-text like those that the policy writes, and is read and scored like them. Its tokens
-are not sampled, so the gradient is no longer that of the policy's own rollouts: it leads to sets
-that the policy could write. The clipped ratio starts at 1, as for all rollouts.
+text like those that the policy writes; its answers keep their rewards. Its tokens are not sampled,
+so the gradient is no longer that of the policy's own rollouts: it leads to sets that the policy
+could write. The clipped ratio starts at 1, as for all rollouts.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from ..metrics import best_subset
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..tasks.base import Task, read_numbered
-from .rollouts import Answers, Sampled, read_answers
+from .rollouts import Answers, Sampled, find_repeats
 
 
 def recombine(
@@ -36,17 +36,12 @@ def recombine(
     G = len(groups[0].texts)
     groups, places, written = list(groups), [], {}
     for p, group in enumerate(groups):
-        place, text = _best_set(task, group, None if weights is None else [weights[p]], alpha)
-        ids = None if text is None else _token_ids(policy, text)
-        if ids is not None:
-            texts = [*group.texts]
-            texts[place] = text
-            read = read_answers(task, [group.instance], [texts], len(group.answers[0]))[0]
-            tokens, truncated = group.tokens.copy(), group.truncated.copy()
-            tokens[place], truncated[place] = len(ids), False
-            groups[p] = replace(read, prompt=group.prompt, tokens=tokens, truncated=truncated)
-            written[p * G + place] = ids
-        places.append(None if ids is None else place)
+        place, chosen = _best_set(task, group, None if weights is None else [weights[p]], alpha)
+        if chosen is not None:
+            text = _text_of(task, group, chosen)
+            ids = written[p * G + place] = _token_ids(policy, text)
+            groups[p] = _with_set(task, group, place, chosen, text, len(ids))
+        places.append(None if chosen is None else place)
     return Sampled(groups, _with_rows(rollouts, written, policy.pad_id)), places
 
 
@@ -59,9 +54,9 @@ def check_task(task: Task) -> None:
         )
 
 
-def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, str | None]:
-    """The worst rollout of a group, and the text of the best set of its valid answers; None if
-    there are none, or if a rollout is better under the weights.
+def _best_set(task: Task, group: Answers, weights, alpha: float):
+    """The worst rollout of a group, and the best set of its valid answers: m pairs (rollout, slot).
+    None instead if there are none, or if a rollout is better under the weights.
 
     The answers stand in the order of the slots that they were written in. A best set of fewer than
     m answers is filled up with further answers, first those of the best rollout.
@@ -83,9 +78,30 @@ def _best_set(task: Task, group: Answers, weights, alpha: float) -> tuple[int, s
     better = np.array([[group.rewards[a] for a in chosen]])
     if rollout_scores("vpo", [better], weights=weights, alpha=alpha)[0, 0] < scores[leader]:
         return worst, None
+    return worst, chosen
+
+
+def _text_of(task: Task, group: Answers, chosen) -> str:
+    """These answers as one completion, each as it was written."""
+    m = len(chosen)
     bodies = [read_numbered(group.texts[g], m, task.tag)[i] for g, i in chosen]
     tagged = (f"<{task.tag}_{i}>{b}</{task.tag}_{i}>" for i, b in enumerate(bodies, start=1))
-    return worst, " ".join(tagged)
+    return " ".join(tagged)
+
+
+def _with_set(task: Task, group: Answers, place: int, chosen, text: str, tokens: int) -> Answers:
+    """The group with these answers in the place of a rollout. They keep the rewards that they have:
+    scoring an answer may be slow.
+    """
+    names = ("rewards", "parsed", "valid", "solved", "repeats", "tokens", "truncated")
+    texts, answers = [*group.texts], [*group.answers]
+    arrays = {name: getattr(group, name).copy() for name in names}
+    texts[place], answers[place] = text, [group.answers[g][i] for g, i in chosen]
+    for name in ("rewards", "parsed", "valid", "solved"):
+        arrays[name][place] = [getattr(group, name)[a] for a in chosen]
+    arrays["repeats"][place] = find_repeats(task, group.instance, [answers[place]])[0]
+    arrays["tokens"][place], arrays["truncated"][place] = tokens, False
+    return replace(group, texts=texts, answers=answers, **arrays)
 
 
 def _token_ids(policy: Policy, text: str) -> list[int]:
