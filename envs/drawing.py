@@ -15,7 +15,7 @@ import numpy as np
 from .scoring import walk
 
 # Okabe and Ito, "Color Universal Design" (2008)
-BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLACK, SKY_BLUE, GREEN = "#000000", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 FLOOR, WALL, GRID_LINE = "#FFFFFF", "#3B3B3B", "#C8C8C8"
 

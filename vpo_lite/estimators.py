@@ -274,8 +274,8 @@ def vpo_recombined(R, *, weights, alpha, eps, **_):
     """VPO's number, for groups in which one rollout is recombined (ours).
 
     Before it is compared, the best set that the answers of a group make, whoever wrote them, takes
-    the place of the group's worst rollout: see
-    `vpo_lite.training.recombine`. Rare answers are then learnt from at once.
+    the place of the group's worst rollout: see `vpo_lite.training.recombine`. Rare answers are then
+    learnt from at once.
     """
     return vpo(R, weights=weights, alpha=alpha, eps=eps)
 

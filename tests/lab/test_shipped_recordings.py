@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite.lab import Lab, recordings
+from vpo_lite.lab import Lab
 from vpo_lite.lab.recordings.__main__ import RECORDINGS
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -24,10 +24,6 @@ def worth(sets, alpha):
     """The mean of E_w max over sets, w ~ Dirichlet(alpha), by its definition on 20,000 weights."""
     W = np.random.default_rng(0).dirichlet(np.full(4, alpha), 20_000)
     return float(np.mean([(s @ W.T).max(axis=0).mean() for s in sets]))
-
-
-def test_every_recording_that_the_command_makes_is_there():
-    assert set(recordings.shipped()) == set(RECORDINGS)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

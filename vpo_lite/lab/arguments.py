@@ -9,7 +9,6 @@ _OPTIONS = {
     option.name: option
     for option in (
         Option("step", int, None, "the step to look at", least=1, most=10**9),
-        Option("on", bool, True, "whether to show it"),
         Option("message", str, "", "what to say"),
         Option("command", str, "", "what made a recording"),
         Option("width", int, 980, "pixels", least=100, most=20_000),
