@@ -1,4 +1,4 @@
-"""Recombination: the best set that the answers of a group make takes the worst rollout's place."""
+"""Recombination: the best set found so far takes the place of a rollout."""
 
 import itertools
 from dataclasses import replace
@@ -9,6 +9,8 @@ import torch
 
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.tasks.base import read_numbered
+from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.recombine import recombine
 from vpo_lite.training.rollouts import (
@@ -17,6 +19,7 @@ from vpo_lite.training.rollouts import (
     read_answers,
     sample_answers,
 )
+from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
 G, M = 6, 2
@@ -37,8 +40,12 @@ def sampled(policy, task):
     """Two groups of six rollouts of two answers."""
     instances = [task.instance(0)] * 2
     tokens = longest_completion(policy, task, M, instances)
-    uniforms = np.stack([draw_uniforms(G, tokens, 3, "test", 0, str(i)) for i in range(2)])
+    uniforms = np.stack([draw_uniforms(G, tokens, 7, "test", 0, str(i)) for i in range(2)])
     return sample_answers(policy, task, instances, M, uniforms)
+
+
+def rows_of(sampled, p):
+    return sampled.rollouts.rows(slice(p * G, (p + 1) * G))
 
 
 def worth(R, W):
@@ -46,35 +53,95 @@ def worth(R, W):
     return float(np.mean([max(w @ r for r in R) for w in W]))
 
 
-def test_the_best_set_of_the_groups_answers_replaces_the_worst_rollout(policy, task, sampled):
+def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_mean(
+    policy, task, sampled
+):
     weights = [np.random.default_rng(i).dirichlet(np.ones(4), 4096) for i in range(2)]
-    (groups, _), places = recombine(policy, task, *sampled, weights, 1.0)
-    for p, (before, after, W) in enumerate(zip(sampled.groups, groups, weights, strict=True)):
-        scores = [worth(R, W) for R in before.for_training(np.zeros(4))]
-        assert places[p] == int(np.argmin(scores))
-        valid = before.rewards[before.valid]
+    found = {}
+    R, _, places = recombine(policy, task, *sampled, found, weights, 1.0)
+    # Both groups are on one maze: what one found serves the other.
+    valid = np.concatenate([group.rewards[group.valid] for group in sampled.groups])
+    for p, (before, W) in enumerate(zip(sampled.groups, weights, strict=True)):
+        scores = np.array([worth(rewards, W) for rewards in before.for_training(np.zeros(4))])
+        assert places[p] == int(abs(scores - scores.mean()).argmin())
         best = max(worth(pair, W) for pair in itertools.combinations(valid, 2))
-        assert worth(after.rewards[places[p]], W) == pytest.approx(best, abs=0.02), (
+        assert worth(R[p][places[p]], W) == pytest.approx(best, abs=0.02), (
             "the set that is best for all weights is nearly the best for 4,096 of them"
         )
-        assert worth(after.rewards[places[p]], W) >= max(scores)
+        assert worth(R[p][places[p]], W) >= max(scores)
         others = [g for g in range(G) if g != places[p]]
-        assert (after.rewards[others] == before.rewards[others]).all()
-        assert [after.texts[g] for g in others] == [before.texts[g] for g in others]
-        # Every answer of the new set is one that somebody in the group wrote.
-        written = {answer for row in before.answers for answer in row}
-        assert set(after.answers[places[p]]) <= written
+        assert (R[p][others] == before.for_training(np.zeros(4))[others]).all()
+    (best,) = found.values()
+    assert len(best) == M
+    texts = [text for group in sampled.groups for text in group.texts]
+    for answer in best:  # every answer of the set is one that somebody wrote, in this slot
+        assert any(read_numbered(text, M, "route")[answer.slot] == answer.body for text in texts)
+
+
+def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sampled):
+    """The best set of all groups so far, though the later group wrote nothing of it."""
+    first, second = sampled.groups
+    found = {}
+    recombine(policy, task, [first], rows_of(sampled, 0), found, None, 1.0)
+    poor = np.where(second.valid[..., None], [1.0, 0, 0, 0.5], 0.0)  # dominated by any treasure
+    second = replace(second, rewards=poor)
+    R, rollouts, (place,) = recombine(policy, task, [second], rows_of(sampled, 1), found, None, 1.0)
+    pairs = itertools.combinations(first.rewards[first.valid], 2)
+    best = max(vpo.exact_set_reward(pair) for pair in pairs)
+    assert vpo.exact_set_reward(R[0][place]) == pytest.approx(best, abs=1e-12)
+    answers = task.parse(second.instance, policy.texts(rollouts)[place], M)
+    (scored,) = task.score([second.instance], [answers])
+    assert (scored == R[0][place]).all(), "the text of the set earns what it is said to earn"
+
+
+def test_the_set_kept_of_a_problem_never_gets_worse_and_holds_m_answers(monkeypatch):
+    seen, remember = [], recombination._remember
+
+    def spied(task, group, found, alpha):
+        remember(task, group, found, alpha)
+        kept = found[task.key(group.instance)]
+        seen.append((len(kept), float(vpo.exact_set_reward([a.rewards for a in kept], alpha))))
+
+    monkeypatch.setattr(recombination, "_remember", spied)
+    how = dict(maze_seed=1012, m=2, steps=3, prompts=2, group_size=8, threads=1)
+    list(vpo.train(vpo.TrainConfig.preset("demo", method="vpo_recombined", **how)))
+    sizes, values = zip(*seen, strict=True)
+    assert set(sizes) == {2} and list(values) == sorted(values) and values[-1] > values[0]
+
+
+def test_a_resumed_run_knows_what_was_found(tmp_path):
+    """Bit-equal to the whole run, and different without the sets that stand in the state."""
+
+    def losses(walk):
+        return [record.loss for record in walk]
+
+    config = vpo.TrainConfig.preset(
+        *("demo",),
+        **dict(method="vpo_recombined", maze_seed=1012, m=2, steps=4, prompts=1, group_size=4),
+        threads=1,
+    )
+    whole = losses(vpo.train(config))
+    run = Run.begin(config, tmp_path / "run")
+    walk = run.steps()
+    begun = losses(itertools.islice(walk, 2))
+    kept = run.learner.found
+    run.close()
+    again = Run.resume(tmp_path / "run")
+    assert again.learner.found == kept and kept
+    rest = [record.loss for record in again.steps()]
+    again.close()
+    assert begun + rest == whole
 
 
 def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, sampled):
-    (groups, rollouts), places = recombine(policy, task, *sampled, None, 1.0)
+    _, rollouts, places = recombine(policy, task, *sampled, {}, None, 1.0)
     texts = policy.texts(rollouts)
     rows = [p * G + place for p, place in enumerate(places)]
-    for p, group in enumerate(groups):
-        assert texts[p * G : (p + 1) * G] == group.texts
     for row in range(2 * G):
+        group = sampled.groups[row // G]
         nobody = torch.isnan(rollouts.logprobs[row][rollouts.mask[row]])
         assert nobody.all() if row in rows else not nobody.any()
+        assert (texts[row] != group.texts[row % G]) == (row in rows)
         end = rollouts.tokens[row][rollouts.mask[row]][-1].item()
         assert end == policy.tokenizer.eos_token_id or rollouts.truncated[row]
     same = [row for row in range(2 * G) if row not in rows]
@@ -83,10 +150,12 @@ def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, 
     assert sampled.rollouts.logprobs.isfinite().all(), "what was sampled is left as it was"
 
 
-def test_a_group_without_a_valid_answer_is_left_alone(policy, task, sampled):
+def test_a_group_is_left_alone_where_nothing_valid_was_found(policy, task, sampled):
     bad = [replace(g, valid=np.zeros_like(g.valid)) for g in sampled.groups]
-    (groups, rollouts), places = recombine(policy, task, bad, sampled.rollouts, None, 1.0)
-    assert places == [None, None] and groups == bad
+    R, rollouts, places = recombine(policy, task, bad, sampled.rollouts, {}, None, 1.0)
+    assert places == [None, None]
+    for mine, group in zip(R, sampled.groups, strict=True):
+        assert (mine == group.for_training(np.zeros(4))).all()
     assert (rollouts.tokens == sampled.rollouts.tokens).all()
 
 
@@ -98,9 +167,10 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
     text = next(t for t, ok in zip(one.texts, one.valid, strict=True) if ok.any())
     alike = read_answers(task, [instance], [[text] * (G - 1) + texts[:1]], M)
     alike = [replace(g, prompt=one.prompt) for g in alike]
-    rows = sampled.rollouts.rows(slice(0, G))
-    (groups, _), places = recombine(policy, task, alike, rows, None, 1.0)
-    assert places[0] is not None and groups[0].parsed[places[0]].all()
+    rows = rows_of(sampled, 0)
+    _, rollouts, (place,) = recombine(policy, task, alike, rows, {}, None, 1.0)
+    answers = task.parse(instance, policy.texts(rollouts)[place], M)
+    assert None not in answers and len(set(answers)) == M
 
 
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):
@@ -117,8 +187,7 @@ def test_the_record_shows_what_the_policy_wrote(monkeypatch):
     for mine, theirs in zip(ours.groups, plain.groups, strict=True):
         assert mine.texts == theirs.texts and (mine.rewards == theirs.rewards).all()
         assert (mine.advantages == 0).sum() == 1 and not (theirs.advantages == 0).any()
-        order = np.argsort(theirs.advantages)
-        assert mine.advantages[order[0]] == 0, "the worst gave way"
+        assert abs(theirs.advantages[mine.advantages == 0]) == abs(theirs.advantages).min()
 
 
 def test_one_step_makes_the_recombined_set_likelier(policy):

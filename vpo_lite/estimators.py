@@ -273,8 +273,8 @@ def goal_conditioned(R, *, weights, eps, **_):
 def vpo_recombined(R, *, weights, alpha, eps, **_):
     """VPO's number, for groups in which one rollout is recombined (ours).
 
-    Before it is compared, the best set that the answers of a group make, whoever wrote them, takes
-    the place of the group's worst rollout: see `vpo_lite.training.recombine`. Rare answers are then
+    Before it is compared, the best set of m answers found so far, whoever wrote them, takes the
+    place of one rollout of the group: see `vpo_lite.training.recombine`. Rare answers are then
     learnt from at once.
     """
     return vpo(R, weights=weights, alpha=alpha, eps=eps)

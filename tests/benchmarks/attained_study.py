@@ -4,10 +4,10 @@
     .venv/bin/python tests/benchmarks/attained_study.py alpha
     .venv/bin/python tests/benchmarks/attained_study.py weights
 
-attained: mazes 1400, 1401, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
+attained: mazes 1500, 1501, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
 3; `vpo` at preset demo, and `vpo_recombined` with the same number of answers in twice as many
 steps. attained = coverage of the sets of the trained policy over that of the best m answers there
-are. --m and --seeds choose a part of it.
+are. --m, --seeds and --method choose a part of it.
 
 alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha in
 training", five seeds; each policy is judged at both.
@@ -32,7 +32,7 @@ from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "attained.jsonl"
-FIRST = 1400
+FIRST = 1500
 SETS = 64  # sampled from each trained policy
 KINDS = {
     "vpo": {"method": "vpo"},
@@ -65,14 +65,14 @@ def run(**settings) -> dict:
     }
 
 
-def jobs(study: str, mazes: int, seeds: int, sizes):
+def jobs(study: str, mazes: int, seeds: int, sizes, kinds):
     """(key, settings) of each run, in the order in which they are done."""
     if study == "attained":
         for seed, m, maze in itertools.product(range(seeds), sizes, range(FIRST, FIRST + mazes)):
-            for kind, settings in KINDS.items():
-                yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | settings
+            for kind in kinds:
+                yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | KINDS[kind]
     elif study == "alpha":
-        for kind in KINDS:
+        for kind in kinds:
             for seed in range(5):
                 for alpha in (0.1, 10.0):
                     how = {"maze_seed": 1217, "m": 2, "alpha": alpha}
@@ -93,10 +93,12 @@ def main():
     parser.add_argument("--mazes", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--m", type=int, nargs="*", default=(2, 3))
+    parser.add_argument("--method", choices=("vpo", "vpo_recombined"))
     options = parser.parse_args()
+    kinds = [k for k in KINDS if options.method in (None, KINDS[k]["method"])]
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
     done = [json.loads(line)["run"] for line in lines]
-    for key, settings in jobs(options.study, options.mazes, options.seeds, options.m):
+    for key, settings in jobs(options.study, options.mazes, options.seeds, options.m, kinds):
         if key in done:
             continue
         found = {"run": key} | _rounded(run(seed=key[-1], **settings))

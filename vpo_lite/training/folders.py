@@ -28,6 +28,7 @@ from ..files import (
 )
 from ..policy.adapter import fingerprint
 from .config import OF_THE_MACHINE, TrainConfig
+from .recombine import BestSets
 from .record import StepRecord, stored_step
 from .schemas import Figures, Summary
 from .state import load_state, read_about, save_state
@@ -194,6 +195,8 @@ class RunFolder:
         if self._settings is None:
             self._settings = json.dumps(self.config().to_json())
         about = {"config": self._settings, "base": self._base(learner)}
+        if learner.found:
+            about["found"] = json.dumps(learner.found)
         save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
 
     def restore(self, learner) -> int:
@@ -208,9 +211,12 @@ class RunFolder:
         config = self.config()
         step = 0
         if state.exists():
-            self._check_unchanged(read_about(state), config, learner)
+            about = read_about(state)
+            self._check_unchanged(about, config, learner)
+            found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
             model, optimizer = learner.policy.model, learner.optimizer
             step = load_state(state, model, optimizer, most=config.steps)
+            learner.found = found
         elif len(records) > config.save_every:
             raise DamagedError(
                 f"{state}: missing, and {metrics} goes to step {len(records)}; start the run anew"

@@ -1,18 +1,21 @@
-"""Recombination: the best set that a group's answers make, as one more rollout.
+"""Recombination: the best set found so far, as one more rollout.
 
 A policy finds a good answer long before it writes two good ones in one rollout. VPO learns from
 sets that were written, so it may settle on the first treasure meanwhile. Method `vpo_recombined`
-puts the best set that the answers of a group make, whoever wrote them, in the place of the group's
-worst rollout. So a rare answer is learnt from at once, in the set where it counts.
+remembers, for each problem, the best set of m answers found so far, whoever wrote them and in which
+step. In every group that set takes the place of one rollout: the one whose score is nearest to the
+group's mean, from which there is least to learn. So a rare answer is learnt from at once, in the
+set where it counts, and it is not forgotten.
 
 Answers are cut out of texts by their tags, so the task must have the usual parser. The set is a
 text like those that the policy writes; its answers keep their rewards. Its tokens are not sampled,
 so the gradient is no longer that of the policy's own rollouts: it leads to sets that the policy
-could write. The clipped ratio starts at 1, as for all rollouts.
+could write. The clipped ratio starts at 1, as for all rollouts. To learn from the best that was
+found before is self-imitation (Oh et al. 2018, arXiv 1806.05635), here of sets.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,27 +25,67 @@ from ..metrics import best_subset
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..tasks.base import Task, read_numbered
-from .rollouts import Answers, Sampled, find_repeats
+from .rollouts import Answers
+
+
+class Found(NamedTuple):
+    """An answer as it was written: its text between the tags, its slot, its rewards (d,)."""
+
+    body: str
+    slot: int
+    rewards: tuple[float, ...]
+
+
+BestSets = dict[str, list[Found]]  # the best set found so far of each problem, by the problem's key
+
+
+class Recombined(NamedTuple):
+    """Rewards and rollouts for training, and where a rollout gave way.
+
+    - rewards: P arrays (G, m, d)
+    - rollouts: P * G rows
+    - places: for each prompt the index of the rollout that gave way, or None
+    """
+
+    rewards: list[np.ndarray]
+    rollouts: Rollouts
+    places: list[int | None]
 
 
 def recombine(
-    policy: Policy, task: Task, groups: Sequence[Answers], rollouts: Rollouts, weights, alpha: float
-) -> tuple[Sampled, list[int | None]]:
-    """Groups and rollouts with the recombined sets in their places, and those places.
+    policy: Policy,
+    task: Task,
+    groups: Sequence[Answers],
+    rollouts: Rollouts,
+    found: BestSets,
+    weights,
+    alpha: float,
+) -> Recombined:
+    """Put the best set found so far into each group.
 
+    - found: what earlier steps found; it is brought up to date
     - weights: P arrays (K, d) that score the rollouts, or None for the exact expectation
-    - the places: for each prompt the index of the rollout that gave way, or None
+
+    Where a rollout is better than that set under the weights, the group stays as it is.
     """
-    G = len(groups[0].texts)
-    groups, places, written = list(groups), [], {}
+    for group in groups:
+        _remember(task, group, found, alpha)
+    R = [group.for_training(task.worst(group.instance)) for group in groups]
+    scores = rollout_scores("vpo", R, weights=weights, alpha=alpha)  # (P, G)
+    places, written = [], {}
     for p, group in enumerate(groups):
-        place, chosen = _best_set(task, group, None if weights is None else [weights[p]], alpha)
-        if chosen is not None:
-            text = _text_of(task, group, chosen)
-            ids = written[p * G + place] = _token_ids(policy, text)
-            groups[p] = _with_set(task, group, place, chosen, text, len(ids))
-        places.append(None if chosen is None else place)
-    return Sampled(groups, _with_rows(rollouts, written, policy.pad_id)), places
+        best = _filled(task, group, found[task.key(group.instance)], int(scores[p].argmax()))
+        place = None
+        if best:
+            vectors = np.array([[answer.rewards for answer in best]])
+            own = None if weights is None else [weights[p]]
+            worth = rollout_scores("vpo", [vectors], weights=own, alpha=alpha)[0, 0]
+            if worth >= scores[p].max():
+                place = int(abs(scores[p] - scores[p].mean()).argmin())
+                R[p][place] = vectors[0]
+                written[p * len(R[p]) + place] = _token_ids(policy, _text_of(task, best))
+        places.append(place)
+    return Recombined(R, _with_rows(rollouts, written, policy.pad_id), places)
 
 
 def check_task(task: Task) -> None:
@@ -54,54 +97,45 @@ def check_task(task: Task) -> None:
         )
 
 
-def _best_set(task: Task, group: Answers, weights, alpha: float):
-    """The worst rollout of a group, and the best set of its valid answers: m pairs (rollout, slot).
-    None instead if there are none, or if a rollout is better under the weights.
+def _remember(task: Task, group: Answers, found: BestSets, alpha: float) -> None:
+    """Keep the best set of the answers kept so far and the valid ones of this group."""
+    key, m = task.key(group.instance), group.parsed.shape[1]
+    kept = {answer.rewards: answer for answer in found.get(key, ())}
+    for g, i in np.argwhere(group.valid):
+        answer = _answer(task, group, g, i)
+        kept.setdefault(answer.rewards, answer)  # of equal rewards the first found stays
+    pool = list(kept.values())
+    chosen = best_subset(list(kept), m, alpha).indices if pool else []
+    found[key] = [pool[j] for j in chosen]
 
-    The answers stand in the order of the slots that they were written in. A best set of fewer than
-    m answers is filled up with further answers, first those of the best rollout.
+
+def _filled(task: Task, group: Answers, best: list[Found], leader: int) -> list[Found]:
+    """The best set with m answers, in the order of the slots that they were written in.
+
+    Further answers of the group fill it up, first those of its best rollout. Nothing is returned
+    where nothing valid was found, and where the group does not suffice to fill it.
     """
-    R = group.for_training(task.worst(group.instance))  # (G, m, d)
-    G, m, _ = R.shape
-    scores = rollout_scores("vpo", [R], weights=weights, alpha=alpha)[0]
-    worst, leader = int(scores.argmin()), int(scores.argmax())
-    at = [(g, i) for i in range(m) for g in range(G) if group.valid[g, i]]
-    if not at or group.prompt.prefix:  # the tokens of a prefix are not the policy's
-        return worst, None
-    vectors, first = np.unique([group.rewards[a] for a in at], axis=0, return_index=True)
-    best = [at[first[i]] for i in best_subset(vectors, m, alpha).indices]
-    readable = [(leader, i) for i in range(m) if group.parsed[leader, i]]
-    filled = list(dict.fromkeys([*best, *readable, *at]))[:m]
-    if len(filled) < m:
-        return worst, None
-    chosen = sorted(filled, key=lambda a: a[1])
-    better = np.array([[group.rewards[a] for a in chosen]])
-    if rollout_scores("vpo", [better], weights=weights, alpha=alpha)[0, 0] < scores[leader]:
-        return worst, None
-    return worst, chosen
+    (G, m), taken = group.parsed.shape, {answer.body for answer in best}
+    if not best or group.prompt.prefix:  # the tokens of a prefix are not the policy's
+        return []
+    best = list(best)
+    for g in (leader, *range(G)):
+        for i in np.flatnonzero(group.parsed[g]):
+            if len(best) < m and (answer := _answer(task, group, g, i)).body not in taken:
+                best.append(answer)
+                taken.add(answer.body)
+    return sorted(best, key=lambda answer: answer.slot) if len(best) == m else []
 
 
-def _text_of(task: Task, group: Answers, chosen) -> str:
+def _answer(task: Task, group: Answers, g: int, i: int) -> Found:
+    body = read_numbered(group.texts[g], group.parsed.shape[1], task.tag)[i]
+    return Found(body, int(i), tuple(group.rewards[g, i].tolist()))
+
+
+def _text_of(task: Task, answers: Sequence[Found]) -> str:
     """These answers as one completion, each as it was written."""
-    m = len(chosen)
-    bodies = [read_numbered(group.texts[g], m, task.tag)[i] for g, i in chosen]
-    tagged = (f"<{task.tag}_{i}>{b}</{task.tag}_{i}>" for i, b in enumerate(bodies, start=1))
+    tagged = (f"<{task.tag}_{i}>{a.body}</{task.tag}_{i}>" for i, a in enumerate(answers, start=1))
     return " ".join(tagged)
-
-
-def _with_set(task: Task, group: Answers, place: int, chosen, text: str, tokens: int) -> Answers:
-    """The group with these answers in the place of a rollout. They keep the rewards that they have:
-    scoring an answer may be slow.
-    """
-    names = ("rewards", "parsed", "valid", "solved", "repeats", "tokens", "truncated")
-    texts, answers = [*group.texts], [*group.answers]
-    arrays = {name: getattr(group, name).copy() for name in names}
-    texts[place], answers[place] = text, [group.answers[g][i] for g, i in chosen]
-    for name in ("rewards", "parsed", "valid", "solved"):
-        arrays[name][place] = [getattr(group, name)[a] for a in chosen]
-    arrays["repeats"][place] = find_repeats(task, group.instance, [answers[place]])[0]
-    arrays["tokens"][place], arrays["truncated"][place] = tokens, False
-    return replace(group, texts=texts, answers=answers, **arrays)
 
 
 def _token_ids(policy: Policy, text: str) -> list[int]:

@@ -26,7 +26,7 @@ from .errors import TrainingError
 from .loss import clipped_loss, kl_to_reference, token_weights
 from .measure import step_figures
 from .problems import problems_of_step
-from .recombine import check_task, recombine
+from .recombine import BestSets, check_task, recombine
 from .record import Group, StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 
@@ -58,6 +58,7 @@ class Learner:
             )
         if config.compile:
             _check_compile(self.policy)
+        self.found: BestSets = {}  # of a method that recombines
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
         if estimators.METHODS[config.method].recombines:
@@ -98,10 +99,11 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         policy, task, instances, config.answers, uniforms, weights=shown, **how
     )
     sampled = time.perf_counter()
-    scored, trained, places = groups, rollouts, [None] * len(groups)
+    R = [group.for_training(task.worst(group.instance)) for group in groups]  # P times (G, m, d)
+    trained, places = rollouts, [None] * len(groups)
     if estimators.METHODS[config.method].recombines:
-        (scored, trained), places = recombine(policy, task, groups, rollouts, weights, config.alpha)
-    R = [group.for_training(task.worst(group.instance)) for group in scored]  # P times (G, m, d)
+        found = learner.found
+        R, trained, places = recombine(policy, task, groups, rollouts, found, weights, config.alpha)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
