@@ -140,7 +140,7 @@ GALLERY = (
         "stuck",
         "A second treasure, easily missed",
         "Two answers could cover all but 0.003 of the front, and one covers 0.93: VPO ends below "
-        "that one; recombined VPO does not.",
+        "that one; recombined VPO reaches it.",
         m=2,
         seed=1017,
     ),
