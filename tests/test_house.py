@@ -42,10 +42,11 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "training": "core, tasks, policy",
     "pocket": "core, tasks, policy, training",
     "figures": "core",
-    "report": "core, training, figures",
+    "decomposition": "core, figures",
+    "report": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
-    "cli": "core, tasks, policy, training, pocket, lab, figures, report, front door",
+    "cli": "core, tasks, policy, training, pocket, lab, figures, decomposition, report, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
@@ -68,7 +69,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
 )
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 PACKAGES = {  # third-party package -> the rooms or single modules that may import it
-    "numpy": "envs, core, tasks, policy, training, pocket, figures, report, lab, cli",
+    "numpy": "envs, core, tasks, policy, training, pocket, figures, decomposition, report, lab, cli",
     "gymnasium": "envs",
     "scipy": "core",
     "moocore": "core",
