@@ -42,7 +42,7 @@ _LAZY = {
     "Task": ("tasks", "Task"),
     "figures": ("figures", None),
     "reward_report": ("decomposition", "reward_report"),
-    "negative_controls": ("decomposition.negative_controls", None),
+    "negative_controls": ("negative_controls", None),
 }
 
 __all__ = [

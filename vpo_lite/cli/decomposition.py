@@ -11,6 +11,7 @@ from ..tasks import DEFAULT, task_class
 from .flags import Wrong, add_options, given, path, requests, whole
 from .train import named_task
 
+PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 SETTINGS = (  # of a run's settings, those that say which answers are sampled
     "task",
     "model",
@@ -30,10 +31,14 @@ def flags(made, arguments) -> None:
         "--problems",
         type=whole,
         metavar="N",
-        help="held-out problems (default: 64, or all where there are fewer)",
+        help=f"held-out problems (default: {PROBLEMS}, or all where there are fewer)",
     )
     made.add_argument(
-        "--answers", type=whole, default=30, metavar="N", help="answers per problem (default: 30)"
+        "--answers",
+        type=whole,
+        default=ANSWERS,
+        metavar="N",
+        help=f"answers per problem (default: {ANSWERS})",
     )
     made.add_argument(
         "--html", type=path, metavar="FILE", help="write text and figure as a page, too"
@@ -69,6 +74,7 @@ def run(options) -> int:
         task = config.make_task()
         check_answers(options.answers)
         seeds = held_out_seeds(task, options.problems)
+        seeds = seeds[:PROBLEMS] if options.problems is None else seeds
         if options.html and options.html.suffix.lower() not in (".html", ".htm"):
             raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
         policy = load_policy(
@@ -149,10 +155,12 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
 
 
 def _of_the_front(front: dict) -> str:
-    from ..decomposition.words import WIDTH, few, number
+    from ..decomposition.words import HARDLY, WIDTH, few, number
 
     text = (
-        f"This task knows its true front. Of that front {few(front['coverage'])}; all sampled "
-        f"answers together cover {number(front['sampled'])}."
+        f"This task knows its true front. Coverage of that: {few(front['coverage'])}, all sampled "
+        f"answers together {number(front['sampled'])}."
     )
+    if front["sampled"] < HARDLY:
+        text += " So part of the front was not sampled. Ask for more answers, or go by these."
     return textwrap.fill(text, WIDTH)

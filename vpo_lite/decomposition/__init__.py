@@ -3,7 +3,6 @@
 - report: `reward_report`, and what it returns
 - measured: its numbers, problem by problem
 - words: its text
-- negative_controls: rewards on which VPO has nothing to offer
 """
 
 from .report import RewardReport, TargetReport, reward_report

@@ -217,7 +217,7 @@ def correlations(X) -> np.ndarray:
 
     All are NaN for fewer than 3 rows.
 
-    >>> correlations(np.array([[1.0, 0, 5], [0, 1, 5], [2, -1, 5]])).tolist()
+    >>> correlations(np.array([[1.0, 0, 5], [0, 1, 5], [2, -1, 5]])).round(9).tolist()
     [[1.0, -1.0, nan], [-1.0, 1.0, nan], [nan, nan, nan]]
     """
     n, c = X.shape

@@ -31,10 +31,10 @@ def text(report) -> str:
     if report.coverage:
         alpha = "" if report.alpha == 1 else f" (alpha = {report.alpha:g})"
         parts.append(
-            f"Random weights w{alpha} say how much each component counts. A set of answers is worth "
-            "the score w·r of its best answer, averaged over w. Coverage is this worth as a share "
-            "of what all sampled answers are worth together. We say much where the best answer "
-            f"covers less than {MUCH}, and hardly anything from {HARDLY} on."
+            f"Random weights w{alpha} say how much each component counts. A set of answers is "
+            "worth the score w·r of its best answer, averaged over w. Coverage is this worth as a "
+            "share of what all sampled answers are worth together. We say much where the best "
+            f"answer covers less than {MUCH}, and hardly anything from {HARDLY} on."
         )
     lines = [line for part in parts for line in (*textwrap.wrap(part, WIDTH), "")]
     for label, said in (*_figures(report), *(("beware", doubt) for doubt in _doubts(report))):
@@ -125,8 +125,8 @@ def _figures(report):
     if report.effective is not None:
         yield (
             "dimensions",
-            f"{report.effective:.1f} effective ones: in so many directions do valid answers differ. "
-            "1 is one line: the same quality in every component, or one trade-off. The sign of the "
+            f"{report.effective:.1f} effective ones: valid answers differ in so many directions. 1 "
+            "is one line: the same quality in every component, or one trade-off. The sign of the "
             "correlation says which.",
         )
     if report.front is not None:

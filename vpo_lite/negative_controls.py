@@ -17,7 +17,7 @@ it was given lies there. Raises ValueError for other values.
 
 import numpy as np
 
-from ..checks import MOST_OBJECTIVES, check_finite, check_number, check_rewards, check_whole, shown
+from .checks import MOST_OBJECTIVES, check_finite, check_number, check_rewards, check_whole, shown
 
 
 def copies(quality, d):
