@@ -50,6 +50,12 @@ def test_three_answers_by_hand():
     assert report.objectives == ("component 1", "component 2") and report.valid == 1
 
 
+def test_the_average_answer_is_over_all_answers_repeats_too():
+    report = vpo.reward_report([[1, 0], [1, 0], [1, 0], [0, 0.5]])
+    whole = float(vpo.exact_set_reward([[1, 0], [0, 0.5]]))
+    assert report.average == pytest.approx((3 * 0.5 + 0.25) / 4 / whole) and report.front == 2
+
+
 def test_answers_that_tie_under_w_star_are_averaged():
     R = [[1, 0], [0, 1], [0, 0.2]]
     tied = vpo.reward_report(R, w_star=[0, 0])  # all three tie: 0.5, 0.5 and 0.1 of 0.75
@@ -145,7 +151,8 @@ def test_only_valid_answers_count_for_the_second_correlation():
     for report in (vpo.reward_report(R), vpo.reward_report(R, valid)):
         assert report.valid == pytest.approx(11 / 41)
         assert report.rho_all == pytest.approx(np.corrcoef(R.T)[0, 1]) and report.rho_all > 0
-        assert report.rho_valid == pytest.approx(-1)
+        assert report.rho_valid == pytest.approx(-1) and report.effective == pytest.approx(1)
+        assert effective_dimensions(R) > 1.2  # failures add a direction
         assert "only 27 % of the answers are valid" in str(report)
     assert ("`valid` was not given" in str(vpo.reward_report(R))) and "`valid`" not in str(report)
     assert vpo.reward_report(R + 1, worst=[1, 1]).valid == pytest.approx(11 / 41)
@@ -212,6 +219,21 @@ def test_equal_reward_vectors_count_with_their_mean_target():
     found = vpo.reward_report(R, target=[0.0, 0.8, 0.1]).target
     assert found.best == pytest.approx(0.4) and found.spread[3] == pytest.approx(0.4)
     assert found.random[3] == pytest.approx(0.4)
+
+
+def test_slots_that_nothing_covers_go_to_the_highest_score():
+    """One answer dominates all, so it covers the weights alone; the others fill the set."""
+    R, target = [[1, 1], [0.2, 0.2], [0.5, 0.5], [0.1, 0.1]], [0.1, 0.6, 0.3, 0.9]
+    found = vpo.reward_report(R, target=target).target
+    assert found.spread == found.highest == pytest.approx({1: 0.1, 2: 0.3, 3: 0.6})
+
+
+def test_the_target_is_correlated_among_valid_answers():
+    R = np.concatenate([CONFLICT, np.zeros((30, 2))])
+    target = np.concatenate([LINE, np.full(30, 5.0)])  # what failed is liked most
+    found = vpo.reward_report(R, target=target).target
+    assert list(found.components.values()) == pytest.approx([1, -1])
+    assert np.corrcoef(target, R[:, 0])[0, 1] < 0
 
 
 def test_one_problem_cannot_tell_a_target_from_chance():
@@ -395,7 +417,7 @@ def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     assert "20 answers to each of 1 held-out problem, seed 0" in out
     assert "completion, gold, diamond, avoid_lava" in " ".join(out.split()) and "true front" in out
     text = page.read_text()
-    assert "What this vector of rewards offers VPO" in text and text.rstrip().endswith("</html>")
+    assert "<h1>vpo_lite: report on rewards</h1>" in text and text.rstrip().endswith("</html>")
     assert html("{}", out.strip()) in text
     assert 'src="http' not in text.split("<script")[0]
 

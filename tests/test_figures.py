@@ -191,9 +191,10 @@ def test_a_decomposition_is_drawn_as_bars_and_tables_of_numbers():
     figure = FIGURES["decomposition"]()
     bars, everyone, valid = figure.data
     assert (list(bars.x), list(bars.y)) == (list(BARS), list(BARS.values()))
-    assert list(bars.text) == ["0.50", "0.80", "1.00"] and figure.layout.shapes[0].y0 == 1
+    assert list(bars.text) == ["0.5", "0.8", "1"] and figure.layout.shapes[0].y0 == 1
     assert np.array_equal(everyone.z, TABLES["all answers"]) and list(everyone.y) == ["a", "b"]
     assert everyone.text[0][1] == "0.30" and valid.text[0][1] == ""  # a number in every cell
+    assert [trace.xaxis for trace in figure.data] == ["x", "x2", "x3"]  # each in a panel of its own
     assert (everyone.zmin, everyone.zmax) == (valid.zmin, valid.zmax) == (-1, 1)
     said = texts(figure.to_dict())
     assert {"correlation: all answers", "correlation: valid answers"} <= set(said)

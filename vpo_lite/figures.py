@@ -246,15 +246,15 @@ def decomposition(coverage, correlations, *, objectives=None, title=None, width=
     figure = make_subplots(1, len(titles), subplot_titles=titles, horizontal_spacing=0.16)
     heights = list(coverage.values())
     figure.add_bar(x=list(coverage), y=heights, marker_color=ANSWERS[0].colour, showlegend=False)
-    figure.data[-1].update(text=[f"{y:.2f}" for y in heights], textposition="inside")
+    figure.data[-1].update(text=[f"{y:.3g}" for y in heights], textposition="inside", textangle=0)
     figure.add_hline(1, line=LEVEL, row=1, col=1)
     figure.update_yaxes(range=[0, 1.05], row=1, col=1)
     for column, table in enumerate(correlations.values(), start=2):
         table = np.asarray(table, float)
         names = objectives or [f"component {i + 1}" for i in range(len(table))]
         words = [["" if np.isnan(x) else f"{x:.2f}" for x in row] for row in table]
-        figure.add_heatmap(x=names, y=names, z=table, text=words, texttemplate="%{text}", **SIGNED)
-        figure.data[-1].update(showscale=column == 2 + len(correlations) - 1)
+        figure.add_heatmap(x=names, y=names, z=table, text=words, **SIGNED, row=1, col=column)
+        figure.data[-1].update(showscale=column == len(titles), texttemplate="%{text}")
         figure.update_yaxes(autorange="reversed", row=1, col=column)
     return _finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
 

@@ -41,7 +41,7 @@ at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
 """
 _REWARDS = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vpo_lite: rewards</title><style>{}</style>
-<h1>What this vector of rewards offers VPO</h1>
+<h1>vpo_lite: report on rewards</h1>
 <pre>{}</pre>
 {}
 </html>

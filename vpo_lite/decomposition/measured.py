@@ -147,18 +147,19 @@ def measure(x: Problem, alpha: float) -> Measured:
     """All figures of one problem."""
     vectors, which = np.unique(x.rewards, axis=0, return_inverse=True)  # equal answers are one
     which = which.reshape(-1)
-    front = vectors[nondominated(vectors)]
+    kept = np.flatnonzero(nondominated(vectors))
+    front = vectors[kept]
     whole = float(exact_set_reward(front, alpha, points=POINTS))
     scores = vectors @ x.w_star
     coverage, average, under_w_star, target = {}, np.nan, np.nan, None
     if whole > 0:
-        best = {m: best_subset(vectors, m, alpha, points=POINTS) for m in SIZES}
+        best = {m: best_subset(front, m, alpha, points=POINTS) for m in SIZES}
         coverage = {m: min(1.0, found.value / whole) for m, found in best.items()}
         average = x.rewards.mean() / whole
         highest = scores >= scores.max() - 1e-12 * abs(scores).max()
         under_w_star = vectors[highest].mean() / whole  # ties: GRPO has no reason to choose
         if x.target is not None:
-            chosen = {m: found.indices for m, found in best.items()}
+            chosen = {m: kept[found.indices] for m, found in best.items()}
             target = _follow(x, vectors, which, scores, chosen)
     valid = x.rewards[x.valid]
     return Measured(

@@ -15,7 +15,7 @@ def verdict(report) -> str:
         word = "Hardly anything"
     else:
         word = ("Much" if best < MUCH else "Something") + ", as far as the rewards can tell"
-    gain = f"at most {report.gain:.2g}" if report.gain > 5e-5 else "nothing"
+    gain = f"at most {report.gain:.2g} of coverage" if report.gain > 5e-5 else "nothing"
     text = (
         f"{word}: the best single answer covers {number(best)} of what all sampled answers cover "
         f"together, the best three cover {number(three)}. So VPO can gain {gain} over a policy "
