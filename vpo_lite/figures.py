@@ -245,8 +245,9 @@ def decomposition(coverage, correlations, *, objectives=None, title=None, width=
     titles = ["coverage", *(f"correlation: {name}" for name in correlations)]
     figure = make_subplots(1, len(titles), subplot_titles=titles, horizontal_spacing=0.16)
     heights = list(coverage.values())
-    figure.add_bar(x=list(coverage), y=heights, marker_color=ANSWERS[0].colour, showlegend=False)
+    figure.add_bar(x=list(coverage), y=heights, marker_color=ANSWERS[0].colour, row=1, col=1)
     figure.data[-1].update(text=[f"{y:.3g}" for y in heights], textposition="inside", textangle=0)
+    figure.data[-1].update(showlegend=False)
     figure.add_hline(1, line=LEVEL, row=1, col=1)
     figure.update_yaxes(range=[0, 1.05], row=1, col=1)
     for column, table in enumerate(correlations.values(), start=2):
