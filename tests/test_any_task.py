@@ -143,6 +143,20 @@ def test_a_task_with_few_problems_is_measured_on_all_of_them(model, tmp_path, mo
     assert "has 2 held-out ones" in capsys.readouterr().err
 
 
+def test_the_report_on_its_rewards_knows_the_closed_form(model, capsys):
+    """An answer earns one objective of d, so U(all) = H_d / d, and one answer is worth 1/d."""
+    asked = ["report", "--task", "letters_of_the_test:Letters", "--model", model, "--device", "cpu"]
+    assert main([*asked, "--problems", "3", "--answers", "60", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = np.mean([1 / sum(1 / i for i in range(1, d + 1)) for d in (2, 3, 4)])
+    assert found["coverage"]["1"] == pytest.approx(expected)
+    assert found["objectives"] == [] and found["dimensions"] == 3  # 2, 3 and 4 objectives
+    assert found["true_front"] is None
+    assert main([*asked, "--problems", "2", "--answers", "9", "--most", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "2 components: rest 0, rest 1" in out and "true front" not in out
+
+
 TICKS = itertools.count()
 WRONG = {  # method or attribute of the task -> (what stands there, what is said of it)
     "worst": (lambda self, x: np.zeros(9), r"worst\(instance\) has shape \(9,\): expected \(3,\)"),

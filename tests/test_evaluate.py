@@ -236,7 +236,7 @@ def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
         monkey.sample = lambda prompts, u, *t, **k: (
             seen.append(u) or policy.sample(prompts, u, *t, **k)
         )
-        sample_pools(monkey, TASK, config, instances, 3, 0)
+        list(sample_pools(monkey, TASK, config, instances, 3, 0))
         return seen[0][0]
 
     alone, together = uniforms_of(mazes[:1]), uniforms_of([mazes[0], mazes[-1]])

@@ -18,6 +18,9 @@ SERIES = {
     "grpo": {"step": T, "coverage": T / 40},
 }
 
+BARS = {"average": 0.5, "best 1": 0.8, "best 2": 1.0}
+TABLES = {"all answers": [[1, 0.3], [0.3, 1]], "valid answers": [[1, np.nan], [np.nan, np.nan]]}
+
 FIGURES = {
     "objective_space": lambda: figures.objective_space({"vpo": R2, "grpo": R2[[2, 2]]}, R2),
     "curves": lambda: figures.curves(SERIES, levels={"coverage": {"best single answer": 0.5}}),
@@ -35,6 +38,7 @@ FIGURES = {
     "weight_simplex": lambda: figures.weight_simplex(
         R3, exact_shares(R3), W=np.full((5, 3), 1 / 3)
     ),
+    "decomposition": lambda: figures.decomposition(BARS, TABLES, objectives=["a", "b"]),
 }
 
 
@@ -181,6 +185,20 @@ def test_a_slice_through_four_objectives_says_what_is_held():
 def test_equal_answers_share_no_region():
     figure = figures.weight_simplex(R3[[0, 0, 1]])
     assert [trace.legendgroup for trace in drawn(figure, fill="toself")] == ["0", "2"]
+
+
+def test_a_decomposition_is_drawn_as_bars_and_tables_of_numbers():
+    figure = FIGURES["decomposition"]()
+    bars, everyone, valid = figure.data
+    assert (list(bars.x), list(bars.y)) == (list(BARS), list(BARS.values()))
+    assert list(bars.text) == ["0.5", "0.8", "1"] and figure.layout.shapes[0].y0 == 1
+    assert np.array_equal(everyone.z, TABLES["all answers"]) and list(everyone.y) == ["a", "b"]
+    assert everyone.text[0][1] == "0.30" and valid.text[0][1] == ""  # a number in every cell
+    assert [trace.xaxis for trace in figure.data] == ["x", "x2", "x3"]  # each in a panel of its own
+    assert (everyone.zmin, everyone.zmax) == (valid.zmin, valid.zmax) == (-1, 1)
+    said = texts(figure.to_dict())
+    assert {"correlation: all answers", "correlation: valid answers"} <= set(said)
+    assert len(figures.decomposition(BARS, {}).data) == 1
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # --- the rules ------------------------------------------------------------------------------------
 
-CORE = "objective exact estimators metrics randomness checks options files markup"
+CORE = "objective exact estimators metrics randomness checks options files markup negative_controls"
 FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a room by its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
@@ -42,10 +42,11 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "training": "core, tasks, policy",
     "pocket": "core, tasks, policy, training",
     "figures": "core",
-    "report": "core, training, figures",
+    "decomposition": "core, figures",
+    "report": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
-    "cli": "core, tasks, policy, training, pocket, lab, figures, report, front door",
+    "cli": "core, tasks, policy, training, pocket, lab, figures, decomposition, report, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
@@ -68,7 +69,8 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
 )
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 PACKAGES = {  # third-party package -> the rooms or single modules that may import it
-    "numpy": "envs, core, tasks, policy, training, pocket, figures, report, lab, cli",
+    "numpy": "envs, core, tasks, policy, training, pocket, figures, decomposition, report, lab, "
+    "cli",
     "gymnasium": "envs",
     "scipy": "core",
     "moocore": "core",
@@ -434,6 +436,7 @@ SOUND = {
     "vpo_lite/pocket/pretrain.py": "import envs  # Mazes\nfrom ..training.step import Learner\n",
     "vpo_lite/pocket/weights/model.safetensors": "maze",
     "vpo_lite/figures.py": "import plotly.graph_objects as go\n",
+    "vpo_lite/decomposition/report.py": "def f():\n    from .. import figures\n",
     "vpo_lite/teaching/guess.py": "def f():\n    import ipywidgets\n",
     "vpo_lite/report.py": "from . import figures\nx = '<p>{}'\nhtml(x, Html(f(x)))\n",
     "vpo_lite/lab/__init__.py": "from .session import Lab  # on a maze\n",

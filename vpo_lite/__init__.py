@@ -41,6 +41,8 @@ _LAZY = {
     "Lab": ("lab", "Lab"),
     "Task": ("tasks", "Task"),
     "figures": ("figures", None),
+    "reward_report": ("decomposition", "reward_report"),
+    "negative_controls": ("negative_controls", None),
 }
 
 __all__ = [

@@ -5,6 +5,8 @@ in every figure. So a curve can be told apart in grey print and from the back of
 explicit because JupyterLab draws a figure 700 px wide otherwise. Greek letters are Unicode because
 it does not draw LaTeX in titles.
 
+Longer than 350 lines because the figures share their axes, bands, labels and looks.
+
 Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that is the name of a
 method, or begins with it, takes the look of that method.
 """
@@ -16,6 +18,7 @@ from plotly.subplots import make_subplots
 from .looks import ANSWERS, FRONT, look
 
 EDGE = {"color": "black", "width": 1}
+SIGNED = {"colorscale": "RdBu", "zmin": -1, "zmax": 1, "hoverongaps": False}  # of a correlation
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}
 
 
@@ -231,6 +234,30 @@ def weight_simplex(
     figure = _finish(figure, title, width, 560)
     upright = {"orientation": "v", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
     return figure.update_layout(ternary_sum=left, legend=upright)
+
+
+def decomposition(coverage, correlations, *, objectives=None, title=None, width=None):
+    """What the best few answers cover, and how the components correlate.
+
+    coverage {label: height}, drawn as bars below a line at 1. correlations {title: (d, d)}, one
+    table each, with NaN where a component is constant; {} for none. objectives: d names.
+    """
+    titles = ["coverage", *(f"correlation: {name}" for name in correlations)]
+    figure = make_subplots(1, len(titles), subplot_titles=titles, horizontal_spacing=0.16)
+    heights = list(coverage.values())
+    figure.add_bar(x=list(coverage), y=heights, marker_color=ANSWERS[0].colour, row=1, col=1)
+    figure.data[-1].update(text=[f"{y:.3g}" for y in heights], textposition="inside", textangle=0)
+    figure.data[-1].update(showlegend=False)
+    figure.add_hline(1, line=LEVEL, row=1, col=1)
+    figure.update_yaxes(range=[0, 1.05], row=1, col=1)
+    for column, table in enumerate(correlations.values(), start=2):
+        table = np.asarray(table, float)
+        names = objectives or [f"component {i + 1}" for i in range(len(table))]
+        words = [["" if np.isnan(x) else f"{x:.2f}" for x in row] for row in table]
+        figure.add_heatmap(x=names, y=names, z=table, text=words, **SIGNED, row=1, col=column)
+        figure.data[-1].update(showscale=column == len(titles), texttemplate="%{text}")
+        figure.update_yaxes(autorange="reversed", row=1, col=column)
+    return _finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
 
 
 # ---- what they share ----

@@ -1,10 +1,13 @@
-"""Several runs as one HTML page that opens offline: table, curves, best@k, settings."""
+"""Pages that open offline. Of several runs: table, curves, best@k, settings. Of rewards: text and
+figure of a `RewardReport`.
+"""
 
 from pathlib import Path
 
 import numpy as np
 
 from .checks import shortened
+from .decomposition import RewardReport
 from .files import write_atomically
 from .markup import Html, html, joined
 from .training.folders import RunFolder
@@ -36,6 +39,13 @@ at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
 {}
 </html>
 """
+_REWARDS = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>vpo_lite: rewards</title><style>{}</style>
+<h1>vpo_lite: report on rewards</h1>
+<pre>{}</pre>
+{}
+</html>
+"""
 LONGEST = 400  # characters of a setting; a drawn problem fits, a data file does not
 _SHOWN = {
     "set_reward": "set reward",
@@ -51,12 +61,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     rows: what `compare` returns for these folders. Raises ValueError where plotly is missing or the
     file cannot be written.
     """
-    try:
-        from . import figures
-    except ImportError as error:
-        raise ValueError(
-            f'--html needs plotly ({error}); cure, in the repository: pip install -e ".[lab]"'
-        ) from error
+    figures = _figures()
     runs = [RunFolder(folder) for folder in folders]
     known = all(row.get("coverage_best_single") is not None for row in rows)
     ceiling = (
@@ -73,6 +78,35 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     second = pools.to_html(full_html=False, include_plotlyjs=False, include_mathjax=False)
     drawn = [_table(rows), Html(first), Html(second), _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
+    return _write(path, page)
+
+
+def write_rewards(report: RewardReport, text: str, path) -> Path:
+    """Write a report on rewards as an HTML file, with this text above its figure; returns its path.
+
+    Raises ValueError where plotly is missing or the file cannot be written.
+    """
+    _figures()
+    drawn = ""
+    if report.coverage:
+        names = [html("{}", name) for name in report.objectives]  # plotly draws tags in its texts
+        figure = report.figure(objectives=names)
+        drawn = figure.to_html(full_html=False, include_plotlyjs=True, include_mathjax=False)
+    return _write(path, html(_REWARDS, _STYLE, text, Html(drawn)))
+
+
+def _figures():
+    """The module of figures. ValueError where plotly is missing."""
+    try:
+        from . import figures
+    except ImportError as error:
+        raise ValueError(
+            f'--html needs plotly ({error}); cure, in the repository: pip install -e ".[lab]"'
+        ) from error
+    return figures
+
+
+def _write(path, page: str) -> Path:
     try:
         write_atomically(Path(path).resolve(), page)  # a link stays a link
     except OSError as error:

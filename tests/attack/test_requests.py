@@ -125,12 +125,14 @@ def test_the_other_commands_take_a_request_or_refuse_it_in_one_line(
     small = ["--width", "8", "--heads", "2", "--layers", "1", "--mlp", "8", "--batch", "2"]
     options = [o.flag for o in PretrainConfig.options()]
     evaluated = ("--problems", "--mazes", "--answers", "--seed", "--device")
+    reported = ("--problems", "--answers", "--html", "--task", "--model", "--m", "--seed", "--maze")
     request = rng.choice(
         (
             ["evaluate", run, rng.choice(evaluated), text],
             ["evaluate", text],
             ["compare", run, text],
             ["compare", run, "--html", text],
+            ["report", "--problems", "1", rng.choice(reported), text],
             ["lab", rng.choice(("--port", "--browser")), text],
             ["pretrain", "--out", text, *small],
             ["pretrain", "--out", "p", *small, rng.choice(options), text],

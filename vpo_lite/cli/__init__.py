@@ -1,4 +1,4 @@
-"""``vpo-lite``: lab | train | evaluate | compare | pretrain | doctor. Parse, call, print.
+"""``vpo-lite``: lab | train | report | evaluate | compare | pretrain | doctor. Parse, call, print.
 
 Exit status: 0; 1 if the command failed while it worked; 2 if the request was wrong. A wrong request
 gets one line on stderr, and nothing is written.
@@ -15,7 +15,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
-from . import measure, pretrain, train
+from . import decomposition, measure, pretrain, train
 from .flags import Parser, Wrong, of_a_file, requests, say, whole
 
 
@@ -104,6 +104,11 @@ def _lab(options) -> int:
 
 _COMMANDS = {
     "train": _Command("train a LoRA policy, leave a run folder", train.flags, train.run),
+    "report": _Command(
+        "say what a task's reward vector offers VPO, before any training",
+        decomposition.flags,
+        decomposition.run,
+    ),
     "evaluate": _Command(
         "measure a run's policy again", measure.evaluate_flags, measure.evaluate_runs
     ),

@@ -29,7 +29,7 @@ def flags(made, arguments) -> None:
         made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
     )
     with requests():
-        task = _named_task(arguments)
+        task = named_task(arguments)
     try:
         add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
     except argparse.ArgumentError as error:
@@ -39,9 +39,9 @@ def flags(made, arguments) -> None:
         ) from error
 
 
-def _named_task(arguments):
+def named_task(arguments, command: str = "train"):
     """The task class that the arguments name. It is read first, since it decides about flags."""
-    early = Parser(prog="vpo-lite train", add_help=False, allow_abbrev=False)
+    early = Parser(prog=f"vpo-lite {command}", add_help=False, allow_abbrev=False)
     early.add_argument("--task", default=DEFAULT)
     return task_class(early.parse_known_args(arguments)[0].task)
 

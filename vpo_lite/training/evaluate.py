@@ -1,6 +1,6 @@
 """Measuring a policy: a pool of answers for each problem, sampled at temperature 1."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def evaluate(
     check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     with torch_threads(config.threads):
-        pools = sample_pools(policy, task, config, instances, answers, seed)
+        pools = list(sample_pools(policy, task, config, instances, answers, seed))
     rows = [pool_figures(task, config, pool, answers) for pool in pools]
     per_problem = {name: [row[name] for row in rows] for name in INTERVALS}
     figures = means(rows)
@@ -94,12 +94,14 @@ def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
 
 def sample_pools(
     policy: Policy, task: Task, config: TrainConfig, instances, answers: int, seed: int
-) -> list[Answers]:
-    """One pool of at least ``answers`` answers for each instance, in whole rollouts."""
+) -> Iterator[Answers]:
+    """One pool of at least ``answers`` answers for each instance, in whole rollouts.
+
+    A generator, so that a caller can show how far it is.
+    """
     m = config.answers
     copies = -(-answers // m)
     tokens = longest_completion(policy, task, m, instances, config.max_new_tokens)
-    pools = []
     # A large model samples no more at a time than in a training step, whose memory is stated.
     at_once = ROWS if policy.pocket else min(ROWS, config.prompts * config.group_size)
     step = max(1, at_once // copies)
@@ -108,14 +110,13 @@ def sample_pools(
         keys = [(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
         uniforms = np.stack([draw_uniforms(copies, tokens, *key) for key in keys])
         if estimators.METHODS[config.method].weight_in_prompt:
-            pools += _one_prompt_per_answer(policy, task, config, batch, keys, uniforms)
+            yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms)
         elif copies <= at_once:
-            pools += sample_answers(policy, task, batch, m, uniforms).groups
+            yield from sample_answers(policy, task, batch, m, uniforms).groups
         else:
             parts = [uniforms[:, i : i + at_once] for i in range(0, copies, at_once)]
             groups = [sample_answers(policy, task, batch, m, part).groups[0] for part in parts]
-            pools.append(merged(groups))
-    return pools
+            yield merged(groups)
 
 
 def _one_prompt_per_answer(policy, task, config, batch, keys, uniforms) -> list[Answers]:

@@ -1,0 +1,444 @@
+"""The report on rewards says what follows from them: against hand-worked vectors, closed forms, and
+weights drawn here.
+"""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import envs
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.decomposition import words
+from vpo_lite.decomposition.measured import best_of_highest, correlations, effective_dimensions
+from vpo_lite.markup import html
+from vpo_lite.report import write_rewards
+
+COMPROMISE = np.array([[1, 0], [0, 1], [0.6, 0.6]])
+LINE = np.linspace(0, 1, 11)
+CONFLICT = np.stack([LINE, 1 - LINE], axis=-1)  # one line from (0, 1) to (1, 0)
+
+
+def drawn_coverage(R, m, count=200_000):
+    """Coverage of the best m answers by trying all subsets under weights drawn here."""
+    W = np.random.default_rng(1).dirichlet(np.ones(R.shape[1]), count)
+    scores = W @ R.T
+    subsets = itertools.combinations(range(len(R)), min(m, len(R)))
+    best = max(scores[:, list(subset)].max(axis=1).mean() for subset in subsets)
+    return best / scores.max(axis=1).mean()
+
+
+# --- hand-worked ----------------------------------------------------------------------------------
+
+
+def test_three_answers_by_hand():
+    """U(all) = 0.76, U(1 and 2) = 0.75; single answers are worth 0.5, 0.5, 0.6."""
+    report = vpo.reward_report(COMPROMISE, w_star=[1, 0])
+    assert report.coverage == pytest.approx({1: 0.6 / 0.76, 2: 0.75 / 0.76, 3: 1})
+    assert report.average == pytest.approx((1.6 / 3) / 0.76)
+    assert report.gain == pytest.approx(1 - 0.6 / 0.76)
+    assert report.needs_a_set == pytest.approx((0.76 - 0.6) / (0.76 - 1.6 / 3))
+    assert report.under_w_star == pytest.approx(0.5 / 0.76)  # w* takes (1, 0)
+    assert vpo.reward_report(COMPROMISE).under_w_star == pytest.approx(0.6 / 0.76)
+    assert (report.problems, report.answers, report.empty, report.front) == (1, 3, 0, 3)
+    assert (report.lowest, report.highest) == (report.coverage[1],) * 2
+    rho = np.corrcoef(COMPROMISE.T)[0, 1]
+    assert report.rho_all == report.rho_valid == pytest.approx(rho) and rho < 0
+    assert report.objectives == ("component 1", "component 2") and report.valid == 1
+
+
+def test_the_average_answer_is_over_all_answers_repeats_too():
+    report = vpo.reward_report([[1, 0], [1, 0], [1, 0], [0, 0.5]])
+    whole = float(vpo.exact_set_reward([[1, 0], [0, 0.5]]))
+    assert report.average == pytest.approx((3 * 0.5 + 0.25) / 4 / whole) and report.front == 2
+
+
+def test_answers_that_tie_under_w_star_are_averaged():
+    R = [[1, 0], [0, 1], [0, 0.2]]
+    tied = vpo.reward_report(R, w_star=[0, 0])  # all three tie: 0.5, 0.5 and 0.1 of 0.75
+    assert tied.under_w_star == pytest.approx(1.1 / 3 / 0.75)
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_specialists_have_the_closed_form(d):
+    """U of the d unit vectors is H_d / d, that of one is 1 / d."""
+    report = vpo.reward_report(np.eye(d))
+    harmonic = sum(1 / i for i in range(1, d + 1))
+    assert report.coverage[1] == pytest.approx(1 / harmonic)
+    assert report.needs_a_set == pytest.approx(1)  # every answer is as good as the average
+    if d > 2:
+        assert report.rho_valid == pytest.approx(-1 / (d - 1))
+        assert report.effective == pytest.approx(d - 1)  # a simplex in d - 1 dimensions
+
+
+# --- against brute force --------------------------------------------------------------------------
+
+
+def test_several_problems_of_different_d_against_drawn_weights():
+    rng = np.random.default_rng(0)
+    pools = [rng.random((n, d)) ** 2 for n, d in ((6, 2), (9, 3), (7, 4))]
+    report = vpo.reward_report(pools)
+    for m in (1, 2, 3):
+        expected = np.mean([drawn_coverage(R, m) for R in pools])
+        assert report.coverage[m] == pytest.approx(expected, abs=0.003)
+    best = [drawn_coverage(R, 1) for R in pools]
+    assert (report.lowest, report.highest) == pytest.approx((min(best), max(best)), abs=0.003)
+    fronts = [sum(not any((b > a).all() for b in R) for a in R) for R in pools]  # no ties in these
+    assert report.front == pytest.approx(np.mean(fronts))
+    rho = [np.corrcoef(R.T)[np.triu_indices(R.shape[1], 1)].mean() for R in pools]
+    assert report.rho_all == pytest.approx(np.mean(rho))
+    assert (report.problems, report.answers, report.dimensions) == (3, 22, 3)
+    assert report.objectives == () and report.correlations_all is None
+
+
+def test_correlations_and_dimensions_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 5)) @ rng.random((5, 5))
+    assert np.allclose(correlations(X), np.corrcoef(X.T))
+    eigenvalues = np.linalg.eigvalsh(np.cov(X.T))
+    assert effective_dimensions(X) == pytest.approx(eigenvalues.sum() ** 2 / (eigenvalues**2).sum())
+    assert effective_dimensions(1e90 * X) == pytest.approx(effective_dimensions(X))
+    assert np.allclose(correlations(1e-90 * X), np.corrcoef(X.T))
+    X[:, 2] = 0.3  # a component that never varies correlates with nothing
+    assert np.isnan(correlations(X)[2]).all() and np.isnan(correlations(X)[:, 2]).all()
+    assert np.isnan(correlations(X[:2])).all() and np.isnan(effective_dimensions(X[:1]))
+    assert np.isnan(effective_dimensions(np.full((9, 3), 0.3)))
+
+
+def test_the_best_target_of_the_highest_scores_by_enumeration():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n, m = rng.integers(1, 7), rng.integers(1, 7)
+        targets, scores = rng.random(n), rng.integers(3, size=n).astype(float)
+        subsets = list(itertools.combinations(range(n), min(m, n)))
+        top = max(scores[list(s)].sum() for s in subsets)
+        best = [targets[list(s)].max() for s in subsets if scores[list(s)].sum() == top]
+        assert best_of_highest(targets, scores, m) == pytest.approx(np.mean(best))
+
+
+# --- what is taken within a problem, and where rewards are measured from --------------------------
+
+
+def test_easy_and_hard_problems_do_not_hide_a_conflict():
+    """Over both problems together the components rise with each other; within each they do not."""
+    problems = np.stack([CONFLICT, CONFLICT + 3])
+    assert np.corrcoef(problems.reshape(-1, 2).T)[0, 1] > 0.8
+    report = vpo.reward_report(problems)
+    assert report.rho_all == pytest.approx(-1) and report.effective == pytest.approx(1)
+    assert report.correlations_valid == pytest.approx(np.array([[1, -1], [-1, 1]]))
+
+
+def test_worst_is_where_rewards_are_measured_from():
+    report = vpo.reward_report(CONFLICT)
+    for shift in (-1, 100):
+        moved = vpo.reward_report(CONFLICT + shift, worst=[shift, shift])
+        assert moved.coverage == pytest.approx(report.coverage)
+    far = vpo.reward_report(CONFLICT + 100)
+    assert far.coverage[1] > 0.99 and far.needs_a_set == pytest.approx(report.needs_a_set)
+    assert "go by 'needs a set'" in str(far) and "go by 'needs a set'" not in str(report)
+    two = [CONFLICT, CONFLICT * [1, 0.1]]
+    moved = vpo.reward_report([two[0] + 7, two[1] + 9], worst=[[7, 7], [9, 9]])
+    assert moved.needs_a_set == pytest.approx(vpo.reward_report(two).needs_a_set)
+    assert vpo.reward_report(np.add(two, 9)).needs_a_set == pytest.approx(moved.needs_a_set)
+
+
+def test_only_valid_answers_count_for_the_second_correlation():
+    R = np.concatenate([CONFLICT, np.zeros((30, 2))])
+    valid = np.arange(len(R)) < 11
+    for report in (vpo.reward_report(R), vpo.reward_report(R, valid)):
+        assert report.valid == pytest.approx(11 / 41)
+        assert report.rho_all == pytest.approx(np.corrcoef(R.T)[0, 1]) and report.rho_all > 0
+        assert report.rho_valid == pytest.approx(-1) and report.effective == pytest.approx(1)
+        assert effective_dimensions(R) > 1.2  # failures add a direction
+        assert "only 27 % of the answers are valid" in str(report)
+    assert ("`valid` was not given" in str(vpo.reward_report(R))) and "`valid`" not in str(report)
+    assert vpo.reward_report(R + 1, worst=[1, 1]).valid == pytest.approx(11 / 41)
+
+
+def test_problems_without_any_reward_are_left_out():
+    report = vpo.reward_report([COMPROMISE, np.zeros((5, 2))])
+    assert report.empty == 1 and report.valid == pytest.approx(3 / 8)
+    assert report.coverage == pytest.approx(vpo.reward_report(COMPROMISE).coverage)
+    assert "1 problem left out" in str(report)
+    nothing = vpo.reward_report(np.zeros((2, 5, 3)), target=np.ones((2, 5)))
+    assert nothing.verdict.startswith("Nothing can be said yet")
+    assert nothing.coverage == {} and nothing.gain is nothing.needs_a_set is nothing.rho_all is None
+    assert nothing.target is None and "2 problems left out" in str(nothing)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        nothing.figure()
+
+
+def test_alpha_is_that_of_the_weights():
+    """With weights in the corners only, U(all) = 1 and one compromise is worth 0.6."""
+    report = vpo.reward_report(COMPROMISE, alpha=1e-6)
+    assert report.coverage[1] == pytest.approx(0.6, abs=1e-4)
+    assert "alpha = 1e-06" in str(report) and "alpha" not in str(vpo.reward_report(COMPROMISE))
+
+
+# --- the target -----------------------------------------------------------------------------------
+
+
+def wishes(count=30, compromise=0.34):
+    """Three specialists and a compromise; each problem asks for one of the three objectives."""
+    R = np.concatenate([np.eye(3), np.full((1, 3), compromise)])
+    targets = np.stack([R[:, i % 3] for i in range(count)])
+    return np.tile(R, (count, 1, 1)), targets
+
+
+def test_a_target_that_asks_for_the_components_follows():
+    """Three specialists hold what any problem asks for, two of them 2/3 of it. The three highest in
+    w* . r are the compromise and two of them: they miss it once in three times, 2/3 + 0.34/3.
+    """
+    R, target = wishes()
+    report = vpo.reward_report(R, target=target)
+    # two specialists: E max(w1, w2) = 1/2; one and the compromise: 0.34 + 0.66^3 / 3 = 0.436
+    assert report.target.spread == pytest.approx({1: 0.34, 2: 2 / 3, 3: 1})
+    assert report.target.highest[3] == pytest.approx((2 + 0.34) / 3)
+    assert report.target.best == 1 and report.target.gain == pytest.approx((1 - 0.34) / 3)
+    assert report.target.follows
+    assert "The target, from outside the rewards, follows" in report.verdict
+    # of 4 answers one has target 1, one 0.34, two 0; three are drawn: 3/4 hold the 1
+    assert report.target.random[3] == pytest.approx(3 / 4 + 0.34 / 4)
+
+
+def test_a_target_that_is_noise_does_not_follow():
+    rng = np.random.default_rng(0)
+    R, target = rng.random((200, 12, 3)), rng.random((200, 12))
+    found = vpo.reward_report(R, target=target).target
+    assert not found.follows and abs(found.gain) < 4 * found.error
+    for reached in (found.spread, found.highest, found.random):  # E max of m uniform numbers
+        assert list(reached.values()) == pytest.approx([1 / 2, 2 / 3, 3 / 4], abs=0.06)
+    assert abs(found.rho) < 0.06 and all(abs(rho) < 0.06 for rho in found.components.values())
+
+
+def test_equal_reward_vectors_count_with_their_mean_target():
+    R = [[1, 0], [1, 0], [0, 1]]
+    found = vpo.reward_report(R, target=[0.0, 0.8, 0.1]).target
+    assert found.best == pytest.approx(0.4) and found.spread[3] == pytest.approx(0.4)
+    assert found.random[3] == pytest.approx(0.4)
+
+
+def test_slots_that_nothing_covers_go_to_the_highest_score():
+    """One answer dominates all, so it covers the weights alone; the others fill the set."""
+    R, target = [[1, 1], [0.2, 0.2], [0.5, 0.5], [0.1, 0.1]], [0.1, 0.6, 0.3, 0.9]
+    found = vpo.reward_report(R, target=target).target
+    assert found.spread == found.highest == pytest.approx({1: 0.1, 2: 0.3, 3: 0.6})
+
+
+def test_the_target_is_correlated_among_valid_answers():
+    R = np.concatenate([CONFLICT, np.zeros((30, 2))])
+    target = np.concatenate([LINE, np.full(30, 5.0)])  # what failed is liked most
+    found = vpo.reward_report(R, target=target).target
+    assert list(found.components.values()) == pytest.approx([1, -1])
+    assert np.corrcoef(target, R[:, 0])[0, 1] < 0
+
+
+def test_one_problem_cannot_tell_a_target_from_chance():
+    R, target = wishes(1)
+    found = vpo.reward_report(R[0], target=target[0])
+    assert found.target.error is None and found.target.follows is None
+    assert "cannot tell this from chance" in found.verdict
+
+
+def test_the_correlation_of_the_target_is_that_of_numpy():
+    rng = np.random.default_rng(0)
+    R, w = rng.random((20, 3)), np.array([0.5, 0.3, 0.2])
+    target = R @ [1, 0, -1] + 0.1 * rng.random(20)
+    found = vpo.reward_report(R, target=target, w_star=w, objectives=["a", "b", "c"]).target
+    assert found.rho == pytest.approx(np.corrcoef(target, R @ w)[0, 1])
+    for i, name in enumerate("abc"):
+        assert found.components[name] == pytest.approx(np.corrcoef(target, R[:, i])[0, 1])
+        assert found.alone[name] == pytest.approx(target[np.argsort(-R[:, i])[:3]].max())
+    assert found.highest[3] == pytest.approx(target[np.argsort(-(R @ w))[:3]].max())
+
+
+# --- words, figure, JSON --------------------------------------------------------------------------
+
+
+def three_levels():
+    """Coverages of the best answer: 2/3, about 0.91, and 1."""
+    yield np.eye(2), "Much, as far"
+    yield [[1, 0], [0, 1], [0.75, 0.75]], "Something, as far"
+    yield [[0.5, 0.5], [1, 1]], "Hardly anything:"
+
+
+@pytest.mark.parametrize(("R", "beginning"), three_levels())
+def test_the_verdict_has_three_levels(R, beginning):
+    report = vpo.reward_report(R)
+    assert report.verdict.startswith(beginning)
+    assert f"covers {words.number(report.coverage[1])} of what" in report.verdict
+    assert ("VPO can gain nothing" in report.verdict) == (report.coverage[1] == 1)
+
+
+def test_the_text_fits_a_terminal_and_holds_the_numbers():
+    rng = np.random.default_rng(0)
+    R, names = rng.random((4, 9, 3)), ["cost", "speed", "safety"]
+    text = str(vpo.reward_report(R, target=rng.random((4, 9)), objectives=names))
+    assert max(map(len, text.splitlines())) <= 100
+    for said in ("36 answers to 4 problems", "cost, speed, safety", "noise makes it larger"):
+        assert said in text
+    assert "no target was given" not in text and "no target was given" in str(vpo.reward_report(R))
+
+
+def test_json_holds_every_figure_and_no_nan():
+    R = np.array([[1, 0, 1], [0, 1, 1], [0.6, 0.6, 1]])
+    report = vpo.reward_report(np.stack([R, R]), target=np.ones((2, 3)))
+    found = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert set(found) == {f.name for f in dataclasses.fields(report)} | {"gain", "verdict"}
+    assert found["coverage"]["1"] == report.coverage[1] and found["target"]["follows"] is False
+    assert found["correlations_all"][2] == [None, None, None]
+
+
+def test_the_figure_shows_the_numbers():
+    R = np.concatenate([CONFLICT, np.zeros((4, 2))])
+    report = vpo.reward_report(R, objectives=["a", "b"])
+    bars, everyone, valid = report.figure().data
+    assert list(bars.y) == [report.average, *report.coverage.values()]
+    assert np.allclose(everyone.z, report.correlations_all)
+    assert np.allclose(valid.z, report.correlations_valid) and list(valid.x) == ["a", "b"]
+    different = vpo.reward_report([np.eye(2), np.eye(3)])
+    assert len(different.figure().data) == 1  # no table where the components differ
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "<b>", "{} %s", "a & b"])
+def test_pages_show_names_as_texts(name, tmp_path):
+    report = vpo.reward_report(CONFLICT, objectives=[name, "other"])
+    assert html("{}", name) in report._repr_html_()
+    page = write_rewards(report, str(report), tmp_path / "page.html").read_text()
+    (shown,) = page.split("<pre>")[1:2]
+    assert html("{}", name) in shown.split("</pre>")[0]
+    assert name.count("<") == 0 or name not in page
+
+
+def test_progress_wraps_the_problems():
+    seen = []
+    vpo.reward_report(np.stack([np.eye(2)] * 3), progress=lambda x: seen.append(len(x)) or x)
+    assert seen == [3]
+
+
+WRONG = {
+    "a text": (dict(R="rewards"), r"R = 'rewards': expected rewards \(n, d\)"),
+    "one vector": (dict(R=[1, 2]), r"expected rewards \(n, d\)"),
+    "four axes": (dict(R=np.zeros((2, 2, 2, 2))), r"expected rewards \(n, d\)"),
+    "no problem": (dict(R=np.zeros((0, 4, 2))), r"expected rewards \(n, d\)"),
+    "no answer": (dict(R=[np.eye(2), np.zeros((0, 2))]), r"R\[1\] has shape \(0, 2\)"),
+    "NaN": (dict(R=[[1, np.nan]]), "R holds 1 values that are NaN"),
+    "below worst": (dict(R=[[1, -0.5]]), r"R holds a reward of -0.5, below worst: .*give worst"),
+    "valid": (dict(R=np.eye(2), valid=[1, 1, 1]), r"valid has shape \(3,\): expected \(2,\)"),
+    "valid 2": (dict(R=np.eye(2), valid=[1, 2]), "valid holds numbers other than 0 and 1"),
+    "valid P": (dict(R=[np.eye(2)] * 3, valid=[[1, 1]]), "valid has 1 parts: expected 3, one for"),
+    "valid one": (dict(R=[np.eye(2)] * 3, valid=True), "valid = True: expected 3 parts"),
+    "target": (dict(R=np.eye(2), target=[1]), r"target has shape \(1,\): expected \(2,\)"),
+    "w_star": (dict(R=np.eye(2), w_star=[1, 0, 0]), r"w_star has shape \(3,\): expected \(2,\)"),
+    "w_star d": (dict(R=[np.eye(2), np.eye(3)], w_star=[1, 0]), r"w_star has shape \(2,\)"),
+    "worst": (dict(R=np.eye(2), worst=0), r"worst = 0: expected 1 parts|worst has"),
+    "alpha": (dict(R=np.eye(2), alpha=0), "alpha = 0: expected one positive number"),
+    "names": (dict(R=np.eye(2), objectives=["a"]), r"objectives = \['a'\]: expected 2 texts"),
+    "a name": (dict(R=np.eye(2), objectives="ab"), "objectives = 'ab': expected 2 texts"),
+    "twice": (dict(R=np.eye(2), objectives=["a", "a"]), "each name may stand there once"),
+    "d differs": (dict(R=[np.eye(2), np.eye(3)], objectives=["a", "b"]), "differs from problem"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_refused_in_one_line(case):
+    arguments, said = WRONG[case]
+    with pytest.raises(ValueError, match=said) as error:
+        vpo.reward_report(**arguments)
+    assert len(str(error.value).splitlines()) == 1
+
+
+# --- on mazes, and as a command -------------------------------------------------------------------
+
+
+def test_exact_fronts_of_mazes_against_drawn_weights():
+    fronts = [envs.generate("lite-6x6", seed).pareto_front().rewards for seed in range(6)]
+    report = vpo.reward_report(fronts, objectives=envs.OBJECTIVES)
+    for m in (1, 2, 3):
+        expected = np.mean([drawn_coverage(front, m) for front in fronts])
+        assert report.coverage[m] == pytest.approx(expected, abs=0.003)
+        exact = np.mean([vpo.price_of_conflict(front)[m] for front in fronts])
+        assert report.coverage[m] == pytest.approx(exact)
+    assert report.front == pytest.approx(np.mean([len(np.unique(f, axis=0)) for f in fronts]))
+    assert np.isnan(report.correlations_all[0]).all()  # every route of a front reaches E
+    assert report.valid == 1
+
+
+ASKED = ["report", "--problems", "4", "--answers", "20", "--device", "cpu", "--threads", "1"]
+
+
+@pytest.mark.slow
+def test_the_command_says_what_the_shipped_policys_answers_show(capsys):
+    """The answers are sampled again, and scored by envs; weights are drawn."""
+    from vpo_lite.policy.loading import load_policy
+    from vpo_lite.tasks.maze import MazeTask
+    from vpo_lite.training.evaluate import sample_pools
+
+    assert main([*ASKED, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    config, task = vpo.TrainConfig.preset("demo", threads=1, device="cpu"), MazeTask()
+    mazes = [envs.generate("lite-6x6", seed) for seed in range(4)]
+    policy = load_policy("pocket-6x6", device="cpu")
+    pools = list(sample_pools(policy, task, config, mazes, 20, 0))
+    rewards = []
+    for maze, pool in zip(mazes, pools, strict=True):
+        routes = [route for row in pool.answers for route in row][:20]
+        scored = envs.score_routes(maze, [route or "" for route in routes])
+        rewards.append(np.where([[route is not None] for route in routes], scored, 0.0))
+    assert found["answers"] == 80
+    assert found["valid"] == pytest.approx(np.mean([R[:, 0] > 0 for R in rewards]))
+    for m in (1, 2, 3):
+        expected = np.mean([drawn_coverage(R[vpo.objective.nondominated(R)], m) for R in rewards])
+        assert found["coverage"][str(m)] == pytest.approx(expected, abs=0.004)
+    rho = []
+    for R in rewards:
+        valid = R[R[:, 0] > 0, 1:]
+        valid = valid[:, valid.std(axis=0) > 0]
+        table = np.corrcoef(valid.T)
+        rho.append(np.mean(table[np.triu_indices(len(table), 1)]))
+    assert found["rho_valid"] == pytest.approx(np.mean(rho))
+    fronts = [maze.pareto_front().rewards for maze in mazes]
+    expected = np.mean([drawn_coverage(front, 1) for front in fronts])
+    assert found["true_front"]["coverage"]["1"] == pytest.approx(expected, abs=0.003)
+    utility = [
+        vpo.exact_set_reward(R) / vpo.exact_set_reward(f)
+        for R, f in zip(rewards, fronts, strict=True)
+    ]
+    assert found["true_front"]["sampled"] == pytest.approx(np.mean(utility))
+
+
+def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
+    page = tmp_path / "rewards.html"
+    assert main([*ASKED, "--maze-seed", "1000", "--html", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "20 answers to each of 1 held-out problem, seed 0" in out
+    assert "completion, gold, diamond, avoid_lava" in " ".join(out.split()) and "true front" in out
+    text = page.read_text()
+    assert "<h1>vpo_lite: report on rewards</h1>" in text and text.rstrip().endswith("</html>")
+    assert html("{}", out.strip()) in text
+    assert 'src="http' not in text.split("<script")[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--answers", "0"], "answers = 0: must be 1 to 2,000"),
+        (["--problems", "0"], "problems = 0: task 'maze' has 9,000 held-out ones"),
+        (["--html", "page.pdf"], "the report is a page; name it FILE.html"),
+        (["--html", "nowhere/page.html"], "cannot be written"),
+        (["--task", "no_such"], "unknown task 'no_such'"),
+        (["--model", "no/such/model"], "no/such/model"),
+        (["--m", "9"], "this policy writes 1 to 5 answers in one rollout"),
+        (["--lr", "1"], "unrecognized arguments: --lr 1"),
+        (["--task"], "see `vpo-lite report --help`"),
+    ],
+)
+def test_a_wrong_request_is_one_line_with_status_2(wrong, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ["report", "--problems", "1", "--answers", "3", "--device", "cpu"]
+    assert main([*small, *wrong]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err.splitlines()[-1] and not list(tmp_path.iterdir())

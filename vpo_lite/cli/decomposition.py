@@ -1,0 +1,166 @@
+"""``vpo-lite report``: what a task's reward vector offers VPO, from answers of a policy."""
+
+import argparse
+import json
+import textwrap
+from functools import partial
+
+import numpy as np
+
+from ..tasks import DEFAULT, task_class
+from .flags import Wrong, add_options, given, path, requests, whole
+from .train import named_task
+
+PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
+SETTINGS = (  # of a run's settings, those that say which answers are sampled
+    "task",
+    "model",
+    "m",
+    "alpha",
+    "max_new_tokens",
+    "dtype",
+    "load_in",
+    "seed",
+    "device",
+    "threads",
+)
+
+
+def flags(made, arguments) -> None:
+    made.add_argument(
+        "--problems",
+        type=whole,
+        metavar="N",
+        help=f"held-out problems (default: {PROBLEMS}, or all where there are fewer)",
+    )
+    made.add_argument(
+        "--answers",
+        type=whole,
+        default=ANSWERS,
+        metavar="N",
+        help=f"answers per problem (default: {ANSWERS})",
+    )
+    made.add_argument(
+        "--html", type=path, metavar="FILE", help="write text and figure as a page, too"
+    )
+    made.add_argument("--json", action="store_true", help="print all figures as JSON, no bar")
+    add_options(made.add_argument_group("settings, by default those of preset demo"), _settings())
+    with requests():
+        task = named_task(arguments, "report")
+    try:
+        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
+    except argparse.ArgumentError as error:
+        raise Wrong(
+            f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
+            "of a flag of report; rename it"
+        ) from error
+
+
+def _settings():
+    from ..training.config import TrainConfig
+
+    return tuple(option for option in TrainConfig.options() if option.name in SETTINGS)
+
+
+def run(options) -> int:
+    with requests():
+        from ..policy.loading import load_policy
+        from ..training.config import TrainConfig
+        from ..training.contract import first_problem
+        from ..training.evaluate import check_answers, held_out_seeds
+
+        named = task_class(DEFAULT if options.task is None else options.task)
+        config = TrainConfig.preset("demo", **given((*_settings(), *named.options), options))
+        task = config.make_task()
+        check_answers(options.answers)
+        seeds = held_out_seeds(task, options.problems)
+        seeds = seeds[:PROBLEMS] if options.problems is None else seeds
+        if options.html and options.html.suffix.lower() not in (".html", ".htm"):
+            raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
+        policy = load_policy(
+            config.base_model, device=config.device, dtype=config.dtype, load_in=config.load_in
+        )
+        task.check_policy(config.answers, policy.pocket)
+        first_problem(task, config.answers, policy.pocket)
+    report, front = _examine(policy, task, config, seeds, options)
+    head = (
+        f"{config.base_model} on task {task.name!r}: {options.answers} answers to each of "
+        f"{len(seeds):,} held-out problem{'' if len(seeds) == 1 else 's'}, seed {config.seed}."
+    )
+    said = "\n\n".join([head, str(report), *([_of_the_front(front)] if front else [])])
+    if options.html:
+        from ..report import write_rewards
+
+        with requests():
+            write_rewards(report, said, options.html)
+    asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
+    print(json.dumps(asked | report.to_json() | {"true_front": front}) if options.json else said)
+    return 0
+
+
+def _examine(policy, task, config, seeds, options):
+    """The report on sampled answers, and what few answers cover of the true fronts, or None."""
+    from tqdm import tqdm
+
+    from ..decomposition import reward_report
+    from ..policy.threads import torch_threads
+    from ..training.contract import objectives_of, w_star_of, worst_of
+    from ..training.evaluate import sample_pools
+    from ..training.memory import enough_memory
+
+    bar = partial(
+        tqdm, total=len(seeds), unit="problem", disable=options.json, delay=2, leave=False
+    )
+    instances = [task.instance(seed) for seed in seeds]
+    with torch_threads(config.threads), enough_memory(config):
+        sampled = sample_pools(policy, task, config, instances, options.answers, config.seed)
+        pools = list(bar(sampled, desc="sampling"))
+    rewards = [x.rewards.reshape(-1, x.rewards.shape[-1])[: options.answers] for x in pools]
+    valid = [x.valid.reshape(-1)[: options.answers] for x in pools]
+    names = [objectives_of(task, x) for x in instances]
+    # A task may give less than its worst vector, too
+    worst = [
+        np.minimum(worst_of(task, x), r.min(0)) for x, r in zip(instances, rewards, strict=True)
+    ]
+    common = dict(w_star=[w_star_of(task, x) for x in instances], worst=worst, alpha=config.alpha)
+    report = reward_report(
+        rewards,
+        valid,
+        **common,
+        objectives=names[0] if len(set(names)) == 1 else None,
+        progress=partial(bar, desc="measuring"),
+    )
+    return report, _true_front(task, config.alpha, instances, rewards, worst)
+
+
+def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
+    """Coverage of the true fronts: of their best 1, 2, 3 answers, and of all sampled ones."""
+    from ..metrics import coverage, price_of_conflict
+    from ..training.contract import blamed
+
+    fronts = [task.front(x) for x in instances]
+    if any(front is None for front in fronts):
+        return None
+    with blamed(task, "front(instance)", "; return None where there is no such front"):
+        fronts = [np.asarray(f) - low for f, low in zip(fronts, worst, strict=True)]
+        best = [price_of_conflict(front, alpha=alpha) for front in fronts]
+        sampled = [
+            float(coverage(pool - low, front, alpha))
+            for pool, low, front in zip(rewards, worst, fronts, strict=True)
+        ]
+    return {
+        "coverage": {m: float(np.mean([one[m] for one in best])) for m in best[0]},
+        "sampled": float(np.mean(sampled)),
+    }
+
+
+def _of_the_front(front: dict) -> str:
+    from ..decomposition.words import HARDLY, WIDTH, few, number
+
+    text = (
+        f"This task knows its true front. Coverage of that: {few(front['coverage'])}, all sampled "
+        f"answers together {number(front['sampled'])}."
+    )
+    if front["sampled"] < HARDLY:
+        text += " So part of the front was not sampled. Ask for more answers, or go by these."
+    return textwrap.fill(text, WIDTH)

@@ -1,0 +1,205 @@
+"""A `reward_report` in plain words: the verdict first, then every figure with its meaning."""
+
+import textwrap
+
+MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
+WIDTH, LABEL = 100, 14  # columns of the text, and of its labels
+
+
+def verdict(report) -> str:
+    """The answer in a few sentences."""
+    if not report.coverage:
+        return "Nothing can be said yet: no sampled answer earned anything."
+    best, three = report.coverage[1], report.coverage[3]
+    if best >= HARDLY:
+        word = "Hardly anything"
+    else:
+        word = ("Much" if best < MUCH else "Something") + ", as far as the rewards can tell"
+    gain = f"at most {report.gain:.2g} of coverage" if report.gain > 5e-5 else "nothing"
+    text = (
+        f"{word}: the best single answer covers {number(best)} of what all sampled answers cover "
+        f"together, the best three cover {number(three)}. So VPO can gain {gain} over a policy "
+        "that always gives the best single answer."
+    )
+    return text if report.target is None else f"{text} {_of_the_target(report)}"
+
+
+def text(report) -> str:
+    """The whole report."""
+    title = "What does this vector of rewards offer VPO?"
+    parts = [title, verdict(report), _given(report)]
+    if report.coverage:
+        alpha = "" if report.alpha == 1 else f" (alpha = {report.alpha:g})"
+        parts.append(
+            f"Random weights w{alpha} say how much each component counts. A set of answers is "
+            "worth the score w·r of its best answer, averaged over w. Coverage is this worth as a "
+            "share of what all sampled answers are worth together. We say much where the best "
+            f"answer covers less than {MUCH}, and hardly anything from {HARDLY} on."
+        )
+    lines = [line for part in parts for line in (*textwrap.wrap(part, WIDTH), "")]
+    for label, said in (*_figures(report), *(("beware", doubt) for doubt in _doubts(report))):
+        lines += textwrap.wrap(
+            f"{label:<{LABEL}}{said}", WIDTH, subsequent_indent=" " * LABEL, break_on_hyphens=False
+        )
+    return "\n".join(lines)
+
+
+def few(coverage: dict) -> str:
+    """What the best few answers cover.
+
+    >>> few({1: 0.789, 2: 0.987, 3: 1.0})
+    'the best answer 0.79, the best two 0.987, the best three 1.00'
+    """
+    names = {1: "the best answer", 2: "the best two", 3: "the best three"}
+    return ", ".join(f"{names[m]} {number(coverage[m])}" for m in sorted(coverage))
+
+
+def number(x) -> str:
+    """A figure with two digits, near 1 with three; "none" where there is none.
+
+    >>> number(0.857), number(0.9968), number(1.0), number(-0.004), number(None)
+    ('0.86', '0.997', '1.00', '0.00', 'none')
+    """
+    if x is None:
+        return "none"
+    near_one = 0.98 <= abs(x) < 0.9995
+    return f"{x:.{3 if near_one else 2}f}".replace("-0.00", "0.00")
+
+
+def percent(x: float) -> str:
+    """
+    >>> percent(0.934)
+    '93 %'
+    """
+    return f"{100 * x:.0f} %"
+
+
+def count(n: int, noun: str) -> str:
+    """
+    >>> count(1, "problem"), count(1920, "answer")
+    ('1 problem', '1,920 answers')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def _given(report) -> str:
+    d = f"{report.dimensions:.1f} components (mean)"
+    if report.objectives:
+        d = f"{count(len(report.objectives), 'component')}: {', '.join(report.objectives)}"
+    return (
+        f"Looked at {count(report.answers, 'answer')} to {count(report.problems, 'problem')}, "
+        f"{percent(report.valid)} of them valid. {d}."
+    )
+
+
+def _figures(report):
+    """(label, text) of each figure that there is."""
+    several = report.problems - report.empty > 1
+    if report.coverage:
+        low, high = number(report.lowest), number(report.highest)
+        spread = f" From problem to problem the best answer covers {low} to {high}."
+        yield (
+            "coverage",
+            f"an average answer {number(report.average)}, {few(report.coverage)}."
+            + (spread if several else ""),
+        )
+        if report.needs_a_set is not None:
+            yield (
+                "needs a set",
+                f"{percent(report.needs_a_set)} of what training could gain over an average "
+                "answer. No single answer brings that part.",
+            )
+        yield (
+            "under w*",
+            "the answer with the highest fixed score w*·r covers "
+            f"{number(report.under_w_star)}. GRPO heads for this answer.",
+        )
+    if report.rho_all is not None:
+        yield (
+            "correlation",
+            f"of two components, on average: {number(report.rho_valid)} among valid answers, "
+            f"{number(report.rho_all)} among all. Near 1 they say the same, below 0 they pull "
+            "against each other. Trust the first number: a failed answer is low in every "
+            "component, so failures alone raise the second.",
+        )
+    if report.effective is not None:
+        yield (
+            "dimensions",
+            f"{report.effective:.1f} effective ones: valid answers differ in so many directions. 1 "
+            "is one line: the same quality in every component, or one trade-off. The sign of the "
+            "correlation says which.",
+        )
+    if report.front is not None:
+        yield (
+            "front",
+            f"{report.front:.1f} sampled answers that no other one dominates"
+            + (", on average" if several else "")
+            + ". Do not take this for conflict: noise makes it larger.",
+        )
+    if report.target is not None:
+        yield "target", _target_figures(report.target)
+
+
+def _target_figures(target) -> str:
+    parts = [
+        f"best of three answers: {target.spread[3]:.3g} if they cover the weights, "
+        f"{target.highest[3]:.3g} if they are highest in w*·r, {target.random[3]:.3g} if they are "
+        f"taken at random. Best of all: {target.best:.3g}."
+    ]
+    if target.alone:
+        alone = ", ".join(f"{name} {x:.3g}" for name, x in target.alone.items())
+        parts.append(f"If they are highest in one component: {alone}.")
+    if target.error is not None:
+        parts.append(
+            f"Covering the weights adds {target.gain:.2g} to the best of the others "
+            f"({target.rival}), with a standard error of {target.error:.2g}."
+        )
+    known = [f"w*·r {number(target.rho)}"]
+    known += [f"{name} {number(rho)}" for name, rho in target.components.items()]
+    parts.append(f"Correlation of the target with {', '.join(known)}.")
+    return " ".join(parts)
+
+
+def _of_the_target(report) -> str:
+    target = report.target
+    compared = (
+        f"of three answers that cover the weights the best has {target.spread[3]:.3g}, of the "
+        f"three highest in {target.rival} it has {target.reached:.3g}"
+    )
+    if target.follows is None:
+        return f"On the target, {compared}. One problem cannot tell this from chance."
+    if target.follows:
+        return f"The target, from outside the rewards, follows: {compared}."
+    word = "The" if report.coverage[1] >= HARDLY else "But the"
+    return (
+        f"{word} target, from outside the rewards, does not follow: {compared}. Spreading over "
+        "these components does not help what the target measures."
+    )
+
+
+def _doubts(report):
+    """Reasons not to trust the figures, as texts."""
+    if report.target is None:
+        yield (
+            "no target was given. Components that nobody needs look like a conflict, too. Only a "
+            "number from outside the rewards, such as a human score, can tell."
+        )
+    if report.empty:
+        yield (
+            f"{count(report.empty, 'problem')} left out, because no answer earned anything there. "
+            "No method learns from them."
+        )
+    if report.coverage and report.valid < 0.5:
+        yield (
+            f"only {percent(report.valid)} of the answers are valid. Training will first of all "
+            "reduce failures, with any method."
+        )
+    if not report.valid_given and report.valid < 1:
+        yield "`valid` was not given, so answers without any reward counted as invalid."
+    if report.coverage and report.coverage[1] >= HARDLY and (report.needs_a_set or 0) > 0.25:
+        yield (
+            f"an average answer covers {number(report.average)} already, so coverage near 1 says "
+            "little. If 0 has no meaning in these rewards, give `worst`, or go by 'needs a set'."
+        )
+    if report.coverage:
+        yield "an answer that was not sampled cannot show here. Sample more to be sure."
