@@ -217,7 +217,7 @@ def test_a_code_of_another_task_is_refused_while_a_panel_of_mazes_is_open():
     assert not worked and lab.maze_seed == 1012
     panel.controls.code.value = code
     panel.draw()
-    assert "the panel shows mazes" in panel.status.value
+    assert "this panel shows task &#x27;maze&#x27;" in panel.status.value
     assert "cannot be drawn" not in panel.status.value
     lab.close()
     lab.load(code)  # without a panel
@@ -236,7 +236,6 @@ def test_what_belongs_to_mazes_is_refused_on_another_task():
         lambda: lab.set_maze(MAZE),
         lambda: lab.new_maze(1003),
         lambda: lab.picture(),
-        lambda: lab.panel,
         lambda: lab.figure(curves=("objectives",)),
         lambda: lab.figure(curves=()),
     ):

@@ -2,13 +2,18 @@
 problem and whose front nobody knows.
 """
 
+from typing import ClassVar
+
+import ipywidgets
 import numpy as np
 import pytest
 import torch
+from ipywidgets.widgets.widget import _instances
 from lab_harness import WAIT
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from vpo_lite.lab import Lab, Session
+from vpo_lite.lab.faces import _face
 from vpo_lite.lab.words import status_line
 from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks import Option, Prompt, Task
@@ -55,6 +60,41 @@ class Letters(Task):
         return [np.eye(d)[row].reshape(-1, d) for d, row in zip(instances, numbers, strict=True)]
 
 
+class Shops(Letters):
+    """Three objectives with names, a known front, and a request with letters of HTML in it."""
+
+    name, noun = "shops", "shop"
+    options = (Option("which", int, None, "the one shop with this number", least=0),)
+    seeds: ClassVar = {"held_out": range(9), "train": range(9, 99)}
+
+    @property
+    def single(self):
+        return self.which is not None
+
+    def instance(self, seed):
+        return 3
+
+    def objectives(self, instance):
+        return ("fast", "cheap", "safe")
+
+    def front(self, instance):
+        return np.eye(3)
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        if pocket is None:
+            return Prompt.words(f'asked <b>"{instance}"')
+        return super().prompt(instance, m, pocket=pocket)
+
+
+class Plain(Letters):
+    """No option singles out a problem."""
+
+    name, options, singles_out, single = "plain", (Option("most", int, 4, "", least=2),), (), False
+
+    def instance(self, seed):
+        return 2 + seed % 3
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads numbers and writes letters."""
@@ -70,7 +110,7 @@ def model(tmp_path_factory):
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=0,
-        vpo_pocket={"task": "letters", "answers": 5},
+        vpo_pocket={"answers": 5},
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -165,14 +205,108 @@ def test_rollouts_that_are_cut_off_are_named(model):
     assert said in status_line(session.view())
 
 
-def test_a_lab_on_another_task_has_no_maze_and_no_panel(model, capsys):
-    lab = Lab(task=Letters, model=model, **SMALL)
+def test_a_lab_on_another_task_has_no_maze(model):
     with pytest.raises(AttributeError, match="has no maze"):
-        _ = lab.maze
-    with pytest.raises(ValueError, match="the panel shows mazes"):
-        _ = lab.panel
-    lab._ipython_display_()
-    assert capsys.readouterr().out.strip() == lab.sentence()
+        _ = Lab(task=Letters, model=model, **SMALL).maze
+
+
+@pytest.mark.parametrize("panel", ["widgets", "plain"])
+def test_the_panel_shows_the_answers_as_text_and_what_was_asked(model, panel):
+    lab = Lab(("vpo", "grpo"), task=Shops, model=model, which=3, panel=panel, **SMALL)
+    shown = lab.panel
+    shown.pause = 0
+    assert "asked &lt;b&gt;&quot;3&quot;" in _page(shown), "the request, escaped"
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    shown.draw()
+    assert lab.last_error is None and "cannot be drawn" not in shown.status.value
+    for run in lab.runs.values():
+        for answer in run.moment.answers:
+            assert (answer or "not readable") in _page(shown)
+    assert "VPO" in _page(shown) and "GRPO" in _page(shown)
+    figure = shown.plots.figure
+    names = ("fast", "cheap", "safe")
+    assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == names[:2]
+    corners = [figure.layout.ternary[f"{axis}axis"].title.text for axis in "abc"]
+    assert corners == [f"<b>{name}</b>" for name in names]
+    answers = next(t for t in figure.data if t.name == "VPO" and t.xaxis == "x" and t.x[0])
+    moment = lab.runs["vpo"].moment
+    counted = [text for text in answers.hovertext if "fast" in text]
+    assert len(counted) == len(moment.points)
+    lab.close()
+
+
+def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(model):
+    lab = Lab(("vpo", "grpo"), task=Letters, model=model, **SMALL)
+    shown, sizes = lab.panel, set()
+    shown.pause = 0
+    for _ in range(SMALL["steps"]):
+        lab.step()
+        assert lab.join(WAIT)
+        shown.draw()
+        assert lab.last_error is None, lab.last_error
+        d = lab.view().instance
+        sizes.add(d)
+        assert shown.plots.figure.data[-1] is not None
+        simplex = next(t for t in shown.plots.figure.data if t.name == "weightings")
+        assert simplex.visible == (d == 3), "with three objectives, and with no other number"
+    assert len(sizes) > 1
+    lab.close()
+
+
+def test_its_controls_are_those_that_mean_something_here(model):
+    lab = Lab(task=Shops, model=model, **SMALL)
+    controls = lab.panel.controls
+    there = {widget.description for widget in _all_of(controls.box) if hasattr(widget, "value")}
+    assert not there & {"maze", "maze layout"}
+    texts = {text for text, *_ in controls.knobs["many"].options}
+    assert texts == {"this shop", "many shops"}
+    assert "share of valid answers" in controls.curves[0].options
+    assert not [name for name in controls.curves[0].options if "gold" in name or "E" in name]
+    for number in (0, 1):  # the first of the held-out problems, and the one after it
+        controls.buttons["next_problem"].click()
+        assert lab.settings.chosen == {"which": number}, lab.last_error
+    lab.close()
+    with pytest.raises(ValueError, match="no option that singles out a problem by its number"):
+        Lab(task=Plain, model=model, **SMALL).next_problem()
+
+
+@pytest.mark.parametrize("panel", ["widgets", "plain"])
+def test_a_closed_panel_of_another_task_leaves_no_widget_open(model, panel):
+    before = set(_instances)
+    lab = Lab(task=Plain, model=model, panel=panel, **SMALL)
+    assert lab.panel.box.children
+    lab.close()
+    assert len(set(_instances) - before) <= 2 + 4, "the box and its text, with their looks"
+
+
+def test_the_axes_are_the_two_objectives_that_pull_hardest_against_each_other():
+    rng = np.random.default_rng(0)
+    for d in (2, 3, 5):
+        front = rng.random((7, d))
+        pulls = {
+            (i, j): np.cov(front[:, i], front[:, j])[0, 1]
+            for i in range(d)
+            for j in range(i + 1, d)
+        }
+        assert _face(tuple("abcde"[:d]), front).axes == min(pulls, key=pulls.get)
+    fixed = np.array([[1.0, 0, 1, 0.2, 5], [1, 1, 0, 0.7, 5]])
+    assert _face(tuple("abcde"), fixed).corners == (1, 2, 3), "those that differ"
+    assert _face(tuple("abcd"), np.eye(4)).corners is None
+    assert _face(("one",), np.ones((1, 1))).axes == (0, 0)
+
+
+def _page(panel) -> str:
+    """All that stands in the HTML of a panel, and what its board got."""
+    texts = [w.value for w in _all_of(panel.box) if isinstance(w, ipywidgets.HTML)]
+    board = [str(panel.board.groups)] if hasattr(panel, "board") else []
+    return "\n".join([*texts, *board])
+
+
+def _all_of(box):
+    yield box
+    for inner in getattr(box, "children", ()):
+        yield from _all_of(inner)
 
 
 def test_the_options_that_single_out_a_problem_stand_apart():

@@ -65,6 +65,12 @@ const CSS = `
 .vpo-board .note { min-height: 1.35em; margin: 5px 0 0; }
 .vpo-board .note.wrong { color: #B3261E; font-weight: 600; }
 .vpo-board.dark .note.wrong { color: #FF9C8F; }
+.vpo-board.texts svg.maze, .vpo-board.texts .tools { display: none; }
+.vpo-board.texts figure { max-width: none; }
+.vpo-board.texts .answers li { flex-wrap: wrap; white-space: normal; padding: 3px 0; }
+.vpo-board .answers code { flex: 1 1 60%; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 9em; overflow-y: auto;
+  font: .93em/1.3 var(--jp-code-font-family, monospace); }
+.vpo-board.texts .what { flex: 1 1 auto; white-space: normal; overflow: visible; }
 .vpo-board .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 `;
 
@@ -187,6 +193,7 @@ function render({ model, el }) {
   }
 
   function drawMaze(part, grid) {
+    if (!grid[0].length) return; // answers as text
     const width = grid[0].length * CELL, height = grid.length * CELL;
     const least = model.get("large") ? LEAST_LARGE : LEAST, there = part.svg.clientWidth || 2 * width;
     // in units of the picture, whose margin grows with its letters
@@ -215,6 +222,7 @@ function render({ model, el }) {
       const item = make("li");
       item.innerHTML = `<svg viewBox="-14 -14 28 28" aria-hidden="true">${shape(route.marker, 0, 0, 10, { fill: route.colour, stroke: "#fff", "stroke-width": 1.5 })}` +
         tag("text", { x: 0, y: 5, "text-anchor": "middle", "font-size": 14, "font-weight": 700, fill: route.ink }, route.name) + "</svg>";
+      if (route.text) make("code", "", item).textContent = route.text;
       const what = make("span", "what", item);
       make("span", "full", what).textContent = route.what;
       make("span", "brief", what).textContent = route.what.replace(/\/\d+/g, "").replace("does not reach", "misses");
@@ -232,6 +240,7 @@ function render({ model, el }) {
 
   function drawCursor() {
     const [r, c] = cursor, part = figures[0];
+    if (!model.get("text")) return;
     part.layers.cursor.innerHTML = editing
       ? tag("rect", { x: c * CELL + 3, y: r * CELL + 3, width: CELL - 6, height: CELL - 6, fill: "none", stroke: FLOOR, "stroke-width": 9, rx: 5 }) +
         tag("rect", { x: c * CELL + 3, y: r * CELL + 3, width: CELL - 6, height: CELL - 6, fill: "none", stroke: "#0072B2", "stroke-width": 5, rx: 5 })
@@ -280,6 +289,7 @@ function render({ model, el }) {
     const columns = groups.length > 2 && shelf.clientWidth < narrow ? 2 : Math.min(groups.length, 3);
     shelf.style.setProperty("--columns", columns);
     root.classList.toggle("large", model.get("large"));
+    root.classList.toggle("texts", !model.get("text"));
     groups.forEach((group, i) => figureFor(i));
     figures.splice(groups.length).forEach((part) => part.figure.remove());
     groups.forEach((group, i) => {

@@ -6,7 +6,6 @@ A callback changes the lab's settings or leaves a request, and returns.
 import math
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 import ipywidgets as widgets
 
@@ -14,9 +13,11 @@ import envs
 
 from ..estimators import METHODS
 from ..looks import look
-from .curves import COVERAGE, CURVES, DIVERSITY
+from .curves import COVERAGE, DIVERSITY, offered
 from .gallery import GALLERY, by_name, name_of
+from .requests import BUTTONS, Requests
 from .view import View
+from .words import is_maze
 
 SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 # Widths are in letters: they grow with the projector's.
@@ -26,47 +27,8 @@ NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no tex
 JUDGES = (("the α above", ABOVE := ""), ("α = 1", 1.0))
 
 
-class Requests(Protocol):
-    """All that the panel and its controls ask of a lab. Each request returns at once."""
-
-    def view(self) -> View: ...
-    def watch(self, watcher) -> None: ...
-    def report(self, error: Exception | None, *, shown: bool = True): ...
-    def train(self): ...
-    def pause(self): ...
-    def stop(self): ...
-    def step(self): ...
-    def reset(self): ...
-    def reseed(self): ...
-    def new_maze(self, seed: int | str | None = None, *, layout: str | None = None): ...
-    def record(self): ...
-    def set_maze(self, text: str): ...
-    def change(self, **settings): ...
-    def look(self, step: int | None = None): ...
-    def show(self, **changes): ...
-    def load(self, code: str): ...
-
-
-class ButtonText(NamedTuple):
-    """What stands on a button, its icon, and its hint."""
-
-    text: str
-    icon: str
-    hint: str
-
-
-BUTTONS = {  # request -> its button
-    "train": ButtonText("Train", "play", "start, or go on after a pause"),
-    "pause": ButtonText("Pause", "pause", "finish this step; Train goes on"),
-    "stop": ButtonText("Stop", "stop", "finish this step; Train starts again from step 1"),
-    "reset": ButtonText("Reset", "undo", "forget the runs; same maze, same seed"),
-    "new_maze": ButtonText("Next maze", "random", "the next of the demonstration mazes"),
-    "step": ButtonText("One step", "step-forward", "one step, then pause"),
-    "reseed": ButtonText("Reseed", "refresh", "forget the runs; same maze, next seed"),
-    "record": ButtonText("Record", "save", "write the runs to a file that can be shown again"),
-}
 FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
-FIRST_BUTTONS = ("train", "pause", "stop", "reset", "new_maze")
+FIRST_BUTTONS = ("train", "pause", "stop", "reset")
 MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
 
@@ -84,14 +46,17 @@ class Controls:
         # one that they show. The lock makes a request and its version one thing.
         self._version, self._turning = view.version, threading.Lock()
         self._follower = None  # the thread that sets the knobs
+        self._mazes = is_maze(view)
         self.knobs = _knobs(view)
         for name, knob in self.knobs.items():
             knob.add_class(f"vpo-{name}")
             knob.observe(lambda change, name=name: act(self._turn, name, change["new"]), "value")
-        self.buttons = {name: self._button(name) for name in BUTTONS}
+        names = (*FIRST_BUTTONS, *self._next(view.task), *MORE_BUTTONS)
+        self.buttons = {name: self._button(name) for name in names}
         self.buttons["train"].button_style = "primary"
         self.curves = [
-            self._curve(i, name) for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
+            self._curve(i, name, offered(view))
+            for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
         ]
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
         self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **_FIELD)
@@ -107,15 +72,11 @@ class Controls:
         self.more = widgets.ToggleButton(
             description="More", icon="sliders", layout={"width": "auto"}
         )
-        self.maze = widgets.Dropdown(description="maze", layout={"width": "14.5em"}, **_SHORT)
-        layouts = [(f"layout {name}", name) for name in envs.PRESETS]
-        self.layout = widgets.Dropdown(description="maze layout", options=layouts, **_FIELD)
-        self._follow_maze(view)
-        for name in ("large", "routes", "judge", "look", "code", "more", "maze", "layout"):
+        for name in ("large", "routes", "judge", "look", "code", "more"):
             getattr(self, name).add_class(f"vpo-{name}")
+        if self._mazes:
+            self._add_maze(view)
         self.large.observe(lambda _: act(redraw), "value")
-        self.maze.observe(lambda change: act(self._choose, change["new"]), "value")
-        self.layout.observe(lambda change: act(self._lay_out, change["new"]), "value")
         self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
         self.judge.observe(
             lambda change: self._show(alpha=None if change["new"] == ABOVE else change["new"]),
@@ -137,10 +98,25 @@ class Controls:
         button.on_click(lambda _: self._act(getattr(self.lab, name)))
         return button
 
-    def _curve(self, i, value):
-        curve = widgets.Dropdown(
-            description=f"curve {i}", options=list(CURVES), value=value, **_FIELD
-        )
+    def _next(self, task) -> list[str]:
+        """The button for another problem, where there is one."""
+        if self._mazes:
+            return ["new_maze"]
+        return [] if task.numbered is None else ["next_problem"]
+
+    def _add_maze(self, view):
+        """What chooses a maze."""
+        self.maze = widgets.Dropdown(description="maze", layout={"width": "14.5em"}, **_SHORT)
+        layouts = [(f"layout {name}", name) for name in envs.PRESETS]
+        self.layout = widgets.Dropdown(description="maze layout", options=layouts, **_FIELD)
+        self._follow_maze(view)
+        for name, asks in (("maze", self._choose), ("layout", self._lay_out)):
+            chooser = getattr(self, name)
+            chooser.add_class(f"vpo-{name}")
+            chooser.observe(lambda change, asks=asks: self._act(asks, change["new"]), "value")
+
+    def _curve(self, i, value, names):
+        curve = widgets.Dropdown(description=f"curve {i}", options=names, value=value, **_FIELD)
         curve.observe(lambda _: self._act(self._redraw), "value")
         return curve
 
@@ -150,13 +126,17 @@ class Controls:
         first = [self.knobs[name] for name in FIRST_KNOBS]
         buttons = [self.buttons[name] for name in FIRST_BUTTONS]
         again = [self.buttons[name] for name in MORE_BUTTONS]
-        knobs = [self.knobs[name] for name in MORE_KNOBS]
+        buttons += [self.buttons[name] for name in self._next(self.lab.view().task)]
+        knobs = [self.knobs[name] for name in MORE_KNOBS if name in self.knobs]
+        if self._mazes:
+            buttons.append(self.maze)
+            knobs.append(self.layout)
         shown = [self.judge, self.routes, *self.curves]
-        self._rest = row([*shown, *knobs, self.layout, self.code, *again, self.large])
+        self._rest = row([*shown, *knobs, self.code, *again, self.large])
         self._show_more(False)
         self.time = row([self._play, self.look])
         self.time.add_class("vpo-controls")
-        return widgets.VBox([row(first), row([*buttons, self.maze, self.more]), self._rest])
+        return widgets.VBox([row(first), row([*buttons, self.more]), self._rest])
 
     def _show_more(self, on):
         self._rest.layout.display = "" if on else "none"
@@ -229,11 +209,13 @@ class Controls:
             self._follow_time(view, outside)
             put(self.code, value=view.code)
             if outside:
-                for name, value in _values(view).items():
-                    _teach(self.knobs[name], value)
+                values = _values(view)
+                for name, knob in self.knobs.items():
+                    _teach(knob, values[name])
                 put(self.routes, value=view.showing.routes)
                 _teach(self.judge, ABOVE if view.showing.alpha is None else view.showing.alpha)
-                self._follow_maze(view)
+                if self._mazes:
+                    self._follow_maze(view)
         finally:
             self._follower = None
 
@@ -285,7 +267,6 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
     methods = [(look(m).text, (m,)) for m in METHODS]
     together = [names for names in dict.fromkeys([*SIDE_BY_SIDE, view.methods]) if len(names) > 1]
     methods[3:3] = [(_in_words(names), names) for names in together]
-    problems = [("this maze", False), ("many mazes", True)]
     weights = [(_in_words(k), k) for k in K]
     sizes = sorted({4, 8, 16, 32, c.group_size})
     hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
@@ -306,10 +287,13 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
         ),
         "steps": widgets.IntSlider(description="steps", min=1, max=max(100, c.steps), **_FIELD),
         "seed": widgets.BoundedIntText(description="seed", min=0, max=2**31 - 1, **_FIELD),
-        "many": widgets.Dropdown(description="train on", options=problems, **_FIELD),
     }
-    for name, value in _values(view).items():
-        made[name].value = value
+    if view.task.singles_out:
+        noun = view.task.noun
+        problems = [(f"this {noun}", False), (f"many {noun}s", True)]
+        made["many"] = widgets.Dropdown(description="train on", options=problems, **_FIELD)
+    for name, knob in made.items():
+        knob.value = _values(view)[name]
     return made
 
 

@@ -4,6 +4,7 @@ import itertools
 import math
 
 from .view import Run, View
+from .words import is_maze
 
 COVERAGE, DIVERSITY = "coverage of the front", "diversity"
 
@@ -12,6 +13,7 @@ CURVES = {  # name -> its value, from the record and the moment of a step; None:
     DIVERSITY: lambda record, moment: record.diversity,
     "set reward": lambda record, moment: record.set_reward,
     "share that reaches E": lambda record, moment: record.valid_rate,
+    "share of valid answers": lambda record, moment: record.valid_rate,
     "share of repeats": lambda record, moment: record.repeat_rate,
     "best@1": lambda record, moment: moment.best_at_k.get(1),
     "best@3": lambda record, moment: moment.best_at_k.get(3),
@@ -22,6 +24,14 @@ CURVES = {  # name -> its value, from the record and the moment of a step; None:
     "entropy": lambda record, moment: record.entropy,
     "KL to the start": lambda record, moment: record.kl,
 }
+ON_MAZES = ("share that reaches E", "mean gold", "mean diamond", "mean avoid_lava")
+ON_OTHERS = ("share of valid answers",)
+
+
+def offered(view: View) -> list[str]:
+    """The curves to choose from: those with names of a maze are for mazes only."""
+    unfit = ON_OTHERS if is_maze(view) else ON_MAZES
+    return [name for name in CURVES if name not in unfit]
 
 
 def values(run: Run, curve: str, alpha: float = 1.0) -> list[float | None]:

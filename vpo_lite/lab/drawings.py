@@ -1,15 +1,22 @@
-"""What the board draws, as plain data: mazes with the routes of a view on them, and in words."""
+"""What the board draws, as plain data, and in words: routes on a maze, or answers as text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envs import walk
+import numpy as np
+
+from envs import Maze, walk
 from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 
+from ..checks import shortened
 from ..looks import look
+from .faces import face_of
 from .view import View
+from .words import is_maze
 
 MOST_ROUTES = len(ROUTE_COLOURS) + 1  # of the true front
+MOST_NAMED = 4  # objectives whose names stand beside their numbers
+LONGEST_ANSWER = 600  # letters
 
 
 class Routes(NamedTuple):
@@ -25,23 +32,25 @@ class Routes(NamedTuple):
 
 def routes_on_show(view: View) -> list[Routes]:
     """What is drawn: a typical set of each run on show, and what is to stand beside it. Before
-    there is a run, the best set.
+    there is a run, the best set. Of a front only a maze knows the answers; others have None.
     """
     sets = [Routes(r.method, "", r.moment.answers, r.moment.rewards) for r in view.on_show()]
     beside = view.showing.routes
-    if beside == "front" or not (sets or view.target):
-        front = view.instance.pareto_front(view.task.reward_mode)
-        sets.append(Routes(None, "true front", front.routes, front.rewards))
-    elif beside == "best set" or not sets:
-        front, best = view.instance.pareto_front(view.task.reward_mode), view.target.best
-        title = f"asked for: best {view.asked_for}"
-        sets.append(Routes(None, title, [front.routes[i] for i in best], view.front[list(best)]))
-    return sets
+    if view.front is None or (sets and beside == "answers"):
+        return sets
+    answers = [None] * len(view.front)
+    if is_maze(view):
+        answers = view.instance.pareto_front(view.task.reward_mode).routes
+    if beside == "front":
+        return [*sets, Routes(None, "true front", answers, view.front)]
+    best = list(view.target.best)
+    title = f"asked for: best {view.asked_for}"
+    return [*sets, Routes(None, title, [answers[i] for i in best], view.front[best])]
 
 
 def board_groups(view: View) -> list[dict]:
     """The drawings of the board, ready for ``MazeBoard.groups``."""
-    out, drawn = [], routes_on_show(view)
+    out, drawn, d = [], routes_on_show(view), len(view.task.objectives(view.instance))
     for method, title, routes, rewards in drawn:
         colour, thin = "", method is None
         if thin:
@@ -49,8 +58,14 @@ def board_groups(view: View) -> list[dict]:
         else:
             text, colour, *_ = look(method)
             title = text if len(drawn) > 1 else f"{text}: a typical set"
-        won = view.win_shares(rewards)
-        out.append(group(view.instance, title, routes, win_shares=won, colour=colour, thin=thin))
+        fits = np.shape(rewards)[1] == d  # else they are of another problem
+        won = view.win_shares(rewards) if fits else None
+        how = dict(win_shares=won, colour=colour, thin=thin)
+        if is_maze(view):
+            out.append(group(view.instance, title, routes, **how))
+        else:
+            names = face_of(view).names if fits else ()
+            out.append(text_group(title, routes, rewards, names, asked=thin, **how))
     return out
 
 
@@ -71,22 +86,65 @@ def group(
     drawn = []
     for i, route in enumerate(routes):
         path, reached = ([], False) if route is None else walk(maze, route)
+        what = in_words(maze, path, reached)
         drawn.append(
-            {
-                "name": str(i + 1),
-                "path": [list(square) for square in path],
-                "reached": reached,
-                "thin": thin,
-                "colour": ROUTE_COLOURS[i % len(ROUTE_COLOURS)],
-                "ink": FLOOR,
-                "dash": DASHES[i % len(DASHES)],
-                "marker": MARKERS[i % len(MARKERS)],
-                "what": in_words(maze, path, reached),
-                "win_share": None if win_shares is None else float(win_shares[i]),
-            }
+            _answer(i, what, win_shares, thin)
+            | {"path": [list(square) for square in path], "reached": reached}
         )
     moves = [route for route in routes if route is not None]
     return {"title": title, "colour": colour, "routes": drawn, "moves": moves}
+
+
+def text_group(
+    title: str,
+    answers: Sequence[str | None],
+    rewards,
+    names: Sequence[str],
+    *,
+    asked: bool = False,
+    win_shares=None,
+    colour: str = "",
+    thin: bool = False,
+) -> dict:
+    """The same for n answers that are shown as text, with their rewards (n, d).
+
+    names: of the objectives; without names their numbers stand alone. asked: these are points of
+    the front, whose answers nobody wrote.
+
+    >>> made = text_group("VPO", ["left sort", None], [[1, 0], [0, 0]], ("test 1", "test 2"))
+    >>> [(route["text"], route["what"]) for route in made["routes"]]
+    [('left sort', 'test 1 1  test 2 0'), ('not readable', 'test 1 0  test 2 0')]
+    """
+    drawn = []
+    for i, (answer, vector) in enumerate(zip(answers, rewards, strict=True)):
+        text = "" if asked else "not readable" if answer is None else answer
+        drawn.append(
+            _answer(i, _numbers(vector, names), win_shares, thin)
+            | {"path": [], "reached": True, "text": shortened(text, LONGEST_ANSWER)}
+        )
+    return {"title": title, "colour": colour, "routes": drawn, "moves": []}
+
+
+def _answer(i: int, what: str, win_shares, thin: bool) -> dict:
+    """How answer i is drawn."""
+    return {
+        "name": str(i + 1),
+        "thin": thin,
+        "colour": ROUTE_COLOURS[i % len(ROUTE_COLOURS)],
+        "ink": FLOOR,
+        "dash": DASHES[i % len(DASHES)],
+        "marker": MARKERS[i % len(MARKERS)],
+        "what": what,
+        "win_share": None if win_shares is None else float(win_shares[i]),
+    }
+
+
+def _numbers(vector, names: Sequence[str]) -> str:
+    """A reward vector in a few letters: with names where they are few."""
+    values = [f"{value:.2f}".rstrip("0").rstrip(".") for value in vector]
+    if 0 < len(names) <= MOST_NAMED:
+        return "  ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+    return " ".join(values)
 
 
 def in_words(maze, path, reached: bool) -> str:
@@ -104,8 +162,11 @@ def in_words(maze, path, reached: bool) -> str:
     return "  ".join(parts) or "reaches E"
 
 
-def describe(maze, groups) -> str:
-    """The text equivalent of the board."""
+def describe(problem, groups) -> str:
+    """The text equivalent of the board: of a maze, or of answers as text."""
+    if not isinstance(problem, Maze):
+        return _describe_texts(groups)
+    maze = problem
     rows, columns = maze.shape
     parts = [f"Maze of {rows} by {columns} squares, {maze.budget} moves"]
     tiles = {
@@ -129,3 +190,14 @@ def describe(maze, groups) -> str:
             name = f"{drawn['title']}, route {route['name']}"
             parts.append(f"{name}: {route['what']}{wins}, by {squares or 'nothing'}")
     return ". ".join(parts) + "."
+
+
+def _describe_texts(groups) -> str:
+    parts = []
+    for drawn in groups:
+        for route in drawn["routes"]:
+            share = route["win_share"]
+            wins = "" if share is None else f", wins {100 * share:.0f} percent of the weights"
+            said = f"{route['text']}: " if route["text"] else ""
+            parts.append(f"{drawn['title']}, answer {route['name']}: {said}{route['what']}{wins}")
+    return ". ".join(parts or ["No answers yet"]) + "."

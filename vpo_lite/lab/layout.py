@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..markup import html
-
 TERNARY = "simplex"
 AXES = {"answers": "", "curve 0": "2", "curve 1": "3", "search": "4"}  # plot -> number of its axes
 ORDER = {  # columns -> plots, row by row
@@ -12,7 +10,6 @@ ORDER = {  # columns -> plots, row by row
     2: ("answers", "curve 0", "simplex", "curve 1", "search"),
     3: ("answers", "curve 0", "search", "simplex", "curve 1"),
 }
-CORNERS = ("gold", "diamond", "no lava")
 GAP = 34  # pixels between board and plots, with what the boxes around them take
 BESIDE, WIDE = 720, 1100  # pixels of room from which on plots stand beside boards; and words below
 BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or more
@@ -60,12 +57,21 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
     return Room(board, room - board - GAP, least >= WIDE)
 
 
-def layout(
-    width: int, large: bool = False, dark: bool = False, entries: Sequence[str] = ()
-) -> dict:
-    """plotly's layout of the five plots: as many columns as the width allows.
+def order(width: int, large: bool = False, simplex: bool = True) -> tuple[str, ...]:
+    """The plots, row by row."""
+    return tuple(p for p in ORDER[columns_of(width, large)] if simplex or p != TERNARY)
 
-    entries: the texts of the legend. The annotations are the titles, in the order of `ORDER`, and
+
+def layout(
+    width: int,
+    plots: Sequence[str],
+    large: bool = False,
+    dark: bool = False,
+    entries: Sequence[str] = (),
+) -> dict:
+    """plotly's layout of these plots: as many columns as the width allows.
+
+    entries: the texts of the legend. The annotations are the titles, in the order of the plots, and
     last the note under the simplex.
     """
     ink, grid, paper, triangle = ("#222222", "#E2E2E2", "#FFFFFF", "#FFFFFF")
@@ -79,7 +85,7 @@ def layout(
     legend = legend_rows(entries, inner_w, size) * (size + 10)
     cell = round(min(max(236 * scale, 0.6 * wide), 320 * scale))
     titles, below = round(46 * scale), round(44 * scale)
-    top, gap_y, rows = legend + titles, below + titles, -(-len(ORDER[columns]) // columns)
+    top, gap_y, rows = legend + titles, below + titles, -(-len(plots) // columns)
     bottom = below + round(scale * 10)
     height = top + rows * cell + (rows - 1) * gap_y + bottom
     inner_h = height - top - bottom
@@ -102,7 +108,8 @@ def layout(
         },
         "annotations": [],
     }
-    for i, name in enumerate(ORDER[columns]):
+    note = []
+    for i, name in enumerate(plots):
         row, column = divmod(i, columns)
         x = [column * (wide + gap_x) / inner_w, (column * (wide + gap_x) + wide) / inner_w]
         y = [1 - (row * (cell + gap_y) + cell) / inner_h, 1 - row * (cell + gap_y) / inner_h]
@@ -110,10 +117,10 @@ def layout(
         if name == TERNARY:
             corners = [10 / inner_w, 18 * scale / inner_h, 24 * scale / inner_h]
             out["ternary"] = _ternary(x, y, corners, ink, triangle)
-            note = _text((x[0] + x[1]) / 2, y[0], size - 3, "top", "center", yshift=-12)
+            note = [_text((x[0] + x[1]) / 2, y[0], size - 3, "top", "center", yshift=-12)]
         else:
             out |= _axes(name, x, y, ink, grid)
-    out["annotations"].append(note)
+    out["annotations"] += note
     out["xaxis"] |= {"range": [-0.22, 1.42], "tickvals": [0, 0.5, 1]}
     out["yaxis"] |= {"tickvals": [0, 0.5, 1]}
     return out
@@ -150,24 +157,20 @@ def _ternary(x, y, corners, ink, paper) -> dict:
     domain = {"x": [x[0] + side, x[1] - side], "y": [y[0] + below, y[1] - above]}
     out = {"domain": domain, "sum": 1, "bgcolor": paper}
     plain = {"ticks": "", "showticklabels": False, "showgrid": False}
-    for axis, text in zip("abc", CORNERS, strict=True):
-        title = {"text": html("<b>{}</b>", text)}
-        out[f"{axis}axis"] = plain | {"linecolor": ink, "linewidth": 2, "title": title}
+    for axis in "abc":
+        out[f"{axis}axis"] = plain | {"linecolor": ink, "linewidth": 2, "title": {}}
     return out
 
 
 def _axes(name, x, y, ink, grid) -> dict:
     """Both axes of a plot."""
     number = AXES[name]
-    across, up = {
-        "answers": ("gold", "diamonds"),
-        "search": ("answers looked at, k", ""),
-    }.get(name, ("step", ""))
+    across = {"answers": "", "search": "answers looked at, k"}.get(name, "step")
     common = {"gridcolor": grid, "zeroline": False, "linecolor": ink}
     axes = {
         f"{letter}axis{number}": common
         | {"domain": domain, "anchor": f"{other}{number}", "title": {"text": text, "standoff": 4}}
-        for letter, domain, other, text in (("x", x, "y", across), ("y", y, "x", up))
+        for letter, domain, other, text in (("x", x, "y", across), ("y", y, "x", ""))
     }
     if name == "search":
         axes[f"xaxis{number}"] |= {"type": "log", "tickvals": [1, 3, 10, 30]}

@@ -13,7 +13,7 @@ from ..tasks import DEFAULT
 from ..tasks.base import task_class, task_name
 from ..tasks.maze import MazeTask
 from .arguments import check, check_curves
-from .curves import CURVES
+from .curves import offered
 from .drawings import routes_on_show
 from .gallery import by_name, name_of
 from .session import Session
@@ -33,8 +33,9 @@ class Lab(Session):
     - panel: "widgets", "plain" (pictures drawn anew, where custom widgets do not work), "auto"
     - preset and further settings: see `TrainConfig`
 
-    Another task, given by ``task=``, trains without panel and maze. Further attributes: see
-    `Session`; maze; maze_seed, None for a drawn maze; maze_name, its name in the gallery, or None.
+    Another task, given by ``task=``, has the same panel with its answers as text. Further
+    attributes: see `Session`; maze; maze_seed, None for a drawn maze; maze_name, its name in the
+    gallery, or None.
 
     >>> lab = Lab(maze_seed=1000)
     >>> lab.state, lab.maze_seed, lab.config.alpha, lab.methods
@@ -123,7 +124,7 @@ class Lab(Session):
 
         check(width=width)
         if "curves" in look:
-            check_curves(look["curves"], CURVES)
+            check_curves(look["curves"], offered(self.view()))
             if len(look["curves"]) != SHOWN:
                 raise ValueError(f"curves = {shown(look['curves'])}: expected {SHOWN} names")
         return still(self.view(), width=width, **look)
@@ -142,10 +143,8 @@ class Lab(Session):
 
     @property
     def panel(self):
-        """The panel's widgets, made once. ValueError for another task."""
+        """The panel's widgets, made once."""
         if self._panel is None:
-            if not isinstance(self.instance, envs.Maze):
-                raise ValueError(f"the panel shows mazes; task {self.config.task!r} has none")
             from .panel import panel_for
 
             self._panel = panel_for(self, self._panel_kind)
@@ -155,14 +154,12 @@ class Lab(Session):
     def check_settings(self, settings):
         """Refuse another task while the panel is open."""
         task = settings.config.task
-        if self._panel is not None and not issubclass(task_class(task), MazeTask):
-            raise ValueError(f"the panel shows mazes; for task {task!r} use Lab.from_code(code)")
+        if self._panel is not None and task != self.config.task:
+            said = f"this panel shows task {self.config.task!r}; for task {task!r} use "
+            raise ValueError(f"{said}Lab.from_code(code)")
 
     def _ipython_display_(self):
-        if isinstance(self.instance, envs.Maze):
-            self.panel.display()
-        else:
-            print(self.sentence())
+        self.panel.display()
 
     def close(self):
         """Stop, forget all runs, and take the panel off the page."""

@@ -18,14 +18,16 @@ from IPython.display import display
 import envs
 
 from ..markup import Html, html, joined
-from .controls import Controls, Requests, put, row
+from .controls import Controls, put, row
 from .drawings import board_groups, describe
 from .layout import CSS, share_out
 from .plots import Plots
+from .requests import Requests
 from .view import View
-from .words import sentence, status_line
+from .words import is_maze, sentence, status_line
 
 PAUSE = 0.1  # seconds between two drawings
+MOST_WORDS = 6_000  # letters of a request
 
 
 class Panel:
@@ -101,13 +103,14 @@ class Panel:
     def _pictures(self):
         from .board import MazeBoard  # needs anywidget, which a plain panel does without
 
-        self.board = MazeBoard(editable=True)
+        self.board = MazeBoard(editable=is_maze(self.lab.view()))
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
         self.plots = Plots(go.FigureWidget)
         self.below = widgets.HTML()  # the words stand where there is room
         self.below.add_class("vpo-words")
-        left = widgets.VBox([self.board, self.below])
+        self.asked = widgets.HTML()  # the problem, where no board shows it
+        left = widgets.VBox([self.asked, self.board, self.below])
         pictures = row([left, self.plots.figure], align="flex-start")
         for box in (left, self.board, pictures):
             box.layout.overflow = "visible"
@@ -122,10 +125,12 @@ class Panel:
 
     def _draw(self, view: View, groups, large: bool):
         room = share_out((self.board.room or 960) - 8, len(groups), large)
-        maze = view.instance
-        description = describe(maze, groups)
+        description = describe(view.instance, groups)
+        text = view.instance.text if is_maze(view) else ""
         with self.board.hold_sync():
-            put(self.board, text=maze.text, groups=groups, large=large, description=description)
+            put(self.board, text=text, groups=groups, large=large, description=description)
+        put(self.asked, value=_request(view, 20 if large else 15))
+        put(self.asked.layout, width=f"{room.board}px", display="" if self.asked.value else "none")
         put(self.board.layout, width=f"{room.board}px")
         put(self.words.layout, display="" if room.wide else "none")
         put(self.below.layout, width=f"{room.board}px", display="none" if room.wide else "")
@@ -167,10 +172,15 @@ class PlainPanel(Panel):
     def _draw(self, view: View, groups, large: bool):
         parts = []
         for drawn in groups:
-            picture = envs.drawing.svg(view.instance, drawn["moves"], width=420 if large else 330)
-            parts.append(html("<div><b>{}</b><br>{}</div>", drawn["title"], Html(picture)))
-        side_by_side = '<div style="display:flex;flex-wrap:wrap;gap:16px">{}</div>'
-        put(self.maze, value=html(side_by_side, joined(parts)))
+            if is_maze(view):
+                moves = drawn["moves"]
+                picture = Html(envs.drawing.svg(view.instance, moves, width=420 if large else 330))
+            else:
+                picture = _texts(drawn)
+            parts.append(html("<div><b>{}</b><br>{}</div>", drawn["title"], picture))
+        side_by_side = '{}<div style="display:flex;flex-wrap:wrap;gap:16px">{}</div>'
+        request = _request(view, 20 if large else 15)
+        put(self.maze, value=html(side_by_side, request, joined(parts)))
         curves = tuple(c.value for c in self.controls.curves)
         changed = self.plots.draw(view, large=large, curves=curves)
         if changed and self._handle is not None:
@@ -204,6 +214,29 @@ def panel_for(lab: Requests, kind: str) -> Panel:
         if "google.colab" in sys.modules:
             kind = "plain"
     return PlainPanel(lab) if kind == "plain" else Panel(lab)
+
+
+def _request(view: View, size: int) -> Html:
+    """The request for the answers as it is put in words; nothing for a maze, which is drawn."""
+    if is_maze(view):
+        return html("")
+    words = view.task.prompt(view.instance, view.asked_for).text
+    style = (
+        f"font-size:{size}px;line-height:1.35;white-space:pre-wrap;max-height:13em;overflow:auto"
+    )
+    box = f"{style};border-left:3px solid #0072B2;padding-left:8px;margin-bottom:6px"
+    template = '<div class="vpo-request" tabindex="0" aria-label="the request" style="{}">{}</div>'
+    return html(template, box, words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} …")
+
+
+def _texts(drawn: dict) -> Html:
+    """The answers of a group, a line each."""
+    lines = []
+    for route in drawn["routes"]:
+        share = route["win_share"]
+        parts = route["text"], route["what"], "" if share is None else f" · wins {share:.0%}"
+        lines.append(html("<li><code>{}</code> {}{}</li>", *parts))
+    return html("<ol>{}</ol>", joined(lines))
 
 
 def _emphasised(text: str) -> Html:

@@ -1,5 +1,5 @@
-"""The plots of a maze panel in one plotly figure: objective space, two curves over steps, what a
-search finds, and the weight simplex by winner.
+"""The plots of a panel in one plotly figure: objective space, two curves over steps, what a search
+finds, and the weight simplex by winner.
 """
 
 import math
@@ -7,16 +7,16 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from envs.drawing import MARKERS, ROUTE_COLOURS
-
 from ..looks import FRONT, STYLES, look
 from ..markup import html
 from ..objective import winners
 from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
+from .drawings import MARKERS, ROUTE_COLOURS
+from .faces import Face, face_of
 from .judging import whole
-from .layout import AXES, ORDER, columns_of, layout
+from .layout import AXES, layout, order
 from .settings import MOST_EARLIER, MOST_RUNS
-from .space import cloud, front_colour, in_words, lowest, numbers
+from .space import cloud, drawn_runs, front_colour, lowest, numbers
 from .view import View
 
 SHOWN = 2  # curves over steps at a time
@@ -55,12 +55,14 @@ class Plots:
         self, view: View, *, width=980, large=False, dark=False, curves=(COVERAGE, DIVERSITY)
     ) -> bool:
         """Bring the figure to this view; returns whether anything was changed."""
-        data = self._traces(view, large, dark, curves)
+        face = face_of(view)
+        data = self._traces(view, face, large, dark, curves)
         legend = [
             drawn.get("name", name) for name, drawn in data.items() if drawn.get("showlegend")
         ]
-        places = layout(width, large, dark, legend)
-        _name_axes(view, places, curves, ORDER[columns_of(width, large)], 16 if large else 13)
+        plots = order(width, large, simplex=face.corners is not None)
+        places = layout(width, plots, large, dark, legend)
+        _name_axes(view, face, places, curves, plots, 16 if large else 13)
         changed = {}
         for name, drawn in data.items():
             sent = self._sent.setdefault(name, {})
@@ -74,8 +76,9 @@ class Plots:
             for name, drawn in changed.items():
                 if drawn:
                     self.figure.data[self.names[name]].update(drawn)
-            if "annotations" in fresh and "annotations" in before:  # one by one: that is faster
-                texts = zip(before["annotations"], fresh.pop("annotations"), strict=True)
+            known = before.get("annotations", ())
+            if len(known) == len(fresh.get("annotations", ())):  # one by one: that is faster
+                texts = zip(known, fresh.pop("annotations", ()), strict=True)
                 for i, (old, new) in enumerate(texts):
                     if old != new:
                         self.figure.layout.annotations[i].update(new)
@@ -83,42 +86,43 @@ class Plots:
                 self.figure.update_layout(fresh)
         return True
 
-    def _traces(self, view, large, dark, curves):
+    def _traces(self, view, face, large, dark, curves):
         ink, size, rings = "#FFFFFF" if dark else "#000000", 15, RINGS
         if large:
             size, rings = 20, RINGS_LARGE
         # An empty trace holds one gap: with nothing at all plotly.js writes errors to the console.
         gap = {"x": [None], "y": [None], "showlegend": False}
         out = {name: dict(gap) for name in self.names if name != "weightings"}
-        # Points over lava come last: the legend has the colour of the first point.
-        front = view.front[np.argsort(view.front[:, 3] < 1, kind="stable")]
-        out["true front"] |= {
-            "x": front[:, 1].tolist(),
-            "y": front[:, 2].tolist(),
-            "showlegend": True,
-            "text": [in_words("true front", r) for r in front],
-            "marker_color": [front_colour(r, dark) for r in front],
-            "marker_size": rings[0],
-        }
-        if view.target is not None:
-            asked = view.front[list(view.target.best)]
-            out["asked for"] |= {
-                "x": asked[:, 1].tolist(),
-                "y": asked[:, 2].tolist(),
+        across, up = face.axes
+        typical = np.empty((0, face.d))
+        if view.front is not None:
+            # Open points come last: the legend has the colour of the first point.
+            front = np.array(sorted(view.front, key=face.open))
+            out["true front"] |= {
+                "x": front[:, across].tolist(),
+                "y": front[:, up].tolist(),
                 "showlegend": True,
-                "text": [in_words(f"best {view.asked_for}", r) for r in asked],
+                "text": [face.in_words("true front", r) for r in front],
+                "marker_color": [front_colour(face, r, dark) for r in front],
+                "marker_size": rings[0],
+            }
+            typical = asked = view.front[list(view.target.best)]
+            out["asked for"] |= {
+                "x": asked[:, across].tolist(),
+                "y": asked[:, up].tolist(),
+                "showlegend": True,
+                "text": [face.in_words(f"best {view.asked_for}", r) for r in asked],
                 "marker_color": ink,
                 "marker_size": rings[1],
             }
-        runs = view.on_show()
+        runs = drawn_runs(view, face)
         for i, run in enumerate(runs):
-            out[f"answers {i}"] |= cloud(run.method, run.moment, i, len(runs), ink, size)
+            out[f"answers {i}"] |= cloud(face, run.method, run.moment, i, len(runs), ink, size)
             out[f"search {i}"] |= _search(view, run)
-        typical = view.front if view.target is None else view.front[list(view.target.best)]
         if view.focus:
             typical = view.focus.moment.rewards
-        out["typical"] |= numbers(view, typical, rings, ink, size)
-        out["weightings"] = _dots(view, typical)
+        out["typical"] |= numbers(view, face, typical, rings, ink, size)
+        out["weightings"] = _dots(view, face, typical)
         _draw_levels(view, "search", SEARCHED, out, ink, size)
         for c, curve in enumerate(curves):
             _draw_curve(view, c, curve, out, ink, size)
@@ -262,7 +266,7 @@ def _earlier(run) -> str:
     return f"{look(run.method).text} before: α {now.alpha:g}, K {K}, m {now.m}"
 
 
-def _name_axes(view, places, curves, order, small):
+def _name_axes(view, face, places, curves, plots, small):
     """Ranges, titles and subtitles that depend on the view."""
     last = last_step(view)
     for c, curve in enumerate(curves):
@@ -276,9 +280,9 @@ def _name_axes(view, places, curves, order, small):
     judged = f"at α = {view.judged_at:g}"
     if view.ceilings:
         judged += f" · dotted: best {_range(1, len(view.ceilings))}"
-    lava = " · open: over lava" if view.instance.lava else ""
+    hollow = f" · open: {face.hollow[1]}" if face.hollow else ""
     said = {
-        "answers": ("Answers", f"size: how many{lava}"),
+        "answers": ("Answers", f"size: how many{hollow}"),
         "simplex": ("Who wins", f"of {who}: {drawn} weights"),
         "search": ("Best of k answers", judged),
     }
@@ -286,24 +290,33 @@ def _name_axes(view, places, curves, order, small):
         name = f"{curve[0].upper()}{curve[1:]}"
         said[f"curve {c}"] = (name, judged if curve == COVERAGE else "")
     title = '<b>{}</b><br><span style="font-size:{}px">{}</span>'
-    for annotation, name in zip(places["annotations"], order, strict=False):
+    for annotation, name in zip(places["annotations"], plots, strict=False):
         text, below = said[name]
         annotation["text"] = html(title, text, small, below or " ")
-    places["annotations"][-1]["text"] = html("no corner for completion:<br>every route to E has it")
+    if face.corners is not None:
+        note = places["annotations"][-1]
+        note["text"] = face.note
+        for axis, name in zip("abc", face.corner_names, strict=True):
+            places["ternary"][f"{axis}axis"]["title"] = {"text": html("<b>{}</b>", name)}
+    across, up = places["xaxis"]["title"], places["yaxis"]["title"]
+    across["text"], up["text"] = face.axis_names
 
 
-def _dots(view: View, rewards) -> dict:
-    """The weights on the triangle gold - diamond - no lava, each in the colour of the answer that
-    scores best under it.
+def _dots(view: View, face: Face, rewards) -> dict:
+    """The weights on the triangle of the face's three objectives, each in the colour of the answer
+    that scores best under it.
 
-    All answers that reach E complete alike, so who wins among them depends on the other three
-    weights alone. Their shares of the rest are again Dirichlet distributed: the triangle loses
-    nothing.
+    The answers that count are alike in all other objectives, so who wins among them depends on
+    these three weights alone. Their shares of the rest are again Dirichlet distributed: the
+    triangle loses nothing.
     """
+    if face.corners is None or not len(rewards):
+        return {"a": [None], "b": [None], "c": [None], "visible": face.corners is not None}
     W = view.weights()
-    rest = W[:, 1:] / np.maximum(W[:, 1:].sum(axis=1, keepdims=True), 1e-12)
+    rest = W[:, face.corners] / np.maximum(W[:, face.corners].sum(axis=1, keepdims=True), 1e-12)
     won = winners(rewards, W)
     return {
+        "visible": True,
         "a": rest[:, 0].tolist(),
         "b": rest[:, 1].tolist(),
         "c": rest[:, 2].tolist(),

@@ -141,6 +141,20 @@ class Session:
             self._say(message)
         return self
 
+    def next_problem(self):
+        """The problem with the next number; the first one, where none was chosen. Forgets all runs.
+
+        ValueError for a task in which no number singles out a problem.
+        """
+        with self._lock:
+            name = self._task.numbered
+            if name is None:
+                said = f"task {self._task.name!r} has no option that singles out a problem"
+                raise ValueError(f"{said} by its number")
+            number = self.settings.chosen.get(name)
+            number = self._task.seeds["held_out"][0] if number is None else number + 1
+            return self.pick(f"{name} = {number}.", **{name: number})
+
     def change(self, *, methods=None, many: bool | None = None, **settings):
         """Change settings. ValueError: nothing is changed.
 

@@ -132,7 +132,7 @@ def _where(view: View) -> str:
     moves = f", {view.instance.budget} moves" if is_maze(view) else ""
     if view.many:
         return f"many {noun}s{moves}"
-    seed = view.settings.chosen.get("maze_seed")
+    seed = view.settings.chosen.get(view.task.numbered)
     if is_maze(view) and seed is None:
         return f"your maze{moves}"
     return f"{noun} {seed}{moves}" if seed is not None else f"one {noun}"

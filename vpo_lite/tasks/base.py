@@ -120,6 +120,12 @@ class Task:
         for option in self.options:
             setattr(self, option.name, option.check(options.get(option.name, option.default)))
 
+    @property
+    def numbered(self) -> str | None:
+        """The option that singles out one problem by a whole number; None where there is none."""
+        found = [o.name for o in self.options if o.name in self.singles_out and o.type is int]
+        return found[0] if found else None
+
     # --- problems ---------------------------------------------------------------------------------
 
     def instance(self, seed: int) -> Any:
