@@ -6,8 +6,8 @@
 
 attained: mazes 1600, 1601, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
 3; `vpo` at preset demo, and `vpo_recombined` with the same number of answers in twice as many
-steps, sampled at temperature 1.2. attained = coverage of the sets of the trained policy over that of the best m answers there
-are. --m, --seeds and --method choose a part of it.
+steps, sampled at temperature 1.2. attained = coverage of the sets of the trained policy, at
+temperature 1, over that of the best m answers there are. --m, --seeds and --method choose a part.
 
 alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha in
 training", five seeds; each policy is judged at both.
