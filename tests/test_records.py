@@ -382,7 +382,8 @@ def test_wrong_requests_get_one_line(file, capsys, tmp_path):
         (["score", "--task", "hops"], "--answers"),
         (["score", "--answers", path], "--task"),
         (["score", "--task", default, "--answers", path], "has no records"),
-        (["score", "--task", "hops", "--answers", tmp_path / "none"], "cannot be read"),
+        (["score", "--task", "hops", "--answers", path], "--data FILE: name the records"),
+        (["score", "--task", "hops", "--data", path, "--answers", "none"], "cannot be read"),
         (["score", "--task", "hops", "--answers", path, "--mode", "wild"], "unknown mode 'wild'"),
         (["score", "--task", "hops", "--answers", path, "--data", tmp_path], "cannot be read"),
     ):
@@ -429,13 +430,6 @@ def test_score_prints_a_line_for_each_answer_in_order(file, capsys):
     assert main(loose) == 0 and len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_score_takes_the_shipped_records_where_no_data_is_named(file, capsys):
-    gold = "<entity_A>Ina Holt</entity_A>"
-    answers = file(answer(m=1, text=gold), name="answers.jsonl")
-    assert main(["score", "--task", "chains", "--answers", str(answers)]) == 0
-    assert json.loads(capsys.readouterr().out)["rewards"] == [[1, 0, 0, 0, 0]]
-
-
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -461,7 +455,8 @@ def test_score_takes_the_shipped_records_where_no_data_is_named(file, capsys):
 )
 def test_a_bad_line_of_answers_is_named_and_nothing_is_printed(file, capsys, bad, said):
     answers = file(answer(), bad, answer(), name="answers.jsonl")
-    line = refused(capsys, "score", "--task", "hops", "--answers", answers)
+    data = EXAMPLES / "hops.jsonl"
+    line = refused(capsys, "score", "--task", "hops", "--data", data, "--answers", answers)
     assert re.search(f"answers.jsonl, line 2: .*{said}", line)
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from ..checks import shown
 from ..files import DamagedError
 from ..tasks import Task, task_class
-from ..tasks.records import RecordTask, Row, judge, rows_of
+from ..tasks.records import RecordTask, judge
+from ..tasks.rows import Row, rows_of
 from .flags import Wrong, add_options, given, named_task, path, requests
 
 TOGETHER = 256  # texts that are scored in one call
@@ -79,6 +80,8 @@ def score_answers(options) -> int:
     with requests():
         cls = _on_records(task_class(options.task))
         task = cls(**given(cls.options, options))
+        if task.data is None:
+            raise Wrong("--data FILE: name the records that the answers belong to")
         loaded, asked = task.load(task.path), []
         loaded.usable()
         for line, row in enumerate(rows_of(options.answers, _Asked), 1):

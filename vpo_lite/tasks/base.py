@@ -27,7 +27,13 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-_SHARED = ("__init__", "base", "records", "matching")  # files beside this one that hold no task
+_SHARED = (
+    "__init__",
+    "base",
+    "records",
+    "rows",
+    "matching",
+)  # files beside this one that hold no task
 
 
 class TaskError(ValueError):

@@ -15,7 +15,8 @@ import numpy as np
 
 from .base import Option, Prompt
 from .matching import multiset_f1, normalised, token_f1
-from .records import RECORD_OPTIONS, Dropped, RecordTask, Row, between
+from .records import RECORD_OPTIONS, Dropped, RecordTask, between
+from .rows import Row
 
 DEEPEST = 100  # lists and objects in each other; deeper JSON is broken JSON here
 NO_THOUGHT = "<think>\n\n</think>\n\n"

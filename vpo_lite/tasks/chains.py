@@ -18,7 +18,8 @@ import numpy as np
 
 from .base import Prompt
 from .matching import normalised
-from .records import Dropped, RecordTask, Row
+from .records import Dropped, RecordTask
+from .rows import Row
 
 LETTERS = "ABCDE"
 _TAGS = [

@@ -14,7 +14,8 @@ import numpy as np
 
 from .base import Option, Prompt
 from .matching import normalised, token_f1
-from .records import RECORD_OPTIONS, Dropped, RecordTask, Row, between
+from .records import RECORD_OPTIONS, Dropped, RecordTask, between
+from .rows import Row
 
 HOPS = 4  # steps that are scored, and citations that count
 MOST_DIGITS = 4300  # of a text that Python reads as a number
@@ -38,7 +39,7 @@ class HopsRow(Row):
     question: str
     question_decomposition: list[_Step]
     answer: str
-    answer_aliases: list[str]
+    answer_aliases: list[str] | None = None
     answerable: bool = True
 
 
@@ -125,7 +126,7 @@ class HopsTask(RecordTask):
         if not row.answer.strip():
             raise Dropped("its answer is empty")
         paragraphs = tuple((p.idx, p.title, p.paragraph_text) for p in row.paragraphs)
-        answers = tuple(dict.fromkeys((row.answer, *row.answer_aliases)))
+        answers = tuple(dict.fromkeys((row.answer, *(row.answer_aliases or ()))))
         return Question(row.question, paragraphs, tuple(support), answers)
 
     def gold(self, instance: Question) -> str:

@@ -1,15 +1,15 @@
-"""Tasks whose problems are the records of a file: read, counted, split, judged.
+"""Tasks whose problems are the records of a file: counted, split, asked for, judged.
 
-A record is one row of a data set in its public format. The file holds JSON lines, or it is a
-parquet file and pyarrow is installed. Nothing is downloaded, and nothing is ever unpickled. A row
-that does not fit its schema is damaged: no run begins on such a file. A row that fits, but of which
-no problem can be made, is dropped and counted.
+A record is one row of a data set in its public format. Nothing is downloaded. A row that does not
+fit its schema is damaged: no run begins on such a file. A row that fits, but of which no problem
+can be made, is dropped and counted.
 """
 
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import shown
-from ..files import DamagedError, Schema, check, parse_json
+from ..files import DamagedError
 from ..options import Option
 from .base import Task, TaskError
+from .rows import Row, rows_of
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
 HELD_OUT_EVERY = 10  # records, counted from the last one: these are held out without a file of them
-MOST_LINE = 64 * 2**20  # bytes
-PYARROW = 15  # earlier versions could be made to unpickle
 
 RECORD_OPTIONS = (
-    Option("mode", str, "faithful", "faithful: records from a file", choices=("faithful",)),
+    Option(
+        "mode",
+        str,
+        "faithful",
+        "faithful (the only one): records from a file",
+        choices=("faithful",),
+    ),
     Option(
         "data",
         str,
@@ -40,7 +45,7 @@ RECORD_OPTIONS = (
         "held_out_data",
         str,
         None,
-        "records to evaluate on; default: every tenth of the data, on which no step trains then",
+        "records to evaluate on; default: every tenth record of the data, left out of training",
         path=True,
     ),
     Option(
@@ -52,12 +57,6 @@ RECORD_OPTIONS = (
         choices=("answer", "vector"),
     ),
 )
-
-
-class Row(Schema):
-    """A row with at least these fields. Further ones are left out; nothing is converted."""
-
-    model_config = Schema.model_config | {"extra": "ignore"}
 
 
 class Dropped(ValueError):
@@ -154,6 +153,8 @@ class RecordTask(Task):
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise DamagedError(f"{path}: cannot be read ({why})") from error
+        if not stat.S_ISREG(there.st_mode):  # a pipe could be read only once
+            raise DamagedError(f"{path}: cannot be read (it is no regular file)")
         return _load(cls, os.fspath(path), (there.st_size, there.st_mtime_ns))
 
     @property
@@ -271,54 +272,6 @@ def between(text: str, opening: str, closing: str) -> str | None:
     start = text.find(opening)
     end = text.find(closing, start + len(opening)) if start >= 0 else -1
     return None if end < 0 else text[start + len(opening) : end]
-
-
-def rows_of(path, schema) -> Iterator[Any]:
-    """The rows of a file in order, each checked by a schema; a DamagedError stands for a bad one.
-
-    Raises DamagedError for a file that cannot be read at all.
-    """
-    reader = _parquet if str(path).endswith(".parquet") else _json_lines
-    return reader(path, schema)
-
-
-def _json_lines(path, schema) -> Iterator[Any]:
-    try:
-        with open(path, "rb") as file:
-            for line, text in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 1):
-                where = f"{path}, line {line}"
-                if len(text) > MOST_LINE:
-                    raise DamagedError(f"{where}: longer than {MOST_LINE:,} bytes")
-                try:
-                    text = text.removeprefix(b"\xef\xbb\xbf") if line == 1 else text
-                    yield parse_json(text, schema, where)
-                except DamagedError as error:
-                    yield error
-    except OSError as error:
-        raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _parquet(path, schema) -> Iterator[Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise DamagedError(
-            f"{path}: reading parquet needs pyarrow (pip install pyarrow), or write the rows as "
-            "JSON lines"
-        ) from error
-    if int(pyarrow.__version__.partition(".")[0]) < PYARROW:
-        raise DamagedError(f"{path}: reading parquet needs pyarrow {PYARROW} or later")
-    try:
-        with parquet.ParquetFile(path) as file:
-            rows = (row for batch in file.iter_batches(256) for row in batch.to_pylist())
-            for number, row in enumerate(rows, 1):
-                try:
-                    yield check(row, schema, f"{path}, row {number}")
-                except DamagedError as error:
-                    yield error
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise DamagedError(f"{path}: cannot be read as parquet ({shown(str(error))})") from error
 
 
 @functools.lru_cache(maxsize=4)
