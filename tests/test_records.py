@@ -570,6 +570,14 @@ def test_a_run_without_the_fingerprint_of_its_data_is_refused(model, file, tmp_p
     assert Run.resume(tmp_path / "run").done == 0
 
 
+def test_an_option_with_the_name_of_a_flag_of_score_is_refused(monkeypatch, file, capsys):
+    cls = task_class("chains")
+    clash = Option("answers", str, None, "no")
+    monkeypatch.setattr(cls, "options", (*cls.options, clash))
+    line = refused(capsys, "score", "--task", "chains", "--answers", file("x"))
+    assert "its option --answers" in line and "flag of `vpo-lite score`" in line
+
+
 def test_a_path_is_a_text_and_an_option_of_its_own_kind():
     option = Option("data", str, None, "records", path=True)
     assert option.check(Path("a") / "b") == "a/b" and option.read("a/b") == "a/b"

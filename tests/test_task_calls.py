@@ -106,6 +106,12 @@ ULLAPOOL, MALLAIG = Call("tide", {"at": "Ullapool"}), Call("tide", {"at": "Malla
         ([Call("g", {})], [Call("f", {})], (0, 1, 1)),  # no arguments on either side
         ([Call("f", {"x": 1})], [Call("f", {})], (1, 0, 1)),  # surplus keys cost no values
         ([Call("", {})], [Call("!", {})], (1, 1, 1)),  # names without letters are equal, too
+        # ... but such a name does not outweigh a key
+        (
+            [Call("x", {"a": 1}), Call("", {})],
+            [Call("!", {"a": 1})],
+            (2 / 3, 1 / 2, 1 / 2),
+        ),
         ([], [FERRY], (0, 0, 0)),
         ([FERRY], [], (0, 0, 0)),
         ([], [], (1, 1, 1)),
@@ -197,7 +203,8 @@ def test_values(given, gold, expected):
         ("[" * 100_000, []),
         ('{"a":' * 100_000, []),
         ('[{"name": "a", "parameters": {"x": ' + "9" * 5000 + "}}]", []),
-        ("[" * 200 + "]" * 200, []),
+        ('{"name": "a", "parameters": {"x": ' + "[" * 200 + "]" * 200 + "}}", []),
+        ('{"name": "a", "parameters": {"x": ' + "[" * 90 + "]" * 90 + "}}", ["a"]),
     ],
 )
 def test_calls_in_a_text(text, names):
@@ -211,7 +218,8 @@ def test_calls_in_a_text(text, names):
         ('"arguments": {"x": 1}', {"x": 1}),
         ('"parameters": {"x": 1}, "arguments": {"y": 2}', {"x": 1}),
         ('"parameters": "x", "arguments": {"y": 2}', {}),
-        ('"parameters": null', {}),
+        ('"parameters": {}, "arguments": {"y": 2}', {}),
+        ('"parameters": null, "arguments": {"y": 2}', {}),
         ('"parameters": [1]', {}),
         ('"other": {"x": 1}', {}),
     ],

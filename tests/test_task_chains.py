@@ -35,6 +35,7 @@ def written(*names):
         ("<entity_A><entity_B>The_Low_Tide</entity_B></entity_A>", (0, 1, 0, 0, 0)),
         ("<entity_A>Ina_Holt", (0, 0, 0, 0, 0)),
         ("</entity_A>Ina_Holt<entity_A>", (0, 0, 0, 0, 0)),
+        ("</entity_A> <entity_A>Ina_Holt</entity_A>", (1, 0, 0, 0, 0)),
         ("Ina_Holt", (0, 0, 0, 0, 0)),
         ("", (0, 0, 0, 0, 0)),
         ("<entity_F>Norland</entity_F>", (0, 0, 0, 0, 0)),

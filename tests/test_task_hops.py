@@ -77,6 +77,11 @@ def test_vectors_on_two_hops(text, expected):
     assert scores(TWO, text) == pytest.approx(expected)
 
 
+def test_the_scorer_gives_nothing_without_an_answer_also_where_nobody_parsed_the_text():
+    texts = ["<support>0, 1</support>", written("0, 1", " "), written("0, 1")]
+    assert HopsTask().score([TWO], [texts])[0].tolist() == [[0] * 5, [0] * 5, [1] * 5]
+
+
 @pytest.mark.parametrize(
     ("hops", "cited", "expected", "scalar"),
     [

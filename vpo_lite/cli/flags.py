@@ -75,6 +75,17 @@ def add_options(made, options: tuple[Option, ...]) -> None:
             made.add_argument(option.flag, metavar=metavar, help=option.help.replace("%", "%%"))
 
 
+def add_task_options(made, task: type[Task]) -> None:
+    """Add a flag for each option of a task. Raises Wrong for one that a command has already."""
+    try:
+        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
+    except argparse.ArgumentError as error:
+        raise Wrong(
+            f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
+            f"of a flag of `{made.prog}`; rename it"
+        ) from error
+
+
 def given(options: tuple[Option, ...], namespace) -> dict:
     """The values of the flags that were given."""
     texts = {option: getattr(namespace, option.name) for option in options}

@@ -8,7 +8,7 @@ from ..files import DamagedError
 from ..tasks import Task, task_class
 from ..tasks.records import RecordTask, judge
 from ..tasks.rows import Row, rows_of
-from .flags import Wrong, add_options, given, named_task, path, requests
+from .flags import Wrong, add_task_options, given, named_task, path, requests
 
 TOGETHER = 256  # texts that are scored in one call
 MOST_ANSWERS = 100  # in one text
@@ -38,9 +38,10 @@ def check_data(options) -> int:
     with requests():
         task = _on_records(task_class(options.task))()
         loaded = task.load(options.file)
+    kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     counts = {
         "records": len(loaded.records),
-        "kinds": dict(sorted(Counter(map(task.kind, loaded.records.values())).items())),
+        "kinds": dict(sorted(kinds.items())),
         "dropped": dict(Counter(loaded.dropped.values()).most_common()),
         "damaged": len(loaded.damaged),
     }
@@ -48,8 +49,10 @@ def check_data(options) -> int:
     if options.json:
         print(json.dumps(counts | {"first_damaged": next(iter(loaded.damaged.values()), None)}))
         return status
-    kinds = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items() if kind)
-    print(f"{options.file}: {counts['records']:,} {task.noun}s" + (f" ({kinds})" if kinds else ""))
+    listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
+    print(
+        f"{options.file}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
+    )
     for why, n in counts["dropped"].items():
         first = next(line for line, reason in loaded.dropped.items() if reason == why)
         print(f"{n:,} dropped: {why} (first: record {first})")
@@ -72,7 +75,7 @@ def score_flags(made, arguments) -> None:
     with requests():
         task = named_task(arguments)
     if task is not None:
-        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
+        add_task_options(made, task)
 
 
 def score_answers(options) -> int:

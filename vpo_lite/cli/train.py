@@ -1,6 +1,5 @@
 """``vpo-lite train``: a new run, or the rest of a run that was stopped."""
 
-import argparse
 import contextlib
 import json
 import signal
@@ -9,7 +8,17 @@ import time
 from pathlib import Path
 
 from ..tasks import DEFAULT, task_class
-from .flags import Wrong, add_options, given, named_task, of_a_file, path, requests, say
+from .flags import (
+    Wrong,
+    add_options,
+    add_task_options,
+    given,
+    named_task,
+    of_a_file,
+    path,
+    requests,
+    say,
+)
 
 
 def flags(made, arguments) -> None:
@@ -30,13 +39,7 @@ def flags(made, arguments) -> None:
     )
     with requests():
         task = named_task(arguments, DEFAULT)
-    try:
-        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
-    except argparse.ArgumentError as error:
-        raise Wrong(
-            f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
-            "of a flag of train; rename it"
-        ) from error
+    add_task_options(made, task)
 
 
 def run(options) -> int:
