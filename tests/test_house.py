@@ -89,10 +89,12 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "tqdm": "cli",
     "pydantic": "core, policy, training, pocket, lab",
     "filelock": "core",
+    "pyarrow": "tasks",
 }
 LATE = {
     "torch": "lab, cli",
     "ipywidgets": "teaching",
+    "pyarrow": "tasks",
 }  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file
 ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML

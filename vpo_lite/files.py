@@ -7,6 +7,7 @@ and range. What does not fit is a :class:`DamagedError`. Nothing is corrected si
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import secrets
@@ -105,6 +106,15 @@ def read_bytes(path, *, most: int = MOST_BYTES) -> bytes:
     if len(found) > most:
         raise DamagedError(f"{path}: larger than {most:,} bytes; no file of this kit is")
     return found
+
+
+def digest(path) -> str:
+    """SHA-256 of a file's content, in hex. Raises DamagedError where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 @functools.cache

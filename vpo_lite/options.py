@@ -5,6 +5,7 @@ The check of a config, the flags of the command line and their help all come fro
 
 import dataclasses
 import math
+import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -29,8 +30,9 @@ class Option:
     - least, above, most: limits of a number (``above`` itself is not allowed)
     - inf: infinity is allowed beside whole numbers, on the command line as ``inf``
     - file: the flag takes the name of a text file, and the setting is its text, of a million
-      characters at most. The text goes into config.json and share codes, so it must be short; for a
-      data file take the path as a text
+      characters at most. The text goes into config.json and share codes, so it must be short
+    - path: the setting is the path of a data file, which is read when it is needed. A run keeps the
+      file's SHA-256 and refuses to go on with other data
 
     >>> Option("steps", int, 40, "training steps", least=1).check(0)
     Traceback (most recent call last):
@@ -48,10 +50,13 @@ class Option:
     most: float | None = None
     inf: bool = False
     file: bool = False
+    path: bool = False
 
     def __post_init__(self):
         if self.type not in (int, float, str, bool):
             raise ValueError(f"option {self.name}: its type must be int, float, str or bool")
+        if self.file + self.path > (self.type is str):
+            raise ValueError(f"option {self.name}: file or path, not both, and of type str")
 
     @property
     def flag(self) -> str:
@@ -72,11 +77,12 @@ class Option:
         return ", ".join([words[self.type], *limits]) + (", or inf" if self.inf else "")
 
     def check(self, value):
-        """The value, if it is allowed; a number of NumPy becomes Python's.
+        """The value, if it is allowed; a number of NumPy becomes Python's, a path becomes a text.
 
         Raises ValueError that says what is expected.
         """
         value = value.item() if isinstance(value, np.generic) else value
+        value = os.fspath(value) if self.path and isinstance(value, os.PathLike) else value
         if value is None and self.default is None:
             return value
         if self.inf and isinstance(value, str | float) and value in ("inf", math.inf):

@@ -1,4 +1,4 @@
-"""``vpo-lite``: lab | train | report | evaluate | compare | pretrain | doctor. Parse, call, print.
+"""``vpo-lite COMMAND``: parse, call, print. The commands stand in a table below.
 
 Exit status: 0; 1 if the command failed while it worked; 2 if the request was wrong. A wrong request
 gets one line on stderr, and nothing is written.
@@ -15,7 +15,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
-from . import decomposition, measure, pretrain, train
+from . import decomposition, measure, pretrain, records, train
 from .flags import Parser, Wrong, of_a_file, requests, say, whole
 
 
@@ -114,6 +114,14 @@ _COMMANDS = {
     ),
     "compare": _Command(
         "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
+    ),
+    "score": _Command(
+        "score texts from any source on records", records.score_flags, records.score_answers
+    ),
+    "data": _Command(
+        "check a file of records: what loads, what is dropped and why",
+        records.data_flags,
+        records.check_data,
     ),
     "pretrain": _Command("make a pocket policy from a seed", pretrain.flags, pretrain.run),
     "doctor": _Command(

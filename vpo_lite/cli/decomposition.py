@@ -1,6 +1,5 @@
 """``vpo-lite report``: what a task's reward vector offers VPO, from answers of a policy."""
 
-import argparse
 import json
 import textwrap
 from functools import partial
@@ -8,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from ..tasks import DEFAULT, task_class
-from .flags import Wrong, add_options, given, path, requests, whole
-from .train import named_task
+from .flags import Wrong, add_options, add_task_options, given, named_task, path, requests, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 SETTINGS = (  # of a run's settings, those that say which answers are sampled
@@ -46,14 +44,8 @@ def flags(made, arguments) -> None:
     made.add_argument("--json", action="store_true", help="print all figures as JSON, no bar")
     add_options(made.add_argument_group("settings, by default those of preset demo"), _settings())
     with requests():
-        task = named_task(arguments, "report")
-    try:
-        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
-    except argparse.ArgumentError as error:
-        raise Wrong(
-            f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
-            "of a flag of report; rename it"
-        ) from error
+        task = named_task(arguments, DEFAULT)
+    add_task_options(made, task)
 
 
 def _settings():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..checks import shortened, shown
 from ..options import Option
+from ..tasks import Task, task_class
 
 LONGEST = 900  # characters of a message
 
@@ -52,14 +53,37 @@ def requests():
         raise Wrong(of_a_file(error)) from error
 
 
+def named_task(arguments, default: str | None = None) -> type[Task] | None:
+    """The task class that ``--task`` names among the arguments; without it the default's, or None.
+
+    It is read before the other flags, since some of them are options of the task.
+    """
+    early = Parser(add_help=False, allow_abbrev=False)
+    early.add_argument("--task", default=default)
+    name = early.parse_known_args(arguments)[0].task
+    return None if name is None else task_class(name)
+
+
 def add_options(made, options: tuple[Option, ...]) -> None:
     """Add a flag for each option. `given` reads the texts."""
     for option in options:
         if option.type is bool:
             made.add_argument(option.flag, action="store_const", const=True, help=option.help)
         else:
-            metavar = "FILE" if option.file else {int: "N", float: "X", str: "NAME"}[option.type]
+            of_a_file = option.file or option.path
+            metavar = "FILE" if of_a_file else {int: "N", float: "X", str: "NAME"}[option.type]
             made.add_argument(option.flag, metavar=metavar, help=option.help.replace("%", "%%"))
+
+
+def add_task_options(made, task: type[Task]) -> None:
+    """Add a flag for each option of a task. Raises Wrong for one that a command has already."""
+    try:
+        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
+    except argparse.ArgumentError as error:
+        raise Wrong(
+            f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
+            f"of a flag of `{made.prog}`; rename it"
+        ) from error
 
 
 def given(options: tuple[Option, ...], namespace) -> dict:

@@ -41,6 +41,7 @@ def evaluate_runs(options) -> int:
                 f"{options.folder}: not finished; go on with: vpo-lite train --resume "
                 f"{options.folder}"
             )
+        folder.check_files()
         check_answers(options.answers)
         held_out_seeds(config.make_task(), options.problems)  # refuses what cannot be measured
         policy = load_policy(folder.path, device=options.device)

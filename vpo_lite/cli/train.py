@@ -1,6 +1,5 @@
 """``vpo-lite train``: a new run, or the rest of a run that was stopped."""
 
-import argparse
 import contextlib
 import json
 import signal
@@ -9,7 +8,17 @@ import time
 from pathlib import Path
 
 from ..tasks import DEFAULT, task_class
-from .flags import Parser, Wrong, add_options, given, of_a_file, path, requests, say
+from .flags import (
+    Wrong,
+    add_options,
+    add_task_options,
+    given,
+    named_task,
+    of_a_file,
+    path,
+    requests,
+    say,
+)
 
 
 def flags(made, arguments) -> None:
@@ -29,21 +38,8 @@ def flags(made, arguments) -> None:
         made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
     )
     with requests():
-        task = named_task(arguments)
-    try:
-        add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
-    except argparse.ArgumentError as error:
-        raise Wrong(
-            f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
-            "of a flag of train; rename it"
-        ) from error
-
-
-def named_task(arguments, command: str = "train"):
-    """The task class that the arguments name. It is read first, since it decides about flags."""
-    early = Parser(prog=f"vpo-lite {command}", add_help=False, allow_abbrev=False)
-    early.add_argument("--task", default=DEFAULT)
-    return task_class(early.parse_known_args(arguments)[0].task)
+        task = named_task(arguments, DEFAULT)
+    add_task_options(made, task)
 
 
 def run(options) -> int:

@@ -27,6 +27,13 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
+_SHARED = (
+    "__init__",
+    "base",
+    "records",
+    "rows",
+    "matching",
+)  # files beside this one that hold no task
 
 
 class TaskError(ValueError):
@@ -264,7 +271,7 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
 def task_names() -> list[str]:
     """Names of the tasks that the package carries: the files beside this one."""
     here = Path(__file__).parent
-    return sorted(p.stem for p in here.glob("*.py") if p.stem not in ("__init__", "base"))
+    return sorted(p.stem for p in here.glob("*.py") if p.stem not in _SHARED)
 
 
 def task_class(name: str) -> type[Task]:

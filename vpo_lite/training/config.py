@@ -201,6 +201,13 @@ class TrainConfig:
         """Whether the run trains on one problem. It is then evaluated on that problem."""
         return self.make_task().single
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The data files of the task, by the option that names each."""
+        task = self.make_task()
+        paths = {o.name: getattr(task, o.name) for o in task.options if o.path}
+        return {name: path for name, path in paths.items() if path is not None}
+
     def make_task(self) -> Task:
         """The task with this run's options."""
         return task_class(self.task)(**self.task_options)

@@ -16,6 +16,8 @@ from ..checks import shortened, shown
 from ..files import (
     BusyError,
     DamagedError,
+    check,
+    digest,
     is_free,
     lock_folder,
     parse_json,
@@ -34,6 +36,7 @@ from .schemas import Figures, Summary
 from .state import load_state, read_about, save_state
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+FILES = "files"  # beside the settings in config.json
 STATE, START, ADAPTER = "state.safetensors", "start.json", "adapter"
 UNDER_WAY = (STATE, START)  # files that a finished run does without
 MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
@@ -42,7 +45,7 @@ MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or l
 class RunFolder:
     """One run on disk.
 
-    - config.json: its settings
+    - config.json: its settings, and the SHA-256 of each data file under ``files``
     - metrics.jsonl: one record a line
     - start.json: the figures before training, while the run is under way
     - state.safetensors: the state to resume from, while the run is under way
@@ -61,18 +64,20 @@ class RunFolder:
     def create(cls, path, config) -> "RunFolder":
         """Make the folder of a new run, locked.
 
-        Raises ValueError for a folder that holds something or cannot be written, and BusyError
-        where another process is making it. Nothing is changed then.
+        Raises ValueError for a folder that holds something or cannot be written, DamagedError for a
+        data file that cannot be read, and BusyError where another process is making the folder.
+        Nothing is changed then.
         """
         folder = cls(path)
         folder._check_free()
+        files = {name: digest(file) for name, file in config.files.items()}
         made = _missing(folder.path)
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.lock()
             folder._check_free()  # another process may have been faster
             folder.tidy()
-            write_json(folder.path / CONFIG, config.to_json())
+            write_json(folder.path / CONFIG, config.to_json() | ({FILES: files} if files else {}))
         except BaseException as error:
             folder.close(remove=bool(made))
             with contextlib.suppress(OSError):  # not empty: another process works there
@@ -139,10 +144,22 @@ class RunFolder:
         """The settings. Raises DamagedError that names the file and the setting."""
         path = self.path / CONFIG
         values = read_json(path)
+        values.pop(FILES, None)
         try:
             return TrainConfig.from_json(values)
         except ValueError as error:
             raise DamagedError(f"{path}: {error}") from error
+
+    def check_files(self) -> None:
+        """Raise DamagedError where a data file is not the one that the run began with."""
+        path, files = self.path / CONFIG, self.config().files
+        kept = check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
+        for name, file in files.items():
+            if digest(file) != kept.get(name):
+                raise DamagedError(
+                    f"{file}: {name} changed since the run in {self.path} began; put it back, or "
+                    "start another run"
+                )
 
     @property
     def finished(self) -> bool:

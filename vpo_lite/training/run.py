@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..policy import shipped
 from .config import TrainConfig
+from .contract import check_seeds
 from .evaluate import evaluate
 from .folders import RunFolder
 from .loop import train
@@ -38,6 +39,8 @@ class Run:
         """
         if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
             config = config.but(model=str(Path(config.base_model).resolve()))  # found from anywhere
+        config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
+        check_seeds(config.make_task())  # data that cannot be read is said before a model is loaded
         learner = Learner(config)
         found = available_memory(learner.policy.device)
         config = fitted(learner.policy, config, found, learner.task) if found else config
@@ -49,8 +52,8 @@ class Run:
     def resume(cls, path) -> "Run":
         """Go on with a run.
 
-        Raises ValueError where there is none, where it is finished or damaged, and where another
-        process writes to it. Nothing is changed then.
+        Raises ValueError where there is none, where it is finished or damaged, where its data
+        changed, and where another process writes to it. Nothing is changed then.
         """
         folder = RunFolder.open(path)
         folder.lock()
@@ -60,6 +63,7 @@ class Run:
                 folder.tidy()
                 raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
             folder.start(), folder.records()  # a damaged file is said before a model is loaded
+            folder.check_files()
             learner = Learner(config)
             return cls(folder, config, learner, folder.restore(learner))
         except BaseException:

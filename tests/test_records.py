@@ -1,0 +1,600 @@
+"""Records from a file: read, counted, split, asked for, scored and trained on."""
+
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_models import byte_model
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.files import DamagedError
+from vpo_lite.tasks import Option, task_class
+from vpo_lite.tasks.records import EXAMPLES, RecordTask, judge
+from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.run import Run
+from vpo_lite.training.step import Learner
+
+NAMES = ("calls", "hops", "chains")
+EXAMPLE = {name: (EXAMPLES / f"{name}.jsonl").read_text("utf-8").splitlines() for name in NAMES}
+
+
+def examples(name):
+    """A task, and the instances of the records that ship."""
+    task = task_class(name)()
+    return task, list(task.load(task.path).usable().values())
+
+
+def in_blocks(texts):
+    return "\n".join(f"<response_{i}>{t}</response_{i}>" for i, t in enumerate(texts, 1))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A function that writes lines into a file and returns its path."""
+
+    def write(*lines, name="records.jsonl", end="\n"):
+        (tmp_path / name).write_bytes(end.join(lines).encode() + end.encode())
+        return tmp_path / name
+
+    return write
+
+
+# --- the records that ship, the request, the parser -----------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_gold_answer_of_every_shipped_record_earns_everything(name):
+    task, instances = examples(name)
+    assert len(instances) == len(EXAMPLE[name]) >= 6
+    for x in instances:
+        (judged,) = judge(task, [(x, task.gold(x), 1)])
+        d = len(task.objectives(x))
+        assert judged.rewards.tolist() == [[1.0] * d] and judged.solved.all()
+        assert task.front(x).tolist() == [[1.0] * d]
+
+
+@pytest.mark.parametrize("m", range(1, 10))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_request_asks_for_what_the_parser_reads(name, m):
+    task, instances = examples(name)
+    for x in instances:
+        last = task.prompt(x, m).messages[-1]["content"]
+        form = task.asked_in_blocks(m, task.gold(x))  # the form of the request, filled in
+        assert [f"<response_{i}>" in last for i in range(1, 11)] == [
+            i <= m > 1 for i in range(1, 11)
+        ]
+        assert [f"<response_{i}>" in form for i in range(1, 11)] == [
+            i <= m > 1 for i in range(1, 11)
+        ]
+        (judged,) = judge(task, [(x, f"Some thoughts.\n{form}\nDone.", m)])
+        assert judged.rewards.shape[0] == m and (judged.rewards == 1).all()
+        assert task.max_tokens(x, m) >= m * 300
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_stand_in_the_request_where_a_method_asks_for_that(name):
+    task, (x, *_) = examples(name)
+    names = task.objectives(x)
+    weights = np.arange(1, len(names) + 1) / 100
+    asked = task.prompt(x, 1, weights=weights).messages[-1]["content"]
+    for objective, w in zip(names, weights, strict=True):
+        assert any(
+            f"- {objective} (" in line and f": {w:.2f}" in line for line in asked.splitlines()
+        )
+
+
+BODY = "<support>1</support><answer>{}</answer>"
+ONE, TWO, THREE = (BODY.format(word) for word in ("one", "two", "three"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (in_blocks([ONE, TWO, THREE]), [ONE, TWO, THREE]),
+        (f"<response_3>{THREE}</response_3><response_1>{ONE}</response_1>", [ONE, None, THREE]),
+        (in_blocks([ONE, "", "junk"]), [ONE, None, None]),
+        (in_blocks([ONE, TWO, THREE, ONE]), [ONE, TWO, THREE]),  # one too many
+        (f"<response_1>{ONE}</response_1><response_1>{TWO}</response_1>", [ONE, None, None]),
+        (f"<response_1>{ONE}<response_2>{TWO}</response_2>", [None, TWO, None]),  # never closed
+        (
+            f"<response_1>{ONE}<response_2>{TWO}</response_1></response_2>",  # crossed
+            [f"{ONE}<response_2>{TWO}", f"{TWO}</response_1>", None],
+        ),
+        (f"<response_1><response_1>{ONE}</response_1>", [f"<response_1>{ONE}", None, None]),
+        (f"</response_1><response_1>{ONE}</response_1>", [ONE, None, None]),
+        (f"<Response_1>{ONE}</Response_1>", [None] * 3),
+        (f"<response_01>{ONE}</response_01>", [None] * 3),
+        (f"<response_12>{ONE}</response_12>", [None] * 3),
+        (f"<response>{ONE}</response>", [None] * 3),
+        (ONE, [None] * 3),
+        ("", [None] * 3),
+        ("<response_1>" * 100_000, [None] * 3),
+    ],
+)
+def test_blocks_are_found_by_their_number(text, expected):
+    task, (x, *_) = examples("hops")
+    assert task.parse(x, text, 3) == expected
+
+
+def test_blocks_beyond_nine_and_a_single_answer_without_a_block():
+    task, (x, *_) = examples("hops")
+    bodies = [BODY.format(i) for i in range(1, 13)]
+    assert task.parse(x, in_blocks(bodies), 12) == bodies
+    assert task.parse(x, f"I think: {ONE}", 1) == [f"I think: {ONE}"]
+
+
+MARKS = (
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<response>",
+    "</response>",
+    "<support>",
+    "</support>",
+    "<answer>",
+    "</answer>",
+    "<entity_A>",
+    "</ENTITY_a>",
+    "<response_1>",
+    "</response_1>",
+    "</response_2>",
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    "\\",
+    "\\u0000",
+    ",",
+    ":",
+    "1e999",
+    "NaN",
+    "9" * 400,
+    "٣",
+    "²",
+    "\0",
+    "\ud800",
+    "İ",
+    "\u2028",
+    "null",
+    "true",
+    " the ",
+    "_",
+    '{"name": ',
+    '"parameters": ',
+    "[" * 2000,
+    '{"a":' * 2000,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_five_thousand_mutations_never_raise_and_stay_in_range(name):
+    task, instances = examples(name)
+    draw = random.Random(name)
+    seen = set()
+    for _ in range(5000):
+        m, x = draw.choice((1, 2, 3, 5)), draw.choice(instances)
+        text = task.asked_in_blocks(m, task.gold(draw.choice(instances)))
+        for _ in range(draw.randrange(1, 9)):
+            i, j = (draw.randrange(len(text) + 1) for _ in range(2))
+            i, j = (min(i, j), min(max(i, j), i + 40)) if i < j else (j, min(i, j + 40))
+            piece = draw.choice(
+                ("", draw.choice(MARKS), chr(draw.randrange(32, 0x3000)), text[i:j] * 2)
+            )
+            text = text[:i] + piece + text[j if draw.random() < 0.5 else i :]
+        (judged,) = judge(task, [(x, text, m)])
+        d = len(task.objectives(x))
+        assert judged.rewards.shape == (m, d) and judged.valid.shape == judged.solved.shape == (m,)
+        assert (judged.rewards >= 0).all() and (judged.rewards <= 1).all()
+        for answer in task.parse(x, text, m):
+            assert answer is None or isinstance(hash(task.same_effect(x, answer)), int)
+        seen.update(map(tuple, judged.rewards))
+    assert len(seen) > 15  # the mutations reach far more than right and wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_texts_are_judged_as_in_training(name):
+    task, instances = examples(name)
+    x, y = instances[:2]
+    text = in_blocks([task.gold(x), task.gold(y), "junk"])
+    (judged,) = judge(task, [(x, text, 3)])
+    (group,) = read_answers(task, [x], [[text]], 3)
+    assert np.array_equal(judged.rewards, group.rewards[0])
+    assert np.array_equal(judged.valid, group.valid[0])
+    assert np.array_equal(judged.solved, group.solved[0])
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def test_a_file_may_have_a_byte_order_mark_other_line_ends_and_no_last_one(tmp_path):
+    first, second, third = EXAMPLE["chains"][:3]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + f"{first}\r\n{second}\n{third}".encode())
+    loaded = task_class("chains").load(path)
+    assert list(loaded.records) == [0, 1, 2] and not loaded.damaged
+
+
+def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
+    row = json.loads(EXAMPLE["chains"][0])
+    more = json.dumps(row | {"idx": None, "further": {"x": [1]}})
+    wrong = json.dumps(row | {"question": "one text"})
+    number = json.dumps(row | {"entities": [*row["entities"][:5], 6]})
+    lacking = json.dumps({k: v for k, v in row.items() if k != "entities"})
+    loaded = task_class("chains").load(file(more, wrong, number, lacking, "", "{", "[]"))
+    assert list(loaded.records) == [0] and list(loaded.damaged) == [1, 2, 3, 4, 5, 6]
+    said = list(loaded.damaged.values())
+    for line, (message, part) in enumerate(
+        zip(
+            said,
+            ("question", "entities.5", "entities is missing", "no JSON", "no JSON", "it"),
+            strict=True,
+        ),
+        2,
+    ):
+        assert f"records.jsonl, line {line}: " in message and part in message
+        assert "\n" not in message
+    with pytest.raises(DamagedError, match="line 2: field question"):
+        loaded.usable()
+
+
+def test_what_is_no_text_is_damaged_and_what_is_no_file_cannot_be_read(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"question": ["\xff"]}\n\x80\x04K\x05.')
+    loaded = task_class("chains").load(tmp_path / "a.jsonl")  # the second line is a pickle
+    assert list(loaded.damaged) == [0, 1]
+    for path in (tmp_path / "none.jsonl", tmp_path, "a\0b", "x" * 5000):
+        with pytest.raises(DamagedError, match="cannot be read"):
+            task_class("chains").load(path)
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(DamagedError, match=r"empty.jsonl: holds no record .*it has no line"):
+        task_class("chains").load(tmp_path / "empty.jsonl").usable()
+
+
+def test_a_record_whose_own_answer_would_not_earn_everything_is_dropped(file):
+    row = json.loads(EXAMPLE["chains"][0])
+    row["entities"][4] = "</entity_E>"
+    loaded = task_class("chains").load(file(EXAMPLE["chains"][0], json.dumps(row)))
+    assert loaded.dropped == {1: "its own gold answer does not earn every reward"}
+    assert loaded.at(0).names[0] == "Ina_Holt"
+    for line, said in (
+        (1, "record 1 of .* was dropped: its own"),
+        (2, "has records 0 to 1"),
+        (-1, "0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            loaded.at(line)
+
+
+def test_a_file_is_read_again_only_after_it_changed(file):
+    path = file(*EXAMPLE["hops"][:2])
+    cls = task_class("hops")
+    assert cls.load(path) is cls.load(path)
+    file(*EXAMPLE["hops"][:3])
+    assert len(cls.load(path).records) == 3
+
+
+def test_every_tenth_record_is_held_out_and_no_step_trains_on_it(file):
+    row = json.loads(EXAMPLE["chains"][0])
+    lines = [json.dumps(row | {"question": [f"Sentence {i}."]}) for i in range(25)]
+    task = task_class("chains")(data=str(file(*lines)))
+    at = {s: [int(task.instance(i).sentences[0][9:-1]) for i in task.seeds[s]] for s in task.seeds}
+    assert at["held_out"] == [4, 14, 24]
+    assert sorted(at["train"] + at["held_out"]) == list(range(25))
+    apart = task_class("chains")(
+        data=str(file(*lines)), held_out_data=str(file(*EXAMPLE["chains"], name="b.jsonl"))
+    )
+    assert (len(apart.seeds["train"]), len(apart.seeds["held_out"])) == (25, 6)
+    assert apart.instance(25).names[0] == "Ina_Holt"
+    with pytest.raises(ValueError, match="problem 31: there are 31 records"):
+        apart.instance(31)
+    alone = task_class("chains")(data=str(file(lines[0])))
+    with pytest.raises(DamagedError, match="holds one record"):
+        alone.seeds  # noqa: B018
+    assert len({task.key(task.instance(i)) for i in range(25)}) == 25
+    assert task.key(task.instance(3)) == task_class("chains")(data=task.data).key(task.instance(3))
+
+
+def test_parquet_without_pyarrow_says_how_to_get_it(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DamagedError, match=r"needs pyarrow .*or write the rows as JSON lines"):
+        task_class("hops").load(file("x", name="a.parquet"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parquet_holds_the_same_records_as_json_lines(file, tmp_path, name):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [json.loads(line) for line in EXAMPLE[name]]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    cls = task_class(name)
+    assert cls.load(tmp_path / "a.parquet").records == cls.load(EXAMPLES / f"{name}.jsonl").records
+    parquet.write_table(pyarrow.table({"question": [1, 2]}), tmp_path / "b.parquet")
+    assert list(cls.load(tmp_path / "b.parquet").damaged) == [0, 1]
+    with pytest.raises(DamagedError, match="cannot be read as parquet"):
+        cls.load(file("junk", name="c.parquet"))
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
+    good, other = (json.loads(line) for line in EXAMPLE["hops"][:2])
+    rows = [good, good | {"answerable": False}, other, other | {"answerable": False}]
+    path = file(*map(json.dumps, [*rows, good | {"answer": " "}]))
+    assert main(["data", "check", str(path), "--task", "hops"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: 2 questions (2 hops: 2)",
+        "2 dropped: it is marked as not answerable (first: record 1)",
+        "1 dropped: its answer is empty (first: record 4)",
+    ]
+    assert main(["data", "check", str(path), "--task", "hops", "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert counts == {
+        "records": 2,
+        "kinds": {"2 hops": 2},
+        "dropped": {"it is marked as not answerable": 2, "its answer is empty": 1},
+        "damaged": 0,
+        "first_damaged": None,
+    }
+
+
+def test_data_check_fails_on_damaged_lines_and_where_nothing_loads(file, capsys):
+    path = file(EXAMPLE["calls"][0], *["junk"] * 5, EXAMPLE["calls"][5])
+    assert main(["data", "check", str(path), "--task", "calls"]) == 1
+    first, *damaged, last = capsys.readouterr().out.splitlines()
+    assert first == f"{path}: 2 requests (1 call: 1, reply only: 1)"
+    assert [line[: -len(line.partition(": no JSON")[2])] for line in damaged] == [
+        f"damaged: {path}, line {i}: no JSON" for i in (2, 3, 4)
+    ]
+    assert last == "5 damaged in all: no run begins on this file"
+    lost = json.loads(EXAMPLE["hops"][0]) | {"answerable": False}
+    assert main(["data", "check", str(file(json.dumps(lost))), "--task", "hops"]) == 1
+    assert main(["data", "check", str(file("{}")), "--task", "hops", "--json"]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert json.loads(out[-1])["damaged"] == 1
+
+
+def refused(capsys, *command):
+    """The one line on stderr of a command that must be refused, with status 2 and nothing else."""
+    assert main([str(c) for c in command]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and len(told.err.splitlines()) == 1
+    return told.err
+
+
+def test_wrong_requests_get_one_line(file, capsys, tmp_path):
+    path = file(*EXAMPLE["hops"])
+    default = vpo.TrainConfig().task
+    for command, said in (
+        (["data", "check", tmp_path / "none", "--task", "hops"], "cannot be read"),
+        (["data", "check", path], "--task"),
+        (["data", "look", path, "--task", "hops"], "look"),
+        (["data", "check", path, "--task", "hop"], "unknown task 'hop'"),
+        (["data", "check", path, "--task", default], "has no records"),
+        (["score", "--task", "hops"], "--answers"),
+        (["score", "--answers", path], "--task"),
+        (["score", "--task", default, "--answers", path], "has no records"),
+        (["score", "--task", "hops", "--answers", path], "--data FILE: name the records"),
+        (["score", "--task", "hops", "--data", path, "--answers", "none"], "cannot be read"),
+        (["score", "--task", "hops", "--answers", path, "--mode", "wild"], "unknown mode 'wild'"),
+        (["score", "--task", "hops", "--answers", path, "--data", tmp_path], "cannot be read"),
+    ):
+        assert said in refused(capsys, *command), command
+
+
+def answer(**changed):
+    return json.dumps({"id": "a", "record": 0, "m": 2, "text": ""} | changed)
+
+
+def test_score_prints_a_line_for_each_answer_in_order(file, capsys):
+    data = file(*EXAMPLE["hops"])
+    right = "<support>0, 1</support><answer>Lisse</answer>"
+    half = "<support>1</support><answer>in Lisse</answer>"
+    four = "<support>0, 1, 2, 3</support><answer>Lake Tarn</answer>"
+    answers = file(
+        answer(text=in_blocks([half, right])),
+        answer(id=7, record=3, m=1, text=four, logprob=-3.5),
+        answer(id="a", m=3, text=in_blocks([right])),
+        name="answers.jsonl",
+    )
+    command = [
+        "score",
+        "--task",
+        "hops",
+        "--mode",
+        "faithful",
+        "--data",
+        data,
+        "--answers",
+        answers,
+    ]
+    assert main([str(c) for c in command]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["id"] for row in rows] == ["a", 7, "a"]
+    assert {tuple(row) for row in rows} == {("id", "objectives", "rewards", "valid", "solved")}
+    assert rows[0]["objectives"] == ["hop_1", "hop_2", "hop_3", "hop_4", "answer_f1"]
+    assert rows[0]["rewards"] == [pytest.approx([0, 1, 1, 1, 2 / 3]), [1, 1, 1, 1, 1]]
+    assert (rows[0]["valid"], rows[0]["solved"]) == ([True, True], [False, True])
+    assert rows[1]["rewards"] == [[1, 0, 0, 1, 1]]  # of 2, 6, 4 and 0 the first and the last
+    assert rows[2]["rewards"] == [[1] * 5, [0] * 5, [0] * 5]
+    assert (rows[2]["valid"], rows[2]["solved"]) == ([True, False, False], [True, False, False])
+    loose = [*map(str, command), "--citations", "loose"]
+    assert main(loose) == 0 and len(capsys.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("", "no JSON"),
+        ("junk", "no JSON"),
+        ("[]", "it "),
+        (answer(record=8), "record 8: .*has records 0 to 7"),
+        (answer(record=-1), "record -1"),
+        (answer(record=10**30), "record 10000"),
+        (answer(record="0"), "field record"),
+        (answer(record=True), "field record"),
+        (answer(record=None), "field record"),
+        (answer(m=0), "m = 0: must be 1 to 100"),
+        (answer(m=101), "m = 101"),
+        (answer(m=1.5), "field m"),
+        (answer(text=None), "field text"),
+        (answer(text=["a"]), "field text"),
+        (answer(id=None), "field id"),
+        (answer(id={"x": 1}), "field id"),
+        ('{"id": "a", "record": 0, "m": 1}', "field text is missing"),
+        ('{"id": "a", "record": 0, "m": 1, "text": "\\ud800"}', "no JSON"),
+    ],
+)
+def test_a_bad_line_of_answers_is_named_and_nothing_is_printed(file, capsys, bad, said):
+    answers = file(answer(), bad, answer(), name="answers.jsonl")
+    data = EXAMPLES / "hops.jsonl"
+    line = refused(capsys, "score", "--task", "hops", "--data", data, "--answers", answers)
+    assert re.search(f"answers.jsonl, line 2: .*{said}", line)
+
+
+def test_an_answer_to_a_dropped_record_and_damaged_data_are_refused(file, capsys):
+    lost = json.dumps(json.loads(EXAMPLE["hops"][0]) | {"answerable": False})
+    data, answers = file(EXAMPLE["hops"][0], lost), file(answer(record=1), name="answers.jsonl")
+    command = ("score", "--task", "hops", "--data", data, "--answers", answers)
+    assert "line 1: record 1 of" in (line := refused(capsys, *command)) and "not answerable" in line
+    file(EXAMPLE["hops"][0], "junk")
+    assert "records.jsonl, line 2: no JSON" in refused(capsys, *command)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A language model of random parameters that reads and writes bytes."""
+    shape = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
+    shape |= dict(max_position_embeddings=8192)
+    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", **shape))
+
+
+def config(model, name, **changes):
+    small = dict(task=name, model=model, prompts=1, group_size=2, m=2, steps=1, set_size=2)
+    here = dict(device="cpu", threads=1, max_new_tokens=12)
+    return vpo.TrainConfig.preset("demo", **small | here | changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_asked_trained_and_measured_on_each_task(model, tmp_path, name, capsys):
+    data = tmp_path / "records.jsonl"
+    data.write_text("\n".join(EXAMPLE[name]), encoding="utf-8")
+    command = f"train --task {name} --data {data} --model {model} --steps 1 --prompts 1 --m 2"
+    command += f" --group-size 2 --max-new-tokens 12 --device cpu --threads 1 --out {tmp_path}/run"
+    assert main(command.split()) == 0
+    assert "vpo" in capsys.readouterr().out
+    assert main(["evaluate", f"{tmp_path}/run", "--device", "cpu", "--answers", "2", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["problems"] == 1 and figures["parse_rate"] <= 1
+    assert list(figures["objectives"]) == list(task_class(name)().objectives(None))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", ["grpo", "goal_conditioned", "multi_rlvr"])
+def test_other_methods_learn_on_them(model, name, method):
+    (record,) = vpo.train(config(model, name, method=method))
+    d = len(task_class(name)().objectives(None))
+    assert record.groups[0].rewards.shape == (2, 2 if method == "multi_rlvr" else 1, d)
+
+
+def test_rewards_reach_the_update(model, monkeypatch):
+    """A model that wrote the gold answer in half of its rollouts would learn from them."""
+    task, (x, y, *_) = examples("calls")
+    answers = [in_blocks([task.gold(x), "junk"]), in_blocks([task.gold(y), "junk"])]
+    (group,) = read_answers(task, [x], [answers], 2)
+    rewards = group.for_training(task.worst(x))
+    advantages = vpo.advantages("vpo", rewards[None])
+    assert rewards[:, 0].tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]
+    assert advantages[0, 0] > 0.9 and advantages[0, 1] < -0.9
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_data_that_it_began_with(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = Path("records.jsonl")  # as a relative path
+    data.write_text("\n".join(EXAMPLE["chains"]), encoding="utf-8")
+    run = Run.begin(config(model, "chains", data=data, steps=2), "run")
+    stored = json.loads(Path("run/config.json").read_text())
+    assert stored["task_options"] == {"data": str(tmp_path / "records.jsonl")}
+    run.start(), next(run.steps())
+    run.close()
+    before = {p: p.read_bytes() for p in Path("run").iterdir()}
+    whole = data.read_bytes()
+    monkeypatch.chdir("/")
+    data = tmp_path / data
+    data.write_bytes(whole + b"\n" + EXAMPLE["chains"][0].encode())
+    line = refused(capsys, "train", "--resume", tmp_path / "run")
+    assert f"{data}: data changed since the run in {tmp_path}/run began; put it back" in line
+    data.unlink()
+    assert "records.jsonl: cannot be read" in refused(capsys, "train", "--resume", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert {p: p.read_bytes() for p in Path("run").iterdir()} == before
+    data.write_bytes(whole)
+    again = Run.resume("run")
+    assert [record.step for record in again.steps()] == [2]
+    again.finish()
+    data.write_bytes(whole + b"\n")
+    assert "changed since the run" in refused(capsys, "evaluate", "run", "--answers", "2")
+    data.unlink()
+    assert vpo.compare(["run"])[0]["runs"] == 1  # its figures are there without the data
+
+
+def test_data_that_cannot_be_read_is_refused_before_a_model_is_loaded(tmp_path, capsys, file):
+    for data, said in (("none.jsonl", "cannot be read"), (file("junk"), "line 1: no JSON")):
+        options = ["--data", tmp_path / data, "--model", tmp_path, "--out", tmp_path / "run"]
+        assert said in refused(capsys, "train", "--task", "hops", *options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_the_fingerprint_of_its_data_is_refused(model, file, tmp_path):
+    Run.begin(config(model, "chains", data=file(*EXAMPLE["chains"])), tmp_path / "run").close()
+    path = tmp_path / "run" / "config.json"
+    stored = json.loads(path.read_text())
+    for files, said in (({}, "data changed"), ({"data": 5}, "field files"), ([], "field files")):
+        path.write_text(json.dumps(stored | {"files": files}))
+        with pytest.raises(DamagedError, match=said):
+            Run.resume(tmp_path / "run")
+    path.write_text(json.dumps(stored))
+    assert Run.resume(tmp_path / "run").done == 0
+
+
+def test_an_option_with_the_name_of_a_flag_of_score_is_refused(monkeypatch, file, capsys):
+    cls = task_class("chains")
+    clash = Option("answers", str, None, "no")
+    monkeypatch.setattr(cls, "options", (*cls.options, clash))
+    line = refused(capsys, "score", "--task", "chains", "--answers", file("x"))
+    assert "its option --answers" in line and "flag of `vpo-lite score`" in line
+
+
+def test_a_path_is_a_text_and_an_option_of_its_own_kind():
+    option = Option("data", str, None, "records", path=True)
+    assert option.check(Path("a") / "b") == "a/b" and option.read("a/b") == "a/b"
+    with pytest.raises(ValueError, match="data = 5: must be a text"):
+        option.check(5)
+    for wrong in (dict(type=int, path=True), dict(type=str, path=True, file=True)):
+        with pytest.raises(ValueError, match="file or path, not both, and of type str"):
+            Option("data", default=None, help="", **wrong)
+
+
+def test_a_task_without_its_own_parts_says_which(model):
+    class Bare(RecordTask):
+        name = "bare"
+
+    for missing in ("record", "gold"):
+        with pytest.raises(ValueError, match=f"task 'bare' must define {missing}"):
+            getattr(Bare(), missing)(None)
+    with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
+        vpo.TrainConfig.preset("demo", task="calls")
+    assert Learner(config(model, "calls")).task.path.endswith("calls.jsonl")

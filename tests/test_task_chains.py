@@ -1,0 +1,93 @@
+"""Chains of entities: every rule of the scorer against vectors worked by hand."""
+
+import pytest
+
+from vpo_lite.tasks.chains import Chain, ChainsTask
+from vpo_lite.tasks.records import Dropped, judge
+
+NAMES = ("Ina_Holt", "The_Low_Tide", "St._Anne's_County", "Jon_Målø", "!!!")
+CHAIN = Chain(("Person A wrote Book B.",), ("Person A", "Book B", "County C", "D", "E"), NAMES)
+
+
+def written(*names):
+    return " ".join(
+        f"<entity_{x}>{name}</entity_{x}>" for x, name in zip("ABCDE", names, strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (written(*NAMES), (1, 1, 1, 1, 1)),
+        (written("ina holt", "Low Tide", "st annes county", "JON MÅLØ", "!!!"), (1, 1, 1, 1, 1)),
+        (written("  Ina\n Holt ", "a low_tide", "St_Annes_County"), (1, 1, 1, 0, 0)),
+        (written("InaHolt", "Tide", "Saint Anne's County", "Jon Malo", "?"), (0, 0, 0, 0, 1)),
+        (written("Ina Holt of Harn"), (0, 0, 0, 0, 0)),  # named, and wrong
+        (written("", "", "", "Jon_Målø", ""), (0, 0, 0, 1, 0)),
+        (written("", "", "", "", ""), (0, 0, 0, 0, 0)),
+        (written("", "", "", "", "the"), (0, 0, 0, 0, 1)),  # nothing is left of either name
+        (written("The_Low_Tide", "Ina_Holt"), (0, 0, 0, 0, 0)),  # each name in its place
+        ("<ENTITY_A>Ina_Holt</entity_a>", (1, 0, 0, 0, 0)),  # tags in any case
+        ("<entity_E>!</entity_E> <entity_A>Ina_Holt</entity_A>", (1, 0, 0, 0, 1)),  # in any order
+        (written("Harn") + written("Ina_Holt"), (0, 0, 0, 0, 0)),  # the first of each tag
+        (written("") + written("Ina_Holt"), (0, 0, 0, 0, 0)),
+        ("<entity_A>Ina_Holt<entity_A></entity_A>", (0, 0, 0, 0, 0)),
+        ("<entity_A><entity_B>The_Low_Tide</entity_B></entity_A>", (0, 1, 0, 0, 0)),
+        ("<entity_A>Ina_Holt", (0, 0, 0, 0, 0)),
+        ("</entity_A>Ina_Holt<entity_A>", (0, 0, 0, 0, 0)),
+        ("</entity_A> <entity_A>Ina_Holt</entity_A>", (1, 0, 0, 0, 0)),
+        ("Ina_Holt", (0, 0, 0, 0, 0)),
+        ("", (0, 0, 0, 0, 0)),
+        ("<entity_F>Norland</entity_F>", (0, 0, 0, 0, 0)),
+    ],
+)
+def test_vectors(text, expected):
+    (judged,) = judge(ChainsTask(), [(CHAIN, text, 1)])
+    assert judged.rewards.tolist() == [list(expected)]
+    assert judged.valid.tolist() == [any(expected)]
+    assert judged.solved.tolist() == [all(expected)]
+
+
+def test_an_answer_that_names_nothing_is_malformed_and_a_wrong_one_is_not():
+    task = ChainsTask()
+    text = f"<response_1>{written('', ' ')}</response_1> <response_2>{written('Harn')}</response_2>"
+    assert task.parse(CHAIN, text, 3) == [None, written("Harn"), None]
+    assert task.w_star(CHAIN).tolist() == [1 / 5] * 5
+
+
+def test_answers_of_equal_effect():
+    task = ChainsTask()
+    one = written("Ina_Holt", "Tide")
+    assert task.same_effect(CHAIN, one) == task.same_effect(CHAIN, written("the ina holt", "Tide!"))
+    assert task.same_effect(CHAIN, one) != task.same_effect(CHAIN, written("Ina_Holt", "Ebb"))
+    by_vector = ChainsTask(repeats="vector")
+    assert by_vector.same_effect(CHAIN, one) == by_vector.same_effect(CHAIN, written("Ina_Holt"))
+
+
+ROW = {
+    "question": ["Person A wrote Book B."],
+    "entity_masks": [f"M{i}" for i in range(6)],
+    "entities": [f"N{i}" for i in range(6)],
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"entities": ROW["entities"][:5]}, "fewer than six entities"),
+        ({"entity_masks": ROW["entity_masks"][:5]}, "fewer than six entities"),
+        ({"entities": ["a", "b", " ", "d", "e", "f"]}, "an entity has no name"),
+        ({"question": [""]}, "it has no sentence"),
+    ],
+)
+def test_rows_that_are_dropped(changed, why):
+    row = ChainsTask.row.model_validate(ROW | changed)
+    with pytest.raises(Dropped, match=why):
+        ChainsTask().record(row)
+
+
+def test_the_sixth_entity_is_not_asked_for():
+    x = ChainsTask().record(ChainsTask.row.model_validate(ROW))
+    assert x.names == ("N0", "N1", "N2", "N3", "N4")
+    asked = ChainsTask().prompt(x, 1).text
+    assert "M4" in asked and "M5" not in asked and "entity_F" not in asked

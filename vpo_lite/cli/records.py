@@ -1,0 +1,121 @@
+"""``vpo-lite data check`` and ``vpo-lite score``: records from a file, and answers to them."""
+
+import json
+from collections import Counter
+
+from ..checks import shown
+from ..files import DamagedError
+from ..tasks import Task, task_class
+from ..tasks.records import RecordTask, judge
+from ..tasks.rows import Row, rows_of
+from .flags import Wrong, add_task_options, given, named_task, path, requests
+
+TOGETHER = 256  # texts that are scored in one call
+MOST_ANSWERS = 100  # in one text
+SHOWN = 3  # damaged lines
+
+
+class _Asked(Row):
+    """One line of a file of answers."""
+
+    id: str | int
+    record: int
+    m: int
+    text: str
+
+
+def data_flags(made, arguments) -> None:
+    made.add_argument("action", choices=("check",), help="check: count what a file holds")
+    made.add_argument("file", type=path, metavar="FILE")
+    made.add_argument("--task", required=True, metavar="NAME", help="whose records they are")
+    made.add_argument("--json", action="store_true")
+
+
+def check_data(options) -> int:
+    """Print what loads, what is dropped and why. Status 1 where a line is damaged, and where no
+    record can be used.
+    """
+    with requests():
+        task = _on_records(task_class(options.task))()
+        loaded = task.load(options.file)
+    kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
+    counts = {
+        "records": len(loaded.records),
+        "kinds": dict(sorted(kinds.items())),
+        "dropped": dict(Counter(loaded.dropped.values()).most_common()),
+        "damaged": len(loaded.damaged),
+    }
+    status = int(bool(loaded.damaged) or not loaded.records)
+    if options.json:
+        print(json.dumps(counts | {"first_damaged": next(iter(loaded.damaged.values()), None)}))
+        return status
+    listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
+    print(
+        f"{options.file}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
+    )
+    for why, n in counts["dropped"].items():
+        first = next(line for line, reason in loaded.dropped.items() if reason == why)
+        print(f"{n:,} dropped: {why} (first: record {first})")
+    for message in list(loaded.damaged.values())[:SHOWN]:
+        print(f"damaged: {message}")
+    if loaded.damaged:
+        print(f"{len(loaded.damaged):,} damaged in all: no run begins on this file")
+    return status
+
+
+def score_flags(made, arguments) -> None:
+    made.add_argument("--task", required=True, metavar="NAME", help="whose records they are")
+    made.add_argument(
+        "--answers",
+        type=path,
+        required=True,
+        metavar="FILE",
+        help='JSON lines {"id", "record" (0-based line of the data), "m", "text"}',
+    )
+    with requests():
+        task = named_task(arguments)
+    if task is not None:
+        add_task_options(made, task)
+
+
+def score_answers(options) -> int:
+    """Print one JSON line for each line of answers, in their order."""
+    with requests():
+        cls = _on_records(task_class(options.task))
+        task = cls(**given(cls.options, options))
+        if task.data is None:
+            raise Wrong("--data FILE: name the records that the answers belong to")
+        loaded, asked = task.load(task.path), []
+        loaded.usable()
+        for line, row in enumerate(rows_of(options.answers, _Asked), 1):
+            if isinstance(row, DamagedError):
+                raise row
+            asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line}")))
+    for first in range(0, len(asked), TOGETHER):
+        some = asked[first : first + TOGETHER]
+        for (name, (x, *_)), judged in zip(some, judge(task, [a for _, a in some]), strict=True):
+            result = {
+                "id": name,
+                "objectives": list(task.objectives(x)),
+                "rewards": judged.rewards.tolist(),
+                "valid": judged.valid.tolist(),
+                "solved": judged.solved.tolist(),
+            }
+            print(json.dumps(result))
+    return 0
+
+
+def _problem(loaded, row: _Asked, where: str) -> tuple:
+    """The instance, text and m that one line of answers asks to score."""
+    if not 1 <= row.m <= MOST_ANSWERS:
+        raise Wrong(f"{where}: m = {shown(row.m)}: must be 1 to {MOST_ANSWERS}")
+    try:
+        return loaded.at(row.record), row.text, row.m
+    except ValueError as error:
+        raise Wrong(f"{where}: {error}") from error
+
+
+def _on_records(task: type[Task]) -> type[RecordTask]:
+    if not issubclass(task, RecordTask):
+        raise Wrong(f"task {task.name!r} has no records: its problems are made from seeds")
+    return task

@@ -1,0 +1,296 @@
+"""Tasks whose problems are the records of a file: counted, split, asked for, judged.
+
+A record is one row of a data set in its public format. Nothing is downloaded. A row that does not
+fit its schema is damaged: no run begins on such a file. A row that fits, but of which no problem
+can be made, is dropped and counted.
+"""
+
+import functools
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import shown
+from ..files import DamagedError
+from ..options import Option
+from .base import Task, TaskError
+from .rows import Row, rows_of
+
+EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
+HELD_OUT_EVERY = 10  # records, counted from the last one: these are held out without a file of them
+
+RECORD_OPTIONS = (
+    Option(
+        "mode",
+        str,
+        "faithful",
+        "faithful (the only one): records from a file",
+        choices=("faithful",),
+    ),
+    Option(
+        "data",
+        str,
+        None,
+        "records: the data set's rows as JSON lines, or parquet where pyarrow is installed; "
+        "default: a few invented ones, for a first try",
+        path=True,
+    ),
+    Option(
+        "held_out_data",
+        str,
+        None,
+        "records to evaluate on; default: every tenth record of the data, left out of training",
+        path=True,
+    ),
+    Option(
+        "repeats",
+        str,
+        "answer",
+        "a repeat within a rollout: the same answer (default), or the same reward vector, as in "
+        "the paper's release; training gives it the worst vector",
+        choices=("answer", "vector"),
+    ),
+)
+
+
+class Dropped(ValueError):
+    """A row fits its schema, but no problem can be made of it. The message says why."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file of records holds, by 0-based line (parquet: by 0-based row).
+
+    - records: the problems
+    - dropped: why no problem can be made of a row
+    - damaged: what is wrong with a line that does not fit the schema
+    """
+
+    path: str
+    records: dict[int, Any]
+    dropped: dict[int, str]
+    damaged: dict[int, str]
+
+    def usable(self) -> dict[int, Any]:
+        """The problems. Raises DamagedError for a damaged line, and for a file without problems."""
+        for message in self.damaged.values():
+            raise DamagedError(message)
+        if not self.records:
+            why = next(iter(self.dropped.values()), "it has no line")
+            raise DamagedError(f"{self.path}: holds no record that can be used ({why})")
+        return self.records
+
+    def at(self, line: int) -> Any:
+        """The problem of one line. Raises ValueError that says why there is none."""
+        if line in self.usable():
+            return self.records[line]
+        if line in self.dropped:
+            raise ValueError(f"record {line} of {self.path} was dropped: {self.dropped[line]}")
+        last = max((*self.records, *self.dropped))
+        raise ValueError(f"record {shown(line)}: {self.path} has records 0 to {last}")
+
+
+class RecordTask(Task):
+    """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hops` for a whole one.
+
+    Sets are written as in the paper (arXiv 2605.22817, its release): answer i stands between
+    ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
+    single answer (m = 1) is the whole completion, without a block.
+
+    A subclass defines :meth:`record`, :meth:`gold`, :meth:`effect`, and
+
+    - row: the :class:`Row` that a line must fit
+    - meanings: each objective, with what earns it
+    - completion_tokens: most tokens of a completion with one answer, and with three (the paper's)
+
+    The true front is one point, (1, ..., 1): the gold answer earns every reward.
+    """
+
+    tag = "response"
+    options = RECORD_OPTIONS
+    row: type[Row]
+    meanings: tuple[tuple[str, str], ...] = ()
+    completion_tokens = (512, 1024)
+
+    # --- what a domain defines --------------------------------------------------------------------
+
+    def record(self, row: Row) -> Any:
+        """The problem of a row. Raises Dropped where none can be made of it."""
+        raise TaskError(f"task {self.name!r} must define record(row)")
+
+    def gold(self, instance) -> str:
+        """An answer that earns every reward."""
+        raise TaskError(f"task {self.name!r} must define gold(instance)")
+
+    def kind(self, instance) -> str:
+        """What kind of problem it is, for counts; empty where there is one kind."""
+        return ""
+
+    def effect(self, instance, answer: str):
+        """What answers of equal effect have in common; hashable."""
+        raise TaskError(f"task {self.name!r} must define effect(instance, answer)")
+
+    def held_out(self, records: list) -> list:
+        """The held-out records in the order in which they are measured."""
+        return records
+
+    # --- problems ---------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path) -> Loaded:
+        """What a file holds. It is read once for as long as it does not change.
+
+        Raises DamagedError where it cannot be read.
+        """
+        try:
+            there = os.stat(path)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise DamagedError(f"{path}: cannot be read ({why})") from error
+        if not stat.S_ISREG(there.st_mode):  # a pipe could be read only once
+            raise DamagedError(f"{path}: cannot be read (it is no regular file)")
+        return _load(cls, os.fspath(path), (there.st_size, there.st_mtime_ns))
+
+    @property
+    def path(self) -> str:
+        """The file of the records."""
+        return str(EXAMPLES / f"{self.name}.jsonl") if self.data is None else self.data
+
+    @functools.cached_property
+    def _split(self) -> tuple[list, list]:
+        """The records to train on, and those that are held out."""
+        records = list(self.load(self.path).usable().values())
+        if self.held_out_data is not None:
+            held_out = list(self.load(self.held_out_data).usable().values())
+        else:
+            last = len(records) - 1
+            held_out = [x for i, x in enumerate(records) if (last - i) % HELD_OUT_EVERY == 0]
+            records = [x for i, x in enumerate(records) if (last - i) % HELD_OUT_EVERY]
+            if not records:
+                raise DamagedError(
+                    f"{self.path}: holds one record; one to train on and one to hold out are "
+                    "needed: give more, or give held_out_data"
+                )
+        return records, self.held_out(held_out)
+
+    @property
+    def seeds(self) -> dict[str, range]:
+        """Indices into the records: first those to train on, then the held-out ones."""
+        train, held_out = self._split
+        return {
+            "train": range(len(train)),
+            "held_out": range(len(train), len(train) + len(held_out)),
+        }
+
+    def instance(self, seed: int) -> Any:
+        train, held_out = self._split
+        if not 0 <= seed < len(train) + len(held_out):
+            raise ValueError(
+                f"problem {shown(seed)}: there are {len(train) + len(held_out):,} records"
+            )
+        return train[seed] if seed < len(train) else held_out[seed - len(train)]
+
+    def key(self, instance) -> str:
+        return hashlib.sha256(repr(instance).encode()).hexdigest()[:16]
+
+    def objectives(self, instance) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.meanings)
+
+    def front(self, instance) -> np.ndarray:
+        return np.ones((1, len(self.meanings)))
+
+    # --- the request and the parser ---------------------------------------------------------------
+
+    def parse(self, instance, text: str, m: int) -> list[str | None]:
+        """The m answers in a completion; None where one is missing or malformed."""
+        if m == 1:
+            return [self.read(instance, text)]
+        bodies = (between(text, f"<{self.tag}_{i}>", f"</{self.tag}_{i}>") for i in _numbers(m))
+        return [None if body is None else self.read(instance, body) for body in bodies]
+
+    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
+        one, three = self.completion_tokens
+        return one if m == 1 else -(-m * three // 3)
+
+    def asked_in_blocks(self, m: int, inner: str) -> str:
+        """The form of m answers, each with ``inner`` in its block; of one answer, ``inner``."""
+        if m == 1:
+            return inner
+        return "\n".join(f"<{self.tag}_{i}>\n{inner}\n</{self.tag}_{i}>" for i in _numbers(m))
+
+    def weighed(self, weights) -> str:
+        """What a prompt says of the weights (d,) that it shows."""
+        parts = zip(self.meanings, weights, strict=True)
+        goals = "\n".join(f"- {name} ({what}): {w:.2f}" for (name, what), w in parts)
+        return f"This time the goals of an answer have these weights:\n{goals}"
+
+    # --- scoring ----------------------------------------------------------------------------------
+
+    def same_effect(self, instance, answer: str):
+        if self.repeats == "vector":
+            return tuple(self.score([instance], [[answer]])[0][0].tolist())
+        return self.effect(instance, answer)
+
+
+class Judged(NamedTuple):
+    """The m answers of one text: rewards (m, d), and booleans (m,)."""
+
+    rewards: np.ndarray
+    valid: np.ndarray
+    solved: np.ndarray
+
+
+def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
+    """Score texts from any source: triples (instance, text, m), all in one call of the scorer.
+
+    A missing or malformed answer has the worst vector. Every answer keeps its own vector, also a
+    repeat.
+    """
+    parsed = [task.parse(x, text, m) for x, text, m in asked]
+    there = [[a for a in row if a is not None] for row in parsed]
+    judged = []
+    scores = task.score([x for x, *_ in asked], there)
+    for (x, _, m), row, vectors in zip(asked, parsed, scores, strict=True):
+        R = np.tile(task.worst(x), (m, 1))
+        R[[a is not None for a in row]] = vectors
+        judged.append(Judged(R, task.valid(x, R), task.solved(x, R)))
+    return judged
+
+
+def between(text: str, opening: str, closing: str) -> str | None:
+    """What stands between the first opening and the closing after it; None without both.
+
+    >>> between("<a>1</a><a>2</a>", "<a>", "</a>"), between("</a><a>", "<a>", "</a>")
+    ('1', None)
+    """
+    start = text.find(opening)
+    end = text.find(closing, start + len(opening)) if start >= 0 else -1
+    return None if end < 0 else text[start + len(opening) : end]
+
+
+@functools.lru_cache(maxsize=4)
+def _load(cls: type[RecordTask], path: str, stamp: tuple[int, int]) -> Loaded:
+    task = cls()
+    records, dropped, damaged = {}, {}, {}
+    for line, row in enumerate(rows_of(path, cls.row)):
+        if isinstance(row, DamagedError):
+            damaged[line] = str(row)
+            continue
+        try:
+            record = task.record(row)
+            if not (task.score([record], [[task.gold(record)]])[0] == 1).all():
+                raise Dropped("its own gold answer does not earn every reward")
+            records[line] = record
+        except Dropped as error:
+            dropped[line] = str(error)
+    return Loaded(path, records, dropped, damaged)
+
+
+def _numbers(m: int) -> range:
+    return range(1, m + 1)
