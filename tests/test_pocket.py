@@ -9,8 +9,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import vpo_lite as vpo
 from vpo_lite.pocket.card import model_card
-from vpo_lite.pocket.demonstrations import maze_tokenizer
-from vpo_lite.pocket.pretrain import HELD_OUT, PretrainConfig, held_out_figures, new_model
+from vpo_lite.pocket.maze import MazeRecipe, maze_tokenizer
+from vpo_lite.pocket.pretrain import HELD_OUT, held_out_figures, new_model
+from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy import shipped
 from vpo_lite.policy.loading import fingerprint, load_policy
 from vpo_lite.policy.tokenizer import encode
@@ -24,7 +25,8 @@ def about(name):
 
 
 def config_of(name):
-    return PretrainConfig(**about(name)["config"])
+    stored = about(name)
+    return recipe_class(stored.get("task", "maze")).from_json(stored["config"])
 
 
 def test_both_are_there():
@@ -49,8 +51,11 @@ def test_a_card_tells_what_the_model_does(name):
     )
     assert policy.model.config.hidden_size == config.width
     assert list(held_out) == config.layouts
+    tasks = config.measured()
     for layout, figures in held_out.items():
-        seen = held_out_figures(policy, layout, seeds=range(100, 130), sizes=(3,), seed=1)["3"]
+        seen = held_out_figures(
+            policy, config, tasks[layout], seeds=range(100, 130), sizes=(3,), seed=1
+        )["3"]
         for figure in ("reach", "distinct"):
             share = figures["3"][figure]
             error = math.sqrt(share * (1 - share) / 30)
@@ -141,7 +146,7 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     route, reward = front.routes[0], front.rewards[0]
     texts = [task.format(maze, [route, route]) + " <route_3> b9 </route_3>"]
     monkeypatch.setattr(type(policy), "texts", lambda self, rollouts: texts)
-    assert held_out_figures(policy, "lite-6x6", seeds=[0], sizes=(3,))["3"] == {
+    assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,))["3"] == {
         "parse": 2 / 3,
         "reach": 2 / 3,
         "distinct": 0,
@@ -150,4 +155,4 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     }
     texts = [""]
     nothing = {"parse": 0, "reach": 0, "distinct": 0, "treasure": None, "lava": None}
-    assert held_out_figures(policy, "lite-6x6", seeds=[0], sizes=(3,)) == {"3": nothing}
+    assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,)) == {"3": nothing}

@@ -62,6 +62,13 @@ def add_options(made, options: tuple[Option, ...]) -> None:
             made.add_argument(option.flag, metavar=metavar, help=option.help.replace("%", "%%"))
 
 
+def named(flag: str, default: str, arguments) -> str:
+    """The text of a flag that is read before all others, since it decides about flags."""
+    early = Parser(prog="vpo-lite", add_help=False, allow_abbrev=False)
+    early.add_argument(flag, dest="early", default=default)
+    return early.parse_known_args(arguments)[0].early
+
+
 def given(options: tuple[Option, ...], namespace) -> dict:
     """The values of the flags that were given."""
     texts = {option: getattr(namespace, option.name) for option in options}

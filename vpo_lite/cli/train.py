@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ..tasks import DEFAULT, task_class
-from .flags import Parser, Wrong, add_options, given, of_a_file, path, requests, say
+from .flags import Wrong, add_options, given, named, of_a_file, path, requests, say
 
 
 def flags(made, arguments) -> None:
@@ -29,7 +29,7 @@ def flags(made, arguments) -> None:
         made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
     )
     with requests():
-        task = _named_task(arguments)
+        task = task_class(named("--task", DEFAULT, arguments))
     try:
         add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
     except argparse.ArgumentError as error:
@@ -37,13 +37,6 @@ def flags(made, arguments) -> None:
             f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
             "of a flag of train; rename it"
         ) from error
-
-
-def _named_task(arguments):
-    """The task class that the arguments name. It is read first, since it decides about flags."""
-    early = Parser(prog="vpo-lite train", add_help=False, allow_abbrev=False)
-    early.add_argument("--task", default=DEFAULT)
-    return task_class(early.parse_known_args(arguments)[0].task)
 
 
 def run(options) -> int:
