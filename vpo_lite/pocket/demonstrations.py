@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from torch.utils.data import Dataset
 
-from ..policy.tokenizer import encode, word_tokenizer
+from ..policy.tokenizer import word_tokenizer
 from .recipe import Recipe
 
 
@@ -28,8 +28,9 @@ class Demonstrations(Dataset):
 
     def __getitem__(self, i: int) -> Demonstration:
         prompt, text = self.recipe.demonstration(i)
-        completion = [
-            *(self.vocabulary[word] for word in text.split()),
-            self.tokenizer.eos_token_id,
-        ]
-        return Demonstration(encode(self.tokenizer, prompt), completion)
+        return Demonstration(
+            self._ids("<bos>", *prompt.symbols.split()), self._ids(*text.split(), "<eos>")
+        )
+
+    def _ids(self, *words: str) -> list[int]:
+        return [self.vocabulary[word] for word in words]
