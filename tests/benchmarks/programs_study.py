@@ -26,7 +26,7 @@ from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "programs.jsonl"
-COMMON = {"task": "programs", "steps": 100, "prompts": 16, "group_size": 8, "lr": 1e-3}
+COMMON = {"task": "programs", "steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}
 KINDS = {
     "start, m = 1": {"method": "grpo", "steps": 0},
     "start, m = 3": {"method": "vpo", "steps": 0},

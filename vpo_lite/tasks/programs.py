@@ -127,7 +127,9 @@ class ProgramsTask(Task):
     # --- problems ---------------------------------------------------------------------------------
 
     def instance(self, seed: int) -> Examples:
-        """The tests with this seed. Their number goes round with the seed: 5, 6, 7, 8, 5, ..."""
+        """The tests with this seed. Their number goes round with it: 5, 6, 7, 8, 5, ...; with two
+        rules 4, 6, 8, 4, ...
+        """
         rng = generator(seed, "programs", self._rules, self.operations)
         sizes = SIZES[self._rules]
         n = sizes[seed % len(sizes)]
