@@ -148,7 +148,7 @@ def _updates(recipe, out, model, optimizer, done, workers, compile, lock) -> Ite
     half = torch.autocast(device.type, torch.bfloat16, enabled=_has_fast_bf16(device))
     model.train()
     for update, (ids, labels) in enumerate(loader, done):
-        warm, left = (update + 1) / 50, 1 - update / recipe.updates
+        warm, left = (update + 1) / 50, 1 - update / (recipe.lr_updates or recipe.updates)
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr * min(warm, left, 1.0)
         ids, labels = ids.to(device, non_blocking=True), labels.to(device, non_blocking=True)

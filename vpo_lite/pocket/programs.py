@@ -92,8 +92,12 @@ class ProgramsRecipe(Recipe):
     distinct_share: float = setting(
         0.5, "share of the sets that repeat no rule before all are used", least=0, most=1
     )
-    first_share: float = setting(
-        0.4, "share of the updates, at the beginning, that show rules only", least=0, most=1
+    first_updates: int = setting(
+        400, "updates at the beginning that show rules only", least=0, most=10**9
+    )
+    updates: int = setting(700, "number of updates", least=1, most=10**9)
+    lr_updates: int | None = setting(
+        1_000, "updates after which the learning rate would be zero", least=1, most=10**9
     )
 
     def vocabulary(self) -> list[str]:
@@ -113,7 +117,7 @@ class ProgramsRecipe(Recipe):
     def demonstration(self, i: int) -> tuple[Prompt, str]:
         """Number i. All of a batch have the same m, and most the same number of tests."""
         batch = i // self.batch
-        first = batch < self.first_share * self.updates
+        first = batch < self.first_updates
         rules = generator(self.seed, "rules", batch).choice(3, p=_FIRST if first else _LATER) + 1
         rng = generator(self.seed, "demonstration", 0, str(i))
         task = self._tasks[int(rules)]
@@ -163,6 +167,6 @@ to teach. It is good for nothing else.""",
 drawn tests (seeds from {FIRST_SEED:,}) with three hidden rules (60 % of the batches), two (30 %) or
 one (10 %), each of one operation. Seed {self.seed}. An answer is a hidden rule with probability
 {self.rule_share}, else a random program of one operation (70 %) or two. In a share of
-{self.distinct_share} of the sets no rule is written again before all are. A share of
-{self.first_share} of the updates, at the beginning, shows rules only, more often a single one.""",
+{self.distinct_share} of the sets no rule is written again before all are. The first
+{self.first_updates} updates show rules only, more often a single one.""",
         )

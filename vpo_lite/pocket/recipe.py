@@ -39,6 +39,9 @@ class Recipe(ABC):
     updates: int = setting(3_000, "number of updates", least=1, most=10**9)
     batch: int = setting(128, "demonstrations in an update", least=1, most=65_536)
     lr: float = setting(2e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    lr_updates: int | None = setting(
+        None, "updates after which it would be zero; default: all", least=1, most=10**9
+    )
     seed: int = setting(0, "of every random draw", least=0, most=2**63 - 1)
     width: int = setting(128, "width of the model", least=1, most=16_384)
     layers: int = setting(4, "layers of the model", least=1, most=200)
@@ -55,6 +58,11 @@ class Recipe(ABC):
     def __post_init__(self):
         for option in self.options():
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
+        if self.lr_updates is not None and self.lr_updates < self.updates:
+            raise ValueError(
+                f"lr_updates = {self.lr_updates}, updates = {self.updates}: the learning rate would be "
+                "zero before the end; raise lr_updates"
+            )
         if self.width % self.heads or self.width // self.heads % 2:
             raise ValueError(
                 f"width = {self.width}, heads = {self.heads}: width must be an even multiple of "
