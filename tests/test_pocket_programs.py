@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.maze import MazeRecipe
-from vpo_lite.pocket.pretrain import check_folder
+from vpo_lite.pocket.pretrain import check_folder, pretrain
 from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate, programs_vocabulary
 from vpo_lite.pocket.recipe import recipe_class, recipe_names
 from vpo_lite.tasks.programs import PROGRAMS, Examples, ProgramsTask
@@ -48,13 +50,13 @@ def test_a_prompt_with_its_answers_always_fits():
 
 
 def test_a_demonstration_answers_its_prompt_and_a_batch_has_one_m():
-    recipe, task = ProgramsRecipe(updates=20, batch=3), ProgramsTask()
+    recipe, task = ProgramsRecipe(first_updates=8, batch=3), ProgramsTask()
     for i in range(60):
         prompt, text = recipe.demonstration(i)
         m = int(prompt.symbols[2])
         assert m == 1 + i // 3 % 5
         assert None not in task.parse(None, text, m) and task.parse(None, text, m + 1)[m] is None
-        if i < 24:  # of the first 8 of 20 updates: each program is a hidden rule
+        if i < 24:  # of the first 8 updates: each program is a hidden rule
             words = [word for word in prompt.symbols.split() if word[0] in "abcd"]
             cut = [words[k : k + 4] for k in range(0, len(words), 4)]
             tests = Examples(
@@ -93,6 +95,25 @@ def test_the_figures_by_hand():
         "distinct": 1 / 2,
         "coverage": pytest.approx((float(vpo.coverage(front[:1], front)) + 1) / 2),
     }
+
+
+def test_a_rate_that_would_be_zero_later_is_that_of_a_longer_run(tmp_path):
+    """4 updates of a rate that falls over 8 are the first 4 of 8, to the last bit."""
+    small = dict(batch=2, width=16, layers=1, heads=2, mlp=16, save_every=4, first_updates=1)
+    whole = ProgramsRecipe(updates=8, lr_updates=8, **small)
+    part = ProgramsRecipe(updates=4, lr_updates=8, **small)
+    work = pretrain(whole, tmp_path / "8", device=torch.device("cpu"), workers=0)
+    for done, _ in work:
+        if done == 4:
+            work.close()
+    list(pretrain(part, tmp_path / "4", device=torch.device("cpu"), workers=0))
+    state = load_file(tmp_path / "8" / "state.safetensors")
+    model = load_file(tmp_path / "4" / "model.safetensors")
+    assert len(model) > 5
+    for name, tensor in model.items():
+        assert torch.equal(state[f"p.{name}"], tensor), name
+    with pytest.raises(ValueError, match=r"lr_updates = 8, updates = 9: .* raise lr_updates"):
+        ProgramsRecipe(updates=9, lr_updates=8)
 
 
 def test_pretrain_makes_a_policy_for_programs_that_can_be_trained(tmp_path, capsys, monkeypatch):

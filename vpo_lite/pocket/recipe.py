@@ -60,8 +60,8 @@ class Recipe(ABC):
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
         if self.lr_updates is not None and self.lr_updates < self.updates:
             raise ValueError(
-                f"lr_updates = {self.lr_updates}, updates = {self.updates}: the learning rate would be "
-                "zero before the end; raise lr_updates"
+                f"lr_updates = {self.lr_updates}, updates = {self.updates}: the learning rate "
+                "would be zero before the end; raise lr_updates"
             )
         if self.width % self.heads or self.width // self.heads % 2:
             raise ValueError(
