@@ -1,5 +1,7 @@
 """The model card of a pocket policy, in Markdown."""
 
+from ..tasks import DEFAULT
+
 
 def model_card(recipe, name: str, parameters: int, figures: dict, seeds) -> str:
     """How a pocket policy was made and what it can do.
@@ -13,7 +15,8 @@ def model_card(recipe, name: str, parameters: int, figures: dict, seeds) -> str:
         for option in recipe.options()
         if getattr(recipe, option.name) != option.default
     ]
-    command = " ".join(["vpo-lite pretrain --out", name, *changed])
+    task = [] if recipe.task == DEFAULT else ["--task", recipe.task]
+    command = " ".join(["vpo-lite pretrain", *task, "--out", name, *changed])
     table = [[recipe.problems, "m", *recipe.columns.values()], ["---"] * (2 + len(recipe.columns))]
     for what, by_m in figures.items():
         for m, shares in by_m.items():
