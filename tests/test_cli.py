@@ -322,9 +322,10 @@ def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
         sys.executable,
         "-c",
         "import sys, torch\n"
-        "from vpo_lite.pocket.pretrain import PretrainConfig, pretrain\n"
+        "from vpo_lite.pocket.maze import MazeRecipe\n"
+        "from vpo_lite.pocket.pretrain import pretrain\n"
         "torch.set_num_threads(1)\n"
-        "c = PretrainConfig(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, "
+        "c = MazeRecipe(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, "
         "save_every=2)\n"
         "for done, loss in pretrain(c, sys.argv[1], device=torch.device('cpu'), workers=0):\n"
         "    if done == int(sys.argv[2]): import os; os._exit(9)\n",
@@ -341,6 +342,7 @@ def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, mon
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from vpo_lite.pocket import pretrain
+    from vpo_lite.pocket.maze import MazeRecipe
     from vpo_lite.policy.loading import load_policy
 
     monkeypatch.setattr(pretrain, "LARGEST_FP32", 100_000)  # bytes; the model below has more
@@ -396,12 +398,12 @@ def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, mon
     ):  # a folder that was begun before there was this setting
         del about["config"][name]
     (out / "pretrain.json").write_text(json.dumps(about))
-    assert pretrain.check_folder(pretrain.PretrainConfig(updates=2, batch=2), out) == out
+    assert pretrain.check_folder(MazeRecipe(updates=2, batch=2), out) == out
 
 
 def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_asked():
     from vpo_lite.pocket.demonstrations import Demonstrations
-    from vpo_lite.pocket.pretrain import PretrainConfig
+    from vpo_lite.pocket.maze import MazeRecipe
 
     def size(row):  # of the board behind a prompt: the squares that are not beyond it
         prompt = demonstrations.tokenizer.decode(row[0]).split()
@@ -412,12 +414,12 @@ def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_
         )
 
     demonstrations = Demonstrations(
-        PretrainConfig(layout="paper-9x9", smaller_share=0.5, drawn_share=0, batch=2)
+        MazeRecipe(layout="paper-9x9", smaller_share=0.5, drawn_share=0, batch=2)
     )
     sizes = [size(demonstrations[i]) for i in range(160)]
     assert sizes[::2] == sizes[1::2] and set(sizes) == {4, 6, 8, 9}
     assert 0.25 < sizes.count(9) / 160 < 0.75
-    demonstrations = Demonstrations(PretrainConfig(layout="paper-9x9", drawn_share=0, batch=2))
+    demonstrations = Demonstrations(MazeRecipe(layout="paper-9x9", drawn_share=0, batch=2))
     assert {size(demonstrations[i]) for i in range(20)} == {9}
 
 

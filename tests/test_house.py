@@ -51,7 +51,8 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
     ("vpo_lite/tasks/maze.py", "the maze as a task"),
-    ("vpo_lite/pocket/*", "the policies that ship are trained on mazes"),
+    ("vpo_lite/pocket/maze.py", "how a policy for mazes is made"),
+    ("vpo_lite/pocket/weights/*", "most policies that ship read mazes"),
     ("vpo_lite/lab/board.py", "the widget that draws a maze and lets people paint one"),
     ("vpo_lite/lab/board.js", "the same widget in the browser"),
     ("vpo_lite/lab/__init__.py", "names the session that the notebooks use"),
@@ -436,7 +437,8 @@ SOUND = {
     "vpo_lite/policy/policy.py": "import torch\nfrom ..tasks.base import Task\n",
     "vpo_lite/training/step.py": "import torch\nfrom .. import objective\nfrom . import loss\n",
     "vpo_lite/training/loss.py": "import torch\n",
-    "vpo_lite/pocket/pretrain.py": "import envs  # Mazes\nfrom ..training.step import Learner\n",
+    "vpo_lite/pocket/maze.py": "import envs  # Mazes\n",
+    "vpo_lite/pocket/pretrain.py": "import torch\nfrom ..training.step import Learner\n",
     "vpo_lite/pocket/weights/model.safetensors": "maze",
     "vpo_lite/figures.py": "import plotly.graph_objects as go\n",
     "vpo_lite/decomposition/report.py": "def f():\n    from .. import figures\n",

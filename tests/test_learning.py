@@ -13,7 +13,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 import vpo_lite as vpo
-from vpo_lite.pocket.demonstrations import maze_tokenizer, maze_vocabulary
+from vpo_lite.pocket.maze import maze_tokenizer, maze_vocabulary
 from vpo_lite.policy.adapter import quiet
 from vpo_lite.tasks import Prompt, Task
 

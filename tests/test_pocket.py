@@ -9,14 +9,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import vpo_lite as vpo
 from vpo_lite.pocket.card import model_card
-from vpo_lite.pocket.demonstrations import maze_tokenizer
-from vpo_lite.pocket.pretrain import HELD_OUT, PretrainConfig, held_out_figures, new_model
+from vpo_lite.pocket.maze import MazeRecipe, maze_tokenizer
+from vpo_lite.pocket.pretrain import HELD_OUT, held_out_figures, new_model
+from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy import shipped
 from vpo_lite.policy.loading import fingerprint, load_policy
-from vpo_lite.policy.tokenizer import encode
+from vpo_lite.policy.tokenizer import encode, word_tokenizer
 from vpo_lite.tasks.maze import MazeTask
 
-NAMES = ("pocket-6x6", "pocket-9x9")
+NAMES = ("pocket-6x6", "pocket-9x9", "pocket-programs")
+MAZES = NAMES[:2]
 
 
 def about(name):
@@ -24,10 +26,11 @@ def about(name):
 
 
 def config_of(name):
-    return PretrainConfig(**about(name)["config"])
+    stored = about(name)
+    return recipe_class(stored.get("task", "maze")).from_json(stored["config"])
 
 
-def test_both_are_there():
+def test_they_are_there():
     assert tuple(shipped.names()) == NAMES
     assert shipped.folder("pocket-7x7") is None and shipped.description("pocket-7x7") is None
     elsewhere = str(shipped.folder("pocket-6x6"))  # a folder says what it reads, too
@@ -39,7 +42,7 @@ def test_both_are_there():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_tells_what_the_model_does(name):
-    """30 of its held-out mazes anew: within four standard errors of the card, for every preset that
+    """30 of its held-out problems anew: within four standard errors of the card, for each kind that
     it speaks of.
     """
     policy, config, held_out = (
@@ -48,14 +51,20 @@ def test_a_card_tells_what_the_model_does(name):
         about(name)["held_out"],
     )
     assert policy.model.config.hidden_size == config.width
-    assert list(held_out) == config.layouts
-    for layout, figures in held_out.items():
-        seen = held_out_figures(policy, layout, seeds=range(100, 130), sizes=(3,), seed=1)["3"]
-        for figure in ("reach", "distinct"):
-            share = figures["3"][figure]
+    assert list(held_out) == list(config.measured())
+    for kind, task in config.measured().items():
+        seen = held_out_figures(policy, config, task, seeds=range(100, 130), sizes=(3,), seed=1)[
+            "3"
+        ]
+        for figure in ("parse", "reach" if name in MAZES else "valid", "distinct"):
+            share = held_out[kind]["3"][figure]
             error = math.sqrt(share * (1 - share) / 30)
-            assert abs(seen[figure] - share) < 4 * error + 0.02, (layout, figure)
-    assert 0.25 < held_out[config.layout]["3"]["treasure"] < 0.75  # undecided
+            assert abs(seen[figure] - share) < 4 * error + 0.02, (kind, figure)
+
+
+@pytest.mark.parametrize("name", MAZES)
+def test_policies_for_mazes_are_undecided_about_treasure(name):
+    assert 0.25 < about(name)["held_out"][config_of(name).layout]["3"]["treasure"] < 0.75
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,13 +97,14 @@ def test_it_is_small_safetensors_and_nothing_pickled(name):
 def test_its_tokens_are_those_of_the_vocabulary(name):
     config = config_of(name)
     stored = AutoTokenizer.from_pretrained(shipped.folder(name))
-    made = maze_tokenizer(config.board_size)
+    made = word_tokenizer(config.vocabulary())
     assert stored.get_vocab() == made.get_vocab()
-    task = MazeTask(layout=config.layout)
+    task = next(iter(config.measured().values()))
     prompt = task.prompt(task.instance(0), 3, pocket=shipped.description(name))
     ids = encode(stored, prompt)
     assert ids == encode(made, prompt)
     assert made.decode(ids) == f"<bos> {prompt.symbols}"
+    assert config.pocket() == shipped.description(name)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +151,7 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     route, reward = front.routes[0], front.rewards[0]
     texts = [task.format(maze, [route, route]) + " <route_3> b9 </route_3>"]
     monkeypatch.setattr(type(policy), "texts", lambda self, rollouts: texts)
-    assert held_out_figures(policy, "lite-6x6", seeds=[0], sizes=(3,))["3"] == {
+    assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,))["3"] == {
         "parse": 2 / 3,
         "reach": 2 / 3,
         "distinct": 0,
@@ -150,4 +160,4 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     }
     texts = [""]
     nothing = {"parse": 0, "reach": 0, "distinct": 0, "treasure": None, "lava": None}
-    assert held_out_figures(policy, "lite-6x6", seeds=[0], sizes=(3,)) == {"3": nothing}
+    assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,)) == {"3": nothing}

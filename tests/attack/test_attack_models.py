@@ -35,7 +35,7 @@ from transformers import (
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.pocket.demonstrations import maze_tokenizer
+from vpo_lite.pocket.maze import maze_tokenizer
 from vpo_lite.policy import adapter, base, loading, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet
 from vpo_lite.policy.loading import load_policy

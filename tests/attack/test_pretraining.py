@@ -14,7 +14,8 @@ from attacks import json_text, mutated_bytes, mutated_json, seeds, tree
 
 from vpo_lite.cli import main
 from vpo_lite.pocket import pretrain as module
-from vpo_lite.pocket.pretrain import PretrainConfig, pretrain
+from vpo_lite.pocket.maze import MazeRecipe
+from vpo_lite.pocket.pretrain import pretrain
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = dict(updates=6, batch=2, width=16, layers=1, heads=2, mlp=16, save_every=2)
@@ -24,7 +25,7 @@ HERE = ["--workers", "0", "--device", "cpu", "--threads", "1"]
 
 def worked(out, updates=None):
     """Train to the end, or to this update."""
-    work = pretrain(PretrainConfig(**TINY), out, device=torch.device("cpu"), workers=0)
+    work = pretrain(MazeRecipe(**TINY), out, device=torch.device("cpu"), workers=0)
     for done, _ in work:
         if done == updates:
             work.close()
@@ -77,7 +78,7 @@ def test_parameters_that_are_not_finite_are_never_written(tmp_path, monkeypatch)
                 self.param_groups[0]["params"][0][0] = math.inf
 
     monkeypatch.setattr(torch.optim, "AdamW", Spoiling)
-    config = PretrainConfig(**TINY | dict(updates=1))  # its last loss is finite
+    config = MazeRecipe(**TINY | dict(updates=1))  # its last loss is finite
     with pytest.raises(module.TrainingError, match="1 tensors are not finite"):
         list(pretrain(config, tmp_path / "a", device=torch.device("cpu"), workers=0))
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [".lock", "pretrain.json"]

@@ -17,7 +17,7 @@ from attacks import seeds, tree
 
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
-from vpo_lite.pocket.pretrain import PretrainConfig
+from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy.policy import Policy
 from vpo_lite.tasks import task_class
 from vpo_lite.training.config import TrainConfig
@@ -123,7 +123,7 @@ def test_the_other_commands_take_a_request_or_refuse_it_in_one_line(
     monkeypatch.setattr("vpo_lite.training.evaluate.sample_pools", accept)
     text, run = rng.choice(TEXTS), str(shutil.copytree(runs / "finished", here / "run"))
     small = ["--width", "8", "--heads", "2", "--layers", "1", "--mlp", "8", "--batch", "2"]
-    options = [o.flag for o in PretrainConfig.options()]
+    options = ["--task", *(o.flag for o in MazeRecipe.options())]
     evaluated = ("--problems", "--mazes", "--answers", "--seed", "--device")
     reported = ("--problems", "--answers", "--html", "--task", "--model", "--m", "--seed", "--maze")
     request = rng.choice(

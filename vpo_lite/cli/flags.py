@@ -58,9 +58,7 @@ def named_task(arguments, default: str | None = None) -> type[Task] | None:
 
     It is read before the other flags, since some of them are options of the task.
     """
-    early = Parser(add_help=False, allow_abbrev=False)
-    early.add_argument("--task", default=default)
-    name = early.parse_known_args(arguments)[0].task
+    name = named("--task", default, arguments)
     return None if name is None else task_class(name)
 
 
@@ -84,6 +82,13 @@ def add_task_options(made, task: type[Task]) -> None:
             f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
             f"of a flag of `{made.prog}`; rename it"
         ) from error
+
+
+def named(flag: str, default: str | None, arguments) -> str | None:
+    """The text of a flag that is read before all others, since it decides about flags."""
+    early = Parser(prog="vpo-lite", add_help=False, allow_abbrev=False)
+    early.add_argument(flag, dest="early", default=default)
+    return early.parse_known_args(arguments)[0].early
 
 
 def given(options: tuple[Option, ...], namespace) -> dict:

@@ -4,16 +4,22 @@ import json
 import math
 
 from ..checks import shown
-from .flags import Wrong, add_options, given, path, requests, say, whole
+from ..tasks import DEFAULT
+from .flags import Wrong, add_options, given, named, path, requests, say, whole
 
 
 def flags(made, arguments) -> None:
-    from ..pocket.pretrain import PretrainConfig
+    from ..pocket.recipe import recipe_class
 
+    with requests():
+        recipe = recipe_class(named("--task", DEFAULT, arguments))
     made.add_argument(
         "--out", type=path, required=True, metavar="FOLDER", help="goes on where it stopped"
     )
-    add_options(made, PretrainConfig.options())
+    made.add_argument(
+        "--task", default=DEFAULT, metavar="NAME", help=f"what it reads (default: {DEFAULT})"
+    )
+    add_options(made, recipe.options())
     made.add_argument("--device", default="auto", metavar="NAME")
     made.add_argument("--threads", type=whole, metavar="N")
     made.add_argument(
@@ -28,12 +34,14 @@ def run(options) -> int:
     with requests():
         from tqdm import tqdm
 
-        from ..pocket.pretrain import PretrainConfig, finish, pretrain
+        from ..pocket.pretrain import finish, pretrain
+        from ..pocket.recipe import recipe_class
         from ..policy.decoder import compiler_missing
         from ..policy.loading import choose_device
         from ..policy.threads import torch_threads
 
-        config = PretrainConfig(**given(PretrainConfig.options(), options))
+        recipe = recipe_class(options.task)
+        config = recipe(**given(recipe.options(), options))
         device = choose_device(options.device)
         if not 0 <= options.workers <= 1024 or not 1 <= (options.threads or 1) <= 1024:
             raise Wrong(

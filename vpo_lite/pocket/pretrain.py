@@ -1,9 +1,9 @@
-"""Making a pocket policy: a small causal LM that has seen routes through many mazes.
+"""Making a pocket policy: a small causal LM that has seen answers to many problems of one task.
 
-It stands in for a pretrained language model. It knows the format and how to walk, and writes m
-different routes when asked for m. It is undecided about gold, diamonds and lava, so that
-reinforcement learning has something to teach. The demonstrations are drawn, never stored, so a
-stopped run goes on exactly where it was.
+It stands in for a pretrained language model. It knows the format and what an answer looks like, and
+writes m of them when asked for m. It is undecided between good answers, so that reinforcement
+learning has something to teach. The demonstrations are drawn, never stored, so a stopped run goes
+on exactly where it was. What is shown is the recipe's matter (``recipe.py``).
 """
 
 import dataclasses
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from pydantic import JsonValue
 from torch.utils.data import DataLoader
@@ -35,28 +34,23 @@ from ..files import (
 from ..policy.adapter import quiet
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
+from ..policy.tokenizer import word_tokenizer
 from ..policy.weights import writing
 from ..randomness import generator, integer
-from ..tasks.maze import MazeTask
+from ..tasks import DEFAULT
+from ..tasks.base import SPLITS, Task
 from ..training.errors import TrainingError
 from ..training.memory import size, total_memory
 from ..training.rollouts import longest_completion, sample_answers
 from ..training.state import load_state, save_state
 from .card import model_card
-from .config import PretrainConfig
-from .demonstrations import (
-    LARGEST_BUDGET,
-    MOST_ROUTES,
-    Demonstration,
-    Demonstrations,
-    maze_tokenizer,
-)
+from .demonstrations import Demonstration, Demonstrations
+from .recipe import Recipe, recipe_class
 
-HELD_OUT = MazeTask.seeds["held_out"][:500]
+HELD_OUT = SPLITS["held_out"][:500]
 LARGEST_FP32 = 8_000_000  # bytes; larger models are stored in bf16
 ABOUT = "pretrain.json"  # the settings, and at the end the held-out figures
 _FILES = (ABOUT, "README.md", "state.safetensors", "model.safetensors")
-LONGEST = 512  # tokens of a prompt with its answers
 STATE = "state.safetensors"
 MODEL = "model.safetensors"  # comes last: with it the folder is finished
 
@@ -64,35 +58,30 @@ MODEL = "model.safetensors"  # comes last: with it the folder is finished
 # --- the run --------------------------------------------------------------------------------------
 
 
-def new_model(config: PretrainConfig) -> LlamaForCausalLM:
+def new_model(recipe: Recipe) -> LlamaForCausalLM:
     """The untrained pocket model: a standard Llama configuration, untied embeddings."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(config.seed, "pocket"))
-        return LlamaForCausalLM(_shape(config))
+        torch.manual_seed(integer(recipe.seed, "pocket"))
+        return LlamaForCausalLM(_shape(recipe))
 
 
-def _shape(config: PretrainConfig) -> LlamaConfig:
-    tokenizer = maze_tokenizer(config.board_size)
+def _shape(recipe: Recipe) -> LlamaConfig:
+    tokenizer = word_tokenizer(recipe.vocabulary())
     shape = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=config.width,
-        intermediate_size=config.mlp,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        num_key_value_heads=config.heads,
-        max_position_embeddings=LONGEST,
+        hidden_size=recipe.width,
+        intermediate_size=recipe.mlp,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.heads,
+        max_position_embeddings=recipe.longest,
         tie_word_embeddings=False,
         attention_dropout=0.0,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
-    shape.vpo_pocket = {
-        "task": MazeTask.name,
-        "board": config.board_size,
-        "answers": MOST_ROUTES,
-        "budget": LARGEST_BUDGET,
-    }
+    shape.vpo_pocket = recipe.pocket()
     return shape
 
 
@@ -104,7 +93,7 @@ class Progress(NamedTuple):
 
 
 def pretrain(
-    config: PretrainConfig, out, *, device, workers: int = 1, compile: bool = False
+    recipe: Recipe, out, *, device, workers: int = 1, compile: bool = False
 ) -> Iterator[Progress]:
     """Train a pocket policy into the folder ``out``; the progress after each update.
 
@@ -112,7 +101,7 @@ def pretrain(
     - workers: processes that draw demonstrations
     - compile: through torch.compile, which takes some seconds first
 
-    It stops cleanly when the iterator is closed. Called again with the same config it goes on from
+    It stops cleanly when the iterator is closed. Called again with the same recipe it goes on from
     the last saved state. At the end the folder holds the model, its tokenizer and
     ``pretrain.json``; :func:`finish` then measures it.
 
@@ -120,31 +109,35 @@ def pretrain(
     folder that cannot be used, BusyError where another process works there. Later: TrainingError at
     the first loss that is not finite; the last saved state stays.
     """
-    out = check_folder(config, out)
-    check_fits(config, device)
+    out = check_folder(recipe, out)
+    check_fits(recipe, device)
     out.mkdir(parents=True, exist_ok=True)
     lock = lock_folder(out)
-    check_folder(config, out)  # another process may have been faster
+    check_folder(recipe, out)  # another process may have been faster
     tidy(out, _FILES)
     if (out / MODEL).exists():
         return iter(())  # finished before
-    model = new_model(config).to(device)
+    model = new_model(recipe).to(device)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.lr, weight_decay=0.01, betas=(0.9, 0.98)
+        model.parameters(), lr=recipe.lr, weight_decay=0.01, betas=(0.9, 0.98)
     )
     state = out / STATE
-    done = load_state(state, model, optimizer, most=config.updates) if state.exists() else 0
-    write_json(out / ABOUT, {"config": dataclasses.asdict(config)})
-    return _updates(config, out, model, optimizer, done, workers, compile, lock)
+    done = load_state(state, model, optimizer, most=recipe.updates) if state.exists() else 0
+    write_json(out / ABOUT, _about(recipe))
+    return _updates(recipe, out, model, optimizer, done, workers, compile, lock)
 
 
-def _updates(config, out, model, optimizer, done, workers, compile, lock) -> Iterator[Progress]:
+def _about(recipe: Recipe) -> dict:
+    return {"task": recipe.task, "config": dataclasses.asdict(recipe)}
+
+
+def _updates(recipe, out, model, optimizer, done, workers, compile, lock) -> Iterator[Progress]:
     device, saved = model.device, done
-    data = Demonstrations(config)
+    data = Demonstrations(recipe)
     loader = DataLoader(
         data,
-        batch_size=config.batch,
-        sampler=range(done * config.batch, len(data)),
+        batch_size=recipe.batch,
+        sampler=range(done * recipe.batch, len(data)),
         num_workers=workers,
         collate_fn=_collate,
         prefetch_factor=4 if workers else None,
@@ -155,9 +148,9 @@ def _updates(config, out, model, optimizer, done, workers, compile, lock) -> Ite
     half = torch.autocast(device.type, torch.bfloat16, enabled=_has_fast_bf16(device))
     model.train()
     for update, (ids, labels) in enumerate(loader, done):
-        warm, left = (update + 1) / 50, 1 - update / config.updates
+        warm, left = (update + 1) / 50, 1 - update / (recipe.lr_updates or recipe.updates)
         for group in optimizer.param_groups:
-            group["lr"] = config.lr * min(warm, left, 1.0)
+            group["lr"] = recipe.lr * min(warm, left, 1.0)
         ids, labels = ids.to(device, non_blocking=True), labels.to(device, non_blocking=True)
         with half:
             loss = forward(input_ids=ids, labels=labels, use_cache=False).loss
@@ -167,16 +160,16 @@ def _updates(config, out, model, optimizer, done, workers, compile, lock) -> Ite
         if not (math.isfinite(loss.item()) and torch.isfinite(norm)):
             raise TrainingError(
                 f"update {update + 1}: loss = {loss.item():g}, gradient norm = {norm.item():g}: "
-                f"lower lr ({config.lr:g}). {out} still holds the state after update {saved}"
+                f"lower lr ({recipe.lr:g}). {out} still holds the state after update {saved}"
             )
         optimizer.step()
-        if (update + 1) % config.save_every == 0:
+        if (update + 1) % recipe.save_every == 0:
             _check_held(lock, out)
             save_state(out / STATE, model, optimizer, update + 1)
             saved = update + 1
         yield Progress(update + 1, loss.item())
     _check_held(lock, out)
-    _save_model(model.eval(), config, out)
+    _save_model(model.eval(), recipe, out)
     lock.release()
 
 
@@ -185,7 +178,7 @@ def _check_held(lock: FolderLock, out: Path) -> None:
         raise BusyError(f"{out}: replaced, or taken over by another call of pretrain")
 
 
-def _save_model(model, config: PretrainConfig, out: Path) -> None:
+def _save_model(model, recipe: Recipe, out: Path) -> None:
     """Put model and tokenizer into the folder: whole files, the parameters last."""
     broken = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
     if broken:
@@ -193,7 +186,7 @@ def _save_model(model, config: PretrainConfig, out: Path) -> None:
     if sum(p.numel() for p in model.parameters()) * 4 > LARGEST_FP32:
         model.bfloat16()
     staging = Path(tempfile.mkdtemp(prefix=f".{MODEL}-", dir=out))
-    maze_tokenizer(config.board_size).save_pretrained(staging)
+    word_tokenizer(recipe.vocabulary()).save_pretrained(staging)
     with quiet(), writing():
         model.cpu().save_pretrained(staging)
     for file in sorted(staging.iterdir(), key=lambda file: file.name == MODEL):
@@ -202,47 +195,46 @@ def _save_model(model, config: PretrainConfig, out: Path) -> None:
     (out / STATE).unlink(missing_ok=True)
 
 
-def check_fits(config: PretrainConfig, device: torch.device) -> None:
+def check_fits(recipe: Recipe, device: torch.device) -> None:
     """Raise ValueError, with the numbers, for a model that needs more memory than there is at all.
 
     Parameters, gradients and AdamW's moments take 16 bytes each. A token of the batch keeps about
     16 H + 4 I numbers in each layer, and 3 V for the logits, of 4 bytes.
     """
     with torch.device("meta"):
-        model = LlamaForCausalLM(_shape(config))
-    tokens = config.batch * LONGEST
-    per_token = config.layers * (16 * config.width + 4 * config.mlp) + 3 * model.config.vocab_size
+        model = LlamaForCausalLM(_shape(recipe))
+    tokens = recipe.batch * recipe.longest
+    per_token = recipe.layers * (16 * recipe.width + 4 * recipe.mlp) + 3 * model.config.vocab_size
     need = 16 * sum(p.numel() for p in model.parameters()) + 4 * tokens * per_token
     there = total_memory(device)
     if there and need > there:
         raise ValueError(
             f"this model needs about {size(need)} to train, and {device} has {size(there)} in all: "
-            f"lower width ({config.width}), layers ({config.layers}), mlp ({config.mlp}) or batch "
-            f"({config.batch})"
+            f"lower width ({recipe.width}), layers ({recipe.layers}), mlp ({recipe.mlp}) or batch "
+            f"({recipe.batch})"
         )
 
 
 class About(Schema):
     """pretrain.json."""
 
+    task: str = DEFAULT  # version 0.1.0 knew no other
     config: dict[str, JsonValue]
     held_out: dict[str, dict[str, dict[str, float | None]]] | None = None
 
 
-def check_folder(config: PretrainConfig, out) -> Path:
+def check_folder(recipe: Recipe, out) -> Path:
     """The folder to train in. ValueError unless it is empty, new, or holds the same run."""
     out = Path(out)
     if (out / ABOUT).is_file():
-        stored = read_json(out / ABOUT, About).config
+        stored = read_json(out / ABOUT, About)
         try:
-            before = dataclasses.asdict(PretrainConfig.from_json(stored))
+            before = _about(recipe_class(stored.task).from_json(stored.config))
         except ValueError as error:
             raise DamagedError(f"{out / ABOUT}: {error}") from error
-        now = dataclasses.asdict(config)
         changed = [
-            f"{name} = {before[name]!r} there, {value!r} now"
-            for name, value in now.items()
-            if before[name] != value
+            f"{name} = {there!r} there, {now!r} now"
+            for name, there, now in _differences(before, _about(recipe))
         ]
         if changed:
             raise ValueError(
@@ -254,6 +246,16 @@ def check_folder(config: PretrainConfig, out) -> Path:
             f"{out}: exists and is no folder that pretraining began in; choose another --out"
         )
     return out
+
+
+def _differences(before: dict, now: dict) -> Iterator[tuple]:
+    """What was set otherwise: name, value then, value now. Other tasks have other settings."""
+    if before["task"] != now["task"]:
+        yield "task", before["task"], now["task"]
+        return
+    for name, value in now["config"].items():
+        if before["config"][name] != value:
+            yield name, before["config"][name], value
 
 
 class _Batch(NamedTuple):
@@ -291,50 +293,43 @@ def _has_fast_bf16(device: torch.device) -> bool:
 
 
 def held_out_figures(
-    policy: Policy, layout: str, *, seeds=HELD_OUT, sizes=(1, 3, 5), seed: int = 0
+    policy: Policy,
+    recipe: Recipe,
+    task: Task,
+    *,
+    seeds=HELD_OUT,
+    sizes=(1, 3, 5),
+    seed: int = 0,
 ) -> dict:
-    """Figures on mazes that were never trained on: one rollout each at temperature 1.
+    """Figures on problems that were never trained on: one rollout each at temperature 1.
 
-    Returns for every m in ``sizes``, as text, a dict of shares in [0, 1]:
-
-    - parse, reach: of the answers asked for, those that parse, and those that reach E
-    - distinct: of the rollouts, those with m different routes
-    - treasure: of the answers that reach E, those with some gold or diamond
-    - lava: of the answers that reach E, those that touched lava
-
-    The last two are None where no answer reaches E.
+    Returns for every m in ``sizes``, as text, the recipe's figures: a dict of shares in [0, 1].
     """
-    task = MazeTask(layout=layout)
-    mazes = [task.instance(s) for s in seeds]
+    instances = [task.instance(s) for s in seeds]
     figures = {}
     for m in sizes:
-        longest = longest_completion(policy, task, m, mazes)
-        uniforms = generator(seed, "held-out", m).random((len(mazes), 1, longest))
-        groups = sample_answers(policy, task, mazes, m, uniforms).groups
-        routes = [group.answers[0] for group in groups]
-        valid = np.stack([group.valid[0] for group in groups])
-        rewards = np.stack([group.rewards[0] for group in groups])[valid]
-        figures[str(m)] = {
-            "parse": float(np.mean([group.parsed[0] for group in groups])),
-            "reach": float(valid.mean()),
-            "distinct": float(np.mean([None not in r and len(set(r)) == m for r in routes])),
-            "treasure": float((rewards[:, 1:3] > 0).any(-1).mean()) if len(rewards) else None,
-            "lava": float((rewards[:, 3] < 1).mean()) if len(rewards) else None,
-        }
+        longest = longest_completion(policy, task, m, instances)
+        uniforms = generator(seed, "held-out", m).random((len(instances), 1, longest))
+        figures[str(m)] = recipe.figures(
+            sample_answers(policy, task, instances, m, uniforms).groups
+        )
     return figures
 
 
-def finish(config: PretrainConfig, out, device) -> dict:
-    """Measure a finished pocket policy on held-out mazes.
+def finish(recipe: Recipe, out, device) -> dict:
+    """Measure a finished pocket policy on held-out problems.
 
-    Writes the figures and the model card into its folder, and returns the figures by layout.
+    Writes the figures and the model card into its folder, and returns the figures by task.
     """
     out = Path(out)
     lock = lock_folder(out)
     policy = load_policy(out, device=str(device), dtype="float32")
-    figures = {name: held_out_figures(policy, name, seeds=HELD_OUT) for name in config.layouts}
-    write_json(out / ABOUT, {"config": dataclasses.asdict(config), "held_out": figures})
+    figures = {
+        name: held_out_figures(policy, recipe, task, seeds=HELD_OUT)
+        for name, task in recipe.measured().items()
+    }
+    write_json(out / ABOUT, _about(recipe) | {"held_out": figures})
     parameters = sum(p.numel() for p in policy.model.parameters() if not p.requires_grad)
-    write_atomically(out / "README.md", model_card(config, out.name, parameters, figures, HELD_OUT))
+    write_atomically(out / "README.md", model_card(recipe, out.name, parameters, figures, HELD_OUT))
     lock.release(remove=True)
     return figures

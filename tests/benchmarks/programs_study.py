@@ -1,0 +1,115 @@
+"""What each method makes of the task programs, at equal answers and about equal tokens.
+
+    .venv/bin/python tests/benchmarks/programs_study.py [--seeds 3] [--kinds vpo grpo]
+
+Every run starts from pocket-programs and trains on many problems of three hidden rules. Then it is
+measured on 64 held-out ones, 30 answers each. `start` is the policy before any training, asked for
+single answers and for sets of three.
+
+A rollout of grpo and max_at_k holds one answer, so `3 x rollouts` writes as many answers as a
+method with m = 3, and some tokens more: each rollout has an end of its own. Multi-RLVR is run as
+the library trains it: an answer that repeats another one of its rollout earns nothing.
+
+Finished runs are skipped: each is a line of tests/benchmarks/results/programs.jsonl. One thread.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+import vpo_lite as vpo
+from vpo_lite.training.loop import train
+from vpo_lite.training.step import Learner
+
+RESULTS = Path(__file__).parent / "results" / "programs.jsonl"
+COMMON = {"task": "programs", "steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}
+KINDS = {
+    "start, m = 1": {"method": "grpo", "steps": 0},
+    "start, m = 3": {"method": "vpo", "steps": 0},
+    "vpo": {"method": "vpo"},
+    "grpo, 3 x rollouts": {"method": "grpo", "group_size": 24},
+    "multi_rlvr": {"method": "multi_rlvr"},
+    "set_max": {"method": "set_max"},
+    "grpo": {"method": "grpo"},
+    "max_at_k, 3 x rollouts": {"method": "max_at_k", "group_size": 24},
+}
+COLUMNS = {
+    "coverage": "coverage",
+    "valid_rate": "pass a test",
+    "solved_rate": "on the front",
+    "repeat_rate": "repeats",
+    "diversity": "diversity",
+}
+
+
+def run(seed: int, **settings) -> dict:
+    """Train, and measure on held-out problems."""
+    settings = COMMON | settings
+    steps = settings.pop("steps")
+    config = vpo.TrainConfig.preset("demo", threads=1, seed=seed, steps=max(steps, 1), **settings)
+    learner, began = Learner(config), time.perf_counter()
+    records = list(train(config, learner=learner)) if steps else []
+    seconds = time.perf_counter() - began
+    figures = vpo.evaluate(learner.policy, config)
+    kept = ("coverage_best_single", "set_reward", "diversity_all", "best_at_k", *COLUMNS)
+    return {
+        **{name: figures[name] for name in kept},
+        "coverage_of_each": figures["per_problem"]["coverage"],
+        "curve": [record.set_reward for record in records],
+        "answers": len(records) * config.prompts * config.group_size * config.answers,
+        "tokens": sum(record.tokens for record in records),
+        "seconds": seconds,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
+    options = parser.parse_args()
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    done = [json.loads(line)["run"] for line in lines]
+    for seed, kind in itertools.product(range(options.seeds), options.kinds):
+        if [kind, seed] in done or (seed and kind.startswith("start")):
+            continue
+        found = {"run": [kind, seed]} | _rounded(run(seed, **KINDS[kind]))
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(found) + "\n")
+        print(
+            kind, seed, {name: found[name] for name in (*COLUMNS, "tokens", "seconds")}, flush=True
+        )
+    print(table())
+
+
+def table() -> str:
+    """The results so far as a Markdown table: means over the seeds, coverage with its range."""
+    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    heads = ["method", "seeds", "tokens", *COLUMNS.values(), "best@1", "best@3", "best@30"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind in KINDS:
+        its = [row for row in rows if row["run"][0] == kind]
+        if not its:
+            continue
+        values = [f"{np.mean([row[name] for row in its]):.2f}" for name in COLUMNS]
+        covered = [row["coverage"] for row in its]
+        values[0] += f" ({min(covered):.3f} to {max(covered):.3f})"
+        best = [f"{np.mean([row['best_at_k'][k] for row in its]):.3f}" for k in ("1", "3", "30")]
+        tokens = np.mean([row["tokens"] for row in its]) / 1000
+        lines.append(f"| {' | '.join([kind, str(len(its)), f'{tokens:.0f} k', *values, *best])} |")
+    return "\n".join(lines)
+
+
+def _rounded(value):
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What makes a pocket policy: settings, and what it is shown. One recipe for each task.
+
+A recipe is a file of this folder with the name of its task, and one class in it that derives from
+:class:`Recipe`. The training loop, the card and the command line know no particular task.
+"""
+
+import dataclasses
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..checks import shown
+from ..options import Option, options_of, setting
+from ..tasks.base import Prompt, Task
+
+_NO_RECIPES = ("__init__", "recipe", "demonstrations", "pretrain", "card")
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """The settings that every recipe has, and what a task adds to them.
+
+    - task: name of the task
+    - problems: what its problems are called
+    - longest: most tokens of a prompt with its answers
+    - columns: shares that are measured on held-out problems -> their titles in the card
+
+    A task adds settings as fields of its own, and defines the abstract methods.
+    """
+
+    task: ClassVar[str]
+    problems: ClassVar[str]
+    longest: ClassVar[int] = 512
+    columns: ClassVar[dict[str, str]] = {}
+
+    updates: int = setting(3_000, "number of updates", least=1, most=10**9)
+    batch: int = setting(128, "demonstrations in an update", least=1, most=65_536)
+    lr: float = setting(2e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    lr_updates: int | None = setting(
+        None, "updates after which it would be zero; default: all", least=1, most=10**9
+    )
+    seed: int = setting(0, "of every random draw", least=0, most=2**63 - 1)
+    width: int = setting(128, "width of the model", least=1, most=16_384)
+    layers: int = setting(4, "layers of the model", least=1, most=200)
+    heads: int = setting(4, "attention heads; width is an even multiple of them", least=1, most=256)
+    mlp: int = setting(384, "width of the model's MLP", least=1, most=65_536)
+    save_every: int = setting(200, "updates between two states to resume from", least=1, most=10**9)
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """All settings, the task's own first; the flags of ``vpo-lite pretrain`` come from them."""
+        common = {field.name for field in dataclasses.fields(Recipe)}
+        return tuple(sorted(options_of(cls), key=lambda option: option.name in common))
+
+    def __post_init__(self):
+        for option in self.options():
+            object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
+        if self.lr_updates is not None and self.lr_updates < self.updates:
+            raise ValueError(
+                f"lr_updates = {self.lr_updates}, updates = {self.updates}: the learning rate "
+                "would be zero before the end; raise lr_updates"
+            )
+        if self.width % self.heads or self.width // self.heads % 2:
+            raise ValueError(
+                f"width = {self.width}, heads = {self.heads}: width must be an even multiple of "
+                "heads"
+            )
+
+    @classmethod
+    def from_json(cls, stored: dict) -> "Recipe":
+        """The settings that pretrain.json holds. ValueError for an unknown name."""
+        unknown = set(stored) - {option.name for option in cls.options()}
+        if unknown:
+            raise ValueError(f"unknown setting {shown(min(unknown))}")
+        return cls(**stored)
+
+    # --- what a task defines ----------------------------------------------------------------------
+
+    @abstractmethod
+    def vocabulary(self) -> list[str]:
+        """Every token, in the order of the ids: ``<pad>``, ``<bos>`` and ``<eos>`` come first."""
+
+    @abstractmethod
+    def pocket(self) -> dict:
+        """What the policy says of itself: ``task``, ``answers``, and whatever its task reads."""
+
+    @abstractmethod
+    def demonstration(self, i: int) -> tuple[Prompt, str]:
+        """Number i: a prompt in symbols, and the completion. A pure function of (settings, i)."""
+
+    @abstractmethod
+    def measured(self) -> dict[str, Task]:
+        """The tasks that the finished policy is measured on, by the names that the card uses."""
+
+    @abstractmethod
+    def figures(self, groups: Sequence[Any]) -> dict[str, float | None]:
+        """A share in [0, 1] for each of ``columns``, from the answers to held-out problems.
+
+        groups: ``Answers`` of one rollout each. None where nothing can be counted.
+        """
+
+    @abstractmethod
+    def story(self) -> tuple[str, str]:
+        """Two paragraphs of the card, in Markdown: what the policy reads and writes, and what the
+        demonstrations show.
+        """
+
+
+def recipe_names() -> list[str]:
+    """Names of the tasks that have a recipe.
+
+    >>> "programs" in recipe_names()
+    True
+    """
+    here = Path(__file__).parent
+    return sorted(path.stem for path in here.glob("*.py") if path.stem not in _NO_RECIPES)
+
+
+def recipe_class(task: str) -> type[Recipe]:
+    """The recipe of the task with this name. ValueError where there is none."""
+    if task not in recipe_names():
+        there = ", ".join(map(repr, recipe_names()))
+        raise ValueError(f"task {shown(task)}: has no recipe for a pocket policy; there is {there}")
+    module = importlib.import_module(f".{task}", __package__)
+    mine = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Recipe)]
+    return next(c for c in mine if c.__module__ == module.__name__)
