@@ -384,3 +384,9 @@ def test_held_out_problems_are_none_of_those_that_a_policy_learns_from():
     texts = {TASK.instance(s).text for s in seeds["held_out"][:300]}
     assert len(texts) == 300
     assert not texts & {TASK.instance(s).text for s in seeds["train"][:300]}
+
+
+def test_one_problem_can_be_singled_out():
+    one, many = ProgramsTask(problem=7), ProgramsTask()
+    assert one.single and not many.single and one.numbered == "problem"
+    assert one.instance(10_000) == one.instance(3) == many.instance(7) != many.instance(3)

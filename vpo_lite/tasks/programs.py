@@ -113,7 +113,11 @@ class ProgramsTask(Task):
         ),
         Option("branches", int, None, "hidden rules, 2 or 3; default: 3", least=2, most=3),
         Option("operations", int, 1, "most operations in a hidden rule", least=1, most=LONGEST),
+        Option(
+            "problem", int, None, "train on this one set of tests; without it, on many", least=0
+        ),
     )
+    singles_out = ("problem",)
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -126,10 +130,15 @@ class ProgramsTask(Task):
 
     # --- problems ---------------------------------------------------------------------------------
 
+    @property
+    def single(self) -> bool:
+        return self.problem is not None
+
     def instance(self, seed: int) -> Examples:
-        """The tests with this seed. Their number goes round with it: 5, 6, 7, 8, 5, ...; with two
-        rules 4, 6, 8, 4, ...
+        """The tests with this seed, or those that the option singles out. Their number goes round
+        with it: 5, 6, 7, 8, 5, ...; with two rules 4, 6, 8, 4, ...
         """
+        seed = seed if self.problem is None else self.problem
         rng = generator(seed, "programs", self._rules, self.operations)
         sizes = SIZES[self._rules]
         n = sizes[seed % len(sizes)]
