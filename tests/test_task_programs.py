@@ -390,3 +390,10 @@ def test_one_problem_can_be_singled_out():
     one, many = ProgramsTask(problem=7), ProgramsTask()
     assert one.single and not many.single and one.numbered == "problem"
     assert one.instance(10_000) == one.instance(3) == many.instance(7) != many.instance(3)
+
+
+def test_the_panel_shows_the_tests_by_their_numbers():
+    tests = ProgramsTask().instance(0)
+    first, *lines = ProgramsTask().summary(tests).splitlines()
+    assert "many of these tests" in first and len(lines) == len(tests.inputs)
+    assert lines[1] == f"test 2: {tests.inputs[1]} > {tests.outputs[1]}"

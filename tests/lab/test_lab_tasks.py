@@ -250,6 +250,8 @@ def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(mode
         assert shown.plots.figure.data[-1] is not None
         simplex = next(t for t in shown.plots.figure.data if t.name == "weightings")
         assert simplex.visible == (d == 3), "with three objectives, and with no other number"
+        room = np.ptp(shown.plots.figure.layout.ternary.domain.x)
+        assert (room > 0.05) == (d == 3), "else plotly.js draws an empty triangle over all"
     assert len(sizes) > 1
     lab.close()
 

@@ -19,6 +19,7 @@ BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or mor
     1400: (340, 490, 470),
     1900: (440, 640, 720),
 }
+_TERNARY_AXES = ("aaxis", "baxis", "caxis")
 LARGE = 1.3  # of all lengths, with large letters
 LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls. The board has its own.
@@ -121,6 +122,7 @@ def layout(
         else:
             out |= _axes(name, x, y, ink, grid)
     out["annotations"] += note
+    out.setdefault("ternary", _hidden_ternary())
     out["xaxis"] |= {"range": [-0.22, 1.42], "tickvals": [0, 0.5, 1]}
     out["yaxis"] |= {"tickvals": [0, 0.5, 1]}
     return out
@@ -157,9 +159,17 @@ def _ternary(x, y, corners, ink, paper) -> dict:
     domain = {"x": [x[0] + side, x[1] - side], "y": [y[0] + below, y[1] - above]}
     out = {"domain": domain, "sum": 1, "bgcolor": paper}
     plain = {"ticks": "", "showticklabels": False, "showgrid": False}
-    for axis in "abc":
-        out[f"{axis}axis"] = plain | {"linecolor": ink, "linewidth": 2, "title": {}}
+    for axis in _TERNARY_AXES:
+        out[axis] = plain | {"linecolor": ink, "linewidth": 2, "showline": True, "title": {}}
     return out
+
+
+def _hidden_ternary() -> dict:
+    """Out of sight: plotly.js draws the triangle even where none of its traces is visible."""
+    nothing = {"ticks": "", "showticklabels": False, "showgrid": False, "showline": False}
+    axis = nothing | {"title": {"text": ""}}
+    corner = {"x": [0, 0.001], "y": [0, 0.001]}
+    return {"domain": corner, "bgcolor": "rgba(0,0,0,0)", **dict.fromkeys(_TERNARY_AXES, axis)}
 
 
 def _axes(name, x, y, ink, grid) -> dict:

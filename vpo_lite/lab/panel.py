@@ -27,7 +27,7 @@ from .view import View
 from .words import is_maze, sentence, status_line
 
 PAUSE = 0.1  # seconds between two drawings
-MOST_WORDS = 6_000  # letters of a request
+MOST_WORDS = 6_000  # letters of a problem
 
 
 class Panel:
@@ -129,7 +129,7 @@ class Panel:
         text = view.instance.text if is_maze(view) else ""
         with self.board.hold_sync():
             put(self.board, text=text, groups=groups, large=large, description=description)
-        put(self.asked, value=_request(view, 20 if large else 15))
+        put(self.asked, value=_problem(view, 20 if large else 15))
         put(self.asked.layout, width=f"{room.board}px", display="" if self.asked.value else "none")
         put(self.board.layout, width=f"{room.board}px")
         put(self.words.layout, display="" if room.wide else "none")
@@ -179,8 +179,8 @@ class PlainPanel(Panel):
                 picture = _texts(drawn)
             parts.append(html("<div><b>{}</b><br>{}</div>", drawn["title"], picture))
         side_by_side = '{}<div style="display:flex;flex-wrap:wrap;gap:16px">{}</div>'
-        request = _request(view, 20 if large else 15)
-        put(self.maze, value=html(side_by_side, request, joined(parts)))
+        problem = _problem(view, 20 if large else 15)
+        put(self.maze, value=html(side_by_side, problem, joined(parts)))
         curves = tuple(c.value for c in self.controls.curves)
         changed = self.plots.draw(view, large=large, curves=curves)
         if changed and self._handle is not None:
@@ -216,16 +216,16 @@ def panel_for(lab: Requests, kind: str) -> Panel:
     return PlainPanel(lab) if kind == "plain" else Panel(lab)
 
 
-def _request(view: View, size: int) -> Html:
-    """The request for the answers as it is put in words; nothing for a maze, which is drawn."""
+def _problem(view: View, size: int) -> Html:
+    """The problem in words; nothing for a maze, which is drawn."""
     if is_maze(view):
         return html("")
-    words = view.task.prompt(view.instance, view.asked_for).text
+    words = view.task.summary(view.instance)
     style = (
         f"font-size:{size}px;line-height:1.35;white-space:pre-wrap;max-height:13em;overflow:auto"
     )
     box = f"{style};border-left:3px solid #0072B2;padding-left:8px;margin-bottom:6px"
-    template = '<div class="vpo-request" tabindex="0" aria-label="the request" style="{}">{}</div>'
+    template = '<div class="vpo-problem" tabindex="0" aria-label="the problem" style="{}">{}</div>'
     return html(template, box, words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} …")
 
 

@@ -166,6 +166,10 @@ class Task:
         """The true Pareto front (n, d); None where it is unknown."""
         return None
 
+    def summary(self, instance) -> str:
+        """The problem as a panel shows it, in a few lines. By default the request in words."""
+        return self.prompt(instance, 1).text
+
     # --- the request for m answers, and their parser ----------------------------------------------
 
     def prompt(self, instance, m: int, *, weights=None, pocket: dict | None = None) -> Prompt:
