@@ -62,41 +62,51 @@ def test_so_it_was_on_each_of_five_seeds():
         assert small["0.1"] > large["0.1"] + 0.02 and large["10"] > small["10"] + 0.02
 
 
-def attained(m, count):
-    """(maze, attained and that of the best single answer) of plain and of recombined VPO, on the
-    first mazes, seed 0.
-    """
-    found = {}
-    for row in map(json.loads, (RESULTS / "attained.jsonl").read_text().splitlines()):
-        study, kind, maze, size, seed = row["run"]
-        if study == "attained" and (size, seed) == (m, 0):
-            share = row["coverage"]["1"] / row["ceiling"]["1"]
-            found.setdefault(kind, {})[maze] = share, row["best_single"] / row["ceiling"]["1"]
-    plain, ours = (found[kind] for kind in ("vpo", "vpo_recombined, 2 x steps"))
-    both = sorted(set(plain) & set(ours))[:count]
-    assert len(both) == count
-    return both, plain, ours
-
-
-def test_the_readme_tells_what_the_study_found_with_three_answers():
-    both, plain, ours = attained(3, 8)
-    found = np.array([[runs[maze][0] for maze in both] for runs in (plain, ours)])
-    assert [f"{x:.2f}" for x in found.mean(axis=1)] == ["0.96", "0.98"]
-    assert [f"{x:.2f}" for x in found.min(axis=1)] == ["0.88", "0.94"]
+def stored(study):
+    """The runs of a study of tests/benchmarks/attained_study.py."""
+    rows = map(json.loads, (RESULTS / "attained.jsonl").read_text().splitlines())
+    return [row for row in rows if row["run"][0] == study]
 
 
 def test_the_readme_tells_what_the_study_found():
     """Attained, and who is ahead: from the stored runs, in the words of the README."""
-    both, plain, ours = attained(2, 22)
-    readme = (RESULTS.parents[2] / "README.md").read_text()
+    readme, found = (RESULTS.parents[2] / "README.md").read_text(), {}
+    for row in stored("attained"):
+        _, kind, maze, m, seed = row["run"]
+        if (m, seed) == (2, 0):
+            share = row["coverage"]["1"], row["best_single"]
+            found.setdefault(kind, {})[maze] = np.array(share) / row["ceiling"]["1"]
+    plain, ours = found["vpo"], found["vpo_recombined, 2 x steps"]
+    assert sorted(plain) == sorted(ours) == [*range(1600, 1640)]
     for label, runs in (("VPO, preset demo", plain), ("recombined VPO, 80", ours)):
-        found = np.array([runs[maze] for maze in both])
+        reached, single = np.array([runs[maze] for maze in sorted(runs)]).T
         line = next(line for line in readme.splitlines() if line.startswith(f"| {label}"))
-        below = (found[:, 0] < found[:, 1] - 1e-9).sum()
-        told = [f"{found[:, 0].mean():.2f}", f"{found[:, 0].min():.2f}", f"{below} of 22"]
+        below = (reached < single - 1e-9).sum()
+        told = [f"{reached.mean():.2f}", f"{reached.min():.2f}", f"{below} of 40"]
         assert [cell.strip() for cell in line.split("|")[2:5]] == told
-    ahead = np.array([ours[maze][0] - plain[maze][0] for maze in both])
+    ahead = np.array([ours[maze][0] - plain[maze][0] for maze in sorted(plain)])
     assert f"ahead on {(ahead > 0).sum()} mazes and behind on {(ahead < 0).sum()}" in readme
+    spread = 2.023 * ahead.std(ddof=1) / np.sqrt(40)  # Student's t with 39 degrees of freedom
+    low, high = ahead.mean() - spread, ahead.mean() + spread
+    assert f"(difference {ahead.mean():.2f}, 95 %\ninterval {low:.2f} to {high:.2f})" in readme
+
+
+def test_the_readme_tells_what_each_alpha_is_good_for():
+    readme = (RESULTS.parents[2] / "README.md").read_text()
+    rows = [row for row in stored("alpha") if row["run"][1] != "vpo"]
+    mean = {
+        (trained, judged): np.mean(
+            [row["coverage"][judged] for row in rows if row["run"][2] == trained]
+        )
+        for trained in (0.1, 10.0)
+        for judged in ("0.1", "10")
+    }
+    assert len(rows) == 10
+    for text in (
+        f"covers {mean[0.1, '0.1']:.2f} at α = 0.1 (trained at 10: {mean[10.0, '0.1']:.2f})",
+        f"covers {mean[10.0, '10']:.3f} at α = 10 (trained at\n0.1: {mean[0.1, '10']:.2f})",
+    ):
+        assert text in readme, text
 
 
 def test_with_one_prompt_a_step_one_weight_is_too_few_and_four_are_enough():

@@ -171,7 +171,7 @@ class ProgramsTask(Task):
         """The tests, numbered."""
         tests = enumerate(instance.text.split(), start=1)
         lines = [f"test {i}: {test.replace('>', ' > ')}" for i, test in tests]
-        return "\n".join(["Programs that pass many of these tests:", *lines])
+        return "\n".join(["Pass many of these tests:", *lines])
 
     def objectives(self, instance) -> tuple[str, ...]:
         return tuple(f"test {i}" for i in range(1, len(instance.inputs) + 1))
