@@ -31,7 +31,7 @@ def test_a_recording_has_the_settings_of_its_command(name):
     lab, (methods, settings, _) = Lab.replay(name), RECORDINGS[name]
     assert lab.methods == ((methods,) if isinstance(methods, str) else methods)
     again = Lab(methods, **settings)
-    assert lab.maze == again.maze
+    assert lab.instance == again.instance
     for method, run in lab.runs.items():
         expected = again.settings.configs[method]
         assert len(run.records) == expected.steps == run.records[-1].step

@@ -13,6 +13,7 @@ and preset demo, unless a line says otherwise.
   alpha = 0.1 and at 10, in 80 steps of two prompts
 - own_alpha/small, own_alpha/large: the same on its maze "alpha in training"
 - stuck/seed-0: VPO and recombined VPO on the gallery's maze "stuck", m = 2
+- programs/seed-0: the three methods on one set of tests of task programs
 - silent_bug/a, b, c: three runs of "VPO". One of them has a bug that raises no error; notebook 04
   asks which.
 """
@@ -78,6 +79,8 @@ def _recordings():
         how = {"maze_seed": maze, "m": 2, "alpha": alpha, "prompts": 2, "steps": 80}
         yield f"{kind}/{name}", "vpo_recombined", how, plain
     yield "stuck/seed-0", ("vpo", "vpo_recombined"), {"maze_seed": "stuck", "m": 2}, plain
+    how = {"task": "programs", "problem": 3}
+    yield "programs/seed-0", ("vpo", "grpo", "multi_rlvr"), how, plain
     for name, seed in BUG_SEEDS.items():
         context = broken if name == BROKEN else plain
         yield f"silent_bug/{name}", "vpo", {"maze_seed": MAZE, "seed": seed}, context
