@@ -60,7 +60,6 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/lab/gallery.py", "named mazes, with what they can give"),
     ("vpo_lite/lab/drawings.py", "routes and mazes as plain data for the board"),
     ("vpo_lite/lab/faces.py", "names the maze's objectives"),
-    ("vpo_lite/lab/curves.py", "names the curves of mazes"),
     ("vpo_lite/lab/panel.py", "puts the board beside the plots"),
     ("vpo_lite/lab/player.py", "walks and draws mazes by hand"),
     ("vpo_lite/lab/controls.py", "its buttons choose mazes"),

@@ -13,8 +13,9 @@ from envs.drawing import ROUTE_COLOURS
 from vpo_lite import metrics
 from vpo_lite.exact import exact_set_reward, exact_shares
 from vpo_lite.lab import Lab
-from vpo_lite.lab.curves import CURVES, DIVERSITY
+from vpo_lite.lab.curves import DIVERSITY, offered
 from vpo_lite.lab.drawings import board_groups
+from vpo_lite.lab.faces import MAZE
 from vpo_lite.lab.plots import Plots, still
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
@@ -158,7 +159,7 @@ def test_looking_back(trained):
 
 @pytest.mark.slow
 def test_every_curve_can_be_drawn(trained):
-    for name in CURVES:
+    for name in offered(MAZE):
         drawn = Plots(go.Figure)
         drawn.draw(trained.view(), curves=(name, DIVERSITY))
         curve = next(t for t in drawn.figure.data if t.name == "VPO" and t.yaxis == "y2")

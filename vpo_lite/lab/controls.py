@@ -14,6 +14,7 @@ import envs
 from ..estimators import METHODS
 from ..looks import look
 from .curves import COVERAGE, DIVERSITY, offered
+from .faces import face_of
 from .gallery import GALLERY, by_name, name_of
 from .requests import BUTTONS, Requests
 from .view import View
@@ -55,7 +56,7 @@ class Controls:
         self.buttons = {name: self._button(name) for name in names}
         self.buttons["train"].button_style = "primary"
         self.curves = [
-            self._curve(i, name, offered(view))
+            self._curve(i, name, offered(face_of(view)))
             for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
         ]
         self.large = widgets.Checkbox(description="large (projector)", indent=False)

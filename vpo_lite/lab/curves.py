@@ -3,8 +3,8 @@
 import itertools
 import math
 
+from .faces import Face
 from .view import Run, View
-from .words import is_maze
 
 COVERAGE, DIVERSITY = "coverage of the front", "diversity"
 
@@ -12,33 +12,30 @@ CURVES = {  # name -> its value, from the record and the moment of a step; None:
     COVERAGE: None,  # depends on the alpha that judges
     DIVERSITY: lambda record, moment: record.diversity,
     "set reward": lambda record, moment: record.set_reward,
-    "share that reaches E": lambda record, moment: record.valid_rate,
-    "share of valid answers": lambda record, moment: record.valid_rate,
     "share of repeats": lambda record, moment: record.repeat_rate,
     "best@1": lambda record, moment: moment.best_at_k.get(1),
     "best@3": lambda record, moment: moment.best_at_k.get(3),
     "best@10": lambda record, moment: moment.best_at_k.get(10),
-    "mean gold": lambda record, moment: record.objectives.get("gold"),
-    "mean diamond": lambda record, moment: record.objectives.get("diamond"),
-    "mean avoid_lava": lambda record, moment: record.objectives.get("avoid_lava"),
     "entropy": lambda record, moment: record.entropy,
     "KL to the start": lambda record, moment: record.kl,
 }
-ON_MAZES = ("share that reaches E", "mean gold", "mean diamond", "mean avoid_lava")
-ON_OTHERS = ("share of valid answers",)
+MEAN = "mean "  # of an objective, whose name follows
 
 
-def offered(view: View) -> list[str]:
-    """The curves to choose from: those with names of a maze are for mazes only."""
-    unfit = ON_OTHERS if is_maze(view) else ON_MAZES
-    return [name for name in CURVES if name not in unfit]
+def offered(face: Face) -> list[str]:
+    """The curves to choose from, where problems have this face."""
+    return [*CURVES, face.valid_curve, *(MEAN + name for name in face.means)]
 
 
 def values(run: Run, curve: str, alpha: float = 1.0) -> list[float | None]:
     """A curve's value at each step of a run. Coverage is judged at this alpha."""
     if curve == COVERAGE:
         return run.coverages(alpha)
-    return [CURVES[curve](r, m) for r, m in zip(run.records, run.moments, strict=True)]
+    if curve in CURVES:
+        return [CURVES[curve](r, m) for r, m in zip(run.records, run.moments, strict=True)]
+    if curve.startswith(MEAN):
+        return [record.objectives.get(curve.removeprefix(MEAN)) for record in run.records]
+    return [record.valid_rate for record in run.records]
 
 
 def span(view: View, curve: str) -> tuple[float, float]:

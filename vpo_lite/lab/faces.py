@@ -27,6 +27,8 @@ class Face:
       where three do not tell all
     - note: what stands below the simplex
     - missed: what is said of the answers that do not count
+    - valid_curve: the name of the curve of the share of answers that count
+    - means: the objectives, as the task names them, whose means are curves
     - hollow: the objective whose points below 1 have open markers, and what that is called
     """
 
@@ -37,6 +39,8 @@ class Face:
     corner_names: tuple[str, ...] = ()
     note: Html = NOTHING
     missed: str = "are not valid"
+    valid_curve: str = "share of valid answers"
+    means: tuple[str, ...] = ()
     hollow: tuple[int, str] | None = None
 
     @property
@@ -62,6 +66,8 @@ MAZE = Face(
     corner_names=("gold", "diamond", "no lava"),
     note=html("no corner for completion:<br>every route to E has it"),
     missed="miss E",
+    valid_curve="share that reaches E",
+    means=("gold", "diamond", "avoid_lava"),
     hollow=(3, "over lava"),
 )
 

@@ -15,6 +15,7 @@ from ..tasks.maze import MazeTask
 from .arguments import check, check_curves
 from .curves import offered
 from .drawings import routes_on_show
+from .faces import face_of
 from .gallery import by_name, name_of
 from .session import Session
 from .stretch import rehearsal
@@ -124,7 +125,7 @@ class Lab(Session):
 
         check(width=width)
         if "curves" in look:
-            check_curves(look["curves"], offered(self.view()))
+            check_curves(look["curves"], offered(face_of(self.view())))
             if len(look["curves"]) != SHOWN:
                 raise ValueError(f"curves = {shown(look['curves'])}: expected {SHOWN} names")
         return still(self.view(), width=width, **look)
