@@ -117,7 +117,7 @@ def test_the_shipped_policy_finds_all_routes_of_the_maze_to_train_alpha_on():
     maze = by_name("alpha in training").maze
     config = vpo.TrainConfig.preset("demo", maze_seed=1217, m=2, threads=1)
     policy = load_policy(config.base_model, device="cpu", seed=0)
-    pool = sample_pools(policy, config.make_task(), config, [maze], 1000, 0)[0]
+    (pool,) = sample_pools(policy, config.make_task(), config, [maze], 1000, 0)
     found = pool.rewards.reshape(-1, 4)
     for point in maze.pareto_front().rewards:
         assert np.isclose(found, point).all(axis=1).mean() > 0.002, point

@@ -53,12 +53,12 @@ def run(**settings) -> dict:
     seconds = time.perf_counter() - began
     task = config.make_task()
     maze = task.instance(0)
-    sets = sample_pools(learner.policy, task, config, [maze], SETS * config.m, 0)[0].rewards
+    (pool,) = sample_pools(learner.policy, task, config, [maze], SETS * config.m, 0)
     front = maze.pareto_front().rewards
     covered, ceiling = {}, {}
     for alpha in (0.1, 1.0, 10.0):
         best = vpo.best_subset(front, config.m, alpha).value
-        covered[f"{alpha:g}"] = float(vpo.coverage(sets, front, alpha).mean())
+        covered[f"{alpha:g}"] = float(vpo.coverage(pool.rewards, front, alpha).mean())
         ceiling[f"{alpha:g}"] = best / float(vpo.exact_set_reward(front, alpha))
     return {
         "coverage": covered,

@@ -44,7 +44,7 @@ def flags(made, arguments) -> None:
     made.add_argument("--json", action="store_true", help="print all figures as JSON, no bar")
     add_options(made.add_argument_group("settings, by default those of preset demo"), _settings())
     with requests():
-        task = named_task(arguments, DEFAULT)
+        task = named_task(made, arguments, DEFAULT)
     add_task_options(made, task)
 
 

@@ -53,12 +53,12 @@ def requests():
         raise Wrong(of_a_file(error)) from error
 
 
-def named_task(arguments, default: str | None = None) -> type[Task] | None:
+def named_task(made, arguments, default: str | None = None) -> type[Task] | None:
     """The task class that ``--task`` names among the arguments; without it the default's, or None.
 
     It is read before the other flags, since some of them are options of the task.
     """
-    name = named("--task", default, arguments)
+    name = named(made, "--task", default, arguments)
     return None if name is None else task_class(name)
 
 
@@ -84,9 +84,9 @@ def add_task_options(made, task: type[Task]) -> None:
         ) from error
 
 
-def named(flag: str, default: str | None, arguments) -> str | None:
+def named(made, flag: str, default: str | None, arguments) -> str | None:
     """The text of a flag that is read before all others, since it decides about flags."""
-    early = Parser(prog="vpo-lite", add_help=False, allow_abbrev=False)
+    early = Parser(prog=made.prog, add_help=False, allow_abbrev=False)
     early.add_argument(flag, dest="early", default=default)
     return early.parse_known_args(arguments)[0].early
 

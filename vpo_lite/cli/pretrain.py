@@ -12,7 +12,7 @@ def flags(made, arguments) -> None:
     from ..pocket.recipe import recipe_class
 
     with requests():
-        recipe = recipe_class(named("--task", DEFAULT, arguments))
+        recipe = recipe_class(named(made, "--task", DEFAULT, arguments))
     made.add_argument(
         "--out", type=path, required=True, metavar="FOLDER", help="goes on where it stopped"
     )

@@ -73,7 +73,7 @@ def score_flags(made, arguments) -> None:
         help='JSON lines {"id", "record" (0-based line of the data), "m", "text"}',
     )
     with requests():
-        task = named_task(arguments)
+        task = named_task(made, arguments)
     if task is not None:
         add_task_options(made, task)
 

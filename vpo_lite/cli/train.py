@@ -38,7 +38,7 @@ def flags(made, arguments) -> None:
         made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
     )
     with requests():
-        task = named_task(arguments, DEFAULT)
+        task = named_task(made, arguments, DEFAULT)
     add_task_options(made, task)
 
 
