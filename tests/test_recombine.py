@@ -97,8 +97,8 @@ def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sample
 def test_the_set_kept_of_a_problem_never_gets_worse_and_holds_m_answers(monkeypatch):
     seen, remember = [], recombination._remember
 
-    def spied(task, group, found, alpha):
-        remember(task, group, found, alpha)
+    def spied(task, group, answers, found, alpha):
+        remember(task, group, answers, found, alpha)
         kept = found[task.key(group.instance)]
         seen.append((len(kept), float(vpo.exact_set_reward([a.rewards for a in kept], alpha))))
 

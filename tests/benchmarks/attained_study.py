@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import resumable
 
 import vpo_lite as vpo
 from vpo_lite.training.evaluate import sample_pools
@@ -101,14 +102,11 @@ def main():
     parser.add_argument("--method", choices=("vpo", "vpo_recombined"))
     options = parser.parse_args()
     kinds = [k for k in KINDS if options.method in (None, KINDS[k]["method"])]
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    done = [json.loads(line)["run"] for line in lines]
+    done = resumable.done(RESULTS)
     for key, settings in jobs(options.study, options.mazes, options.seeds, options.m, kinds):
         if key in done:
             continue
-        found = {"run": key} | _rounded(run(seed=key[-1], **settings))
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(found) + "\n")
+        found = resumable.add(RESULTS, key, run(seed=key[-1], **settings))
         print(key, {k: v for k, v in found.items() if k != "curve"}, flush=True)
     print(table(options.study))
 
@@ -140,14 +138,6 @@ def table(study: str) -> str:
         judged = " | ".join(f"{row['coverage'][a]:.3f}" for a in ("0.1", "1", "10"))
         lines.append(f"| {kind} | {value} | {seed} | {judged} |")
     return "\n".join(lines)
-
-
-def _rounded(value):
-    if isinstance(value, dict):
-        return {k: _rounded(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_rounded(v) for v in value]
-    return round(value, 4) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

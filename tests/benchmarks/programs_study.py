@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import resumable
 
 import vpo_lite as vpo
 from vpo_lite.training.loop import train
@@ -71,14 +72,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    done = [json.loads(line)["run"] for line in lines]
+    done = resumable.done(RESULTS)
     for seed, kind in itertools.product(range(options.seeds), options.kinds):
         if [kind, seed] in done or (seed and kind.startswith("start")):
             continue
-        found = {"run": [kind, seed]} | _rounded(run(seed, **KINDS[kind]))
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(found) + "\n")
+        found = resumable.add(RESULTS, [kind, seed], run(seed, **KINDS[kind]))
         print(
             kind, seed, {name: found[name] for name in (*COLUMNS, "tokens", "seconds")}, flush=True
         )
@@ -101,14 +99,6 @@ def table() -> str:
         tokens = np.mean([row["tokens"] for row in its]) / 1000
         lines.append(f"| {' | '.join([kind, str(len(its)), f'{tokens:.0f} k', *values, *best])} |")
     return "\n".join(lines)
-
-
-def _rounded(value):
-    if isinstance(value, dict):
-        return {k: _rounded(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_rounded(v) for v in value]
-    return round(value, 4) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def routes_on_show(view: View) -> list[Routes]:
 
 def board_groups(view: View) -> list[dict]:
     """The drawings of the board, ready for ``MazeBoard.groups``."""
-    out, drawn, d = [], routes_on_show(view), len(view.task.objectives(view.instance))
+    out, drawn, face = [], routes_on_show(view), face_of(view)
     for method, title, routes, rewards in drawn:
         colour, thin = "", method is None
         if thin:
@@ -58,14 +58,14 @@ def board_groups(view: View) -> list[dict]:
         else:
             text, colour, *_ = look(method)
             title = text if len(drawn) > 1 else f"{text}: a typical set"
-        fits = np.shape(rewards)[1] == d  # else they are of another problem
+        fits = np.shape(rewards)[1] == face.d  # else they are of another problem
         won = view.win_shares(rewards) if fits else None
         how = dict(win_shares=won, colour=colour, thin=thin)
         if is_maze(view):
             out.append(group(view.instance, title, routes, **how))
         else:
-            names = face_of(view).names if fits else ()
-            out.append(text_group(title, routes, rewards, names, asked=thin, **how))
+            names = face.names if fits else ()
+            out.append(text_group(title, routes, rewards, names, **how))
     return out
 
 
@@ -101,15 +101,14 @@ def text_group(
     rewards,
     names: Sequence[str],
     *,
-    asked: bool = False,
     win_shares=None,
     colour: str = "",
     thin: bool = False,
 ) -> dict:
     """The same for n answers that are shown as text, with their rewards (n, d).
 
-    names: of the objectives; without names their numbers stand alone. asked: these are points of
-    the front, whose answers nobody wrote.
+    names: of the objectives; without names their numbers stand alone. thin: these are points of the
+    front, whose answers nobody wrote.
 
     >>> made = text_group("VPO", ["left sort", None], [[1, 0], [0, 0]], ("test 1", "test 2"))
     >>> [(route["text"], route["what"]) for route in made["routes"]]
@@ -117,7 +116,7 @@ def text_group(
     """
     drawn = []
     for i, (answer, vector) in enumerate(zip(answers, rewards, strict=True)):
-        text = "" if asked else "not readable" if answer is None else answer
+        text = "" if thin else "not readable" if answer is None else answer
         drawn.append(
             _answer(i, _numbers(vector, names), win_shares, thin)
             | {"path": [], "reached": True, "text": shortened(text, LONGEST_ANSWER)}

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ..checks import shown
 from ..options import Option, options_of, setting
-from ..tasks.base import Prompt, Task
+from ..tasks.base import Prompt, Task, classes_of
 
 _NO_RECIPES = ("__init__", "recipe", "demonstrations", "pretrain", "card")
 
@@ -125,5 +125,4 @@ def recipe_class(task: str) -> type[Recipe]:
         there = ", ".join(map(repr, recipe_names()))
         raise ValueError(f"task {shown(task)}: has no recipe for a pocket policy; there is {there}")
     module = importlib.import_module(f".{task}", __package__)
-    mine = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Recipe)]
-    return next(c for c in mine if c.__module__ == module.__name__)
+    return classes_of(module, Recipe)[0]

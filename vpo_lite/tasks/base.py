@@ -291,8 +291,7 @@ def task_class(name: str) -> type[Task]:
                 "'package.module:Class'"
             )
         module = importlib.import_module(f".{name}", __package__)
-        mine = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Task)]
-        return next(c for c in mine if c.__module__ == module.__name__ and c.name == name)
+        return next(c for c in classes_of(module, Task) if c.name == name)
     module_name, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())  # an installed command starts without this folder
@@ -308,6 +307,12 @@ def task_class(name: str) -> type[Task]:
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
     return found
+
+
+def classes_of(module, base: type) -> list[type]:
+    """The classes derived from ``base`` that a module defines itself."""
+    found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, base)]
+    return [c for c in found if c.__module__ == module.__name__]
 
 
 def task_name(task) -> str:

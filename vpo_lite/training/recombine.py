@@ -68,13 +68,15 @@ def recombine(
 
     Where a rollout is better than that set under the weights, the group stays as it is.
     """
-    for group in groups:
-        _remember(task, group, found, alpha)
+    written = [_written(task, group) for group in groups]
+    for group, answers in zip(groups, written, strict=True):
+        _remember(task, group, answers, found, alpha)
     R = [group.for_training(task.worst(group.instance)) for group in groups]
     scores = rollout_scores("vpo", R, weights=weights, alpha=alpha)  # (P, G)
-    places, written = [], {}
+    places, rows = [], {}
     for p, group in enumerate(groups):
-        best = _filled(task, group, found[task.key(group.instance)], int(scores[p].argmax()))
+        best = found[task.key(group.instance)]
+        best = _filled(group, written[p], best, int(scores[p].argmax()))
         place = None
         if best:
             vectors = np.array([[answer.rewards for answer in best]])
@@ -83,9 +85,9 @@ def recombine(
             if worth >= scores[p].max():
                 place = int(abs(scores[p] - scores[p].mean()).argmin())
                 R[p][place] = vectors[0]
-                written[p * len(R[p]) + place] = _token_ids(policy, _text_of(task, best))
+                rows[p * len(R[p]) + place] = _token_ids(policy, _text_of(task, best))
         places.append(place)
-    return Recombined(R, _with_rows(rollouts, written, policy.pad_id), places)
+    return Recombined(R, _with_rows(rollouts, rows, policy.pad_id), places)
 
 
 def check_task(task: Task) -> None:
@@ -97,39 +99,42 @@ def check_task(task: Task) -> None:
         )
 
 
-def _remember(task: Task, group: Answers, found: BestSets, alpha: float) -> None:
+def _written(task: Task, group: Answers) -> dict[tuple[int, int], Found]:
+    """The readable answers of a group, by rollout and slot."""
+    m = group.parsed.shape[1]
+    bodies = [read_numbered(text, m, task.tag) for text in group.texts]
+    return {
+        (g, i): Found(bodies[g][i], i, tuple(group.rewards[g, i].tolist()))
+        for g, i in np.argwhere(group.parsed).tolist()
+    }
+
+
+def _remember(task: Task, group: Answers, answers, found: BestSets, alpha: float) -> None:
     """Keep the best set of the answers kept so far and the valid ones of this group."""
     key, m = task.key(group.instance), group.parsed.shape[1]
     kept = {answer.rewards: answer for answer in found.get(key, ())}
-    for g, i in np.argwhere(group.valid):
-        answer = _answer(task, group, g, i)
-        kept.setdefault(answer.rewards, answer)  # of equal rewards the first found stays
+    for at in map(tuple, np.argwhere(group.valid & group.parsed).tolist()):
+        kept.setdefault(answers[at].rewards, answers[at])  # of equal rewards the first found stays
     pool = list(kept.values())
     chosen = best_subset(list(kept), m, alpha).indices if pool else []
     found[key] = [pool[j] for j in chosen]
 
 
-def _filled(task: Task, group: Answers, best: list[Found], leader: int) -> list[Found]:
+def _filled(group: Answers, answers, best: list[Found], leader: int) -> list[Found]:
     """The best set with m answers, in the order of the slots that they were written in.
 
     Further answers of the group fill it up, first those of its best rollout. Nothing is returned
     where nothing valid was found, and where the group does not suffice to fill it.
     """
-    (G, m), taken = group.parsed.shape, {answer.body for answer in best}
+    m, taken = group.parsed.shape[1], {answer.body for answer in best}
     if not best or group.prompt.prefix:  # the tokens of a prefix are not the policy's
         return []
     best = list(best)
-    for g in (leader, *range(G)):
-        for i in np.flatnonzero(group.parsed[g]):
-            if len(best) < m and (answer := _answer(task, group, g, i)).body not in taken:
-                best.append(answer)
-                taken.add(answer.body)
+    for at in sorted(answers, key=lambda at: at[0] != leader):
+        if len(best) < m and answers[at].body not in taken:
+            best.append(answers[at])
+            taken.add(answers[at].body)
     return sorted(best, key=lambda answer: answer.slot) if len(best) == m else []
-
-
-def _answer(task: Task, group: Answers, g: int, i: int) -> Found:
-    body = read_numbered(group.texts[g], group.parsed.shape[1], task.tag)[i]
-    return Found(body, int(i), tuple(group.rewards[g, i].tolist()))
 
 
 def _text_of(task: Task, answers: Sequence[Found]) -> str:

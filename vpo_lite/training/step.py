@@ -99,11 +99,12 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         policy, task, instances, config.answers, uniforms, weights=shown, **how
     )
     sampled = time.perf_counter()
-    R = [group.for_training(task.worst(group.instance)) for group in groups]  # P times (G, m, d)
-    trained, places = rollouts, [None] * len(groups)
-    if estimators.METHODS[config.method].recombines:
+    if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
         found = learner.found
         R, trained, places = recombine(policy, task, groups, rollouts, found, weights, config.alpha)
+    else:
+        R = [group.for_training(task.worst(group.instance)) for group in groups]
+        trained, places = rollouts, [None] * len(groups)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
