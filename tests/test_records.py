@@ -14,7 +14,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.tasks import Option, task_class
-from vpo_lite.tasks.records import EXAMPLES, RecordTask, judge
+from vpo_lite.tasks.records import EXAMPLES, RecordTask, judge, on_records
 from vpo_lite.training.rollouts import read_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
@@ -25,7 +25,7 @@ EXAMPLE = {name: (EXAMPLES / f"{name}.jsonl").read_text("utf-8").splitlines() fo
 
 def examples(name):
     """A task, and the instances of the records that ship."""
-    task = task_class(name)()
+    task = on_records(name)()
     return task, list(task.load(task.path).usable().values())
 
 
@@ -218,7 +218,7 @@ def test_a_file_may_have_a_byte_order_mark_other_line_ends_and_no_last_one(tmp_p
     first, second, third = EXAMPLE["chains"][:3]
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + f"{first}\r\n{second}\n{third}".encode())
-    loaded = task_class("chains").load(path)
+    loaded = on_records("chains").load(path)
     assert list(loaded.records) == [0, 1, 2] and not loaded.damaged
 
 
@@ -228,7 +228,7 @@ def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
     wrong = json.dumps(row | {"question": "one text"})
     number = json.dumps(row | {"entities": [*row["entities"][:5], 6]})
     lacking = json.dumps({k: v for k, v in row.items() if k != "entities"})
-    loaded = task_class("chains").load(file(more, wrong, number, lacking, "", "{", "[]"))
+    loaded = on_records("chains").load(file(more, wrong, number, lacking, "", "{", "[]"))
     assert list(loaded.records) == [0] and list(loaded.damaged) == [1, 2, 3, 4, 5, 6]
     said = list(loaded.damaged.values())
     for line, (message, part) in enumerate(
@@ -247,20 +247,20 @@ def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
 
 def test_what_is_no_text_is_damaged_and_what_is_no_file_cannot_be_read(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"question": ["\xff"]}\n\x80\x04K\x05.')
-    loaded = task_class("chains").load(tmp_path / "a.jsonl")  # the second line is a pickle
+    loaded = on_records("chains").load(tmp_path / "a.jsonl")  # the second line is a pickle
     assert list(loaded.damaged) == [0, 1]
     for path in (tmp_path / "none.jsonl", tmp_path, "a\0b", "x" * 5000):
         with pytest.raises(DamagedError, match="cannot be read"):
-            task_class("chains").load(path)
+            on_records("chains").load(path)
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(DamagedError, match=r"empty.jsonl: holds no record .*it has no line"):
-        task_class("chains").load(tmp_path / "empty.jsonl").usable()
+        on_records("chains").load(tmp_path / "empty.jsonl").usable()
 
 
 def test_a_record_whose_own_answer_would_not_earn_everything_is_dropped(file):
     row = json.loads(EXAMPLE["chains"][0])
     row["entities"][4] = "</entity_E>"
-    loaded = task_class("chains").load(file(EXAMPLE["chains"][0], json.dumps(row)))
+    loaded = on_records("chains").load(file(EXAMPLE["chains"][0], json.dumps(row)))
     assert loaded.dropped == {1: "its own gold answer does not earn every reward"}
     assert loaded.at(0).names[0] == "Ina_Holt"
     for line, said in (
@@ -274,7 +274,7 @@ def test_a_record_whose_own_answer_would_not_earn_everything_is_dropped(file):
 
 def test_a_file_is_read_again_only_after_it_changed(file):
     path = file(*EXAMPLE["hops"][:2])
-    cls = task_class("hops")
+    cls = on_records("hops")
     assert cls.load(path) is cls.load(path)
     file(*EXAMPLE["hops"][:3])
     assert len(cls.load(path).records) == 3
@@ -283,28 +283,28 @@ def test_a_file_is_read_again_only_after_it_changed(file):
 def test_every_tenth_record_is_held_out_and_no_step_trains_on_it(file):
     row = json.loads(EXAMPLE["chains"][0])
     lines = [json.dumps(row | {"question": [f"Sentence {i}."]}) for i in range(25)]
-    task = task_class("chains")(data=str(file(*lines)))
+    task = on_records("chains")(data=str(file(*lines)))
     at = {s: [int(task.instance(i).sentences[0][9:-1]) for i in task.seeds[s]] for s in task.seeds}
     assert at["held_out"] == [4, 14, 24]
     assert sorted(at["train"] + at["held_out"]) == list(range(25))
-    apart = task_class("chains")(
+    apart = on_records("chains")(
         data=str(file(*lines)), held_out_data=str(file(*EXAMPLE["chains"], name="b.jsonl"))
     )
     assert (len(apart.seeds["train"]), len(apart.seeds["held_out"])) == (25, 6)
     assert apart.instance(25).names[0] == "Ina_Holt"
     with pytest.raises(ValueError, match="problem 31: there are 31 records"):
         apart.instance(31)
-    alone = task_class("chains")(data=str(file(lines[0])))
+    alone = on_records("chains")(data=str(file(lines[0])))
     with pytest.raises(DamagedError, match="holds one record"):
         alone.seeds  # noqa: B018
     assert len({task.key(task.instance(i)) for i in range(25)}) == 25
-    assert task.key(task.instance(3)) == task_class("chains")(data=task.data).key(task.instance(3))
+    assert task.key(task.instance(3)) == on_records("chains")(data=task.data).key(task.instance(3))
 
 
 def test_parquet_without_pyarrow_says_how_to_get_it(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DamagedError, match=r"needs pyarrow .*or write the rows as JSON lines"):
-        task_class("hops").load(file("x", name="a.parquet"))
+        on_records("hops").load(file("x", name="a.parquet"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -314,7 +314,7 @@ def test_parquet_holds_the_same_records_as_json_lines(file, tmp_path, name):
 
     rows = [json.loads(line) for line in EXAMPLE[name]]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    cls = task_class(name)
+    cls = on_records(name)
     assert cls.load(tmp_path / "a.parquet").records == cls.load(EXAMPLES / f"{name}.jsonl").records
     parquet.write_table(pyarrow.table({"question": [1, 2]}), tmp_path / "b.parquet")
     assert list(cls.load(tmp_path / "b.parquet").damaged) == [0, 1]
@@ -498,14 +498,14 @@ def test_a_model_is_asked_trained_and_measured_on_each_task(model, tmp_path, nam
     assert main(["evaluate", f"{tmp_path}/run", "--device", "cpu", "--answers", "2", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["problems"] == 1 and figures["parse_rate"] <= 1
-    assert list(figures["objectives"]) == list(task_class(name)().objectives(None))
+    assert list(figures["objectives"]) == list(on_records(name)().objectives(None))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", ["grpo", "goal_conditioned", "multi_rlvr"])
 def test_other_methods_learn_on_them(model, name, method):
     (record,) = vpo.train(config(model, name, method=method))
-    d = len(task_class(name)().objectives(None))
+    d = len(on_records(name)().objectives(None))
     assert record.groups[0].rewards.shape == (2, 2 if method == "multi_rlvr" else 1, d)
 
 

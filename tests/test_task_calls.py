@@ -5,7 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from vpo_lite.tasks.calls import Call, CallsTask, Dialogue, compared, read_calls, value_match
+from vpo_lite.tasks.call_records import (
+    Call,
+    CallRecords,
+    Dialogue,
+    compared,
+    read_calls,
+    value_match,
+)
 from vpo_lite.tasks.records import Dropped, judge
 
 THINK = "<think> so </think>"
@@ -22,7 +29,7 @@ def written(*calls, think=THINK):
 
 
 def scores(x, *texts, **options):
-    return CallsTask(**options).score([x], [texts])[0].tolist()
+    return CallRecords(**options).score([x], [texts])[0].tolist()
 
 
 RIGHT = ("find_ferry", {"from": "Oban", "day": 3})
@@ -240,7 +247,7 @@ def test_arguments_of_a_call(fields, arguments):
     ],
 )
 def test_how_a_single_answer_is_scored(how, text, expected):
-    task, x = CallsTask(single_answer=how), dialogue()
+    task, x = CallRecords(single_answer=how), dialogue()
     assert judge(task, [(x, text, 1)])[0].rewards.tolist() == [list(expected)]
     # in a set nothing differs between the three
     (judged,) = judge(task, [(x, f"<response_1>{text}</response_1><response_2>.</response_2>", 2)])
@@ -249,7 +256,7 @@ def test_how_a_single_answer_is_scored(how, text, expected):
 
 
 def test_valid_and_solved_and_the_fixed_weights():
-    task, x = CallsTask(), dialogue(FERRY)
+    task, x = CallRecords(), dialogue(FERRY)
     R = np.array([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 0.999]])
     assert task.valid(x, R).tolist() == [True, False, True, True]
     assert task.solved(x, R).tolist() == [True, False, False, False]
@@ -257,7 +264,7 @@ def test_valid_and_solved_and_the_fixed_weights():
 
 
 def test_answers_of_equal_effect():
-    task, x = CallsTask(), dialogue(FERRY)
+    task, x = CallRecords(), dialogue(FERRY)
     one = written(("f", {"a": 1, "b": 2}))
     for same in (written(("f", {"b": 2, "a": 1})), one.replace("so", "other thoughts")):
         assert task.same_effect(x, one) == task.same_effect(x, same)
@@ -270,13 +277,13 @@ def test_answers_of_equal_effect():
         assert task.same_effect(x, one) != task.same_effect(x, other)
     hello, bye = (THINK + f"<response> {word} </response>" for word in ("Hello", "Goodbye"))
     assert task.same_effect(x, hello) != task.same_effect(x, bye)
-    by_vector = CallsTask(repeats="vector")
+    by_vector = CallRecords(repeats="vector")
     assert by_vector.same_effect(x, hello) == by_vector.same_effect(x, bye)
     assert by_vector.same_effect(x, one) != by_vector.same_effect(x, hello)
 
 
 def test_the_request_leaves_the_records_words_as_they_are():
-    task = CallsTask()
+    task = CallRecords()
     x = task.instance(0)
     single = task.prompt(x, 1).messages
     assert [(t["role"], t["content"]) for t in single] == list(x.turns)
@@ -307,5 +314,5 @@ def test_rows_that_are_dropped(prompt, truth, why):
         "reward_model": ROW["reward_model"] if truth is None else {"ground_truth": truth},
     }
     with pytest.raises(Dropped, match=why):
-        CallsTask().record(CallsTask.row.model_validate(row))
-    assert CallsTask().record(CallsTask.row.model_validate(ROW)).calls == (Call("a", {}),)
+        CallRecords().record(CallRecords.row.model_validate(row))
+    assert CallRecords().record(CallRecords.row.model_validate(ROW)).calls == (Call("a", {}),)

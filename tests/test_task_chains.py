@@ -2,7 +2,7 @@
 
 import pytest
 
-from vpo_lite.tasks.chains import Chain, ChainsTask
+from vpo_lite.tasks.chain_records import Chain, ChainRecords
 from vpo_lite.tasks.records import Dropped, judge
 
 NAMES = ("Ina_Holt", "The_Low_Tide", "St._Anne's_County", "Jon_Målø", "!!!")
@@ -42,25 +42,25 @@ def written(*names):
     ],
 )
 def test_vectors(text, expected):
-    (judged,) = judge(ChainsTask(), [(CHAIN, text, 1)])
+    (judged,) = judge(ChainRecords(), [(CHAIN, text, 1)])
     assert judged.rewards.tolist() == [list(expected)]
     assert judged.valid.tolist() == [any(expected)]
     assert judged.solved.tolist() == [all(expected)]
 
 
 def test_an_answer_that_names_nothing_is_malformed_and_a_wrong_one_is_not():
-    task = ChainsTask()
+    task = ChainRecords()
     text = f"<response_1>{written('', ' ')}</response_1> <response_2>{written('Harn')}</response_2>"
     assert task.parse(CHAIN, text, 3) == [None, written("Harn"), None]
     assert task.w_star(CHAIN).tolist() == [1 / 5] * 5
 
 
 def test_answers_of_equal_effect():
-    task = ChainsTask()
+    task = ChainRecords()
     one = written("Ina_Holt", "Tide")
     assert task.same_effect(CHAIN, one) == task.same_effect(CHAIN, written("the ina holt", "Tide!"))
     assert task.same_effect(CHAIN, one) != task.same_effect(CHAIN, written("Ina_Holt", "Ebb"))
-    by_vector = ChainsTask(repeats="vector")
+    by_vector = ChainRecords(repeats="vector")
     assert by_vector.same_effect(CHAIN, one) == by_vector.same_effect(CHAIN, written("Ina_Holt"))
 
 
@@ -81,13 +81,13 @@ ROW = {
     ],
 )
 def test_rows_that_are_dropped(changed, why):
-    row = ChainsTask.row.model_validate(ROW | changed)
+    row = ChainRecords.row.model_validate(ROW | changed)
     with pytest.raises(Dropped, match=why):
-        ChainsTask().record(row)
+        ChainRecords().record(row)
 
 
 def test_the_sixth_entity_is_not_asked_for():
-    x = ChainsTask().record(ChainsTask.row.model_validate(ROW))
+    x = ChainRecords().record(ChainRecords.row.model_validate(ROW))
     assert x.names == ("N0", "N1", "N2", "N3", "N4")
-    asked = ChainsTask().prompt(x, 1).text
+    asked = ChainRecords().prompt(x, 1).text
     assert "M4" in asked and "M5" not in asked and "entity_F" not in asked

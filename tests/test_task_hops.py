@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from vpo_lite.tasks.hops import HopsTask, Question
+from vpo_lite.tasks.hop_records import HopRecords, Question
 from vpo_lite.tasks.matching import multiset_f1, normalised, token_f1
 from vpo_lite.tasks.records import Dropped, judge
 
@@ -14,7 +14,7 @@ TWO = Question("Where?", (), (0, 1), ("Lisse", "Lisse, Holland"))
 
 
 def scores(x, text, **options):
-    task = HopsTask(**options)
+    task = HopRecords(**options)
     (rewards,) = judge(task, [(x, text, 1)])[0].rewards.tolist()
     return rewards
 
@@ -79,7 +79,7 @@ def test_vectors_on_two_hops(text, expected):
 
 def test_the_scorer_gives_nothing_without_an_answer_also_where_nobody_parsed_the_text():
     texts = ["<support>0, 1</support>", written("0, 1", " "), written("0, 1")]
-    assert HopsTask().score([TWO], [texts])[0].tolist() == [[0] * 5, [0] * 5, [1] * 5]
+    assert HopRecords().score([TWO], [texts])[0].tolist() == [[0] * 5, [0] * 5, [1] * 5]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_vectors_on_more_hops_and_their_scalar(hops, cited, expected, scalar):
     x = Question("Where?", (), tuple(range(hops)), ("Lisse",))
     rewards = scores(x, written(cited, "Breda"))
     assert rewards == list(expected)
-    task = HopsTask()
+    task = HopRecords()
     assert task.w_star(x) @ rewards == pytest.approx(float(scalar))
     assert task.w_star(x) @ np.ones(5) == pytest.approx(1)
     whole = scores(x, written("0, 1, 2, 3"[: 3 * hops - 2]))
@@ -132,27 +132,27 @@ def test_an_answer_with_nothing_right_is_not_valid_whatever_the_number_of_hops()
         x = Question("Where?", (), tuple(range(hops)), ("Lisse",))
         texts = [written("9", "Breda"), written("0", "Breda"), written("9"), "junk"]
         R = np.array([scores(x, text) for text in texts])
-        assert HopsTask().valid(x, R).tolist() == [False, True, True, False]
-        assert HopsTask().valid(x, R[None]).shape == (1, 4)
+        assert HopRecords().valid(x, R).tolist() == [False, True, True, False]
+        assert HopRecords().valid(x, R[None]).shape == (1, 4)
 
 
 def test_answers_of_equal_effect():
-    task = HopsTask()
+    task = HopRecords()
     one = written("0, 1")
     assert task.same_effect(TWO, one) == task.same_effect(TWO, written("1, 0, 0", "the lisse"))
     for other in (written("0"), written("0, 1", "Breda")):
         assert task.same_effect(TWO, one) != task.same_effect(TWO, other)
     wrong = [written("7", word) for word in ("Breda", "Harn")]
     assert len({task.same_effect(TWO, a) for a in wrong}) == 2
-    assert len({HopsTask(repeats="vector").same_effect(TWO, a) for a in wrong}) == 1
+    assert len({HopRecords(repeats="vector").same_effect(TWO, a) for a in wrong}) == 1
 
 
 def test_held_out_questions_in_turn():
     records = [
         Question(str(i), (), tuple(range(h)), ("x",)) for i, h in enumerate([2, 2, 2, 4, 3, 2, 3])
     ]
-    assert HopsTask().held_out(records) == records
-    turns = HopsTask(held_out_order="hops").held_out(records)
+    assert HopRecords().held_out(records) == records
+    turns = HopRecords(held_out_order="hops").held_out(records)
     assert [x.question for x in turns] == ["0", "4", "3", "1", "6", "2", "5"]  # 2 3 4, 2 3, 2, 2
 
 
@@ -182,8 +182,8 @@ ROW = {
 )
 def test_rows_that_are_dropped(changed, why):
     with pytest.raises(Dropped, match=why):
-        HopsTask().record(HopsTask.row.model_validate(ROW | changed))
-    assert HopsTask().record(HopsTask.row.model_validate(ROW)).support == (2, 0)
+        HopRecords().record(HopRecords.row.model_validate(ROW | changed))
+    assert HopRecords().record(HopRecords.row.model_validate(ROW)).support == (2, 0)
 
 
 # --- the F1 of words, and what is dropped from a text ---------------------------------------------

@@ -9,8 +9,7 @@ from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds
 
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
-from vpo_lite.tasks import task_class
-from vpo_lite.tasks.records import EXAMPLES, judge
+from vpo_lite.tasks.records import EXAMPLES, judge, on_records
 
 NAMES = ("calls", "hops", "chains")
 WHOLE = {name: (EXAMPLES / f"{name}.jsonl").read_bytes() for name in NAMES}
@@ -18,7 +17,7 @@ WHOLE = {name: (EXAMPLES / f"{name}.jsonl").read_bytes() for name in NAMES}
 
 def attacked(name, path) -> None:
     """Every line is a problem that can be asked and scored, or is dropped, or has one error."""
-    cls = task_class(name)
+    cls = on_records(name)
     loaded = cls.load(path)
     for message in loaded.damaged.values():
         check_error(DamagedError(message))
@@ -61,7 +60,7 @@ def test_changed_bytes_of_a_file_of_records(seed, tmp_path):
 def test_changed_answers_are_scored_or_named_in_one_line(seed, tmp_path, capsys):
     rng = random.Random(f"answers {seed}")
     name = rng.choice(NAMES)
-    task = task_class(name)()
+    task = on_records(name)()
     instances = list(task.load(task.path).usable().values())
     row = {"id": "a", "record": 0, "m": 2, "text": task.asked_in_blocks(2, task.gold(instances[0]))}
     if rng.random() < 0.5:
@@ -84,5 +83,5 @@ def test_changed_answers_are_scored_or_named_in_one_line(seed, tmp_path, capsys)
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_of_one_data_set_are_none_of_another(name):
     for other in NAMES:
-        loaded = task_class(name).load(EXAMPLES / f"{other}.jsonl")
+        loaded = on_records(name).load(EXAMPLES / f"{other}.jsonl")
         assert bool(loaded.records) == (name == other) != bool(loaded.damaged)

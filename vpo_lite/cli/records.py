@@ -5,8 +5,8 @@ from collections import Counter
 
 from ..checks import shown
 from ..files import DamagedError
-from ..tasks import Task, task_class
-from ..tasks.records import RecordTask, judge
+from ..tasks import task_class
+from ..tasks.records import RecordTask, judge, on_records
 from ..tasks.rows import Row, rows_of
 from .flags import Wrong, add_task_options, given, named_task, path, requests
 
@@ -36,7 +36,7 @@ def check_data(options) -> int:
     record can be used.
     """
     with requests():
-        task = _on_records(task_class(options.task))()
+        task = on_records(options.task)()
         loaded = task.load(options.file)
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     counts = {
@@ -81,9 +81,10 @@ def score_flags(made, arguments) -> None:
 def score_answers(options) -> int:
     """Print one JSON line for each line of answers, in their order."""
     with requests():
-        cls = _on_records(task_class(options.task))
+        on_records(options.task)  # refuses a task without records
+        cls = task_class(options.task)
         task = cls(**given(cls.options, options))
-        if task.data is None:
+        if not isinstance(task, RecordTask) or task.data is None:
             raise Wrong("--data FILE: name the records that the answers belong to")
         loaded, asked = task.load(task.path), []
         loaded.usable()
@@ -113,9 +114,3 @@ def _problem(loaded, row: _Asked, where: str) -> tuple:
         return loaded.at(row.record), row.text, row.m
     except ValueError as error:
         raise Wrong(f"{where}: {error}") from error
-
-
-def _on_records(task: type[Task]) -> type[RecordTask]:
-    if not issubclass(task, RecordTask):
-        raise Wrong(f"task {task.name!r} has no records: its problems are made from seeds")
-    return task

@@ -27,13 +27,7 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-_SHARED = (
-    "__init__",
-    "base",
-    "records",
-    "rows",
-    "matching",
-)  # files beside this one that hold no task
+_SHARED = ("__init__", "base", "modes", "records", "rows", "matching")  # files without a task
 
 
 class TaskError(ValueError):
@@ -77,6 +71,7 @@ class Task:
 
     - name: as in ``--task``
     - noun: what one problem is called
+    - about: what its problems are, in a few words
     - options: each :class:`Option` becomes an attribute and a flag
     - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
     - answer_tokens: tokens that one answer may need, without its tags
@@ -102,6 +97,7 @@ class Task:
 
     name = "task"
     noun = "problem"
+    about = ""
     options: tuple[Option, ...] = ()
     tag = "answer"
     answer_tokens = 64
@@ -275,7 +271,8 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
 def task_names() -> list[str]:
     """Names of the tasks that the package carries: the files beside this one."""
     here = Path(__file__).parent
-    return sorted(p.stem for p in here.glob("*.py") if p.stem not in _SHARED)
+    names = (p.stem for p in here.glob("*.py"))
+    return sorted(n for n in names if n not in _SHARED and not n.endswith("_records"))
 
 
 def task_class(name: str) -> type[Task]:

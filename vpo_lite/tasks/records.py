@@ -19,20 +19,13 @@ import numpy as np
 from ..checks import shown
 from ..files import DamagedError
 from ..options import Option
-from .base import Task, TaskError
+from .base import Task, TaskError, task_class
 from .rows import Row, rows_of
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
 HELD_OUT_EVERY = 10  # records, counted from the last one: these are held out without a file of them
 
 RECORD_OPTIONS = (
-    Option(
-        "mode",
-        str,
-        "faithful",
-        "faithful (the only one): records from a file",
-        choices=("faithful",),
-    ),
     Option(
         "data",
         str,
@@ -97,7 +90,7 @@ class Loaded:
 
 
 class RecordTask(Task):
-    """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hops` for a whole one.
+    """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hop_records` for a whole one.
 
     Sets are written as in the paper (arXiv 2605.22817, its release): answer i stands between
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
@@ -112,6 +105,7 @@ class RecordTask(Task):
     The true front is one point, (1, ..., 1): the gold answer earns every reward.
     """
 
+    about = "records from a file, asked and scored as in the paper"
     tag = "response"
     options = RECORD_OPTIONS
     row: type[Row]
@@ -236,6 +230,19 @@ class RecordTask(Task):
         if self.repeats == "vector":
             return tuple(self.score([instance], [[answer]])[0][0].tolist())
         return self.effect(instance, answer)
+
+
+def on_records(name: str) -> type[RecordTask]:
+    """The class that reads records for the task with this name. ValueError where there is none.
+
+    >>> on_records("hops").__name__
+    'HopRecords'
+    """
+    cls = task_class(name)
+    for form in (cls, *getattr(cls, "modes", {}).values()):
+        if issubclass(form, RecordTask):
+            return form
+    raise ValueError(f"task {shown(name)} has no records: its problems are made from seeds")
 
 
 class Judged(NamedTuple):

@@ -1,0 +1,60 @@
+"""Tasks that come in several modes under one name, such as generated problems and real records."""
+
+from typing import ClassVar
+
+from ..checks import shown
+from ..options import Option
+from .base import Task
+
+
+class TaskInModes(Task):
+    """A task whose option ``mode`` chooses the class of what is made.
+
+    Derive from it with ``modes``: a class for each mode. All classes have the same ``name``, and
+    each has options of its own. Where no mode is named, it is the first one that has all the
+    options that are given: ``hops`` with ``data`` means records. Raises ValueError for an option
+    that belongs to another mode.
+
+    >>> class Easy(Task):
+    ...     name, about = "sums", "small numbers"
+    >>> class Hard(Task):
+    ...     name, about = "sums", "large numbers"
+    ...     options = (Option("digits", int, 5, "digits of a number", least=1),)
+    >>> class Sums(TaskInModes):
+    ...     modes = {"easy": Easy, "hard": Hard}
+    >>> type(Sums()).__name__, Sums(digits=9).digits, type(Sums(mode="hard")).__name__
+    ('Easy', 9, 'Hard')
+    >>> Sums(mode="easy", digits=9)
+    Traceback (most recent call last):
+    ...
+    ValueError: digits = 9 with mode = 'easy': only mode 'hard' has it; leave one of the two out
+    """
+
+    modes: ClassVar[dict[str, type[Task]]]
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        forms = list(cls.modes.values())
+        about = "; ".join(f"{mode}: {form.about}" for mode, form in cls.modes.items())
+        mode = Option("mode", str, None, about, choices=tuple(cls.modes))
+        own = {option.name: option for form in forms for option in form.options}
+        cls.options = (mode, *own.values())
+        cls.singles_out = tuple(dict.fromkeys(n for form in forms for n in form.singles_out))
+        cls.name, cls.noun = forms[0].name, forms[0].noun
+
+    def __new__(cls, **options) -> Task:
+        mode = cls.options[0].check(options.pop("mode", None))
+        defaults = {option.name: option.default for option in cls.options}
+        meant = {k for k, v in options.items() if k not in defaults or v != defaults[k]}
+        has = {name: {o.name for o in form.options} for name, form in cls.modes.items()}
+        if mode is None:
+            fitting = [name for name in has if meant & defaults.keys() <= has[name]]
+            mode = fitting[0] if fitting else next(iter(has))
+        for name in sorted(meant & defaults.keys() - has[mode]):
+            others = " and ".join(repr(other) for other in has if name in has[other])
+            raise ValueError(
+                f"{name} = {shown(options[name])} with mode = {mode!r}: only mode {others} has it; "
+                "leave one of the two out"
+            )
+        known = {k: v for k, v in options.items() if k in has[mode] or k not in defaults}
+        return cls.modes[mode](**known)
