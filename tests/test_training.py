@@ -421,6 +421,8 @@ def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     assert np.array_equal(record.groups[0].rewards, [[vectors[0], vectors[0]], vectors])
     assert record.repeat_rate == 0.25
     assert record.groups[0].advantages[1] > 0 > record.groups[0].advantages[0]
+    train_step(learner, cfg.but(pay_repeats=True, method="multi_rlvr"), 0)
+    assert np.array_equal(wired["estimate"][1][1][0], [[vectors[0], vectors[0]], vectors])
 
 
 def test_sampler_and_trainer_agree_inside_a_step_at_any_temperature(tiny):

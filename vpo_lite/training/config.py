@@ -82,6 +82,9 @@ class TrainConfig:
     group_size: int = setting(
         16, "rollouts G per prompt: the group that advantages compare", least=2, most=10**6
     )
+    pay_repeats: bool = setting(
+        False, "a repeat within a rollout keeps its rewards; default: it has the worst vector"
+    )
     epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
     lr: float = setting(
         1e-3, "learning rate of AdamW, constant; LoRA learns at 1e-5 to 1e-3", above=0, most=1
