@@ -168,13 +168,15 @@ def protection() -> tuple[Means | None, tuple[str, ...]]:
 TRIES = """
 import os, socket
 
-def tries(secret, folder, port):
+def tries(secret, port):
     done = []
+    folder, name = os.path.dirname(secret), os.path.basename(secret) + "-x"
     if os.path.exists(secret):
         done.append("saw a file")
     for place in (folder, "/", "/tmp", "/dev"):
         try:
-            open(place + "/written", "w").close()
+            os.mkdir(place + "/" + name)
+            os.rmdir(place + "/" + name)
             done.append("wrote into " + place)
         except OSError:
             pass
@@ -188,6 +190,8 @@ def tries(secret, folder, port):
         done.append("kept rights")
     except OSError:
         pass
+    if os.getppid() != 1:
+        done.append("ran among other processes")
     return done
 """
 
@@ -198,7 +202,7 @@ def shortfall(means: Means) -> str:
         tempfile.NamedTemporaryFile() as secret,
         socket.create_server(("127.0.0.1", 0)) as server,
     ):
-        known = [secret.name, os.path.dirname(secret.name), server.getsockname()[1]]
+        known = [secret.name, server.getsockname()[1]]
         job = Job(TRIES, "\n".join(map(json.dumps, known)), "tries")
         try:
             outcome = execute(means, job, LIMITS)

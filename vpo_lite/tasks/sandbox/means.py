@@ -65,7 +65,7 @@ def places() -> list[str]:
     """The folders that an answer sees: Python's library and the system's libraries."""
     prefixes = ("", "/usr", sys.base_prefix)
     folders = [f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64")]
-    folders += [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    folders += [sysconfig.get_path("stdlib")]
     kept = []
     for folder in folders:
         if os.path.isdir(folder) and not any(f"{folder}/".startswith(f"{k}/") for k in kept):
