@@ -91,7 +91,15 @@ class ProgramRecords(RecordTask):
     row = ProgramsRow
     completion_tokens = (2048, 3072)
     options = (
-        *RECORD_OPTIONS,
+        *(option for option in RECORD_OPTIONS if option.name != "repeats"),
+        Option(
+            "repeats",
+            str,
+            "answer",
+            "a repeat within a rollout: the same syntax tree (default, as in the paper's release), "
+            "or the same reward vector; training gives it the worst vector",
+            choices=("answer", "vector"),
+        ),
         Option(
             "fences",
             str,
