@@ -37,7 +37,7 @@ PROGRAMS = {
     "fork bomb": NAMED + "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
     "many processes": "import os, time\nfor n in range(64):\n  if os.fork() == 0: time.sleep(9)\n"
     "print('done')",
-    "many threads": "import threading, time\nfor n in range(64):\n"
+    "many threads": "import threading, time\nthreading.stack_size(2**16)\nfor n in range(64):\n"
     "  threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\nprint('done')",
     "read files": "for path in FILES:\n  try: open(path); print('done')\n  except OSError: pass",
     "list folders": "import os\nfor path in [*FOLDERS, '/proc', '/sys', '/etc', '/tmp', '/var']:\n"
@@ -57,7 +57,7 @@ PROGRAMS = {
     "send": "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
     "s.sendto(b'x', ('192.0.2.1', 9)); print('done')",
     "environment": "import os\nprint('done' if {'PATH', 'HOME'} & {*os.environ} else '')",
-    "memory": "x = bytearray(2**30); print('done')",
+    "memory": "x = bytearray(300 * 2**20); print('done')",
     "memory in a file": "import os\nf = os.memfd_create('x')\n"
     "for i in range(8): os.write(f, bytes(2**20))\nprint('done')",
     "many files": "x = [open('/dev/null') for i in range(500)]; print('done')",
