@@ -1,4 +1,4 @@
-"""Runs answers in Python, each in a process of its own that can do no harm.
+"""Runs answers in Python, each in a process of its own that is kept from doing harm.
 
 Every run of an answer is a fresh process. It has limits on time, memory, processes, open files and
 output. It gets nothing of the environment, and three streams: a file to read from, a file to write
@@ -15,8 +15,9 @@ proves it before the first answer runs: an answer of our own tries what is forbi
 | Linux with namespaces for users, or as root | ``unshare`` | unseen | none | yes | limited |
 | Linux without either, macOS, Windows | none: refused | | | | |
 
-- Unseen: an answer sees Python's library and the system's libraries, read-only, and nothing else.
-  It writes nowhere: files of the user, the repository and the records do not exist for it.
+- Unseen: an answer sees Python's library, with what is installed into that, and the system's
+  libraries. It reads nothing else and writes nowhere: files of the user, the repository and the
+  records do not exist for it.
 - Not stopped: flaws of the kernel, as system calls are not filtered; the use of a core until the
   time limit; memory up to the limit in each of the processes that an answer may start.
 - As root, an answer runs as a user that has no name. Elsewhere it has the user's own number, but no
@@ -51,7 +52,7 @@ from typing import NamedTuple
 
 from ..base import TaskError
 from . import inside
-from .means import INSIDE, OPEN, STAGES, Means, bubblewrap, namespaces, places
+from .means import INSIDE, OPEN, Means, bubblewrap, namespaces, places
 
 PROCESSES = 16  # of one answer, with its threads and the sandbox's own two
 FILES = 64  # open at a time
@@ -239,9 +240,7 @@ def execute(means: Means, job: Job, limits: Limits) -> Outcome:
         "harness": job.harness,
     }
     if means.shut == "here":
-        seen = places()
-        free = [s for s in STAGES if os.path.isdir(s) and not any(p.startswith(s) for p in seen)]
-        request |= {"places": seen, "stage": free[0]}
+        request |= {"places": places(), "stage": means.stage}
     head = marshal.dumps(request)
     script = "/inside.py" if means.shut == "done" else str(INSIDE)
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", script]

@@ -142,6 +142,7 @@ def limit(request: dict) -> None:
         "RLIMIT_FSIZE": request["output"],
         "RLIMIT_NOFILE": request["files"],
         "RLIMIT_CORE": 0,
+        "RLIMIT_STACK": STACK,
     }
     if request["shut"] != "no":  # elsewhere it would count the user's other processes, too
         limits["RLIMIT_NPROC"] = request["processes"]
@@ -150,13 +151,10 @@ def limit(request: dict) -> None:
         most = resource.getrlimit(number)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         try:
-            resource.setrlimit(number, (value, value))
-        except (OSError, ValueError):
+            resource.setrlimit(number, (value, most if name == "RLIMIT_STACK" else value))
+        except (OSError, ValueError):  # macOS has not all of them
             if request["shut"] != "no":
                 raise
-    most = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    stack = STACK if most == resource.RLIM_INFINITY else min(STACK, most)
-    resource.setrlimit(resource.RLIMIT_STACK, (stack, most))
 
 
 # --- the answer -----------------------------------------------------------------------------------
@@ -256,6 +254,8 @@ def without_exits(code: str) -> str:
     >>> without_exits("print(1)\\nexit()\\nprint(2)")
     'print(1)\\nprint(2)'
     """
+    if "exit" not in code:
+        return code
     import ast
 
     tree = ast.parse(code)

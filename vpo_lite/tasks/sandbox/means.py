@@ -18,12 +18,14 @@ class Means(NamedTuple):
     - name: as it is shown
     - shut: who leaves the machine's files: "done" by the command, "here" by ``inside.py``, "no"
     - command: what is put before the interpreter
+    - stage: a folder that the answer's root is built on, where ``inside.py`` does that
     - user: whether the answer gets a user's number of its own
     """
 
     name: str
     shut: str
     command: tuple[str, ...] = ()
+    stage: str = ""
     user: bool = False
 
 
@@ -55,10 +57,16 @@ def namespaces() -> Means | str:
         return "only on Linux"
     if (found := shutil.which("unshare")) is None:
         return "unshare is not installed"
+    seen = places()
+    free = [s for s in STAGES if os.path.isdir(s) and not any(p.startswith(s) for p in seen)]
+    if not free:
+        return f"none of {', '.join(STAGES)} is there and free of Python's files"
     command = [found, "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child"]
     if os.geteuid() == 0:
-        return Means("namespaces, with a user of its own", "here", tuple(command), user=True)
-    return Means("namespaces", "here", (*command, "--user", "--map-root-user"))
+        return Means(
+            "namespaces, with a user of its own", "here", tuple(command), free[0], user=True
+        )
+    return Means("namespaces", "here", (*command, "--user", "--map-root-user"), free[0])
 
 
 def places() -> list[str]:
