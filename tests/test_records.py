@@ -481,8 +481,8 @@ def model(tmp_path_factory):
 
 
 def config(model, name, **changes):
-    small = dict(task=name, model=model, prompts=1, group_size=2, m=2, steps=1, set_size=2)
-    here = dict(device="cpu", threads=1, max_new_tokens=12)
+    small = dict(task=name, mode="faithful", model=model, prompts=1, group_size=2, m=2, steps=1)
+    here = dict(set_size=2, device="cpu", threads=1, max_new_tokens=12)
     return vpo.TrainConfig.preset("demo", **small | here | changes)
 
 
@@ -527,7 +527,10 @@ def test_a_run_goes_on_with_the_data_that_it_began_with(model, tmp_path, monkeyp
     data.write_text("\n".join(EXAMPLE["chains"]), encoding="utf-8")
     run = Run.begin(config(model, "chains", data=data, steps=2), "run")
     stored = json.loads(Path("run/config.json").read_text())
-    assert stored["task_options"] == {"data": str(tmp_path / "records.jsonl")}
+    assert stored["task_options"] == {
+        "mode": "faithful",
+        "data": str(tmp_path / "records.jsonl"),
+    }
     run.start(), next(run.steps())
     run.close()
     before = {p: p.read_bytes() for p in Path("run").iterdir()}
@@ -596,5 +599,5 @@ def test_a_task_without_its_own_parts_says_which(model):
         with pytest.raises(ValueError, match=f"task 'bare' must define {missing}"):
             getattr(Bare(), missing)(None)
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
-        vpo.TrainConfig.preset("demo", task="calls")
+        vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
     assert Learner(config(model, "calls")).task.path.endswith("calls.jsonl")

@@ -120,7 +120,7 @@ class CallsRecipe(Recipe):
     first_updates: int = setting(
         400, "updates at the beginning that show plans of the front only", least=0, most=10**9
     )
-    updates: int = setting(1_500, "number of updates", least=1, most=10**9)
+    updates: int = setting(900, "number of updates", least=1, most=10**9)
 
     def vocabulary(self) -> list[str]:
         return calls_vocabulary()

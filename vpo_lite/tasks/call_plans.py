@@ -1,9 +1,9 @@
 """Plans of tool calls, generated: a small stand-in for ToolRL in which tools are a trade-off.
 
 A request has two parts. Each part is served by three or four tools: a fast one, a cheap one, a
-private one, and in half of the cases an all-rounder. An answer is a plan of two calls. In ToolRL's
-records one right answer earns everything (arXiv 2605.22817 scores it so). Here no plan is fast,
-cheap and private at once, so the front is real.
+private one, and sometimes an all-rounder. An answer is a plan of two calls. In ToolRL's records one
+right answer earns everything (arXiv 2605.22817 scores it so). Here no plan is fast, cheap and
+private at once, so the front is real.
 
 A plan takes one tool for each part, so there are 16 at most. All are scored: the front is exact.
 """
@@ -68,7 +68,7 @@ class CallPlans(Task):
     A call serves a part if its tool is listed there and its arguments are those of the part, in any
     order. It then earns 1 for served, and the three qualities of its tool; otherwise it earns 0 in
     all four. A plan earns the mean over the two parts. So a part that is left out costs in every
-    objective, and is no trade-off. Of two calls with the same intent the first one counts.
+    objective, and is no trade-off. Of two calls that serve the same part the first one counts.
 
     A request whose best single plan covers more than 0.85 of the front is drawn anew. A plan is
     valid if both parts are served. It is solved if its reward vector is a point of the true front.
@@ -239,11 +239,10 @@ def _table(part: Part) -> list[str]:
 
 
 def _served(part: Part, calls: list[list[str]]) -> str | None:
-    """The tool of the first call with the part's intent, if it serves the part."""
+    """The tool of the first call that serves the part; None where no call does."""
     for tool, *given in calls:
-        if tool.partition("_")[0] == part.intent:
-            fits = tool in part.tools and sorted(given) == sorted(part.arguments)
-            return tool if fits else None
+        if tool in part.tools and sorted(given) == sorted(part.arguments):
+            return tool
     return None
 
 
