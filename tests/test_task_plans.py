@@ -13,9 +13,9 @@ import vpo_lite as vpo
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.base import task_names
 from vpo_lite.tasks.call_plans import (
-    ARGUMENTS,
-    INTENTS,
+    KEYS,
     PROFILES,
+    VALUES,
     CallPlans,
     Part,
     best_by_one,
@@ -26,14 +26,14 @@ from vpo_lite.training.rollouts import read_answers
 
 TASK = CallPlans()
 HAND = (
-    Part("hotel", ("count=4", "zone=b"), ("hotel_410", "hotel_041", "hotel_004")),
-    Part("taxi", ("urgent=no",), ("taxi_300", "taxi_030", "taxi_103", "taxi_222")),
+    Part("hotel", ("nights=4", "room=b"), ("hotel_410", "hotel_041", "hotel_004")),
+    Part("taxi", ("pet=no",), ("taxi_300", "taxi_030", "taxi_103", "taxi_222")),
 )
 PURE = tuple(
-    Part(intent, ("count=1",), tuple(f"{intent}_{p}" for p in ("400", "040", "004")))
+    Part(intent, ("nights=1",), tuple(f"{intent}_{p}" for p in ("400", "040", "004")))
     for intent in ("hotel", "taxi")
 )
-H, T = "hotel_410 count=4 zone=b", "taxi_222 urgent=no"
+H, T = "hotel_410 nights=4 room=b", "taxi_222 pet=no"
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -42,21 +42,21 @@ HOTEL, TAXI = [1, 1, 0.25, 0], [1, 0.5, 0.5, 0.5]  # twice what the two calls ad
 BY_HAND = {  # plan -> which of the two calls earn
     f"{H} ; {T}": (HOTEL, TAXI),
     f"{T} ; {H}": (HOTEL, TAXI),
-    f"hotel_410 zone=b count=4 ; {T}": (HOTEL, TAXI),
+    f"hotel_410 room=b nights=4 ; {T}": (HOTEL, TAXI),
     H: (HOTEL,),
     T: (TAXI,),
-    f"{H} ; hotel_041 count=4 zone=b": (HOTEL,),  # the taxi is left out
-    f"hotel_041 count=4 ; {H}": (HOTEL,),
-    f"hotel_410 count=5 zone=b ; {T}": (TAXI,),
-    f"hotel_410 count=4 ; {T}": (TAXI,),
+    f"{H} ; hotel_041 nights=4 room=b": (HOTEL,),  # the taxi is left out
+    f"hotel_041 nights=4 ; {H}": (HOTEL,),
+    f"hotel_410 nights=5 room=b ; {T}": (TAXI,),
+    f"hotel_410 nights=4 ; {T}": (TAXI,),
     f"hotel_410 ; {T}": (TAXI,),
-    f"{H} urgent=no ; {T}": (TAXI,),
-    f"{H} zone=b ; {T}": (TAXI,),
-    f"hotel_440 count=4 zone=b ; {T}": (TAXI,),  # no such tool
-    f"hotel_222 count=4 zone=b ; {T}": (TAXI,),  # a tool, but not of this part
-    f"taxi_222 count=4 zone=b ; {T}": (),
-    "taxi_222 count=4 zone=b ; hotel_410 urgent=no": (),
-    f"{H} ; flight_410 urgent=no": (HOTEL,),
+    f"{H} pet=no ; {T}": (TAXI,),
+    f"{H} room=b ; {T}": (TAXI,),
+    f"hotel_440 nights=4 room=b ; {T}": (TAXI,),  # no such tool
+    f"hotel_222 nights=4 room=b ; {T}": (TAXI,),  # a tool, but not of this part
+    f"taxi_222 nights=4 room=b ; {T}": (TAXI,),
+    "taxi_222 nights=4 room=b ; hotel_410 pet=no": (),
+    f"{H} ; flight_410 pet=no": (HOTEL,),
 }
 
 
@@ -84,7 +84,7 @@ def brute_front(request):
 
 
 def test_fronts_and_scores_are_those_of_brute_force():
-    for seed in range(60):
+    for seed in range(40):
         request = TASK.instance(seed)
         front = brute_front(request)
         found = TASK.front(request) * 8
@@ -118,26 +118,26 @@ def test_leaving_a_part_out_is_no_trade_off():
 
 def test_requests_have_the_tools_and_arguments_that_are_told():
     kinds, sizes, rounders, tools = set(), set(), [], set()
+    keys = [key for row in KEYS.values() for key in row]
+    assert len(set(keys)) == len(keys)  # a key tells its intent
     for seed in range(300):
         request = TASK.instance(seed)
-        assert len({part.intent for part in request}) == 2 and {p.intent for p in request} <= {
-            *INTENTS
-        }
+        first, second = (list(KEYS).index(part.intent) for part in request)
+        assert first < second
         for part in request:
-            keys = [a.split("=")[0] for a in part.arguments]
-            assert len(set(keys)) == len(keys) and 1 <= len(keys) <= 3
-            assert all(v in ARGUMENTS[k] for k, v in (a.split("=") for a in part.arguments))
+            given = [a.split("=") for a in part.arguments]
+            places = [KEYS[part.intent].index(key) for key, _ in given]
+            assert 1 <= len(given) <= 3 and places == sorted(set(places))
+            assert all(v in VALUES[k] for k, (_, v) in zip(places, given, strict=True))
             profiles = [
                 [int(q) for q in tool.removeprefix(part.intent + "_")] for tool in part.tools
             ]
-            special = sorted(p.index(max(p)) for p in profiles if p != [2, 2, 2])
-            assert special == [0, 1, 2]
-            for p in profiles:
-                if p != [2, 2, 2]:
-                    assert max(p) in (3, 4) and sorted(p)[1] <= 1
-            rounders.append([2, 2, 2] in profiles)
-            kinds.add(tuple(keys)), sizes.add(len(part.tools)), tools.update(part.tools)
-    assert len(kinds) == 15 and sizes == {3, 4} and len(tools) == len(INTENTS) * len(PROFILES)
+            special = [p for p in profiles if p != [2, 2, 2]]
+            assert sorted(p.index(max(p)) for p in special) == [0, 1, 2]
+            assert all(max(p) in (3, 4) and sorted(p)[1] <= 1 for p in special)
+            rounders.append(len(special) < len(profiles))
+            kinds.add(tuple(places)), sizes.add(len(part.tools)), tools.update(part.tools)
+    assert len(kinds) == 7 and sizes == {3, 4} and len(tools) == len(KEYS) * len(PROFILES)
     assert 0.1 < np.mean(rounders) < 0.4  # drawn with .5; an all-rounder covers much by itself
 
 
@@ -146,7 +146,7 @@ def test_no_single_plan_covers_more_than_85_hundredths():
     W = np.random.default_rng(0).exponential(size=(8_000, 4))
     W = W / W.sum(axis=1, keepdims=True)
     shares, sizes = [], []
-    for seed in range(120):
+    for seed in range(80):
         request = TASK.instance(seed)
         front = TASK.front(request)
         shares.append(front.mean(axis=1).max() / (W @ front.T).max(axis=1).mean())
@@ -177,12 +177,12 @@ def test_w_star_is_the_mean_and_the_worst_is_nothing():
 
 
 PINNED = {
-    0: "music urgent=no zone=j count=7 music_311 music_140 music_114 ; "
-    "flight count=1 flight_030 flight_013 flight_310",
-    1: "taxi urgent=no count=5 zone=b taxi_311 taxi_003 taxi_130 ; "
-    "flight urgent=yes zone=f count=3 flight_113 flight_041 flight_400",
-    1000: "weather zone=i weather_103 weather_222 weather_401 weather_140 ; "
-    "taxi zone=d urgent=no taxi_310 taxi_113 taxi_041",
+    0: "taxi seats=0 pet=yes taxi_041 taxi_104 taxi_401 ; "
+    "music shelf=i loop=yes music_003 music_141 music_222 music_401",
+    1: "flight bags=3 meal=yes flight_411 flight_130 flight_003 ; "
+    "music shelf=e music_014 music_040 music_401",
+    1000: "hotel room=h hotel_222 hotel_104 hotel_140 hotel_300 ; "
+    "taxi zone=d pet=no taxi_130 taxi_013 taxi_310",
 }
 
 
@@ -194,17 +194,17 @@ def test_pinned_requests(seed):
 
 def test_held_out_requests_are_none_of_those_that_a_policy_learns_from():
     seeds = TASK.seeds
-    texts = {TASK.key(TASK.instance(s)) for s in seeds["held_out"][:300]}
-    others = [*seeds["train"][:300], *seeds["pretraining"][:300]]
-    assert len(texts) == 300 and not texts & {TASK.key(TASK.instance(s)) for s in others}
+    texts = {TASK.key(TASK.instance(s)) for s in seeds["held_out"][:100]}
+    others = [*seeds["train"][:100], *seeds["pretraining"][:100]]
+    assert len(texts) == 100 and not texts & {TASK.key(TASK.instance(s)) for s in others}
 
 
 # --- requests and answers -------------------------------------------------------------------------
 
 
 def test_symbols_by_hand():
-    hotel = "hotel count=4 zone=b hotel_410 hotel_041 hotel_004"
-    taxi = "taxi urgent=no taxi_300 taxi_030 taxi_103 taxi_222"
+    hotel = "hotel nights=4 room=b hotel_410 hotel_041 hotel_004"
+    taxi = "taxi pet=no taxi_300 taxi_030 taxi_103 taxi_222"
     assert TASK.prompt(HAND, 3, pocket={}).symbols == f"<m3> {hotel} ; {taxi}"
     shown = TASK.prompt(HAND, 1, weights=[0.5, 0.06, 0.04, 0.4], pocket={}).symbols
     assert shown == f"<m1> <w5> <w1> <w0> <w4> {hotel} ; {taxi}"
@@ -215,9 +215,9 @@ def test_symbols_by_hand():
 @pytest.mark.parametrize("m", [1, 9])
 def test_the_words_tell_the_request_and_ask_for_the_tags_that_the_parser_reads(m):
     lines = TASK.prompt(HAND, m).text.splitlines()
-    assert "Part 1: hotel with count=4 zone=b" in lines
+    assert "Part 1: hotel with nights=4 room=b" in lines
     assert "- taxi_103: speed 0.25, price 0.00, privacy 0.75" in lines
-    filled = lines[-1].replace("...", "Hotel_410 count=4, zone=b;taxi_222\nurgent=no")
+    filled = lines[-1].replace("...", "Hotel_410 nights=4, room=b;taxi_222\npet=no")
     assert TASK.parse(HAND, filled, m) == [f"{H} ; {T}"] * m
     assert f"<plan_{m + 1}>" not in lines[-1]
     assert "price 0.06" in TASK.prompt(HAND, m, weights=[0.5, 0.4, 0.06, 0.04]).text
@@ -227,7 +227,7 @@ def test_the_words_tell_the_request_and_ask_for_the_tags_that_the_parser_reads(m
 
 def test_the_panel_shows_both_parts_with_their_tools():
     lines = TASK.summary(HAND).splitlines()
-    assert len(lines) == 1 + 4 + 5 and lines[1] == "hotel with count=4, zone=b"
+    assert len(lines) == 1 + 4 + 5 and lines[1] == "hotel with nights=4, room=b"
     assert lines[2] == "hotel_410: speed 1.00, price 0.25, privacy 0.00"
 
 
@@ -238,15 +238,15 @@ JUNK = (
     f"{H} ; {T} ; {T}",
     f"{H} ;; {T}",
     f"; {T}",
-    "count=4 zone=b",
-    "hotel_410(count=4)",
-    "hotel_410 count = 4",
-    "hotel_410 count",
-    "hotel_41 count=4",
-    "hotel_410 zone=é",
+    "nights=4 room=b",
+    "hotel_410(nights=4)",
+    "hotel_410 nights = 4",
+    "hotel_410 nights",
+    "hotel_41 nights=4",
+    "hotel_410 room=é",
     "hôtel_410",
     "hotel_４１０",
-    "hotel_410 <b>count=4</b>",
+    "hotel_410 <b>nights=4</b>",
     "x" * 100_000,
     "a=b " * 50_000,
     "\ud800",
@@ -263,7 +263,7 @@ def test_junk_is_no_answer_and_earns_the_worst_vector(body):
 
 
 def test_only_plans_are_scored():
-    with pytest.raises(ValueError, match=r"plan 'jump': .* such as 'hotel_410 count=4 zone=b ; "):
+    with pytest.raises(ValueError, match=r"plan 'jump': .* such as 'hotel_410 nights=4 room=b ; "):
         TASK.score([HAND], [["jump"]])
     assert [part.shape for part in TASK.score([HAND, HAND], [[], [H]])] == [(0, 4), (1, 4)]
 

@@ -15,7 +15,7 @@ from ..metrics import coverage
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
-from ..tasks.call_plans import ARGUMENTS, INTENTS, PROFILES, CallPlans, front_of, plans_of
+from ..tasks.call_plans import KEYS, PROFILES, VALUES, CallPlans, front_of, plans_of
 from .recipe import Recipe
 
 MOST_PLANS = 5  # in one completion
@@ -35,11 +35,15 @@ def calls_vocabulary() -> list[str]:
         *[f"<m{m}>" for m in numbers],
         *[f"<w{w}>" for w in range(11)],
         ";",
-        *INTENTS,
-        *[f"{key}={value}" for key, values in ARGUMENTS.items() for value in values],
-        *[f"{intent}_{profile}" for intent in INTENTS for profile in PROFILES],
+        *KEYS,
+        *[f"{key}={value}" for key, values in _values().items() for value in values],
+        *[f"{intent}_{profile}" for intent in KEYS for profile in PROFILES],
         *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
     ]
+
+
+def _values() -> dict[str, tuple[str, ...]]:
+    return {key: v for keys in KEYS.values() for key, v in zip(keys, VALUES, strict=True)}
 
 
 def demonstrate(request, m: int, plain_share, wrong_share, distinct_share, rng) -> list[str]:
@@ -82,7 +86,7 @@ def spoilt(call: list[str], other, rng) -> list[str]:
     if kind == 2:
         return [*call[:which], *call[which + 1 :]]
     key, _, value = call[which].partition("=")
-    values = [v for v in ARGUMENTS[key] if v != value]
+    values = [v for v in _values()[key] if v != value]
     return [*call[:which], f"{key}={values[rng.integers(len(values))]}", *call[which + 1 :]]
 
 
@@ -137,11 +141,12 @@ class CallsRecipe(Recipe):
         batch = i // self.batch
         rng = generator(self.seed, "demonstration", 0, str(i))
         request = self._task.instance(FIRST_SEED + i)
-        m = 1 + batch % MOST_PLANS
+        first = batch < self.first_updates
+        m = 1 + batch % (2 if first else MOST_PLANS)
         weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         prompt = self._task.prompt(request, m, weights=weights, pocket=self.pocket())
         shares = self.plain_share, self.wrong_share, self.distinct_share
-        if batch < self.first_updates:
+        if first:
             shares = 0, 0, 1
         return prompt, self._task.format(demonstrate(request, m, *shares, rng))
 

@@ -22,12 +22,13 @@ from ..randomness import generator
 from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
 
 QUALITIES = ("speed", "price", "privacy")
-INTENTS = ("hotel", "flight", "taxi", "music", "mail", "weather")
-ARGUMENTS = {  # key -> its values
-    "count": tuple("0123456789"),
-    "zone": tuple("abcdefghij"),
-    "urgent": ("yes", "no"),
+KEYS = {  # intent -> the keys of its arguments: a digit, a letter, a flag
+    "hotel": ("nights", "room", "breakfast"),
+    "flight": ("bags", "row", "meal"),
+    "taxi": ("seats", "zone", "pet"),
+    "music": ("songs", "shelf", "loop"),
 }
+VALUES = tuple("0123456789"), tuple("abcdefghij"), ("yes", "no")
 OWN, OTHER = (3, 4), (0, 1)  # quarters of a specialised tool: in its own quality, in the others
 ALL_ROUNDER = "222"
 PROFILES = (  # quarters of speed, price and privacy, as a tool's name tells them
@@ -48,7 +49,7 @@ class Part(NamedTuple):
     """One half of a request.
 
     - intent: what is wanted, such as ``hotel``
-    - arguments: what a call must pass on, such as ``count=4``
+    - arguments: what a call must pass on, such as ``nights=4``
     - tools: names of the tools that serve it, such as ``hotel_410``: speed 4/4, price 1/4,
       privacy 0/4
     """
@@ -75,14 +76,14 @@ class CallPlans(Task):
 
     >>> task = CallPlans()
     >>> x = (
-    ...     Part("hotel", ("count=4",), ("hotel_410", "hotel_041", "hotel_004")),
-    ...     Part("taxi", ("zone=b", "urgent=no"), ("taxi_300", "taxi_030", "taxi_003", "taxi_222")),
+    ...     Part("hotel", ("nights=4",), ("hotel_410", "hotel_041", "hotel_004")),
+    ...     Part("taxi", ("zone=b", "pet=no"), ("taxi_300", "taxi_030", "taxi_003", "taxi_222")),
     ... )
-    >>> text = "<plan_1> hotel_410 count=4; taxi_222 urgent=no, zone=b </plan_1>"
+    >>> text = "<plan_1> hotel_410 nights=4; taxi_222 pet=no, zone=b </plan_1>"
     >>> task.parse(x, text, 2)
-    ['hotel_410 count=4 ; taxi_222 urgent=no zone=b', None]
-    >>> task.score([x], [[task.parse(x, text, 1)[0], "hotel_410 count=4", "hotel_410"]])[0].tolist()
-    [[1.0, 0.75, 0.375, 0.25], [0.5, 0.5, 0.125, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    ['hotel_410 nights=4 ; taxi_222 pet=no zone=b', None]
+    >>> task.score([x], [["hotel_410 nights=4 ; taxi_222 pet=no zone=b", "hotel_410"]])[0].tolist()
+    [[1.0, 0.75, 0.375, 0.25], [0.0, 0.0, 0.0, 0.0]]
     """
 
     name = "calls"
@@ -105,9 +106,10 @@ class CallPlans(Task):
     def instance(self, seed: int) -> tuple[Part, Part]:
         """The request with this seed, or the one that the option singles out."""
         rng = generator(seed if self.problem is None else self.problem, "call plans")
+        intents = list(KEYS)
         while True:
-            first, second = rng.permutation(len(INTENTS))[:2]
-            request = _drawn(INTENTS[first], rng), _drawn(INTENTS[second], rng)
+            first, second = sorted(rng.permutation(len(KEYS))[:2])
+            request = _drawn(intents[first], rng), _drawn(intents[second], rng)
             if best_by_one(request) <= MOST_BY_ONE:
                 return request
 
@@ -181,15 +183,15 @@ class CallPlans(Task):
     def format(self, plans) -> str:
         """Plans as a pocket policy writes them. :meth:`parse` is the inverse.
 
-        >>> CallPlans().format(["hotel_410 count=4 ; taxi_222 zone=b"])
-        '<plan_1> hotel_410 count=4 ; taxi_222 zone=b </plan_1>'
+        >>> CallPlans().format(["hotel_410 nights=4 ; taxi_222 zone=b"])
+        '<plan_1> hotel_410 nights=4 ; taxi_222 zone=b </plan_1>'
         """
         parts = [f"<{self.tag}_{i}> {p} </{self.tag}_{i}>" for i, p in enumerate(plans, 1)]
         return " ".join(parts)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:
-            return m * (2 * (1 + len(ARGUMENTS)) + 3) + 1  # two calls, the semicolon, two tags
+            return m * (2 * (1 + len(VALUES)) + 3) + 1  # two calls, the semicolon, two tags
         return super().max_tokens(instance, m)
 
     # --- scoring ----------------------------------------------------------------------------------
@@ -220,9 +222,8 @@ class CallPlans(Task):
 
 def _drawn(intent: str, rng) -> Part:
     """A part with 1 to 3 arguments; its tools come in random order."""
-    keys = [list(ARGUMENTS)[k] for k in rng.permutation(len(ARGUMENTS))]
-    keys = keys[: rng.integers(1, len(keys) + 1)]
-    values = [f"{key}={ARGUMENTS[key][rng.integers(len(ARGUMENTS[key]))]}" for key in keys]
+    kinds = sorted(rng.permutation(3)[: rng.integers(1, 4)])
+    values = [f"{KEYS[intent][k]}={VALUES[k][rng.integers(len(VALUES[k]))]}" for k in kinds]
     profiles = [PROFILES[8 * kind + rng.integers(8)] for kind in range(3)]
     profiles += [ALL_ROUNDER] * int(rng.integers(2))
     tools = [f"{intent}_{profiles[i]}" for i in rng.permutation(len(profiles))]
