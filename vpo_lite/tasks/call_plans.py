@@ -90,7 +90,6 @@ class CallPlans(Task):
     noun = "request"
     about = "generated requests, whose tools are fast, cheap or private"
     tag = "plan"
-    answer_tokens = 64
     pocket_policy = "pocket-calls"
     options = (
         Option("problem", int, None, "train on this one request; without it, on many", least=0),
