@@ -527,10 +527,7 @@ def test_a_run_goes_on_with_the_data_that_it_began_with(model, tmp_path, monkeyp
     data.write_text("\n".join(EXAMPLE["chains"]), encoding="utf-8")
     run = Run.begin(config(model, "chains", data=data, steps=2), "run")
     stored = json.loads(Path("run/config.json").read_text())
-    assert stored["task_options"] == {
-        "mode": "faithful",
-        "data": str(tmp_path / "records.jsonl"),
-    }
+    assert stored["task_options"] == {"data": str(tmp_path / "records.jsonl")}
     run.start(), next(run.steps())
     run.close()
     before = {p: p.read_bytes() for p in Path("run").iterdir()}

@@ -1,5 +1,6 @@
 """Tasks that come in several modes under one name, such as generated problems and real records."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 from ..checks import shown
@@ -43,18 +44,21 @@ class TaskInModes(Task):
         cls.name, cls.noun = forms[0].name, forms[0].noun
 
     def __new__(cls, **options) -> Task:
-        mode = cls.options[0].check(options.pop("mode", None))
-        defaults = {option.name: option.default for option in cls.options}
-        meant = {k for k, v in options.items() if k not in defaults or v != defaults[k]}
+        chosen, *others = cls.options
+        mode = chosen.check(options.pop("mode", None))
+        defaults = {option.name: option.default for option in others}
+        meant = {k for k, v in options.items() if k in defaults and v != defaults[k]}
         has = {name: {o.name for o in form.options} for name, form in cls.modes.items()}
-        if mode is None:
-            fitting = [name for name in has if meant & defaults.keys() <= has[name]]
-            mode = fitting[0] if fitting else next(iter(has))
-        for name in sorted(meant & defaults.keys() - has[mode]):
-            others = " and ".join(repr(other) for other in has if name in has[other])
+        implied = next((name for name in has if meant <= has[name]), next(iter(has)))
+        mode = implied if mode is None else mode
+        for name in sorted(meant - has[mode]):
+            there = " and ".join(repr(other) for other in has if name in has[other])
             raise ValueError(
-                f"{name} = {shown(options[name])} with mode = {mode!r}: only mode {others} has it; "
+                f"{name} = {shown(options[name])} with mode = {mode!r}: only mode {there} has it; "
                 "leave one of the two out"
             )
         known = {k: v for k, v in options.items() if k in has[mode] or k not in defaults}
-        return cls.modes[mode](**known)
+        made = cls.modes[mode](**known)
+        made.mode = mode
+        made.options = (replace(chosen, default=implied), *made.options)
+        return made
