@@ -122,9 +122,12 @@ class CallsRecipe(Recipe):
         0.5, "share of the sets that repeat no plan of the front", least=0, most=1
     )
     first_updates: int = setting(
-        400, "updates at the beginning that show plans of the front only", least=0, most=10**9
+        400, "updates at the beginning that show one or two plans of the front", least=0, most=10**9
     )
-    updates: int = setting(900, "number of updates", least=1, most=10**9)
+    updates: int = setting(800, "number of updates", least=1, most=10**9)
+    lr_updates: int | None = setting(
+        900, "updates after which the learning rate would be zero", least=1, most=10**9
+    )
 
     def vocabulary(self) -> list[str]:
         return calls_vocabulary()
@@ -183,5 +186,5 @@ drawn requests (seeds from {FIRST_SEED:,}). Seed {self.seed}. A plan is drawn fr
 front, or with probability {self.plain_share} from the others. Each of its calls then serves nothing
 with probability {self.wrong_share}: it is left out, has a tool of the other part, lacks an argument
 or has another value. In a share of {self.distinct_share} of the sets no plan of the front is shown
-again. The first {self.first_updates} updates show sets of different plans of the front only.""",
+again. The first {self.first_updates} updates show one or two different plans of the front.""",
         )
