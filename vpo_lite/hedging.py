@@ -57,7 +57,9 @@ def expected_rewards(R, posterior, alpha: float = 1.0) -> Expected:
     [0.6, 0.6, 0.6]
     """
     R = check_rewards(R)
-    p = _probabilities(posterior, R.shape[-3] if R.ndim > 2 else 0)
+    if R.ndim < 3:
+        raise ValueError(f"R has shape {R.shape}: expected (..., g, m, d), a set under each truth")
+    p = _probabilities(posterior, R.shape[-3])
     solved = (R >= 1 - 1e-9).all(axis=-1).any(axis=-1)
     return Expected(_set_rewards(R, alpha) @ p, R.mean(axis=-1).max(axis=-1) @ p, solved @ p)
 
