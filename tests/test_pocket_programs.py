@@ -22,9 +22,9 @@ HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]
 
 
 def test_there_is_a_recipe_for_each_task_that_has_a_policy():
-    assert recipe_names() == ["maze", "programs"]
+    assert {"chains", "maze", "programs"} <= set(recipe_names())
     assert recipe_class("programs") is ProgramsRecipe and recipe_class("maze") is MazeRecipe
-    with pytest.raises(ValueError, match=r"task 'chess': has no recipe .* there is 'maze'"):
+    with pytest.raises(ValueError, match=r"task 'chess': has no recipe .* there is .*'maze'"):
         recipe_class("chess")
 
 

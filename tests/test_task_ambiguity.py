@@ -23,7 +23,8 @@ from vpo_lite.tasks.chains import ChainsTask
 from vpo_lite.tasks.records import on_records
 from vpo_lite.training.rollouts import read_answers
 
-TASK, SPREADING = IndependentChains(), SpreadingChains()
+FIVE = {"uncertain": 5, "prior": 0.8}
+TASK, SPREADING = IndependentChains(**FIVE), SpreadingChains(**FIVE)
 HAND = Puzzle(
     (("Edda",), ("Jade", "Ember"), ("Elsby", "Corham"), ("Holm",), ("Eiskamm", "Joch")),
     0.8,
@@ -343,7 +344,7 @@ def test_modes_and_options():
 
 
 def test_one_chain_can_be_singled_out_and_held_out_ones_are_not_trained_on():
-    one = ChainsTask(problem=7)
+    one = ChainsTask(problem=7, **FIVE)
     assert one.single and not TASK.single and one.numbered == "problem"
     assert one.instance(10_000) == one.instance(3) == TASK.instance(7) != TASK.instance(3)
     seeds = TASK.seeds

@@ -82,12 +82,12 @@ class IndependentChains(Task):
         Option(
             "uncertain",
             int,
-            5,
+            3,
             "places with two candidates, 1 to 5: 2 to 32 chains",
             least=1,
             most=5,
         ),
-        Option("prior", float, 0.8, "how likely the likelier of two candidates is: 0.5 to 0.9"),
+        Option("prior", float, 0.7, "how likely the likelier of two candidates is: 0.5 to 0.9"),
         Option(
             "problem",
             int,
