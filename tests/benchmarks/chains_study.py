@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/benchmarks/chains_study.py [--seeds 3] [--kinds vpo grpo] [--modes ...]
 
-Every run starts from pocket-chains and trains on many chains with three uncertain places, prior 0.7
+Every run starts from pocket-chains and trains on many chains with three uncertain places, prior 0.6
 (the task's defaults). Then it is measured on 64 held-out ones, ten sets of three answers each. Both
 modes have the same problems and prompts. A problem's figures are expectations over its 8 possible
 golds, not those of the one gold that was drawn:
@@ -20,7 +20,6 @@ Finished runs are skipped: each is a line of tests/benchmarks/results/chains.jso
 
 import argparse
 import itertools
-import json
 import time
 from pathlib import Path
 
@@ -36,7 +35,7 @@ from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "chains.jsonl"
 MODES = ("independent", "spreading")
-COMMON = {"task": "chains", "steps": 80, "prompts": 16, "group_size": 8, "lr": 2e-3}
+COMMON = {"task": "chains", "steps": 60, "prompts": 64, "group_size": 4, "lr": 5e-3}
 KINDS = {
     "start, m = 1": {"method": "grpo", "steps": 0},
     "start, m = 3": {"method": "vpo", "steps": 0},
@@ -44,8 +43,8 @@ KINDS = {
     "vpo": {"method": "vpo"},
     "set_max": {"method": "set_max"},
     "multi_rlvr": {"method": "multi_rlvr"},
-    "grpo, 3 x rollouts": {"method": "grpo", "group_size": 24},
-    "max_at_k, 3 x rollouts": {"method": "max_at_k", "group_size": 24},
+    "grpo, 3 x rollouts": {"method": "grpo", "group_size": 12},
+    "max_at_k, 3 x rollouts": {"method": "max_at_k", "group_size": 12},
 }
 HEADS = ("E_w max", "best@3", "solved")
 SIZE, PROBLEMS, ANSWERS = 3, 64, 30
@@ -136,8 +135,7 @@ def main():
 
 def table(mode: str) -> str:
     """The results so far as a Markdown table: means over the seeds, with their range."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    rows = [row for row in map(json.loads, lines) if row["run"][0] == mode]
+    rows = [row for row in resumable.rows(RESULTS) if row["run"][0] == mode]
     heads = ["method", "seeds", "tokens", *HEADS, "repeats"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind in KINDS:

@@ -99,7 +99,11 @@ class ChainsRecipe(Recipe):
     )
     updates: int = setting(700, "number of updates", least=1, most=10**9)
     batch: int = setting(64, "demonstrations in an update", least=1, most=65_536)
+    lr: float = setting(4e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    width: int = setting(64, "width of the model", least=1, most=16_384)
     layers: int = setting(2, "layers of the model", least=1, most=200)
+    mlp: int = setting(192, "width of the model's MLP", least=1, most=65_536)
+    save_every: int = setting(100, "updates between two states to resume from", least=1, most=10**9)
 
     def vocabulary(self) -> list[str]:
         return chains_vocabulary()
