@@ -44,6 +44,10 @@ def sampled(policy, task):
     return sample_answers(policy, task, instances, M, uniforms)
 
 
+def trained_on(groups):
+    return [group.for_training(np.zeros(4)) for group in groups]
+
+
 def rows_of(sampled, p):
     return sampled.rollouts.rows(slice(p * G, (p + 1) * G))
 
@@ -58,7 +62,9 @@ def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_m
 ):
     weights = [np.random.default_rng(i).dirichlet(np.ones(4), 4096) for i in range(2)]
     found = {}
-    R, _, places = recombine(policy, task, *sampled, found, weights, 1.0)
+    R, _, places = recombine(
+        policy, task, *sampled, trained_on(sampled.groups), found, weights, 1.0
+    )
     # Both groups are on one maze: what one found serves the other.
     valid = np.concatenate([group.rewards[group.valid] for group in sampled.groups])
     for p, (before, W) in enumerate(zip(sampled.groups, weights, strict=True)):
@@ -82,10 +88,11 @@ def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sample
     """The best set of all groups so far, though the later group wrote nothing of it."""
     first, second = sampled.groups
     found = {}
-    recombine(policy, task, [first], rows_of(sampled, 0), found, None, 1.0)
+    recombine(policy, task, [first], rows_of(sampled, 0), trained_on([first]), found, None, 1.0)
     poor = np.where(second.valid[..., None], [1.0, 0, 0, 0.5], 0.0)  # dominated by any treasure
     second = replace(second, rewards=poor)
-    R, rollouts, (place,) = recombine(policy, task, [second], rows_of(sampled, 1), found, None, 1.0)
+    rows, own = rows_of(sampled, 1), trained_on([second])
+    R, rollouts, (place,) = recombine(policy, task, [second], rows, own, found, None, 1.0)
     pairs = itertools.combinations(first.rewards[first.valid], 2)
     best = max(vpo.exact_set_reward(pair) for pair in pairs)
     assert vpo.exact_set_reward(R[0][place]) == pytest.approx(best, abs=1e-12)
@@ -134,7 +141,9 @@ def test_a_resumed_run_knows_what_was_found(tmp_path):
 
 
 def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, sampled):
-    _, rollouts, places = recombine(policy, task, *sampled, {}, None, 1.0)
+    _, rollouts, places = recombine(
+        policy, task, *sampled, trained_on(sampled.groups), {}, None, 1.0
+    )
     texts = policy.texts(rollouts)
     rows = [p * G + place for p, place in enumerate(places)]
     for row in range(2 * G):
@@ -152,7 +161,9 @@ def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, 
 
 def test_a_group_is_left_alone_where_nothing_valid_was_found(policy, task, sampled):
     bad = [replace(g, valid=np.zeros_like(g.valid)) for g in sampled.groups]
-    R, rollouts, places = recombine(policy, task, bad, sampled.rollouts, {}, None, 1.0)
+    R, rollouts, places = recombine(
+        policy, task, bad, sampled.rollouts, trained_on(bad), {}, None, 1.0
+    )
     assert places == [None, None]
     for mine, group in zip(R, sampled.groups, strict=True):
         assert (mine == group.for_training(np.zeros(4))).all()
@@ -168,7 +179,7 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
     alike = read_answers(task, [instance], [[text] * (G - 1) + texts[:1]], M)
     alike = [replace(g, prompt=one.prompt) for g in alike]
     rows = rows_of(sampled, 0)
-    _, rollouts, (place,) = recombine(policy, task, alike, rows, {}, None, 1.0)
+    _, rollouts, (place,) = recombine(policy, task, alike, rows, trained_on(alike), {}, None, 1.0)
     answers = task.parse(instance, policy.texts(rollouts)[place], M)
     assert None not in answers and len(set(answers)) == M
 

@@ -592,9 +592,9 @@ def test_a_task_without_its_own_parts_says_which(model):
     class Bare(RecordTask):
         name = "bare"
 
-    for missing in ("record", "gold"):
-        with pytest.raises(ValueError, match=f"task 'bare' must define {missing}"):
-            getattr(Bare(), missing)(None)
+    with pytest.raises(ValueError, match="task 'bare' must define record"):
+        Bare().record(None)
+    assert Bare().gold(None) is None  # a record may hold no answer
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
         vpo.TrainConfig.preset("demo", task="calls")
     assert Learner(config(model, "calls")).task.path.endswith("calls.jsonl")

@@ -129,6 +129,7 @@ def test_reward_matrix_worst_for_missing_and_marks_for_repeats():
         trained[0], [vector, np.zeros(4), np.zeros(4)]
     )  # the repeat lost its vector, its model kept it
     assert np.array_equal(trained[1], scored.rewards[1])
+    assert np.array_equal(scored.for_training(TASK.worst(MAZE), True), scored.rewards)
 
 
 def test_scores_that_are_no_numbers_are_refused_with_the_answer():

@@ -421,6 +421,8 @@ def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     assert np.array_equal(record.groups[0].rewards, [[vectors[0], vectors[0]], vectors])
     assert record.repeat_rate == 0.25
     assert record.groups[0].advantages[1] > 0 > record.groups[0].advantages[0]
+    train_step(learner, cfg.but(pay_repeats=True, method="multi_rlvr"), 0)
+    assert np.array_equal(wired["estimate"][1][1][0], [[vectors[0], vectors[0]], vectors])
 
 
 def test_sampler_and_trainer_agree_inside_a_step_at_any_temperature(tiny):
@@ -773,10 +775,11 @@ def test_vpo_learns_to_hold_both_treasures_where_grpo_cannot():
 
 def test_the_presets_are_the_ones_of_the_design():
     table = {
-        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4),
-        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4),
-        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6),
-        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6),
+        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1),
+        "patient": (80, 2, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1.2),
+        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4, 1),
+        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6, 1),
+        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6, 1),
     }
     for name, row in table.items():
         c = vpo.TrainConfig.preset(name)
@@ -791,6 +794,7 @@ def test_the_presets_are_the_ones_of_the_design():
             c.lora_alpha,
             c.kl,
             c.eps,
+            c.temperature,
         ) == row
 
 

@@ -5,8 +5,8 @@
     .venv/bin/python tests/benchmarks/attained_study.py weights
 
 attained: mazes 1600, 1601, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
-3; `vpo` at preset demo, and `vpo_recombined` with the same number of answers in twice as many
-steps, sampled at temperature 1.2. attained = coverage of the sets of the trained policy, at
+3; `vpo` at preset demo, and `vpo_recombined` at preset patient: the same number of answers in twice
+as many steps, sampled at temperature 1.2. attained = coverage of the sets of the trained policy, at
 temperature 1, over that of the best m answers there are. --m, --seeds and --method choose a part.
 
 alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha in
@@ -37,18 +37,13 @@ FIRST = 1600
 SETS = 64  # sampled from each trained policy
 KINDS = {
     "vpo": {"method": "vpo"},
-    "vpo_recombined, 2 x steps": {
-        "method": "vpo_recombined",
-        "prompts": 2,
-        "steps": 80,
-        "temperature": 1.2,
-    },
+    "vpo_recombined, 2 x steps": {"method": "vpo_recombined", "preset": "patient"},
 }
 
 
-def run(**settings) -> dict:
+def run(preset="demo", **settings) -> dict:
     """Train, sample 64 sets, and judge them at three alphas."""
-    config = vpo.TrainConfig.preset("demo", threads=1, **settings)
+    config = vpo.TrainConfig.preset(preset, threads=1, **settings)
     learner, began = Learner(config), time.perf_counter()
     records = list(train(config, learner=learner))
     seconds = time.perf_counter() - began

@@ -24,7 +24,9 @@ from .flags import (
 def flags(made, arguments) -> None:
     from ..training.config import TrainConfig
 
-    made.add_argument("--preset", metavar="NAME", help="demo, laptop, gpu or paper (default: demo)")
+    made.add_argument(
+        "--preset", metavar="NAME", help="demo, patient, laptop, gpu or paper (default: demo)"
+    )
     made.add_argument(
         "--out", type=path, metavar="FOLDER", help="where the run goes (default: runs/TIME)"
     )

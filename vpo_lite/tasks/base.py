@@ -27,10 +27,7 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-_SHARED = (  # files without a task of their own
-    *("__init__", "base", "modes", "records", "rows", "matching"),
-    "ambiguous_chains",
-)
+_SHARED = ("base", "modes", "records", "rows", "matching")  # files without a task
 
 
 class TaskError(ValueError):
@@ -211,6 +208,9 @@ class Task:
         if m > most:
             raise ValueError(f"m = {m}: this policy writes 1 to {most} answers in one rollout")
 
+    def check_machine(self) -> None:
+        """Raise ValueError where this machine cannot score answers. A run asks before it begins."""
+
     # --- scoring ----------------------------------------------------------------------------------
 
     def score(self, instances: Sequence, answers: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -272,10 +272,12 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
 
 
 def task_names() -> list[str]:
-    """Names of the tasks that the package carries: the files beside this one."""
-    here = Path(__file__).parent
-    names = (p.stem for p in here.glob("*.py"))
-    return sorted(n for n in names if n not in _SHARED and not n.endswith("_records"))
+    """Names of the tasks that the package carries: the files beside this one.
+
+    A task's name is one word. A file with an underscore in its name holds a part of a task.
+    """
+    names = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return sorted(name for name in names if name not in _SHARED and "_" not in name)
 
 
 def task_class(name: str) -> type[Task]:

@@ -26,16 +26,29 @@ OF_THE_MACHINE = (
     "compile",
 )
 
-_COLUMNS = ("steps", "prompts", "group_size", "K", "lr", "rank", "lora_alpha", "kl", "eps")
+_COLUMNS = [
+    "steps",
+    "prompts",
+    "group_size",
+    "K",
+    "lr",
+    "rank",
+    "lora_alpha",
+    "kl",
+    "eps",
+    "temperature",
+]
 _PRESETS = {
     # one problem, live, CPU
-    "demo": (40, 4, 16, 64, 1e-3, 16, 32, 0.0, 1e-4),
+    "demo": (40, 4, 16, 64, 1e-3, 16, 32, 0.0, 1e-4, 1.0),
+    # as many answers, in smaller steps that explore more: for vpo_recombined
+    "patient": (80, 2, 16, 64, 1e-3, 16, 32, 0.0, 1e-4, 1.2),
     # many problems, CPU, minutes
-    "laptop": (250, 16, 8, 64, 4e-4, 16, 32, 1e-3, 1e-4),
+    "laptop": (250, 16, 8, 64, 4e-4, 16, 32, 1e-3, 1e-4, 1.0),
     # many problems or a Hugging Face model, one GPU
-    "gpu": (300, 32, 16, 100, 2e-4, 32, 64, 1e-3, 1e-6),
+    "gpu": (300, 32, 16, 100, 2e-4, 32, 64, 1e-3, 1e-6, 1.0),
     # the paper's, as far as one machine can: 2 epochs over 1,000 problems, 128 prompts a step
-    "paper": (16, 128, 8, 100, 1e-5, 64, 128, 1e-3, 1e-6),
+    "paper": (16, 128, 8, 100, 1e-5, 64, 128, 1e-3, 1e-6, 1.0),
 }
 
 
@@ -81,6 +94,9 @@ class TrainConfig:
     prompts: int = setting(4, "prompts P in a step", least=1, most=10**6)
     group_size: int = setting(
         16, "rollouts G per prompt: the group that advantages compare", least=2, most=10**6
+    )
+    pay_repeats: bool = setting(
+        False, "a repeat within a rollout keeps its rewards; default: it has the worst vector"
     )
     epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
     lr: float = setting(
@@ -135,7 +151,7 @@ class TrainConfig:
 
     @classmethod
     def preset(cls, name: str, **changes) -> "TrainConfig":
-        """The preset of this name, with ``changes``. Names: demo, laptop, gpu, paper."""
+        """The preset of this name, with ``changes``. Names: demo, patient, laptop, gpu, paper."""
         if not isinstance(name, str) or name not in _PRESETS:
             raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(_PRESETS)}")
         settings = dict(zip(_COLUMNS, _PRESETS[name], strict=True))

@@ -57,12 +57,14 @@ def recombine(
     task: Task,
     groups: Sequence[Answers],
     rollouts: Rollouts,
+    rewards: Sequence[np.ndarray],
     found: BestSets,
     weights,
     alpha: float,
 ) -> Recombined:
     """Put the best set found so far into each group.
 
+    - rewards: P arrays (G, m, d), those that training goes by
     - found: what earlier steps found; it is brought up to date
     - weights: P arrays (K, d) that score the rollouts, or None for the exact expectation
 
@@ -71,7 +73,7 @@ def recombine(
     written = [_written(task, group) for group in groups]
     for group, answers in zip(groups, written, strict=True):
         _remember(task, group, answers, found, alpha)
-    R = [group.for_training(task.worst(group.instance)) for group in groups]
+    R = [vectors.copy() for vectors in rewards]
     scores = rollout_scores("vpo", R, weights=weights, alpha=alpha)  # (P, G)
     places, rows = [], {}
     for p, group in enumerate(groups):

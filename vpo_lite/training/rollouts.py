@@ -40,9 +40,11 @@ class Answers:
     tokens: np.ndarray
     truncated: np.ndarray
 
-    def for_training(self, worst: np.ndarray) -> np.ndarray:
-        """The rewards (G, m, d) for training, in which a repeat has the worst vector, too."""
-        return np.where(self.repeats[..., None], worst, self.rewards)
+    def for_training(self, worst: np.ndarray, pay_repeats: bool = False) -> np.ndarray:
+        """The rewards (G, m, d) for training. A repeat has the worst vector, or keeps its own."""
+        return (
+            self.rewards if pay_repeats else np.where(self.repeats[..., None], worst, self.rewards)
+        )
 
 
 class Sampled(NamedTuple):

@@ -45,6 +45,7 @@ class Learner:
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
         self.task = task or config.make_task()
+        self.task.check_machine()
         with torch_threads(config.threads):
             self.policy = policy or load_policy(
                 _base_of(config.base_model),
@@ -99,12 +100,13 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         policy, task, instances, config.answers, uniforms, weights=shown, **how
     )
     sampled = time.perf_counter()
+    pay = config.pay_repeats
+    R = [group.for_training(task.worst(group.instance), pay) for group in groups]
+    trained, places = rollouts, [None] * len(groups)
     if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
         found = learner.found
-        R, trained, places = recombine(policy, task, groups, rollouts, found, weights, config.alpha)
-    else:
-        R = [group.for_training(task.worst(group.instance)) for group in groups]
-        trained, places = rollouts, [None] * len(groups)
+        made = recombine(policy, task, groups, rollouts, R, found, weights, config.alpha)
+        R, trained, places = made
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:

@@ -27,7 +27,6 @@ from pathlib import Path
 import numpy as np
 
 from ... import estimators
-from ...training.rollouts import Answers
 from .. import Lab
 from . import SHIPPED
 
@@ -53,17 +52,6 @@ def broken():
         estimators.METHODS["vpo"] = real
 
 
-@contextlib.contextmanager
-def repeats_are_paid():
-    """Inside, a repeated answer keeps its rewards in training."""
-    real = Answers.for_training
-    Answers.for_training = lambda self, worst: self.rewards
-    try:
-        yield
-    finally:
-        Answers.for_training = real
-
-
 def _recordings():
     """(name, methods, settings, context) of every recording."""
     plain = contextlib.nullcontext
@@ -71,7 +59,7 @@ def _recordings():
         how = {"maze_seed": MAZE, "seed": seed}
         yield f"three_methods/seed-{seed}", ("vpo", "grpo", "multi_rlvr"), how, plain
         yield f"equal_answers/seed-{seed}", "grpo", how | {"group_size": 48}, plain
-        yield f"free_repeats/seed-{seed}", "multi_rlvr", how, repeats_are_paid
+        yield f"free_repeats/seed-{seed}", "multi_rlvr", how | {"pay_repeats": True}, plain
     for K in (1, 64):
         yield f"few_weights/K-{K}", "vpo", {"maze_seed": MAZE, "K": K, "prompts": 1}, plain
     mazes = {"alpha": "alpha matters", "own_alpha": "alpha in training"}

@@ -1,16 +1,17 @@
-"""What each method makes of the task programs, at equal answers and about equal tokens.
+"""What each method makes of a generated task, at equal answers and about equal tokens.
 
-    .venv/bin/python tests/benchmarks/programs_study.py [--seeds 3] [--kinds vpo grpo]
+    .venv/bin/python tests/benchmarks/miniatures_study.py programs [--seeds 3] [--kinds vpo grpo]
 
-Every run starts from pocket-programs and trains on many problems of three hidden rules. Then it is
-measured on 64 held-out ones, 30 answers each. `start` is the policy before any training, asked for
-single answers and for sets of three.
+Every run starts from the task's shipped policy and trains on many problems. Then it is measured on
+64 held-out ones, 30 answers each. `start` is the policy before any training, asked for single
+answers and for sets of three.
 
 A rollout of grpo and max_at_k holds one answer, so `3 x rollouts` writes as many answers as a
-method with m = 3, and some tokens more: each rollout has an end of its own. Multi-RLVR is run as
-the library trains it: an answer that repeats another one of its rollout earns nothing.
+method with m = 3, and some tokens more: each has an end of its own. Multi-RLVR stands twice:
+as the library trains it, an answer that repeats another one of its rollout earns nothing; with
+`repeats paid` it keeps its rewards.
 
-Finished runs are skipped: each is a line of tests/benchmarks/results/programs.jsonl. One thread.
+Finished runs are skipped: each is a line of tests/benchmarks/results/TASK.jsonl. One thread.
 """
 
 import argparse
@@ -26,21 +27,22 @@ import vpo_lite as vpo
 from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
 
-RESULTS = Path(__file__).parent / "results" / "programs.jsonl"
-COMMON = {"task": "programs", "steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}
+RESULTS = Path(__file__).parent / "results"
+COMMON = {"steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}
 KINDS = {
     "start, m = 1": {"method": "grpo", "steps": 0},
     "start, m = 3": {"method": "vpo", "steps": 0},
     "vpo": {"method": "vpo"},
     "grpo, 3 x rollouts": {"method": "grpo", "group_size": 24},
     "multi_rlvr": {"method": "multi_rlvr"},
+    "multi_rlvr, repeats paid": {"method": "multi_rlvr", "pay_repeats": True},
     "set_max": {"method": "set_max"},
     "grpo": {"method": "grpo"},
     "max_at_k, 3 x rollouts": {"method": "max_at_k", "group_size": 24},
 }
 COLUMNS = {
     "coverage": "coverage",
-    "valid_rate": "pass a test",
+    "valid_rate": "valid",
     "solved_rate": "on the front",
     "repeat_rate": "repeats",
     "diversity": "diversity",
@@ -69,23 +71,26 @@ def run(seed: int, **settings) -> dict:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", help="programs, calls or hops")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
-    done = resumable.done(RESULTS)
+    results = RESULTS / f"{options.task}.jsonl"
+    done = resumable.done(results)
     for seed, kind in itertools.product(range(options.seeds), options.kinds):
         if [kind, seed] in done or (seed and kind.startswith("start")):
             continue
-        found = resumable.add(RESULTS, [kind, seed], run(seed, **KINDS[kind]))
+        found = run(seed, task=options.task, **KINDS[kind])
+        found = resumable.add(results, [kind, seed], found)
         print(
             kind, seed, {name: found[name] for name in (*COLUMNS, "tokens", "seconds")}, flush=True
         )
-    print(table())
+    print(table(results))
 
 
-def table() -> str:
+def table(results: Path) -> str:
     """The results so far as a Markdown table: means over the seeds, coverage with its range."""
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
     heads = ["method", "seeds", "tokens", *COLUMNS.values(), "best@1", "best@3", "best@30"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind in KINDS:
