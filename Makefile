@@ -40,7 +40,8 @@ lab: .venv/lab-installed
 
 test: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest tests -m browser
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
