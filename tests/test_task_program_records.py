@@ -108,17 +108,18 @@ def test_private_tests_are_read_from_json_and_from_zlib_and_never_unpickled(
     found = loaded(
         row(tests),
         row(packed(tests.encode())),
+        *(row(packed(pickle.dumps(tests, protocol))) for protocol in range(6)),
         *map(row, bombs),
-        row(packed(pickle.dumps(tests))),
+        row(packed(pickle.dumps([tests]))),
         row(base64.b64encode(pickle.dumps(Bomb())).decode()),
         row("junk!"),
         row(packed(b"[" + b" " * 10**7)),
         row("[{}]"),
         row("[]"),
     )
-    assert list(found.records) == [0, 1] and found.records[0] == found.records[1]
+    assert list(found.records) == [*range(8)] and len(set(found.records.values())) == 1
     why = list(found.dropped.values())
-    assert all("a pickle or another binary form" in w for w in why[:7])
+    assert all("a pickle that holds more than a text" in w for w in why[:7])
     assert why[7] == why[8] == "its private tests are neither JSON nor base64 of zlib"
     assert "more than 1,000,000 bytes" in why[9] and "input is missing" in why[10]
     assert "neither all 'stdin' nor all 'functional'" in why[11]
@@ -349,7 +350,7 @@ def test_the_modes_of_programs(tmp_path):
 
 def test_data_check_and_score(tmp_path, capsys):
     data, answers = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
-    pickled = json.dumps(row(packed(pickle.dumps("[]"))))
+    pickled = json.dumps(row(packed(pickle.dumps(["[]"]))))
     data.write_text(f"{SHIPPED.read_text('utf-8')}{pickled}\n{pickled}\n", encoding="utf-8")
     assert main(["data", "check", str(data), "--task", "programs"]) == 0
     first, second = capsys.readouterr().out.splitlines()

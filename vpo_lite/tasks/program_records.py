@@ -4,8 +4,9 @@ A record is a problem and its tests. An answer is a program that reads standard 
 to call. It is scored as in the release of the VPO paper (arXiv 2605.22817): each hidden test is an
 objective. Answers run in a sandbox only: see :mod:`vpo_lite.tasks.sandbox`.
 
-The data set keeps most hidden tests as a pickle, and a pickle may run code when it is read. Such a
-record is dropped. Where you trust the file, write its tests as JSON text before.
+The data set keeps most hidden tests as a pickle of one text, and a pickle may run code when it is
+unpickled. So it is never unpickled: the text is found among the pickle's operations, and a record
+whose pickle has any other operation is dropped.
 """
 
 import ast

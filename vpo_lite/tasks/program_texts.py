@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import keyword
+import pickletools
 import re
 import zlib
 
@@ -14,6 +15,9 @@ from ..files import DamagedError, parse_json
 from .records import Dropped
 from .rows import MOST_LINE, Row
 
+# The operations of a pickle that holds one text and nothing else
+_TEXT = {"UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
+_AROUND = {"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "STOP"}
 _FENCE = re.compile(r"```(?P<kind>[^\n`]*)\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _PYTHON = re.compile(r"```[ \t]*py[^\n`]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _LINE = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
@@ -32,7 +36,8 @@ class Test(Row):
 
 
 def tests_of(text: str) -> list[Test]:
-    """The tests in a record's ``private_test_cases``: JSON text, or base64 of zlib of it.
+    """The tests in a record's ``private_test_cases``: JSON text, or base64 of zlib of it, plain or
+    as the only value of a pickle.
 
     Raises Dropped for anything else.
     """
@@ -44,8 +49,8 @@ def tests_of(text: str) -> list[Test]:
         raise Dropped(str(error)) from error
 
 
-def _unpacked(text: str) -> bytes:
-    """The JSON text in base64 of zlib. Raises Dropped for a pickle, which is not read."""
+def _unpacked(text: str) -> bytes | str:
+    """The JSON text in base64 of zlib, or of zlib of a pickle that holds nothing but a text."""
     try:
         inflate = zlib.decompressobj()
         found = inflate.decompress(base64.b64decode(text, validate=True), MOST_LINE)
@@ -53,12 +58,25 @@ def _unpacked(text: str) -> bytes:
         raise Dropped("its private tests are neither JSON nor base64 of zlib") from None
     if inflate.unconsumed_tail:
         raise Dropped(f"its private tests have more than {MOST_LINE:,} bytes")
-    if not found.lstrip().startswith(b"["):
-        raise Dropped(
-            "its private tests are a pickle or another binary form, which is not read; where you "
-            "trust the file, write them as JSON text"
-        )
-    return found
+    return found if found.lstrip().startswith(b"[") else _text_in_pickle(found)
+
+
+def _text_in_pickle(data: bytes) -> str:
+    """The text that a pickle holds, by its operations: none of them is done.
+
+    Raises Dropped for a pickle with any other operation: it could run code where it is unpickled.
+
+    >>> _text_in_pickle(b"\\x80\\x04\\x8c\\x02[]\\x94.")
+    '[]'
+    """
+    try:
+        found = [(operation.name, value) for operation, value, _ in pickletools.genops(data)]
+    except Exception:  # damaged in any way
+        found = []
+    texts = [value for name, value in found if name in _TEXT]
+    if len(texts) != 1 or not {name for name, _ in found} <= _TEXT | _AROUND:
+        raise Dropped("its private tests are a pickle that holds more than a text: it is not read")
+    return texts[0]
 
 
 def function_of(metadata: str | None) -> str:
