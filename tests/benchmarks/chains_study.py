@@ -16,7 +16,8 @@ The rows "best for ..." are the best sets of three there are, by enumeration (vp
 rollouts` writes as many answers as a method with m = 3; a set is then three rollouts.
 
 A gold chain says little about the next one, so 60 steps of 256 rollouts show the beginning only:
-GRPO collapses, and sets of three hardly move. Where training leads is in chains_tabular.py.
+GRPO collapses, Multi-RLVR avoids repeats by unlikely names, VPO and set_max hardly move. Where
+training leads is in chains_tabular.py.
 
 Finished runs are skipped: each is a line of tests/benchmarks/results/chains.jsonl. One thread.
 """
