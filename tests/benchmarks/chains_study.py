@@ -15,6 +15,10 @@ The rows "best for ..." are the best sets of three there are, by enumeration (vp
 `start` is the policy before any training. A rollout of grpo and max_at_k holds one answer, so `3 x
 rollouts` writes as many answers as a method with m = 3; a set is then three rollouts.
 
+A gold chain says little about the next one, so 60 steps of 256 rollouts show the beginning only:
+GRPO collapses, Multi-RLVR avoids repeats by unlikely names, VPO and set_max hardly move. Where
+training leads is in chains_tabular.py.
+
 Finished runs are skipped: each is a line of tests/benchmarks/results/chains.jsonl. One thread.
 """
 

@@ -5,7 +5,8 @@
 The policy is a table: one softmax over all consistent chains for each of the m answers of a set,
 independent of each other. It begins at the posterior. Each step draws one gold chain of one problem
 (the task's defaults: three uncertain places, prior 0.6), samples a group of sets, and takes the
-policy gradient of the library's advantages. A repeat within a set earns nothing, as in training.
+policy gradient of the library's advantages. A repeat within a set earns nothing, as in training,
+unless the kind says that repeats are paid.
 
 The figures are exact: expectations over all 512 sets of three, and over the 8 golds. For one answer
 (grpo, max_at_k) the three are drawn from the same softmax. chains_study.py does the same with a
@@ -30,10 +31,12 @@ from vpo_lite.tasks.chains import ChainsTask
 
 RESULTS = Path(__file__).parent / "results" / "chains_tabular.jsonl"
 STEPS, GROUP, K, LR = 3_000, 8, 64, 0.1
+PAID = "multi_rlvr, repeats paid"
 KINDS = {  # method, answers in a rollout, rollouts
     "grpo": ("grpo", 1, GROUP),
     "grpo, 3 x rollouts": ("grpo", 1, SIZE * GROUP),
     "multi_rlvr": ("multi_rlvr", SIZE, GROUP),
+    PAID: ("multi_rlvr", SIZE, GROUP),
     "set_max": ("set_max", SIZE, GROUP),
     "max_at_k, 3 x rollouts": ("max_at_k", 1, SIZE * GROUP),
     "vpo": ("vpo", SIZE, GROUP),
@@ -58,7 +61,8 @@ def run(mode: str, kind: str, seed: int) -> dict:
         gold, p = rng.choice(len(posterior), p=posterior), softmax(logits)
         chosen = np.column_stack([rng.choice(len(row), rollouts, p=row) for row in p])
         repeat = np.array([[c in row[:j] for j, c in enumerate(row)] for row in chosen.tolist()])
-        rewards = np.where(repeat[..., None], 0.0, R[gold, chosen])[None]
+        zeroed = repeat[..., None] & (kind != PAID)
+        rewards = np.where(zeroed, 0.0, R[gold, chosen])[None]
         if method == "vpo":
             extra = {"weights": sample_weights(K, R.shape[-1], 1.0, rng=rng)[None]}
         advantages = vpo.advantages(method, rewards, **extra)[0]
