@@ -27,7 +27,7 @@ def calls_vocabulary() -> list[str]:
 
     >>> words = calls_vocabulary()
     >>> len(words), words[:4], words[-1]
-    (208, ['<pad>', '<bos>', '<eos>', '<m1>'], '</plan_5>')
+    (222, ['<pad>', '<bos>', '<eos>', '<m1>'], '</plan_5>')
     """
     numbers, tag = range(1, MOST_PLANS + 1), CallPlans.tag
     return [
