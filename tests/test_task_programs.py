@@ -17,6 +17,7 @@ from scipy import integrate
 from scipy.stats import beta
 
 import vpo_lite as vpo
+from vpo_lite.exact import best_single
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.programs import (
     OPERATIONS,
@@ -24,7 +25,6 @@ from vpo_lite.tasks.programs import (
     SIZES,
     Examples,
     ProgramsTask,
-    best_single,
     front_of,
     outputs_of,
 )

@@ -27,7 +27,7 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-_SHARED = ("__init__", "base", "modes", "records", "rows", "matching")  # files without a task
+_SHARED = ("__init__", "base", "modes", "records", "rows", "matching", "facts", "hop_facts")
 
 
 class TaskError(ValueError):

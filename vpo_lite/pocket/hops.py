@@ -1,0 +1,227 @@
+"""The recipe for questions of several steps: the words of a pocket policy, and chains of facts.
+
+A fact is one word, ``archive:Ada.boss>Ben``. Its embedding begins as the sum of four vectors: one
+each for source, head, relation and tail. So the model finds the fact of a step, and from its tail
+the next one, within 400 updates. With a fact in several words this lookup did not form.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from ..metrics import coverage
+from ..objective import nondominated
+from ..options import setting
+from ..randomness import generator
+from ..tasks.base import Prompt, Task
+from ..tasks.facts import (
+    FACT_SYMBOLS,
+    MOST_HOPS,
+    PEOPLE,
+    RELATIONS,
+    HopQuestion,
+    chains_of,
+    drawn,
+    level_symbol,
+    rewards_of,
+)
+from ..tasks.hop_facts import HopFacts
+from .recipe import Recipe
+
+MOST_ANSWERS = 5  # in one completion
+_LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
+_LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
+_HOPS = (0.2, 0.6, 0.2)  # shares of the batches with questions of 2, 3 and 4 steps
+
+
+def hops_vocabulary() -> list[str]:
+    """Every token of a pocket policy for questions, in the order of the ids.
+
+    >>> words = hops_vocabulary()
+    >>> len(words), words[:4], words[-1]
+    (916, ['<pad>', '<bos>', '<eos>', '<m1>'], '</answer_5>')
+    """
+    numbers, tag = range(1, MOST_ANSWERS + 1), HopFacts.tag
+    return [
+        *["<pad>", "<bos>", "<eos>"],
+        *[f"<m{m}>" for m in numbers],
+        *[f"<w{w}>" for w in range(11)],
+        *[f"{person}.{relation}?" for person in PEOPLE for relation in RELATIONS],
+        *[f"{k}.{relation}" for k in range(2, MOST_HOPS + 1) for relation in RELATIONS],
+        *sorted(FACT_SYMBOLS),
+        *[level_symbol(*levels) for levels in _LEVELS],
+        *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
+    ]
+
+
+def parts_of(word: str) -> tuple[str, ...]:
+    """What a word of the vocabulary fuses.
+
+    >>> parts_of("archive:Ada.boss>Ben")
+    ('from archive', 'head Ada', 'boss', 'tail Ben')
+    >>> parts_of("Ada.boss?"), parts_of("2.boss"), parts_of("t10f2")
+    (('asked', 'head Ada', 'boss'), ('step 2', 'boss'), ('t10f2',))
+    """
+    if word in FACT_SYMBOLS:
+        source, _, step = word.partition(">")[0].partition(":")
+        head, _, relation = step.partition(".")
+        middle = (f"head {head}", relation) if step else ()
+        return f"from {source}", *middle, f"tail {word.rpartition('>')[2]}"
+    if word.endswith("?"):
+        head, _, relation = word[:-1].partition(".")
+        return "asked", f"head {head}", relation
+    if "." in word:
+        number, _, relation = word.partition(".")
+        return f"step {number}", relation
+    if word.startswith(("<answer_", "</answer_")):
+        return word, "close" if word[1] == "/" else "open"
+    return (word,)
+
+
+def demonstrate(question: HopQuestion, m: int, shares, distinct_share: float, rng):
+    """m answers, each a list of facts, that are undecided between the points of the front.
+
+    shares: of the answers that are a chain on the front, or any chain that answers the question;
+    the others are facts of the prompt at random, one for each step. In a share ``distinct_share``
+    of the sets no chain of the front is repeated before all are used.
+    """
+    chains, steps = chains_of(question), len(question.relations)
+    front = np.flatnonzero(nondominated(rewards_of(question)))
+    order, in_turn, answers = rng.permutation(front), rng.random() < distinct_share, []
+    for used in range(m):
+        kind = rng.random()
+        if kind < shares[0]:
+            which = order[used % len(order)] if in_turn else rng.choice(front)
+            cited = chains[which].facts
+        elif kind < shares[0] + shares[1]:
+            cited = chains[rng.integers(len(chains))].facts
+        else:
+            cited = 1 + rng.integers(len(question.facts), size=steps)
+        answers.append([question.facts[i - 1] for i in cited])
+    return answers
+
+
+@dataclass(frozen=True)
+class HopsRecipe(Recipe):
+    """What makes a pocket policy for questions of several steps.
+
+    It knows how to find a chain of facts and is undecided from which source, whether to repeat an
+    answer, and whether to answer rightly at all.
+
+    >>> HopsRecipe(front_share=0.9, chain_share=0.2)
+    Traceback (most recent call last):
+    ...
+    ValueError: front_share = 0.9, chain_share = 0.2: together at most 1; lower one of them
+    """
+
+    task: ClassVar[str] = HopFacts.name
+    problems: ClassVar[str] = "questions"
+    longest: ClassVar[int] = 128
+    columns: ClassVar[dict[str, str]] = {
+        "parse": "parse",
+        "valid": "answer the question",
+        "front": "on the front",
+        "distinct": "rollouts with m different answers",
+        "coverage": "coverage of a rollout",
+    }
+
+    front_share: float = setting(
+        0.5, "share of the answers that are a point of the front", least=0, most=1
+    )
+    chain_share: float = setting(
+        0.25, "share that is any chain; the others are random facts", least=0, most=1
+    )
+    distinct_share: float = setting(
+        0.5, "share of the sets that repeat no chain before all are used", least=0, most=1
+    )
+    first_updates: int = setting(
+        400, "updates at the beginning with short questions and one answer", least=0, most=10**9
+    )
+    updates: int = setting(1_200, "number of updates", least=1, most=10**9)
+    batch: int = setting(64, "demonstrations in an update", least=1, most=65_536)
+    lr: float = setting(3e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    layers: int = setting(3, "layers of the model", least=1, most=200)
+    mlp: int = setting(256, "width of the model's MLP", least=1, most=65_536)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.front_share + self.chain_share > 1:
+            raise ValueError(
+                f"front_share = {self.front_share}, chain_share = {self.chain_share}: together at "
+                "most 1; lower one of them"
+            )
+
+    def vocabulary(self) -> list[str]:
+        return hops_vocabulary()
+
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        return {word: parts_of(word) for word in self.vocabulary()}
+
+    def pocket(self) -> dict:
+        return {"task": self.task, "answers": MOST_ANSWERS}
+
+    @cached_property
+    def _task(self) -> HopFacts:
+        return HopFacts()
+
+    def demonstration(self, i: int) -> tuple[Prompt, str]:
+        """Number i. All of a batch have the same m and the same number of steps.
+
+        In the first updates a question has one step, later one or two, and one answer. There is no
+        rumour, and most other steps have two sources, too. So neither what the rumour says nor what
+        is said twice tells the right fact: it has to be looked up.
+        """
+        batch = i // self.batch
+        rng = generator(self.seed, "demonstration", 0, str(i))
+        if batch < self.first_updates:
+            hops = 1 + batch % 2 * (2 * batch >= self.first_updates)
+            question = drawn(hops, 6 + hops, rng, rumour=False, pairs=0.7)
+            m, shares = 1, (0, 1)
+        else:
+            share = generator(self.seed, "hops", batch)
+            hops = int(share.choice([2, 3, 4], p=_HOPS))
+            question = drawn(hops, 10 + batch % 3, rng)
+            m, shares = 1 + batch % MOST_ANSWERS, (self.front_share, self.chain_share)
+        weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+        prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
+        answers = demonstrate(question, m, shares, self.distinct_share, rng)
+        return prompt, self._task.format(answers)
+
+    def measured(self) -> dict[str, Task]:
+        return {"3 steps": self._task, "4 steps": HopFacts(hops=4)}
+
+    def figures(self, groups) -> dict[str, float | None]:
+        """Shares of held-out questions, one rollout each.
+
+        - parse, valid, front: of the answers asked for, those that parse, those that answer the
+          question, and those whose rewards are a point of the true front
+        - distinct: of the rollouts, those with m different answers
+        - coverage: mean over the rollouts, exact at alpha = 1
+        """
+        full = [bool(group.parsed[0].all() and not group.repeats[0].any()) for group in groups]
+        covered = [coverage(g.rewards[0], self._task.front(g.instance)) for g in groups]
+        return {
+            "parse": float(np.mean([group.parsed[0] for group in groups])),
+            "valid": float(np.mean([group.valid[0] for group in groups])),
+            "front": float(np.mean([group.solved[0] for group in groups])),
+            "distinct": float(np.mean(full)),
+            "coverage": float(np.mean(covered)),
+        }
+
+    def story(self) -> tuple[str, str]:
+        return (
+            f"""that reads a question of
+2 to {MOST_HOPS} steps of the task hops with its facts, and writes m = 1 to {MOST_ANSWERS} answers.
+It stands in for a pretrained language model: it knows the format and how to find a chain of facts,
+and is undecided which sources to cite and whether to repeat an answer, so that reinforcement
+learning has something to teach. It is good for nothing else.""",
+            f"""on
+drawn questions of 2 (20 %), 3 (60 %) or 4 steps. Seed {self.seed}. An answer is a point of the
+front with probability {self.front_share}, any right chain with probability {self.chain_share}, else
+random facts. In a share of {self.distinct_share} of the sets no chain is written again before all
+of the front are. The first {self.first_updates} updates show questions of one or two steps, without
+a rumour, and one right answer. The embedding of a fact begins as the sum of vectors for its source,
+head, relation and tail.""",
+        )
