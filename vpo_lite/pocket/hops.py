@@ -2,7 +2,7 @@
 
 A fact is one word, ``archive:Ada.boss>Ben``. Its embedding begins as the sum of four vectors: one
 each for source, head, relation and tail. So the model finds the fact of a step, and from its tail
-the next one, within 400 updates. With a fact in several words this lookup did not form.
+the next one, within 600 updates. With a fact in several words this lookup did not form.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ..objective import nondominated
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
-from ..tasks.facts import (
+from ..tasks.hop_chains import (
     FACT_SYMBOLS,
     MOST_HOPS,
     PEOPLE,
@@ -137,7 +137,10 @@ class HopsRecipe(Recipe):
         0.5, "share of the sets that repeat no chain before all are used", least=0, most=1
     )
     first_updates: int = setting(
-        400, "updates at the beginning with short questions and one answer", least=0, most=10**9
+        600,
+        "updates at the beginning with few facts, no rumour and one right answer",
+        least=0,
+        most=10**9,
     )
     updates: int = setting(1_200, "number of updates", least=1, most=10**9)
     batch: int = setting(64, "demonstrations in an update", least=1, most=65_536)
@@ -169,14 +172,15 @@ class HopsRecipe(Recipe):
     def demonstration(self, i: int) -> tuple[Prompt, str]:
         """Number i. All of a batch have the same m and the same number of steps.
 
-        In the first updates a question has one step, later one or two, and one answer. There is no
+        In the first updates a question has 1, 2 or 3 steps in turn, and one answer. There is no
         rumour, and most other steps have two sources, too. So neither what the rumour says nor what
         is said twice tells the right fact: it has to be looked up.
         """
         batch = i // self.batch
         rng = generator(self.seed, "demonstration", 0, str(i))
+        weights = None
         if batch < self.first_updates:
-            hops = 1 + batch % 2 * (2 * batch >= self.first_updates)
+            hops = 1 + batch % 3
             question = drawn(hops, 6 + hops, rng, rumour=False, pairs=0.7)
             m, shares = 1, (0, 1)
         else:
@@ -184,7 +188,7 @@ class HopsRecipe(Recipe):
             hops = int(share.choice([2, 3, 4], p=_HOPS))
             question = drawn(hops, 10 + batch % 3, rng)
             m, shares = 1 + batch % MOST_ANSWERS, (self.front_share, self.chain_share)
-        weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+            weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
         answers = demonstrate(question, m, shares, self.distinct_share, rng)
         return prompt, self._task.format(answers)

@@ -1,8 +1,8 @@
 """Questions of several steps on facts that were drawn: MuSiQue in small, with a real conflict.
 
 A question asks for the teacher of the friend of the boss of Ada. The prompt holds about a dozen
-facts (``facts.py``). Each step has two or three parallel ones, which say the same and differ in
-their source, and a rumour answers at once. So no answer is best in trust, freshness and brevity.
+facts (``hop_chains.py``). Each step has two or three parallel facts, which say the same and differ
+in their source, and a rumour answers at once. So no answer is best in trust, freshness and brevity.
 With MuSiQue's own records one answer earns every reward (``hop_records.py``).
 """
 
@@ -14,7 +14,7 @@ from ..checks import shown
 from ..exact import best_single
 from ..randomness import generator
 from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
-from .facts import (
+from .hop_chains import (
     FACT_SYMBOLS,
     MOST_HOPS,
     PEOPLE,
