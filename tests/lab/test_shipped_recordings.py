@@ -138,6 +138,7 @@ def test_with_one_prompt_a_step_one_weight_is_too_few_and_four_are_enough():
 def test_with_the_repeat_rule_the_sum_keeps_diversity_and_without_it_it_does_not(seed):
     ruled = Lab.replay(f"three_methods/seed-{seed}").runs["multi_rlvr"].records
     free = Lab.replay(f"free_repeats/seed-{seed}").runs["multi_rlvr"].records
+    assert Lab.replay(f"free_repeats/seed-{seed}").config.pay_repeats
     assert ruled[-1].diversity > 1 > 0.1 > free[-1].diversity
     assert ruled[-1].coverage > free[-1].coverage
 
