@@ -481,8 +481,8 @@ def model(tmp_path_factory):
 
 
 def config(model, name, **changes):
-    small = dict(task=name, model=model, prompts=1, group_size=2, m=2, steps=1, set_size=2)
-    here = dict(device="cpu", threads=1, max_new_tokens=12)
+    small = dict(task=name, mode="faithful", model=model, prompts=1, group_size=2, m=2, steps=1)
+    here = dict(set_size=2, device="cpu", threads=1, max_new_tokens=12)
     return vpo.TrainConfig.preset("demo", **small | here | changes)
 
 
@@ -596,5 +596,5 @@ def test_a_task_without_its_own_parts_says_which(model):
         with pytest.raises(ValueError, match=f"task 'bare' must define {missing}"):
             getattr(Bare(), missing)(None)
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
-        vpo.TrainConfig.preset("demo", task="calls")
+        vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
     assert Learner(config(model, "calls")).task.path.endswith("calls.jsonl")

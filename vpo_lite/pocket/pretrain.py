@@ -70,10 +70,8 @@ def new_model(recipe: Recipe) -> LlamaForCausalLM:
 
 @torch.no_grad()
 def _begin_with_parts(model: LlamaForCausalLM, parts: list[tuple[str, ...]]) -> None:
-    """Make the embedding and the output row of each word the sum of its parts' vectors.
-
-    parts: those of each word, in the order of the ids. The vectors are larger than those of a new
-    model (standard deviation 0.02). Otherwise the first updates would wipe out what words share.
+    """Make the embedding and the output row of each word (in the order of the ids) the sum of its
+    parts' vectors. They are larger than in a new model, or the first updates would wipe them out.
     """
     names = sorted({name for word in parts for name in word})
     vectors = dict(zip(names, torch.randn(len(names), model.config.hidden_size), strict=True))

@@ -60,6 +60,7 @@ class HopFacts(Task):
     about = "drawn facts, trusted or fresh but not both"
     tag = "answer"
     answer_tokens = 24
+    pocket_policy = "pocket-hops"
     options = (
         Option(
             "hops",
