@@ -33,7 +33,8 @@ from .recipe import Recipe
 MOST_ANSWERS = 5  # in one completion
 _LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
 _LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
-_HOPS = (0.2, 0.6, 0.2)  # shares of the batches with questions of 2, 3 and 4 steps
+# Shares of the batches with questions of 2, 3 and 4 steps: while all answers are right, and later
+_FIRST, _LATER = (0.4, 0.6, 0), (0.2, 0.6, 0.2)
 
 
 def hops_vocabulary() -> list[str]:
@@ -142,7 +143,13 @@ class HopsRecipe(Recipe):
         least=0,
         most=10**9,
     )
-    updates: int = setting(1_200, "number of updates", least=1, most=10**9)
+    right_updates: int = setting(
+        250, "updates after these with one or two right answers", least=0, most=10**9
+    )
+    updates: int = setting(1_100, "number of updates", least=1, most=10**9)
+    lr_updates: int | None = setting(
+        1_200, "updates after which the learning rate would be zero", least=1, most=10**9
+    )
     batch: int = setting(64, "demonstrations in an update", least=1, most=65_536)
     lr: float = setting(3e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
     layers: int = setting(3, "layers of the model", least=1, most=200)
@@ -174,7 +181,8 @@ class HopsRecipe(Recipe):
 
         In the first updates a question has 1, 2 or 3 steps in turn, and one answer. There is no
         rumour, and most other steps have two sources, too. So neither what the rumour says nor what
-        is said twice tells the right fact: it has to be looked up.
+        is said twice tells the right fact: it has to be looked up. Wrong answers come last, since
+        they would wipe out a lookup that has just formed.
         """
         batch = i // self.batch
         rng = generator(self.seed, "demonstration", 0, str(i))
@@ -184,10 +192,12 @@ class HopsRecipe(Recipe):
             question = drawn(hops, 6 + hops, rng, rumour=False, pairs=0.7)
             m, shares = 1, (0, 1)
         else:
+            right = batch < self.first_updates + self.right_updates
             share = generator(self.seed, "hops", batch)
-            hops = int(share.choice([2, 3, 4], p=_HOPS))
+            hops = int(share.choice([2, 3, 4], p=_FIRST if right else _LATER))
             question = drawn(hops, 10 + batch % 3, rng)
-            m, shares = 1 + batch % MOST_ANSWERS, (self.front_share, self.chain_share)
+            m = 1 + batch % (2 if right else MOST_ANSWERS)
+            shares = (1, 0) if right else (self.front_share, self.chain_share)
             weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
         answers = demonstrate(question, m, shares, self.distinct_share, rng)
@@ -225,7 +235,8 @@ learning has something to teach. It is good for nothing else.""",
 drawn questions of 2 (20 %), 3 (60 %) or 4 steps. Seed {self.seed}. An answer is a point of the
 front with probability {self.front_share}, any right chain with probability {self.chain_share}, else
 random facts. In a share of {self.distinct_share} of the sets no chain is written again before all
-of the front are. The first {self.first_updates} updates show questions of one or two steps, without
-a rumour, and one right answer. The embedding of a fact begins as the sum of vectors for its source,
+of the front are. The first {self.first_updates} updates show questions of 1 to 3 steps, without
+a rumour, and one right answer; {self.right_updates} more show whole questions of 2 or 3 steps and
+one or two points of the front. The embedding of a fact begins as the sum of vectors for its source,
 head, relation and tail.""",
         )
