@@ -311,6 +311,7 @@ def test_doctor_names_versions_and_threads(capsys):
         "jupyterlab 4.",
         "threads:",
         "pocket policies: pocket-6x6",
+        "sandbox for answers in Python: ",
         "ready",
     ):
         assert word in out

@@ -37,7 +37,7 @@ def rooms_and_modules():
         if room == "notebooks" and file.endswith(".ipynb"):
             names[Path(file).stem] = file
         if room in ("envs", "vpo_lite") and file.endswith((".py", ".js")):
-            package = [part for part in parts[:-1] if part in ("cli", "recordings")]
+            package = [part for part in parts[:-1] if part in ("cli", "recordings", "sandbox")]
             names[package[-1] if package else Path(file).stem] = file
             names[parts[0].partition(".")[0] if len(parts) > 1 else room] = file
     del names["vpo_lite"]  # the folder itself

@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # --- the rules ------------------------------------------------------------------------------------
 
-CORE = "objective exact estimators metrics randomness checks options files markup negative_controls"
+CORE = "objective exact estimators metrics randomness checks options files markup hedging "
+CORE += "negative_controls"
 FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a room by its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",

@@ -504,7 +504,7 @@ def test_a_model_is_asked_trained_and_measured_on_each_task(model, tmp_path, nam
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", ["grpo", "goal_conditioned", "multi_rlvr"])
 def test_other_methods_learn_on_them(model, name, method):
-    (record,) = vpo.train(config(model, name, method=method))
+    (record,) = vpo.train(config(model, name, method=method, mode="faithful"))
     d = len(on_records(name)().objectives(None))
     assert record.groups[0].rewards.shape == (2, 2 if method == "multi_rlvr" else 1, d)
 
@@ -592,9 +592,9 @@ def test_a_task_without_its_own_parts_says_which(model):
     class Bare(RecordTask):
         name = "bare"
 
-    for missing in ("record", "gold"):
-        with pytest.raises(ValueError, match=f"task 'bare' must define {missing}"):
-            getattr(Bare(), missing)(None)
+    with pytest.raises(ValueError, match="task 'bare' must define record"):
+        Bare().record(None)
+    assert Bare().gold(None) is None  # a record may hold no answer
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
         vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
     assert Learner(config(model, "calls")).task.path.endswith("calls.jsonl")

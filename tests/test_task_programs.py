@@ -19,15 +19,15 @@ from scipy.stats import beta
 import vpo_lite as vpo
 from vpo_lite.exact import best_single
 from vpo_lite.tasks import task_class
-from vpo_lite.tasks.programs import (
+from vpo_lite.tasks.program_rules import (
     OPERATIONS,
     PROGRAMS,
     SIZES,
     Examples,
-    ProgramsTask,
     front_of,
     outputs_of,
 )
+from vpo_lite.tasks.programs import ProgramsTask
 from vpo_lite.training.rollouts import read_answers
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from .policy import shipped
+from .tasks import sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 _TRAINING = (
@@ -48,6 +49,7 @@ def examine() -> int:
     if _version("torch"):
         _print_device()
     print(f"pocket policies: {', '.join(shipped.names()) or 'none'}")
+    print(f"sandbox for answers in Python: {sandbox.described()}")
     if not shipped.names():
         faults.append(
             "missing: the pocket policies' parameters; cure: git checkout vpo_lite/pocket/weights"

@@ -3,10 +3,15 @@
 import json
 
 
+def rows(path) -> list[dict]:
+    """The finished runs that the file holds."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
 def done(path) -> list:
     """The keys of the runs that the file holds."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["run"] for line in lines]
+    return [row["run"] for row in rows(path)]
 
 
 def add(path, run: list, figures: dict) -> dict:

@@ -86,6 +86,7 @@ def score_answers(options) -> int:
         task = cls(**given(cls.options, options))
         if not isinstance(task, RecordTask) or task.data is None:
             raise Wrong("--data FILE: name the records that the answers belong to")
+        task.check_machine()
         loaded, asked = task.load(task.path), []
         loaded.usable()
         for line, row in enumerate(rows_of(options.answers, _Asked), 1):

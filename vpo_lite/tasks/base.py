@@ -208,6 +208,9 @@ class Task:
         if m > most:
             raise ValueError(f"m = {m}: this policy writes 1 to {most} answers in one rollout")
 
+    def check_machine(self) -> None:
+        """Raise ValueError where this machine cannot score answers. A run asks before it begins."""
+
     # --- scoring ----------------------------------------------------------------------------------
 
     def score(self, instances: Sequence, answers: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -269,10 +272,12 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
 
 
 def task_names() -> list[str]:
-    """Names of the tasks that the package carries: the files beside this one."""
-    here = Path(__file__).parent
-    names = (p.stem for p in here.glob("*.py"))
-    return sorted(n for n in names if n not in _SHARED and "_" not in n)  # call_records: a mode
+    """Names of the tasks that the package carries: the files beside this one.
+
+    A task's name is one word. A file with an underscore in its name holds a part of a task.
+    """
+    names = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return sorted(name for name in names if name not in _SHARED and "_" not in name)
 
 
 def task_class(name: str) -> type[Task]:

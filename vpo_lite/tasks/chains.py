@@ -1,16 +1,21 @@
-"""Chains of entities: on records of a data set."""
+"""Chains of entities: generated with candidates, and on records of a data set."""
 
 from typing import ClassVar
 
+from .ambiguous_chains import IndependentChains, SpreadingChains
 from .chain_records import ChainRecords
 from .modes import TaskInModes
 
 
 class ChainsTask(TaskInModes):
-    """Chains of entities. Without a mode: records.
+    """Chains of entities. Without a mode: generated ones, or records where ``data`` is given.
 
-    >>> ChainsTask().name
-    'chains'
+    >>> ChainsTask().mode, ChainsTask(data="records.jsonl").mode
+    ('independent', 'faithful')
     """
 
-    modes: ClassVar = {"faithful": ChainRecords}
+    modes: ClassVar = {
+        "independent": IndependentChains,
+        "spreading": SpreadingChains,
+        "faithful": ChainRecords,
+    }

@@ -96,13 +96,14 @@ class RecordTask(Task):
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
     single answer (m = 1) is the whole completion, without a block.
 
-    A subclass defines :meth:`record`, :meth:`gold`, :meth:`effect`, and
+    A subclass defines :meth:`record`, :meth:`effect`, :meth:`gold` where its records hold one, and
 
     - row: the :class:`Row` that a line must fit
     - meanings: each objective, with what earns it
     - completion_tokens: most tokens of a completion with one answer, and with three (the paper's)
 
-    The true front is one point, (1, ..., 1): the gold answer earns every reward.
+    The true front is one point, (1, ..., 1): the gold answer earns every reward. A record whose own
+    gold answer does not is dropped.
     """
 
     about = "records from a file, asked and scored as in the paper"
@@ -118,9 +119,9 @@ class RecordTask(Task):
         """The problem of a row. Raises Dropped where none can be made of it."""
         raise TaskError(f"task {self.name!r} must define record(row)")
 
-    def gold(self, instance) -> str:
-        """An answer that earns every reward."""
-        raise TaskError(f"task {self.name!r} must define gold(instance)")
+    def gold(self, instance) -> str | None:
+        """An answer that earns every reward; None where the record holds none."""
+        return None
 
     def kind(self, instance) -> str:
         """What kind of problem it is, for counts; empty where there is one kind."""
@@ -197,7 +198,7 @@ class RecordTask(Task):
         return tuple(name for name, _ in self.meanings)
 
     def front(self, instance) -> np.ndarray:
-        return np.ones((1, len(self.meanings)))
+        return np.ones((1, len(self.objectives(instance))))
 
     # --- the request and the parser ---------------------------------------------------------------
 
@@ -291,7 +292,8 @@ def _load(cls: type[RecordTask], path: str, stamp: tuple[int, int]) -> Loaded:
             continue
         try:
             record = task.record(row)
-            if not (task.score([record], [[task.gold(record)]])[0] == 1).all():
+            gold = task.gold(record)
+            if gold is not None and not (task.score([record], [[gold]])[0] == 1).all():
                 raise Dropped("its own gold answer does not earn every reward")
             records[line] = record
         except Dropped as error:

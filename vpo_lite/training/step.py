@@ -45,6 +45,7 @@ class Learner:
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
         self.task = task or config.make_task()
+        self.task.check_machine()
         with torch_threads(config.threads):
             self.policy = policy or load_policy(
                 _base_of(config.base_model),

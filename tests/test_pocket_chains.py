@@ -1,0 +1,102 @@
+"""How a pocket policy for chains is made, what it is shown, and what the shipped one does."""
+
+import json
+
+import numpy as np
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.pocket.chains import ChainsRecipe, chains_vocabulary, demonstrate
+from vpo_lite.pocket.demonstrations import Demonstrations
+from vpo_lite.pocket.recipe import recipe_class
+from vpo_lite.tasks.ambiguous_chains import NAMES, IndependentChains, Puzzle, consistent
+from vpo_lite.training.rollouts import read_answers
+
+TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
+HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]
+X = Puzzle(
+    (("Edda",), ("Jade", "Ember"), ("Elsby", "Corham"), ("Holm",), ("Eiskamm", "Joch")),
+    0.8,
+    ("Edda", "Ember", "Elsby", "Holm", "Eiskamm"),
+)
+
+
+def test_demonstrations_are_a_function_of_settings_and_number():
+    recipe = ChainsRecipe(updates=10, batch=4)
+    one, other = Demonstrations(recipe), Demonstrations(ChainsRecipe(updates=10, batch=4))
+    assert recipe_class("chains") is ChainsRecipe
+    assert len(one) == 40 and [one[i] for i in (39, 0, 7)] == [other[i] for i in (39, 0, 7)]
+    assert one[0] != Demonstrations(ChainsRecipe(updates=10, batch=4, seed=1))[0]
+    words = chains_vocabulary()
+    assert len(set(words)) == len(words)
+    assert {name.capitalize() for names in NAMES.values() for name in names} <= set(words)
+
+
+def test_a_prompt_with_its_answers_always_fits():
+    """Weights and five chains, with <bos> and <eos>."""
+    task, recipe = IndependentChains(), ChainsRecipe()
+    x = task.instance(3)
+    prompt = task.prompt(x, 5, weights=np.full(5, 0.2), pocket=recipe.pocket()).symbols
+    words = prompt.split() + task.format(consistent(x)[0][:5]).split()
+    assert set(words) <= set(recipe.vocabulary()) and 2 + len(words) <= recipe.longest
+
+
+def test_a_demonstration_answers_its_prompt_and_a_batch_has_one_m():
+    recipe, task, open_places = ChainsRecipe(first_updates=5, batch=4, wrong_share=0), X, set()
+    for i in range(80):
+        prompt, text = recipe.demonstration(i)
+        m = int(prompt.symbols[2])
+        chains = IndependentChains().parse(task, text, m)
+        assert m == 1 + i // 4 % 5 and None not in chains
+        words = [w for w in prompt.symbols.split() if w[0] != "<"]
+        pairs = [set(words[k : k + 2]) - {"-"} for k in range(0, 10, 2)]
+        assert all(n in p for c in chains for n, p in zip(c.split(), pairs, strict=True))
+        if i < 20:
+            assert [len(p) for p in pairs] == [1] * 5
+        else:
+            open_places.add(sum(len(p) == 2 for p in pairs))
+    assert open_places == {1, 2, 3, 4, 5}
+
+
+def test_names_are_drawn_as_often_as_the_prior_says():
+    rng = np.random.default_rng(0)
+    sets = [demonstrate(X, 3, 0, 0, rng) for _ in range(2_000)]
+    names = np.array([[c.split() for c in chains] for chains in sets])
+    for place, (first, *_) in enumerate(X.candidates):
+        share = (names[:, :, place] == first).mean()
+        assert share == pytest.approx(1 if place in (0, 3) else 0.8, abs=0.02)
+    wrong = np.array([c.split() for _ in range(800) for c in demonstrate(X, 3, 0.5, 0, rng)])
+    assert (wrong[:, 0] != "Edda").mean() == pytest.approx(0.5 * 0.9, abs=0.04)
+    fresh = [demonstrate(X, 3, 0, 1, rng) for _ in range(500)]
+    assert np.mean([len(set(c)) == 3 for c in fresh]) > 0.98
+    certain = X._replace(candidates=tuple(c[:1] for c in X.candidates))
+    assert len(demonstrate(certain, 4, 0, 1, rng)) == 4  # there is one chain only
+
+
+def test_the_figures_by_hand():
+    """The gold and a repeated near guess; then two malformed chains and one with four names."""
+    task, gold, near = IndependentChains(), " ".join(X.gold), "Edda Jade Elsby Holm Eiskamm"
+    rows = [near, near, gold], ["x", "", "Edda Ember Elsby Holm Joch"]
+    groups = [read_answers(task, [X], [[task.format(row)]], 3)[0] for row in rows]
+    assert ChainsRecipe().figures(groups) == {
+        "parse": 4 / 6,
+        "right": pytest.approx((4 + 4 + 5 + 4) / 30),
+        "distinct": 0,
+        "coverage": pytest.approx((1 + 0.8) / 2),
+        "solved": 1 / 2,
+    }
+
+
+def test_pretrain_makes_a_policy_for_chains_that_can_be_trained(tmp_path, capsys, monkeypatch):
+    from vpo_lite.pocket import pretrain
+
+    monkeypatch.setattr(pretrain, "HELD_OUT", range(3))
+    out = tmp_path / "p"
+    assert main(["pretrain", "--task", "chains", "--out", str(out), *TINY, *HERE]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert "--updates 2" in (out / "README.md").read_text()
+    small = dict(task="chains", model=str(out), steps=1, prompts=2, group_size=3, threads=1)
+    for mode in ("independent", "spreading"):
+        (record,) = vpo.train(vpo.TrainConfig.preset("demo", mode=mode, **small))
+        assert {group.rewards.shape for group in record.groups} == {(3, 3, 5)}
