@@ -81,26 +81,21 @@ def parts_of(word: str) -> tuple[str, ...]:
     return (word,)
 
 
-def demonstrate(question: HopQuestion, m: int, shares, distinct_share: float, rng):
-    """m answers, each a list of facts, that are undecided between the points of the front.
+def demonstrate(question: HopQuestion, m: int, front_share, distinct_share: float, rng):
+    """m right answers, each a list of facts, that are undecided between the points of the front.
 
-    shares: of the answers that are a chain on the front, or any chain that answers the question;
-    the others are facts of the prompt at random, one for each step. In a share ``distinct_share``
-    of the sets no chain of the front is repeated before all are used.
+    An answer is a chain on the front (``front_share``), or any chain that answers the question. In
+    a share ``distinct_share`` of the sets no chain of the front is repeated before all are used.
     """
-    chains, steps = chains_of(question), len(question.relations)
+    chains = chains_of(question)
     front = np.flatnonzero(nondominated(rewards_of(question)))
     order, in_turn, answers = rng.permutation(front), rng.random() < distinct_share, []
     for used in range(m):
-        kind = rng.random()
-        if kind < shares[0]:
+        if rng.random() < front_share:
             which = order[used % len(order)] if in_turn else rng.choice(front)
-            cited = chains[which].facts
-        elif kind < shares[0] + shares[1]:
-            cited = chains[rng.integers(len(chains))].facts
         else:
-            cited = 1 + rng.integers(len(question.facts), size=steps)
-        answers.append([question.facts[i - 1] for i in cited])
+            which = rng.integers(len(chains))
+        answers.append([question.facts[i - 1] for i in chains[which].facts])
     return answers
 
 
@@ -108,13 +103,13 @@ def demonstrate(question: HopQuestion, m: int, shares, distinct_share: float, rn
 class HopsRecipe(Recipe):
     """What makes a pocket policy for questions of several steps.
 
-    It knows how to find a chain of facts and is undecided from which source, whether to repeat an
-    answer, and whether to answer rightly at all.
+    It knows how to find a chain of facts, and is undecided which sources to cite and whether to
+    repeat an answer.
 
-    >>> HopsRecipe(front_share=0.9, chain_share=0.2)
+    >>> HopsRecipe(front_share=2)
     Traceback (most recent call last):
     ...
-    ValueError: front_share = 0.9, chain_share = 0.2: together at most 1; lower one of them
+    ValueError: front_share = 2: must be a finite number, 0 or more, at most 1
     """
 
     task: ClassVar[str] = HopFacts.name
@@ -129,24 +124,24 @@ class HopsRecipe(Recipe):
     }
 
     front_share: float = setting(
-        0.5, "share of the answers that are a point of the front", least=0, most=1
-    )
-    chain_share: float = setting(
-        0.25, "share that is any chain; the others are random facts", least=0, most=1
+        0.6,
+        "share of the answers that are a point of the front; the others are any right chain",
+        least=0,
+        most=1,
     )
     distinct_share: float = setting(
         0.5, "share of the sets that repeat no chain before all are used", least=0, most=1
     )
     first_updates: int = setting(
         600,
-        "updates at the beginning with few facts, no rumour and one right answer",
+        "updates at the beginning with few facts, no rumour and one answer",
         least=0,
         most=10**9,
     )
     right_updates: int = setting(
-        250, "updates after these with one or two right answers", least=0, most=10**9
+        250, "updates after these with one or two points of the front", least=0, most=10**9
     )
-    updates: int = setting(1_100, "number of updates", least=1, most=10**9)
+    updates: int = setting(1_050, "number of updates", least=1, most=10**9)
     lr_updates: int | None = setting(
         1_200, "updates after which the learning rate would be zero", least=1, most=10**9
     )
@@ -154,14 +149,6 @@ class HopsRecipe(Recipe):
     lr: float = setting(3e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
     layers: int = setting(3, "layers of the model", least=1, most=200)
     mlp: int = setting(256, "width of the model's MLP", least=1, most=65_536)
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.front_share + self.chain_share > 1:
-            raise ValueError(
-                f"front_share = {self.front_share}, chain_share = {self.chain_share}: together at "
-                "most 1; lower one of them"
-            )
 
     def vocabulary(self) -> list[str]:
         return hops_vocabulary()
@@ -181,8 +168,8 @@ class HopsRecipe(Recipe):
 
         In the first updates a question has 1, 2 or 3 steps in turn, and one answer. There is no
         rumour, and most other steps have two sources, too. So neither what the rumour says nor what
-        is said twice tells the right fact: it has to be looked up. Wrong answers come last, since
-        they would wipe out a lookup that has just formed.
+        is said twice tells the right fact: it has to be looked up. No answer is wrong: a
+        quarter of random facts wiped out the lookup that had formed.
         """
         batch = i // self.batch
         rng = generator(self.seed, "demonstration", 0, str(i))
@@ -190,17 +177,17 @@ class HopsRecipe(Recipe):
         if batch < self.first_updates:
             hops = 1 + batch % 3
             question = drawn(hops, 6 + hops, rng, rumour=False, pairs=0.7)
-            m, shares = 1, (0, 1)
+            m, front_share = 1, 0
         else:
             right = batch < self.first_updates + self.right_updates
             share = generator(self.seed, "hops", batch)
             hops = int(share.choice([2, 3, 4], p=_FIRST if right else _LATER))
             question = drawn(hops, 10 + batch % 3, rng)
             m = 1 + batch % (2 if right else MOST_ANSWERS)
-            shares = (1, 0) if right else (self.front_share, self.chain_share)
+            front_share = 1 if right else self.front_share
             weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
-        answers = demonstrate(question, m, shares, self.distinct_share, rng)
+        answers = demonstrate(question, m, front_share, self.distinct_share, rng)
         return prompt, self._task.format(answers)
 
     def measured(self) -> dict[str, Task]:
@@ -233,9 +220,9 @@ and is undecided which sources to cite and whether to repeat an answer, so that 
 learning has something to teach. It is good for nothing else.""",
             f"""on
 drawn questions of 2 (20 %), 3 (60 %) or 4 steps. Seed {self.seed}. An answer is a point of the
-front with probability {self.front_share}, any right chain with probability {self.chain_share}, else
-random facts. In a share of {self.distinct_share} of the sets no chain is written again before all
-of the front are. The first {self.first_updates} updates show questions of 1 to 3 steps, without
+front with probability {self.front_share}, else any right chain. In a share of {self.distinct_share}
+of the sets no chain is written again before all of the front are. The first {self.first_updates}
+updates show questions of 1 to 3 steps, without
 a rumour, and one right answer; {self.right_updates} more show whole questions of 2 or 3 steps and
 one or two points of the front. The embedding of a fact begins as the sum of vectors for its source,
 head, relation and tail.""",
