@@ -69,6 +69,18 @@ def test_a_demonstration_answers_its_prompt_and_a_batch_has_one_m():
     assert 0.4 < np.mean(served) < 0.9
 
 
+def test_the_last_updates_show_half_as_many_wrong_calls():
+    recipe = CallsRecipe(updates=30, batch=10, first_updates=0, last_updates=15)
+    valid = []
+    for i in range(300):
+        request = TASK.instance(1_000_000 + i)
+        plans = TASK.parse(request, recipe.demonstration(i)[1], 1 + i // 10 % 5)
+        valid.append(TASK.valid(request, TASK.score([request], [plans])[0]))
+    early, late = np.concatenate(valid[:150]), np.concatenate(valid[150:])
+    assert early.mean() == pytest.approx(0.8**2, abs=0.06)
+    assert late.mean() == pytest.approx(0.9**2, abs=0.06)
+
+
 def test_plans_are_shown_as_often_as_the_settings_say():
     rng = np.random.default_rng(0)
     sets = [demonstrate(HAND, 3, 0.15, 0.2, 0.5, rng) for _ in range(1_500)]

@@ -7,9 +7,11 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.hedging import best_sets
 from vpo_lite.pocket.chains import ChainsRecipe, chains_vocabulary, demonstrate
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.recipe import recipe_class
+from vpo_lite.policy import shipped
 from vpo_lite.tasks.ambiguous_chains import NAMES, IndependentChains, Puzzle, consistent
 from vpo_lite.training.rollouts import read_answers
 
@@ -100,3 +102,17 @@ def test_pretrain_makes_a_policy_for_chains_that_can_be_trained(tmp_path, capsys
     for mode in ("independent", "spreading"):
         (record,) = vpo.train(vpo.TrainConfig.preset("demo", mode=mode, **small))
         assert {group.rewards.shape for group in record.groups} == {(3, 3, 5)}
+
+
+def test_the_shipped_policy_knows_the_candidates_and_leaves_room():
+    """Its sets of three against the best ones there are, by its own held-out figures."""
+    about = json.loads((shipped.folder("pocket-chains") / "pretrain.json").read_text())
+    for kind, task in ChainsRecipe().measured().items():
+        figures, x = about["held_out"][kind]["3"], task.instance(0)
+        chains, posterior = consistent(x)
+        best = best_sets(task.under_each(x, chains), posterior, 3)
+        assert figures["parse"] > 0.95
+        likelier = 1 - task.uncertain / 5 * (1 - task.prior)  # a policy that is always decided
+        assert 0.5 * likelier < figures["right"] < likelier
+        assert figures["coverage"] < best["set_reward"].expected.set_reward - 0.05
+        assert figures["solved"] < best["solved"].expected.solved - 0.05

@@ -124,10 +124,10 @@ class CallsRecipe(Recipe):
     first_updates: int = setting(
         400, "updates at the beginning that show one or two plans of the front", least=0, most=10**9
     )
-    updates: int = setting(800, "number of updates", least=1, most=10**9)
-    lr_updates: int | None = setting(
-        900, "updates after which the learning rate would be zero", least=1, most=10**9
+    last_updates: int = setting(
+        100, "updates at the end that show half as many wrong calls", least=0, most=10**9
     )
+    updates: int = setting(900, "number of updates", least=1, most=10**9)
 
     def vocabulary(self) -> list[str]:
         return calls_vocabulary()
@@ -148,9 +148,8 @@ class CallsRecipe(Recipe):
         m = 1 + batch % (2 if first else MOST_PLANS)
         weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         prompt = self._task.prompt(request, m, weights=weights, pocket=self.pocket())
-        shares = self.plain_share, self.wrong_share, self.distinct_share
-        if first:
-            shares = 0, 0, 1
+        wrong = self.wrong_share / (2 if batch >= self.updates - self.last_updates else 1)
+        shares = (0, 0, 1) if first else (self.plain_share, wrong, self.distinct_share)
         return prompt, self._task.format(demonstrate(request, m, *shares, rng))
 
     def measured(self) -> dict[str, Task]:
@@ -186,5 +185,6 @@ drawn requests (seeds from {FIRST_SEED:,}). Seed {self.seed}. A plan is drawn fr
 front, or with probability {self.plain_share} from the others. Each of its calls then serves nothing
 with probability {self.wrong_share}: it is left out, has a tool of the other part, lacks an argument
 or has another value. In a share of {self.distinct_share} of the sets no plan of the front is shown
-again. The first {self.first_updates} updates show one or two different plans of the front.""",
+again. The first {self.first_updates} updates show one or two different plans of the front, and the
+last {self.last_updates} half as many wrong calls.""",
         )
