@@ -17,7 +17,10 @@ from vpo_lite.policy.loading import fingerprint, load_policy
 from vpo_lite.policy.tokenizer import encode, word_tokenizer
 from vpo_lite.tasks.maze import MazeTask
 
-NAMES = ("pocket-6x6", "pocket-9x9", "pocket-calls", "pocket-chains", "pocket-programs")
+NAMES = (
+    *("pocket-6x6", "pocket-9x9"),
+    *("pocket-calls", "pocket-chains", "pocket-hops", "pocket-programs"),
+)
 MAZES = NAMES[:2]
 
 

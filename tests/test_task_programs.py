@@ -17,13 +17,13 @@ from scipy import integrate
 from scipy.stats import beta
 
 import vpo_lite as vpo
+from vpo_lite.exact import best_single
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.program_rules import (
     OPERATIONS,
     PROGRAMS,
     SIZES,
     Examples,
-    best_single,
     front_of,
     outputs_of,
 )

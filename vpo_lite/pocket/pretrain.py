@@ -62,7 +62,22 @@ def new_model(recipe: Recipe) -> LlamaForCausalLM:
     """The untrained pocket model: a standard Llama configuration, untied embeddings."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(recipe.seed, "pocket"))
-        return LlamaForCausalLM(_shape(recipe))
+        model = LlamaForCausalLM(_shape(recipe))
+        if parts := recipe.parts():
+            _begin_with_parts(model, [parts.get(word, (word,)) for word in recipe.vocabulary()])
+        return model
+
+
+@torch.no_grad()
+def _begin_with_parts(model: LlamaForCausalLM, parts: list[tuple[str, ...]]) -> None:
+    """Make the embedding and the output row of each word (in the order of the ids) the sum of its
+    parts' vectors. They are larger than in a new model, or the first updates would wipe them out.
+    """
+    names = sorted({name for word in parts for name in word})
+    vectors = dict(zip(names, torch.randn(len(names), model.config.hidden_size), strict=True))
+    rows = torch.stack([sum(vectors[n] for n in word) / len(word) ** 0.5 for word in parts])
+    model.get_input_embeddings().weight.copy_(0.5 * rows)
+    model.get_output_embeddings().weight.copy_(0.1 * rows)
 
 
 def _shape(recipe: Recipe) -> LlamaConfig:

@@ -83,6 +83,14 @@ class Recipe(ABC):
     def vocabulary(self) -> list[str]:
         """Every token, in the order of the ids: ``<pad>``, ``<bos>`` and ``<eos>`` come first."""
 
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """The parts of words that fuse several: ``"ab"`` -> ``("a", "b")``; empty for none.
+
+        The embedding of such a word, and its row of the output layer, begin as the sum of a random
+        vector for each part. Words that share a part are then alike from the first update on.
+        """
+        return {}
+
     @abstractmethod
     def pocket(self) -> dict:
         """What the policy says of itself: ``task``, ``answers``, and whatever its task reads."""

@@ -38,7 +38,7 @@ def names() -> list[str]:
     """Names of the policies that the package carries.
 
     >>> names()
-    ['pocket-6x6', 'pocket-9x9', 'pocket-calls', 'pocket-chains', 'pocket-programs']
+    ['pocket-6x6', 'pocket-9x9', 'pocket-calls', 'pocket-chains', 'pocket-hops', 'pocket-programs']
     """
     if not _WEIGHTS.is_dir():
         return []

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import shown
-from ..exact import exact_set_reward
+from ..exact import best_single
 from ..objective import nondominated
 from ..randomness import generator
 from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
@@ -323,24 +323,6 @@ def front_of(tests: Examples) -> np.ndarray:
     kinds = np.unique(passes @ bits)
     rows = ((kinds[:, None] & bits) > 0).astype(float)
     return rows[nondominated(rows)]
-
-
-def best_single(front: np.ndarray) -> float:
-    """The coverage of the best single point of a front (f, d) at alpha = 1, exact.
-
-    >>> round(best_single(np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])), 3)  # .5 of 21/32
-    0.762
-    """
-    ordered = np.asarray(front, dtype=float)  # neither order changes the coverage: put them alike
-    ordered = ordered[np.argsort(ordered.sum(axis=1), kind="stable")]
-    ordered = ordered[:, np.lexsort(ordered)]
-    return _best_single(ordered.tobytes(), ordered.shape)
-
-
-@lru_cache(maxsize=4096)
-def _best_single(front: bytes, shape: tuple[int, int]) -> float:
-    points = np.frombuffer(front).reshape(shape)
-    return float(points.mean(axis=1).max() / exact_set_reward(points))
 
 
 def texts_of(digits: np.ndarray) -> tuple[str, ...]:

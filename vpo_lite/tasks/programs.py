@@ -10,7 +10,6 @@ from .program_rules import (
     Examples,
     HiddenRules,
     SingleRule,
-    best_single,
     front_of,
     passes_of,
 )
@@ -20,7 +19,6 @@ __all__ = [
     "PROGRAMS",
     "Examples",
     "ProgramsTask",
-    "best_single",
     "front_of",
     "passes_of",
 ]
