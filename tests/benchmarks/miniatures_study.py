@@ -73,15 +73,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", help="programs, calls or hops")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=COMMON["steps"])
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     results = RESULTS / f"{options.task}.jsonl"
     done = resumable.done(results)
     for seed, kind in itertools.product(range(options.seeds), options.kinds):
-        if [kind, seed] in done or (seed and kind.startswith("start")):
+        longer = "" if options.steps == COMMON["steps"] else f", {options.steps} steps"
+        if [kind + longer, seed] in done or (seed and kind.startswith("start")):
             continue
-        found = run(seed, task=options.task, **KINDS[kind])
-        found = resumable.add(results, [kind, seed], found)
+        found = run(seed, task=options.task, **{"steps": options.steps} | KINDS[kind])
+        found = resumable.add(results, [kind + longer, seed], found)
         print(
             kind, seed, {name: found[name] for name in (*COLUMNS, "tokens", "seconds")}, flush=True
         )
@@ -93,10 +95,9 @@ def table(results: Path) -> str:
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     heads = ["method", "seeds", "tokens", *COLUMNS.values(), "best@1", "best@3", "best@30"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for kind in KINDS:
+    kinds = dict.fromkeys(row["run"][0] for row in rows)
+    for kind in sorted(kinds, key=lambda kind: ("steps" in kind, kind)):
         its = [row for row in rows if row["run"][0] == kind]
-        if not its:
-            continue
         values = [f"{np.mean([row[name] for row in its]):.2f}" for name in COLUMNS]
         covered = [row["coverage"] for row in its]
         values[0] += f" ({min(covered):.3f} to {max(covered):.3f})"

@@ -2,6 +2,7 @@
 problem and whose front nobody knows.
 """
 
+from types import SimpleNamespace
 from typing import ClassVar
 
 import ipywidgets
@@ -13,7 +14,8 @@ from lab_harness import WAIT
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from vpo_lite.lab import Lab, Session
-from vpo_lite.lab.faces import _face
+from vpo_lite.lab.faces import Face, _face
+from vpo_lite.lab.space import cloud
 from vpo_lite.lab.words import status_line
 from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks import Option, Prompt, Task
@@ -232,8 +234,19 @@ def test_the_panel_shows_the_answers_as_text_and_what_was_asked(model, panel):
     answers = next(t for t in figure.data if t.name == "VPO" and t.xaxis == "x" and t.x[0])
     moment = lab.runs["vpo"].moment
     counted = [text for text in answers.hovertext if "fast" in text]
-    assert len(counted) == len(moment.points)
+    assert len(counted) == moment.valid.sum()
     lab.close()
+
+
+def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
+    face = Face(names=("a", "b"), axes=(0, 1), axis_names=("a", "b"), corners=None)
+    points = np.array([[1, 0], [0.5, 0], [0, 0.5], [0, 1]])
+    valid, counts = np.array([True, False, False, True]), np.array([4, 1, 2, 13])
+    moment = SimpleNamespace(points=points, valid=valid, counts=counts)
+    drawn = cloud(face, "vpo", moment, 0, 1, "", 9)
+    assert drawn["text"] == ["", "", "15% are not valid"]
+    assert drawn["marker"]["symbol"][-1] == "x" and drawn["hovertext"][-1].startswith("VPO, 3 ans")
+    assert [drawn["x"][:2], drawn["y"][:2]] == [[1, 0], [0, 1]]
 
 
 def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(model):

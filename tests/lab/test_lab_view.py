@@ -198,8 +198,8 @@ def test_failed_and_unreadable_answers_are_drawn_as_such(trained):
     }
     view = with_last_step(view, moment=shown)
     cloud = next(t for t in still(view).data if t.name == "VPO" and t.yaxis == "y")
-    assert list(cloud.marker.symbol) == ["x", "circle-open", "circle"]
-    assert cloud.text[0] == "50% miss E"
+    assert list(cloud.marker.symbol) == ["circle-open", "circle", "x"]
+    assert cloud.text[2] == "50% miss E"
     drawn = board_groups(view)[0]["routes"]
     assert drawn[0]["what"] == "not a route" and drawn[0]["path"] == []
 

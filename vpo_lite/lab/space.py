@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from ..looks import FRONT, look
 from ..markup import html
 from .faces import Face
@@ -32,16 +34,27 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, ink, size) ->
     drawn = {"x": [], "y": [], "text": [], "hovertext": []}
     marker = {"symbol": [], "size": [], "color": colour, "opacity": 0.85}
     line = {"color": [], "width": []}
-    for p, point in enumerate(moment.points.tolist()):
-        counts, hollow = moment.valid[p], face.open(point)
-        drawn["x"].append(point[across] + aside if counts else missed[0])
-        drawn["y"].append(point[up] + aside if counts else missed[1])
-        drawn["text"].append("" if counts else f"{share[p]:.0%} {face.missed}")
+    for p in np.flatnonzero(moment.valid):
+        point = moment.points[p].tolist()
+        hollow = face.open(point)
+        drawn["x"].append(point[across] + aside)
+        drawn["y"].append(point[up] + aside)
+        drawn["text"].append("")
         drawn["hovertext"].append(face.in_words(text, point, f", {moment.counts[p]} answers"))
-        marker["symbol"].append("x" if not counts else symbol + "-open" * hollow)
-        marker["size"].append(_size(share[p]) if counts else 12)
-        line["color"].append(colour if hollow or not counts else "#000000")
-        line["width"].append(0 if not counts else 3 if hollow else 1)
+        marker["symbol"].append(symbol + "-open" * hollow)
+        marker["size"].append(_size(share[p]))
+        line["color"].append(colour if hollow else "#000000")
+        line["width"].append(3 if hollow else 1)
+    if not moment.valid.all():  # one cross for all of them, whatever they earn
+        lost = int(moment.counts[~moment.valid].sum())
+        drawn["x"].append(missed[0])
+        drawn["y"].append(missed[1])
+        drawn["text"].append(f"{lost / moment.counts.sum():.0%} {face.missed}")
+        drawn["hovertext"].append(f"{text}, {lost} answers {face.missed}")
+        marker["symbol"].append("x")
+        marker["size"].append(12)
+        line["color"].append(colour)
+        line["width"].append(0)
     font = {"size": size - 2, "color": ink}
     return {"name": text, "textfont": font, "marker": marker | {"line": line}} | drawn
 
