@@ -48,6 +48,17 @@ def test_the_best_single_answer_of_each_task():
     assert cells("best single answer") == [f"{share:.2f}" for share in best]
 
 
+def test_what_more_steps_bring():
+    found = {row["run"][0].removesuffix(", 200 steps"): row for row in stored("hops")[-3:]}
+    ours, single, paid = (
+        found[kind] for kind in ("vpo", "grpo, 3 x rollouts", "multi_rlvr, repeats paid")
+    )
+    told = f"{ours['coverage']:.2f} against {single['coverage']:.2f} for GRPO with as many"
+    assert told in OTHER_TASKS and f"answers and {paid['coverage']:.2f} for the paid" in OTHER_TASKS
+    assert f"{single['diversity']:.2f}" == f"{paid['diversity']:.2f}"
+    assert f"diversity {ours['diversity']:.2f} against {paid['diversity']:.2f}" in OTHER_TASKS
+
+
 @pytest.mark.parametrize(
     ("label", "kind"),
     [("GRPO", "grpo"), ("Multi-RLVR", "multi_rlvr"), ("set_max", "set_max"), ("VPO", "vpo")],

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..metrics import coverage
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
@@ -154,24 +153,6 @@ class CallsRecipe(Recipe):
 
     def measured(self) -> dict[str, Task]:
         return {"two parts": self._task}
-
-    def figures(self, groups) -> dict[str, float | None]:
-        """Shares of held-out requests, one rollout each.
-
-        - parse, valid, front: of the answers asked for, those that parse, those that serve both
-          parts, and those whose rewards are a point of the true front
-        - distinct: of the rollouts, those with m plans of different effect
-        - coverage: mean over the rollouts, exact at alpha = 1
-        """
-        full = [bool(group.parsed[0].all() and not group.repeats[0].any()) for group in groups]
-        covered = [coverage(group.rewards[0], front_of(group.instance)) for group in groups]
-        return {
-            "parse": float(np.mean([group.parsed[0] for group in groups])),
-            "valid": float(np.mean([group.valid[0] for group in groups])),
-            "front": float(np.mean([group.solved[0] for group in groups])),
-            "distinct": float(np.mean(full)),
-            "coverage": float(np.mean(covered)),
-        }
 
     def story(self) -> tuple[str, str]:
         return (

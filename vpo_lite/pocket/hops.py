@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..metrics import coverage
 from ..objective import nondominated
 from ..options import setting
 from ..randomness import generator
@@ -192,24 +191,6 @@ class HopsRecipe(Recipe):
 
     def measured(self) -> dict[str, Task]:
         return {"3 steps": self._task, "4 steps": HopFacts(hops=4)}
-
-    def figures(self, groups) -> dict[str, float | None]:
-        """Shares of held-out questions, one rollout each.
-
-        - parse, valid, front: of the answers asked for, those that parse, those that answer the
-          question, and those whose rewards are a point of the true front
-        - distinct: of the rollouts, those with m different answers
-        - coverage: mean over the rollouts, exact at alpha = 1
-        """
-        full = [bool(group.parsed[0].all() and not group.repeats[0].any()) for group in groups]
-        covered = [coverage(g.rewards[0], self._task.front(g.instance)) for g in groups]
-        return {
-            "parse": float(np.mean([group.parsed[0] for group in groups])),
-            "valid": float(np.mean([group.valid[0] for group in groups])),
-            "front": float(np.mean([group.solved[0] for group in groups])),
-            "distinct": float(np.mean(full)),
-            "coverage": float(np.mean(covered)),
-        }
 
     def story(self) -> tuple[str, str]:
         return (

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..metrics import coverage
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
@@ -135,25 +134,6 @@ class ProgramsRecipe(Recipe):
             "three rules": self._tasks[3],
             "two rules": self._tasks[2],
             "one rule": self._tasks[1],
-        }
-
-    def figures(self, groups) -> dict[str, float | None]:
-        """Shares of held-out problems, one rollout each.
-
-        - parse, valid, front: of the answers asked for, those that parse, those that pass a test,
-          and those whose rewards are a point of the true front
-        - distinct: of the rollouts, those with m programs of different outputs
-        - coverage: mean over the rollouts, exact at alpha = 1
-        """
-        full = [bool(group.parsed[0].all() and not group.repeats[0].any()) for group in groups]
-        task = self._tasks[3]
-        covered = [coverage(group.rewards[0], task.front(group.instance)) for group in groups]
-        return {
-            "parse": float(np.mean([group.parsed[0] for group in groups])),
-            "valid": float(np.mean([group.valid[0] for group in groups])),
-            "front": float(np.mean([group.solved[0] for group in groups])),
-            "distinct": float(np.mean(full)),
-            "coverage": float(np.mean(covered)),
         }
 
     def story(self) -> tuple[str, str]:

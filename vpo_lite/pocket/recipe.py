@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ..checks import shown
+from ..metrics import coverage
 from ..options import Option, options_of, setting
 from ..tasks.base import Prompt, Task, classes_of
 
@@ -103,12 +106,27 @@ class Recipe(ABC):
     def measured(self) -> dict[str, Task]:
         """The tasks that the finished policy is measured on, by the names that the card uses."""
 
-    @abstractmethod
     def figures(self, groups: Sequence[Any]) -> dict[str, float | None]:
         """A share in [0, 1] for each of ``columns``, from the answers to held-out problems.
 
-        groups: ``Answers`` of one rollout each. None where nothing can be counted.
+        groups: ``Answers`` of one rollout each. None where nothing can be counted. By default, for
+        a task whose true front is known:
+
+        - parse, valid, front: of the answers asked for, those that parse, those that count, and
+          those whose rewards are a point of the true front
+        - distinct: of the rollouts, those with m answers of different effect
+        - coverage: mean over the rollouts, exact at alpha = 1
         """
+        task = next(iter(self.measured().values()))
+        full = [bool(group.parsed[0].all() and not group.repeats[0].any()) for group in groups]
+        covered = [coverage(group.rewards[0], task.front(group.instance)) for group in groups]
+        return {
+            "parse": float(np.mean([group.parsed[0] for group in groups])),
+            "valid": float(np.mean([group.valid[0] for group in groups])),
+            "front": float(np.mean([group.solved[0] for group in groups])),
+            "distinct": float(np.mean(full)),
+            "coverage": float(np.mean(covered)),
+        }
 
     @abstractmethod
     def story(self) -> tuple[str, str]:

@@ -236,9 +236,13 @@ class Task:
     def solved(self, instance, rewards: np.ndarray) -> np.ndarray:
         """Booleans (...): which reward vectors (..., d) are of answers that solve the problem.
 
-        By default those with every reward at 1. pass@k counts these.
+        By default those that are a point of the true front; where it is unknown, those with every
+        reward at 1. pass@k counts these.
         """
-        return (np.asarray(rewards) >= 1 - 1e-9).all(axis=-1)
+        front = self.front(instance)
+        if front is None:
+            return (np.asarray(rewards) >= 1 - 1e-9).all(axis=-1)
+        return (abs(np.asarray(rewards)[..., None, :] - front).max(axis=-1) < 1e-9).any(axis=-1)
 
 
 # --- numbered answers -----------------------------------------------------------------------------

@@ -214,10 +214,6 @@ class CallPlans(Task):
     def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
         return np.asarray(rewards)[..., 0] >= 1
 
-    def solved(self, instance, rewards: np.ndarray) -> np.ndarray:
-        gaps = abs(np.asarray(rewards)[..., None, :] - front_of(instance)).max(axis=-1)
-        return (gaps < 1e-9).any(axis=-1)
-
 
 def _drawn(intent: str, rng) -> Part:
     """A part with 1 to 3 arguments; its tools come in random order."""

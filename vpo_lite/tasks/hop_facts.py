@@ -216,10 +216,6 @@ class HopFacts(Task):
         cited, _, person = read.rpartition(" = ")
         return frozenset(int(w) if w.isdecimal() else w for w in cited.split()), person
 
-    def solved(self, instance: HopQuestion, rewards: np.ndarray) -> np.ndarray:
-        gaps = abs(np.asarray(rewards)[..., None, :] - self.front(instance)).max(axis=-1)
-        return (gaps < 1e-9).any(axis=-1)
-
 
 def _is_citation(word: str) -> bool:
     return word in FACT_SYMBOLS or (word.isascii() and word.isdecimal() and len(word) <= 3)

@@ -240,10 +240,6 @@ class SingleRule(Task):
     def same_effect(self, instance, answer: str) -> bytes:
         return _results(instance.inputs)[_number(answer)].tobytes()
 
-    def solved(self, instance, rewards: np.ndarray) -> np.ndarray:
-        gaps = abs(np.asarray(rewards)[..., None, :] - front_of(instance)).max(axis=-1)
-        return (gaps < 1e-9).any(axis=-1)
-
 
 class HiddenRules(SingleRule):
     """The same for tests of two or three hidden rules: d = 4 to 8, and a front of several points.
