@@ -1,6 +1,7 @@
 """What each method makes of a generated task, at equal answers and about equal tokens.
 
     .venv/bin/python tests/benchmarks/miniatures_study.py programs [--seeds 3] [--kinds vpo grpo]
+    .venv/bin/python tests/benchmarks/miniatures_study.py calls --one 5 [--kinds vpo grpo]
 
 Every run starts from the task's shipped policy and trains on many problems. Then it is measured on
 64 held-out ones, 30 answers each. `start` is the policy before any training, asked for single
@@ -10,6 +11,9 @@ A rollout of grpo and max_at_k holds one answer, so `3 x rollouts` writes as man
 method with m = 3, and some tokens more: each has an end of its own. Multi-RLVR stands twice:
 as the library trains it, an answer that repeats another one of its rollout earns nothing; with
 `repeats paid` it keeps its rewards.
+
+With --one N each run trains on a single problem instead, as the live panel does with preset demo,
+and is measured on it: problems 0 to N - 1.
 
 Finished runs are skipped: each is a line of tests/benchmarks/results/TASK.jsonl. One thread.
 """
@@ -28,17 +32,18 @@ from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results"
-COMMON = {"steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}
+MANY = {"steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}
+ONE = {"steps": 40, "prompts": 4, "group_size": 16, "lr": 1e-3}  # preset demo
 KINDS = {
     "start, m = 1": {"method": "grpo", "steps": 0},
     "start, m = 3": {"method": "vpo", "steps": 0},
     "vpo": {"method": "vpo"},
-    "grpo, 3 x rollouts": {"method": "grpo", "group_size": 24},
+    "grpo, 3 x rollouts": {"method": "grpo", "rollouts": 3},
     "multi_rlvr": {"method": "multi_rlvr"},
     "multi_rlvr, repeats paid": {"method": "multi_rlvr", "pay_repeats": True},
     "set_max": {"method": "set_max"},
     "grpo": {"method": "grpo"},
-    "max_at_k, 3 x rollouts": {"method": "max_at_k", "group_size": 24},
+    "max_at_k, 3 x rollouts": {"method": "max_at_k", "rollouts": 3},
 }
 COLUMNS = {
     "coverage": "coverage",
@@ -49,9 +54,9 @@ COLUMNS = {
 }
 
 
-def run(seed: int, **settings) -> dict:
-    """Train, and measure on held-out problems."""
-    settings = COMMON | settings
+def run(seed: int, rollouts: int = 1, **settings) -> dict:
+    """Train, and measure on held-out problems, or on the one that was trained on."""
+    settings["group_size"] *= rollouts
     steps = settings.pop("steps")
     config = vpo.TrainConfig.preset("demo", threads=1, seed=seed, steps=max(steps, 1), **settings)
     learner, began = Learner(config), time.perf_counter()
@@ -73,30 +78,41 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", help="programs, calls or hops")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=COMMON["steps"])
+    parser.add_argument("--steps", type=int, default=MANY["steps"])
+    parser.add_argument("--one", type=int, metavar="N", default=0)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     results = RESULTS / f"{options.task}.jsonl"
     done = resumable.done(results)
-    for seed, kind in itertools.product(range(options.seeds), options.kinds):
-        longer = "" if options.steps == COMMON["steps"] else f", {options.steps} steps"
-        if [kind + longer, seed] in done or (seed and kind.startswith("start")):
+    for key, seed, settings in jobs(options):
+        if key in done:
             continue
-        found = run(seed, task=options.task, **{"steps": options.steps} | KINDS[kind])
-        found = resumable.add(results, [kind + longer, seed], found)
-        print(
-            kind, seed, {name: found[name] for name in (*COLUMNS, "tokens", "seconds")}, flush=True
-        )
+        found = resumable.add(results, key, run(seed, task=options.task, **settings))
+        print(key, {name: found[name] for name in (*COLUMNS, "tokens", "seconds")}, flush=True)
     print(table(results))
 
 
+def jobs(options):
+    """(key, seed, settings) of each run, in the order in which they are done."""
+    if options.one:
+        for problem, kind in itertools.product(range(options.one), options.kinds):
+            yield [f"{kind}, one problem", problem], 0, ONE | {"problem": problem} | KINDS[kind]
+        return
+    longer = "" if options.steps == MANY["steps"] else f", {options.steps} steps"
+    for seed, kind in itertools.product(range(options.seeds), options.kinds):
+        if not (seed and kind.startswith("start")):
+            yield [kind + longer, seed], seed, MANY | {"steps": options.steps} | KINDS[kind]
+
+
 def table(results: Path) -> str:
-    """The results so far as a Markdown table: means over the seeds, coverage with its range."""
+    """The results so far as a Markdown table: means over seeds or problems, coverage with its
+    range.
+    """
     rows = [json.loads(line) for line in results.read_text().splitlines()]
-    heads = ["method", "seeds", "tokens", *COLUMNS.values(), "best@1", "best@3", "best@30"]
+    heads = ["method", "runs", "tokens", *COLUMNS.values(), "best@1", "best@3", "best@30"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     kinds = dict.fromkeys(row["run"][0] for row in rows)
-    for kind in sorted(kinds, key=lambda kind: ("steps" in kind, kind)):
+    for kind in sorted(kinds, key=lambda kind: ("steps" in kind, "problem" in kind, kind)):
         its = [row for row in rows if row["run"][0] == kind]
         values = [f"{np.mean([row[name] for row in its]):.2f}" for name in COLUMNS]
         covered = [row["coverage"] for row in its]
