@@ -132,7 +132,7 @@ class CallsRecipe(Recipe):
         return calls_vocabulary()
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_PLANS}
+        return {"task": self.task, "answers": MOST_PLANS, "stop": "</plan_{m}>"}
 
     @cached_property
     def _task(self) -> CallPlans:

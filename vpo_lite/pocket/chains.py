@@ -109,7 +109,7 @@ class ChainsRecipe(Recipe):
         return chains_vocabulary()
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_CHAINS}
+        return {"task": self.task, "answers": MOST_CHAINS, "stop": "</chain_{m}>"}
 
     @cached_property
     def _tasks(self) -> list[IndependentChains]:

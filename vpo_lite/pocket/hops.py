@@ -156,7 +156,7 @@ class HopsRecipe(Recipe):
         return {word: parts_of(word) for word in self.vocabulary()}
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_ANSWERS}
+        return {"task": self.task, "answers": MOST_ANSWERS, "stop": "</answer_{m}>"}
 
     @cached_property
     def _task(self) -> HopFacts:

@@ -99,6 +99,7 @@ class Policy:
         uniforms,
         temperature: float = 1.0,
         *,
+        stop: str | None = None,
         dtype: str = "auto",
         compiled: bool = False,
     ) -> Rollouts:
@@ -106,20 +107,28 @@ class Policy:
 
         - uniforms (P, G, T): in [0, 1), one for each token; T is the limit of a rollout's length
         - temperature: divides the logits, above 0
+        - stop: a token that ends a rollout, too; unlike EOS it stays in the text
         - dtype: to compute in: "float32", "bfloat16", or "auto" for the model's own
         - compiled: through torch.compile, where the fast view knows the model
         """
         self.model.eval()
         number = None if dtype == "auto" else getattr(torch, dtype)
+        stops = set() if stop is None else {self._token(stop)}
         return sample_tokens(
             self.model,
             [self.encode(prompt) for prompt in prompts],
             uniforms,
-            eos_ids=self.eos_ids,
+            eos_ids=self.eos_ids | stops,
             pad_id=self.pad_id,
             temperature=temperature,
             forward=decoder_for(self.model, dtype=number, compiled=compiled),
         )
+
+    def _token(self, word: str) -> int:
+        vocabulary = self.tokenizer.get_vocab()
+        if word not in vocabulary:
+            raise ValueError(f"stop = {shown(word)}: is no token of this policy")
+        return vocabulary[word]
 
     def texts(self, rollouts: Rollouts) -> list[str]:
         """The sampled tokens (B) as text, without padding and EOS, without a prompt's prefix."""

@@ -24,6 +24,7 @@ class _Pocket(Schema):
     __pydantic_extra__: dict[str, JsonValue]
     task: Annotated[str, Field(min_length=1)] | None = None  # policies of 0.1.0 do not say it
     answers: Annotated[int, Field(ge=1, le=9)]
+    stop: Annotated[str, Field(min_length=1)] | None = None  # ends the last of {m} answers
     board: _Count | None = None
     budget: _Count | None = None
 
@@ -80,7 +81,8 @@ def description(name) -> dict | None:
     other model.
 
     It is the entry ``vpo_pocket`` of its config.json: ``task``, ``answers`` (most answers in one
-    rollout), and what else that task needs. Raises ValueError for a damaged entry.
+    rollout), ``stop`` (the token that ends the last answer, such as ``</plan_{m}>``: sampling stops
+    there), and what else that task needs. Raises ValueError for a damaged entry.
 
     >>> description("pocket-6x6")["answers"]
     5

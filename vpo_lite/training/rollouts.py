@@ -81,7 +81,10 @@ def sample_answers(
     ]
     if prefixes is not None:
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
-    rollouts = policy.sample(prompts, uniforms, temperature, dtype=dtype, compiled=compiled)
+    stop = (policy.pocket or {}).get("stop")  # nothing after the last answer is read or trained
+    stop = None if stop is None else stop.replace("{m}", str(m))
+    how = dict(stop=stop, dtype=dtype, compiled=compiled)
+    rollouts = policy.sample(prompts, uniforms, temperature, **how)
     texts, G = policy.texts(rollouts), np.shape(uniforms)[1]
     groups = read_answers(
         task,
