@@ -11,8 +11,9 @@ from vpo_lite.cli import main
 from vpo_lite.pocket.calls import CallsRecipe, calls_vocabulary, demonstrate, spoilt
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.recipe import recipe_class
+from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.call_plans import CallPlans, Part, front_of
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.rollouts import read_answers, sample_answers
 
 TASK = CallPlans()
 HAND = (
@@ -156,3 +157,23 @@ def test_it_is_the_policy_that_a_run_takes_unless_told_otherwise():
         vpo.TrainConfig.preset("demo", task="calls", m=6)
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
         vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
+
+
+def test_sampling_stops_at_the_last_plan_that_is_asked_for():
+    policy = load_policy("pocket-calls", device="cpu")
+    assert policy.pocket["stop"] == "</plan_{m}>"
+    uniforms = np.random.default_rng(0).random((1, 16, 30))
+    prompt = [TASK.prompt(TASK.instance(0), 2, pocket=policy.pocket)]
+    whole, cut = policy.sample(prompt, uniforms), policy.sample(prompt, uniforms, stop="</plan_1>")
+    texts = policy.texts(whole)
+    assert all("<plan_2>" in text for text in texts)
+    assert policy.texts(cut) == [text.partition("</plan_1>")[0] + "</plan_1>" for text in texts]
+    assert not cut.truncated.any()
+    last = cut.mask.sum(-1) - 1
+    ends = policy.tokenizer.convert_tokens_to_ids("</plan_1>")
+    assert (cut.tokens[range(16), last] == ends).all()  # the gradient reaches the tag that ends it
+    policy.pocket["stop"] = "</plan_1>"
+    (group,) = sample_answers(policy, TASK, [TASK.instance(0)], 2, uniforms).groups
+    assert group.parsed[:, 0].any() and not group.parsed[:, 1].any()
+    with pytest.raises(ValueError, match="stop = '</plan_99>': is no token"):
+        policy.sample(prompt, uniforms, stop="</plan_99>")

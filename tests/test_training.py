@@ -395,7 +395,9 @@ def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
     assert (credit["alpha"], credit["eps"]) == (0.3, 0.125)
     assert np.array_equal(credit["w_star"], np.full((2, 4), 0.25))
     assert [heat for _, _, heat, _ in wired["sample"]] == [0.5]
-    assert [how for *_, how in wired["sample"]] == [{"dtype": "bfloat16", "compiled": False}]
+    assert [how for *_, how in wired["sample"]] == [
+        {"stop": None, "dtype": "bfloat16", "compiled": False}
+    ]
     assert sorted(wired["score"]) == [
         (False, 0.5),
         (True, 0.5),
