@@ -9,7 +9,7 @@ import torch
 
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
-from vpo_lite.tasks.base import read_numbered
+from vpo_lite.tasks.wording import read_numbered
 from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.recombine import recombine

@@ -18,7 +18,8 @@ import numpy as np
 
 from ..checks import shown
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
+from .base import MAX_ANSWERS, Option, Prompt, Task
+from .wording import numbered_form, weighed, write_numbered
 
 LETTERS = "ABCDE"
 _INVENTED = """\
@@ -167,9 +168,7 @@ class IndependentChains(Task):
             self._counts,
         ]
         if weights is not None:
-            named = zip(self.objectives(instance), weights, strict=True)
-            wanted = ", ".join(f"{name} {float(w):.2f}" for name, w in named)
-            lines.append(f"This time the entities weigh: {wanted}.")
+            lines.append(weighed("entities", self.objectives(instance), weights))
         lines += [
             f"Write {asked}: the five names from A to E with blanks between them, in exactly this "
             "form:",
@@ -195,8 +194,7 @@ class IndependentChains(Task):
         >>> IndependentChains().format(["Edda Jade Elsby Holm Eiskamm"])
         '<chain_1> Edda Jade Elsby Holm Eiskamm </chain_1>'
         """
-        parts = [f"<{self.tag}_{i}> {c} </{self.tag}_{i}>" for i, c in enumerate(chains, 1)]
-        return " ".join(parts)
+        return write_numbered(chains, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:

@@ -7,7 +7,6 @@ this one, or a class anywhere, named as ``package.module:Class``.
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 
 from ..checks import shortened, shown
 from ..options import Option
+from .wording import read_numbered
 
 MAX_ANSWERS = 9  # answers are numbered with one digit
 
@@ -27,7 +27,7 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-_SHARED = ("base", "modes", "records", "rows", "matching")  # files without a task
+_SHARED = ("base", "wording", "modes", "records", "rows", "matching")  # files without a task
 
 
 class TaskError(ValueError):
@@ -243,33 +243,6 @@ class Task:
         if front is None:
             return (np.asarray(rewards) >= 1 - 1e-9).all(axis=-1)
         return (abs(np.asarray(rewards)[..., None, :] - front).max(axis=-1) < 1e-9).any(axis=-1)
-
-
-# --- numbered answers -----------------------------------------------------------------------------
-
-
-def numbered_form(m: int, tag: str) -> str:
-    """How m answers are to be written.
-
-    >>> numbered_form(2, "route")
-    '<route_1> ... </route_1> <route_2> ... </route_2>'
-    """
-    return " ".join(f"<{tag}_{i}> ... </{tag}_{i}>" for i in range(1, m + 1))
-
-
-def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
-    """The texts in the first complete ``<tag_i> ... </tag_i>``, i = 1..m; None where there is none.
-
-    A text may hold other tags, but not the opening of another answer. Tags above m are not read.
-
-    >>> read_numbered("<a_2> R <b>x</b> </a_2> <a_1> never closed", 2, "a")
-    [None, ' R <b>x</b> ']
-    """
-    found: dict[int, str] = {}
-    pattern = rf"<{tag}_([1-9])>((?:(?!<{tag}_[1-9]>).)*?)</{tag}_\1>"
-    for match in re.finditer(pattern, text, re.DOTALL):
-        found.setdefault(int(match[1]), match[2])
-    return [found.get(i) for i in range(1, m + 1)]
 
 
 # --- the registry ---------------------------------------------------------------------------------

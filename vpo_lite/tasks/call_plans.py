@@ -19,7 +19,8 @@ from ..checks import shown
 from ..exact import exact_set_reward
 from ..objective import nondominated
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
+from .base import MAX_ANSWERS, Option, Prompt, Task
+from .wording import numbered_form, weighed, write_numbered
 
 QUALITIES = ("speed", "price", "privacy")
 KEYS = {  # intent -> the keys of its arguments: a digit, a letter, a flag
@@ -156,9 +157,7 @@ class CallPlans(Task):
             "Perhaps no plan is best in everything.",
         ]
         if weights is not None:
-            named = zip(self.objectives(request), weights, strict=True)
-            wanted = ", ".join(f"{name} {float(w):.2f}" for name, w in named)
-            lines.append(f"This time the objectives weigh: {wanted}.")
+            lines.append(weighed("objectives", self.objectives(request), weights))
         lines += [
             f"Write {asked}, with a semicolon between the two calls, in exactly this form:",
             numbered_form(m, self.tag),
@@ -185,8 +184,7 @@ class CallPlans(Task):
         >>> CallPlans().format(["hotel_410 nights=4 ; taxi_222 zone=b"])
         '<plan_1> hotel_410 nights=4 ; taxi_222 zone=b </plan_1>'
         """
-        parts = [f"<{self.tag}_{i}> {p} </{self.tag}_{i}>" for i, p in enumerate(plans, 1)]
-        return " ".join(parts)
+        return write_numbered(plans, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:

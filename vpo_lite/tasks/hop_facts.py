@@ -13,7 +13,7 @@ import numpy as np
 from ..checks import shown
 from ..exact import best_single
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
+from .base import MAX_ANSWERS, Option, Prompt, Task
 from .hop_chains import (
     FACT_SYMBOLS,
     MOST_HOPS,
@@ -26,6 +26,7 @@ from .hop_chains import (
     level_symbol,
     rewards_of,
 )
+from .wording import numbered_form, weighed, write_numbered
 
 MOST_BY_ONE = 0.85  # of a front may be covered by one answer, else the facts hardly conflict
 _PERSON = {name.lower(): name for name in PEOPLE}
@@ -149,10 +150,7 @@ class HopFacts(Task):
             f"({over}), facts that are fresh ({over}), and few facts. Perhaps no answer has all.",
         ]
         if weights is not None:
-            named = zip(self.objectives(question), weights, strict=True)
-            lines.append(
-                f"This time the goals weigh: {', '.join(f'{n} {float(w):.2f}' for n, w in named)}."
-            )
+            lines.append(weighed("goals", self.objectives(question), weights))
         lines += [
             f"Write {many}, as the numbers of the cited facts, an equals sign and the person, such "
             f"as 2, 7 = {PEOPLE[0]}. Use exactly this form:",
@@ -183,7 +181,7 @@ class HopFacts(Task):
         '<answer_1> rumour>Eva </answer_1>'
         """
         bodies = (" ".join(fact.symbol for fact in facts) for facts in answers)
-        return " ".join(f"<{self.tag}_{i}> {b} </{self.tag}_{i}>" for i, b in enumerate(bodies, 1))
+        return write_numbered(bodies, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:

@@ -11,7 +11,8 @@ import numpy as np
 
 import envs
 
-from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
+from .base import MAX_ANSWERS, Option, Prompt, Task
+from .wording import numbered_form, weighed
 
 _MOVE_WORDS = {word: word[0] for word in ("U", "UP", "D", "DOWN", "L", "LEFT", "R", "RIGHT")}
 _SQUARE = re.compile(r"([a-z])([1-9][0-9]?)")
@@ -151,10 +152,7 @@ class MazeTask(Task):
             f"and to stay off the lava ({len(maze.lava)}).",
         ]
         if weights is not None:
-            wanted = ", ".join(
-                f"{n} {w:.2f}" for n, w in zip(envs.OBJECTIVES, weights, strict=True)
-            )
-            lines.append(f"This time the goals weigh: {wanted}.")
+            lines.append(weighed("goals", envs.OBJECTIVES, weights))
         lines += [
             f"Write {asked}, as moves with blanks between them, in exactly this form:",
             numbered_form(m, self.tag),

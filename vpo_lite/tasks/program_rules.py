@@ -19,7 +19,8 @@ from ..checks import shown
 from ..exact import best_single
 from ..objective import nondominated
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task, numbered_form
+from .base import MAX_ANSWERS, Option, Prompt, Task
+from .wording import numbered_form, weighed, write_numbered
 
 PLACES = 4  # digits of an input
 LONGEST = 3  # operations in a program
@@ -197,9 +198,7 @@ class SingleRule(Task):
             "It is good to pass many of these tests. Perhaps no program passes them all.",
         ]
         if weights is not None:
-            named = zip(self.objectives(tests), weights, strict=True)
-            wanted = ", ".join(f"{name} {float(w):.2f}" for name, w in named)
-            lines.append(f"This time the tests weigh: {wanted}.")
+            lines.append(weighed("tests", self.objectives(tests), weights))
         lines += [
             f"Write {asked}, as operations with blanks between them, in exactly this form:",
             numbered_form(m, self.tag),
@@ -221,8 +220,7 @@ class SingleRule(Task):
         >>> SingleRule().format(["plus", "left sort"])
         '<program_1> plus </program_1> <program_2> left sort </program_2>'
         """
-        parts = [f"<{self.tag}_{i}> {p} </{self.tag}_{i}>" for i, p in enumerate(programs, 1)]
-        return " ".join(parts)
+        return write_numbered(programs, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:

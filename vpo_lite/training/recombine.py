@@ -24,7 +24,8 @@ from ..estimators import rollout_scores
 from ..metrics import best_subset
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
-from ..tasks.base import Task, read_numbered
+from ..tasks.base import Task
+from ..tasks.wording import read_numbered
 from .rollouts import Answers
 
 

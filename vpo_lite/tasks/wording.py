@@ -1,0 +1,47 @@
+"""How requests and answers are worded: numbered tags, and the weights that a prompt shows."""
+
+import re
+from collections.abc import Iterable
+
+
+def numbered_form(m: int, tag: str) -> str:
+    """How m answers are to be written.
+
+    >>> numbered_form(2, "route")
+    '<route_1> ... </route_1> <route_2> ... </route_2>'
+    """
+    return write_numbered(["..."] * m, tag)
+
+
+def write_numbered(bodies: Iterable[str], tag: str) -> str:
+    """Answers between their numbered tags, as a pocket policy writes them.
+
+    >>> write_numbered(["R", "L D"], "route")
+    '<route_1> R </route_1> <route_2> L D </route_2>'
+    """
+    return " ".join(f"<{tag}_{i}> {body} </{tag}_{i}>" for i, body in enumerate(bodies, 1))
+
+
+def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
+    """The texts in the first complete ``<tag_i> ... </tag_i>``, i = 1..m; None where there is none.
+
+    A text may hold other tags, but not the opening of another answer. Tags above m are not read.
+
+    >>> read_numbered("<a_2> R <b>x</b> </a_2> <a_1> never closed", 2, "a")
+    [None, ' R <b>x</b> ']
+    """
+    found: dict[int, str] = {}
+    pattern = rf"<{tag}_([1-9])>((?:(?!<{tag}_[1-9]>).)*?)</{tag}_\1>"
+    for match in re.finditer(pattern, text, re.DOTALL):
+        found.setdefault(int(match[1]), match[2])
+    return [found.get(i) for i in range(1, m + 1)]
+
+
+def weighed(what: str, names: Iterable[str], weights) -> str:
+    """The sentence with the weights (d,) that a prompt shows.
+
+    >>> weighed("goals", ("gold", "lava"), [0.25, 0.75])
+    'This time the goals weigh: gold 0.25, lava 0.75.'
+    """
+    named = (f"{name} {float(w):.2f}" for name, w in zip(names, weights, strict=True))
+    return f"This time the {what} weigh: {', '.join(named)}."
