@@ -43,11 +43,14 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "training": "core, tasks, policy",
     "pocket": "core, tasks, policy, training",
     "figures": "core",
+    "search": "core, tasks, policy, training",
+    "studies": "core, tasks, policy, training, search",
     "decomposition": "core, figures",
     "report": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
-    "cli": "core, tasks, policy, training, pocket, lab, figures, decomposition, report, front door",
+    "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, decomposition, "
+    "report, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
@@ -71,12 +74,12 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
 )
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 PACKAGES = {  # third-party package -> the rooms or single modules that may import it
-    "numpy": "envs, core, tasks, policy, training, pocket, figures, decomposition, report, lab, "
-    "cli",
+    "numpy": "envs, core, tasks, policy, training, pocket, search, studies, figures, "
+    "decomposition, report, lab, cli",
     "gymnasium": "envs",
     "scipy": "core",
     "moocore": "core",
-    "torch": "policy, training, pocket, lab, cli",
+    "torch": "policy, training, pocket, search, studies, lab, cli",
     "transformers": "policy, pocket",
     "peft": "policy",
     "tokenizers": "policy",
@@ -88,14 +91,16 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "traitlets": "lab.board",
     "IPython": "lab.panel, lab.maze_lab",
     "tqdm": "cli",
-    "pydantic": "core, policy, training, pocket, lab",
+    "pydantic": "core, policy, training, pocket, studies, lab",
     "filelock": "core",
     "pyarrow": "tasks",
+    "openevolve": "search",
 }
 LATE = {
     "torch": "lab, cli",
     "ipywidgets": "teaching",
     "pyarrow": "tasks",
+    "openevolve": "search",
 }  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file
 ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML

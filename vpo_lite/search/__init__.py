@@ -1,0 +1,1 @@
+"""Search with a trained policy: best-of-n, evolution, and trees. It changes no parameter."""
