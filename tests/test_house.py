@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # --- the rules ------------------------------------------------------------------------------------
 
 CORE = "objective exact estimators metrics randomness checks options files markup hedging "
-CORE += "negative_controls"
+CORE += "negative_controls intervals"
 FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a room by its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",

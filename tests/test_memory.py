@@ -164,6 +164,7 @@ def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
     [
         {},
         {"kl": 0.1, "micro_batch": 4},
+        {"entropy": 0.1},
         {"dtype": "bfloat16"},
         {"gradient_checkpointing": True},
         {"gradient_checkpointing": True, "micro_batch": 4, "dtype": "bfloat16"},

@@ -1,6 +1,7 @@
 """Training: the loss, the sign of an update, masks, determinism, resuming, and the record."""
 
 import dataclasses
+import itertools
 import json
 import math
 import shutil
@@ -14,7 +15,7 @@ import envs
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
-from vpo_lite.policy.sampling import Rollouts
+from vpo_lite.policy.sampling import Rollouts, completion_logits
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as step_module
@@ -529,6 +530,36 @@ def test_entropy_counts_the_completion_alone(tiny):
         _, entropy = learner.policy.token_logprobs(rollouts)
     figures = update(learner, cfg, rollouts, np.zeros((1, cfg.group_size)))
     assert figures["entropy"] == pytest.approx(entropy[:, :3].mean().item(), rel=1e-4)
+
+
+def test_an_entropy_bonus_raises_the_entropy(tiny):
+    """Without any reward the bonus alone moves the policy, and towards more entropy."""
+    cfg = tiny(lr=1e-2, entropy=1.0)
+    learner = Learner(cfg)
+    shaken(learner)
+    rollouts = rollouts_of(learner, cfg)
+    nothing = np.zeros((1, cfg.group_size))
+    entropies = [update(learner, cfg, rollouts, nothing)["entropy"] for _ in range(4)]
+    assert all(later > earlier for earlier, later in itertools.pairwise(entropies))
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_the_gradient_of_an_entropy_bonus_is_that_of_the_mean_entropy(tiny, rows):
+    """By torch's own categorical distribution, over all tokens of the batch, however it is cut."""
+    cfg = tiny(entropy=0.5, micro_batch=rows, lr=1e-9)
+    learner = Learner(cfg)
+    shaken(learner)
+    rollouts = rollouts_of(learner, cfg)
+    logits = completion_logits(learner.policy.model, rollouts)
+    spread = torch.distributions.Categorical(logits=logits).entropy()
+    loss = -0.5 * spread[rollouts.mask].mean()
+    wanted = torch.autograd.grad(loss, learner.parameters)
+    wanted = torch.cat([g.flatten() for g in wanted])
+    figures = update(learner, cfg, rollouts, np.zeros((1, cfg.group_size)))
+    found = torch.cat([p.grad.flatten() for p in learner.parameters])
+    assert figures["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert torch.allclose(found, wanted / max(1.0, wanted.norm().item()), atol=1e-5)
+    assert wanted.abs().max() > 1e-4
 
 
 def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):

@@ -15,7 +15,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
-from . import decomposition, measure, pretrain, records, train
+from . import decomposition, measure, pretrain, records, study, train
 from .flags import Parser, Wrong, of_a_file, requests, say, whole
 
 
@@ -114,6 +114,11 @@ _COMMANDS = {
     ),
     "compare": _Command(
         "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
+    ),
+    "study": _Command(
+        "run a declared study: methods, learning rates and seeds, one small file a run",
+        study.flags,
+        study.run,
     ),
     "score": _Command(
         "score texts from any source on records", records.score_flags, records.score_answers

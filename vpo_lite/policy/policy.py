@@ -137,14 +137,18 @@ class Policy:
         rows = [[t for t in row[keep].tolist() if t not in ends] for row, keep in pairs]
         return self.tokenizer.batch_decode(rows)
 
-    def token_logprobs(self, rollouts: Rollouts, temperature: float = 1.0) -> TokenScores:
-        """Log-probabilities and entropies of the sampled tokens, with gradients.
+    def token_logprobs(
+        self, rollouts: Rollouts, temperature: float = 1.0, *, entropy_gradient: bool = False
+    ) -> TokenScores:
+        """Log-probabilities and entropies of the sampled tokens. The former carry gradients.
 
         They are those of the distribution that was sampled: the temperature divides the logits.
+        ``entropy_gradient``: the entropies carry gradients, too, at the cost of memory.
         """
         logits = completion_logits(self.model, rollouts, share=self.shares_prompts).float()
         logp = torch.log_softmax(logits if temperature == 1 else logits / temperature, -1)
-        entropies = -torch.linalg.vecdot(logp.detach().exp(), logp.detach())
+        spread = logp if entropy_gradient else logp.detach()
+        entropies = -torch.linalg.vecdot(spread.exp(), spread)
         return TokenScores(logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropies)
 
     @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..randomness import generator
+from ..intervals import bootstrap
 from .config import OF_THE_MACHINE, TrainConfig
 from .evaluate import INTERVALS
 from .folders import RunFolder
@@ -116,21 +116,15 @@ def _by_problem(runs: list[_Finished], name: str) -> list:
     return [None if None in v else float(np.mean(v)) for v in values.values()]
 
 
-def bootstrap_interval(
-    values, level: float = 0.95, resamples: int = 2000
-) -> tuple[float, float] | None:
-    """Percentile bootstrap interval of the mean, from keyed draws.
-
-    Returns None for fewer than two values, or where a value is None.
+def bootstrap_interval(values) -> tuple[float, float] | None:
+    """95 % bootstrap interval of the mean; None for fewer than two values, or where one is None.
 
     >>> bootstrap_interval([0.5, 0.5, 0.5])
     (0.5, 0.5)
     """
     if len(values) < 2 or any(v is None for v in values):
         return None
-    picks = generator(0, "bootstrap").integers(len(values), size=(resamples, len(values)))
-    resampled = np.asarray(values, dtype=float)[picks].mean(1)
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    low, high = bootstrap(values)
     return float(low), float(high)
 
 

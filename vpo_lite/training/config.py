@@ -110,6 +110,12 @@ class TrainConfig:
         least=0,
         most=1e6,
     )
+    entropy: float = setting(
+        0.0,
+        "coefficient of an entropy bonus in the loss: keeps the tokens' distribution broad",
+        least=0,
+        most=1e6,
+    )
     clip: float = setting(0.2, "PPO's ratio clip", above=0, most=1e6)
     eps: float = setting(1e-4, "added to the group's standard deviation", above=0, most=1e6)
     aggregation: str = setting(

@@ -74,3 +74,17 @@ def kl_to_reference(logp, reference_logp, weights):
     """
     gap = torch.where(weights > 0, reference_logp - logp, 0.0)
     return ((gap.exp() - gap - 1) * weights).sum()
+
+
+def entropy_bonus(entropies, weights):
+    """The entropy of the tokens' distributions, summed over tokens: what an entropy bonus adds.
+
+    entropies, weights: (B, T), in nats and token weights. The scalar is in nats per token. Adding
+    beta times it to the objective keeps a policy from putting all probability on one token
+    (1602.01783). It knows no rewards: it spreads tokens, not outcomes.
+
+    >>> uniform = torch.full((1, 2), 2.0).log()  # two tokens, each a fair coin: log 2 nats
+    >>> round(entropy_bonus(uniform, torch.tensor([[0.5, 0.5]])).item(), 4)
+    0.6931
+    """
+    return (torch.where(weights > 0, entropies, 0.0) * weights).sum()

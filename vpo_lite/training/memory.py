@@ -64,7 +64,8 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
 
     Checkpointing keeps s N H for each layer, and the whole of one layer at a time. Gradients take
     half a layer more. Logits over V tokens are held four times in float32: as they are, as
-    log-softmax, for the entropy, and as gradient. A KL in the loss adds a fifth copy.
+    log-softmax, for the entropy, and as gradient. A KL in the loss adds a fifth copy, an
+    entropy bonus two.
 
     Sampling holds all R = P G rollouts at once. A layer keeps keys and values of R T + P L tokens,
     or of R (L + T) in the model's own pass. 21 bytes go to every token that may be drawn. On top
@@ -96,7 +97,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
         parameters=2 * _bytes([p for p in policy.model.parameters() if not p.requires_grad]),
         adapter=4 * _bytes([p for p in policy.model.parameters() if p.requires_grad]),
         activations=kept + layer // 2,
-        logits=(5 if config.kl else 4) * 4 * b * T * V,
+        logits=(4 + bool(config.kl) + 2 * bool(config.entropy)) * 4 * b * T * V,
         sampling=s * keys * cached + 21 * rows * T + max(prefill, 24 * rows * V),
     )
 

@@ -23,7 +23,7 @@ from ..tasks.base import Task, group_key
 from .config import TrainConfig
 from .contract import first_problem, objectives_of
 from .errors import TrainingError
-from .loss import clipped_loss, kl_to_reference, token_weights
+from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import step_figures
 from .problems import problems_of_step
 from .recombine import BestSets, check_task, recombine
@@ -200,7 +200,9 @@ def update_policy(
         total = kl_total = entropy_total = clipped_total = 0.0
         for i, part in enumerate(parts):
             some = rollouts.rows(part)
-            logp, entropy = learner.policy.token_logprobs(some, config.temperature)
+            logp, entropy = learner.policy.token_logprobs(
+                some, config.temperature, entropy_gradient=config.entropy > 0
+            )
             if before[i] is None:
                 before[i] = (
                     logp.detach(),
@@ -214,9 +216,11 @@ def update_policy(
                 kl = kl_to_reference(logp, reference_logp, weights[part])
                 loss = loss + config.kl * kl if config.kl else loss
                 kl_total += kl.item()
+            if config.entropy:
+                loss = loss - config.entropy * entropy_bonus(entropy, weights[part])
             loss.backward()
             total, clipped_total = total + loss.item(), clipped_total + clipped
-            entropy_total += (entropy * mask[part]).sum().item()
+            entropy_total += (entropy.detach() * mask[part]).sum().item()
         norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
         if not (math.isfinite(total) and torch.isfinite(norm)):
             learner.optimizer.zero_grad(set_to_none=True)

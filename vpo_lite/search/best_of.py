@@ -1,0 +1,139 @@
+"""Best-of-n: draw n answers and keep the best. What VPO's diversity is for.
+
+Whoever searches has a preference: weights w over the objectives. A search of k answers finds
+max w . r among them. ``best@k`` is its expectation. It is counted in answers, never in rollouts:
+a rollout of three answers is k = 3.
+"""
+
+import numpy as np
+
+from ..checks import check_finite, check_rewards, check_whole, shown
+from ..estimators import max_weights
+from ..objective import sample_weights
+from ..randomness import generator
+
+__all__ = [
+    "at_tokens",
+    "best_at",
+    "choose",
+    "crossing",
+    "preferences",
+    "rollout_best_at",
+    "solved_at",
+]
+
+
+def preferences(d, count=50):
+    """Held-out preferences (count, d): what people may ask for, drawn from Dirichlet(1).
+
+    They are the same for every policy and every problem with d objectives, and no training draws
+    them: the key of the draw is their own.
+
+    >>> preferences(3).shape, round(float(preferences(3, 2).sum()), 6)
+    ((50, 3), 2.0)
+    """
+    return sample_weights(count, d, rng=generator(0, "held-out preferences", key=int(d)))
+
+
+def choose(rewards, weights):
+    """The index of the best answer under each preference.
+
+    rewards (n, d), weights (..., d). Returns (...); the first of equals.
+
+    >>> choose([[1, 0], [0, 1], [0.6, 0.6]], [[0.9, 0.1], [0.5, 0.5]]).tolist()
+    [0, 2]
+    """
+    return (_scores(rewards, weights)).argmax(axis=-1)
+
+
+def best_at(rewards, weights):
+    """best@k for k = 1 .. n: the expected best score of k answers drawn from the pool.
+
+    rewards (n, d), weights (..., d). Returns (..., n), unbiased over the k-subsets; the last entry
+    is the best score of the whole pool. Source: the pass@k estimator of 2107.03374 for real scores.
+
+    >>> best_at([[1, 0], [0, 1]], [0.75, 0.25]).tolist()  # one answer: the mean; two: the better
+    [0.5, 0.75]
+    """
+    scores = np.sort(_scores(rewards, weights), axis=-1)
+    return scores @ _subset_maxima(scores.shape[-1]).T
+
+
+def rollout_best_at(rewards, weights):
+    """best@m, best@2m, ..: the same with whole rollouts drawn, as the paper's scripts count.
+
+    rewards (G, m, d), weights (..., d). Returns (..., G): entry j is for j + 1 rollouts, that is
+    (j + 1) m answers. A policy whose rollouts are diverse inside gains by it against
+    :func:`best_at`, which breaks the rollouts up.
+
+    >>> twice = [[[1, 0], [0, 1]], [[1, 0], [0, 1]]]
+    >>> rollout_best_at(twice, [0.75, 0.25]).tolist()  # one rollout holds the better answer already
+    [0.75, 0.75]
+    >>> best_at(np.reshape(twice, (4, 2)), [0.75, 0.25])[1].round(4).item()
+    0.6667
+    """
+    rewards = check_rewards(rewards)
+    if rewards.ndim != 3:
+        raise ValueError(f"rewards has shape {rewards.shape}: expected rollouts (G, m, d)")
+    scores = _scores(rewards.reshape(-1, rewards.shape[-1]), weights)
+    best = np.sort(scores.reshape(*scores.shape[:-1], *rewards.shape[:2]).max(axis=-1), axis=-1)
+    return best @ _subset_maxima(best.shape[-1]).T
+
+
+def solved_at(solved):
+    """pass@k for k = 1 .. n: the probability that one of k answers solves the problem.
+
+    solved (n,): booleans. Returns (n,). It is best@k of scores 0 and 1 (2107.03374).
+
+    >>> solved_at([True, False, False, False])[:2].tolist()
+    [0.25, 0.5]
+    """
+    return best_at(np.asarray(solved, dtype=float)[:, None], [1.0])
+
+
+def at_tokens(curve, tokens_per_answer, budgets):
+    """A curve over k = 1 .. n as a curve over tokens: what a budget of tokens buys.
+
+    curve (..., n), tokens_per_answer > 0, budgets (b,) in tokens. Returns (..., b): the value at
+    k = floor(budget / tokens_per_answer), NaN for a budget below one answer or beyond n answers.
+    Answers of a policy that writes sets share their prompt, so they often cost fewer tokens.
+
+    >>> at_tokens([0.2, 0.5], tokens_per_answer=10, budgets=[5, 10, 25]).tolist()
+    [nan, 0.2, 0.5]
+    """
+    curve, budgets = np.asarray(curve, dtype=float), check_finite(budgets, "budgets", 1)
+    if not (np.isfinite(tokens_per_answer) and tokens_per_answer > 0):
+        raise ValueError(f"tokens_per_answer = {shown(tokens_per_answer)}: must be above 0")
+    k = np.floor(budgets / tokens_per_answer).astype(int)
+    found = curve[..., np.clip(k, 1, curve.shape[-1]) - 1]
+    return np.where((k >= 1) & (k <= curve.shape[-1]), found, np.nan)
+
+
+def crossing(first, second):
+    """The least k from which the first curve stays above the second; None where it never does.
+
+    first, second (n,): best@k for k = 1 .. n.
+
+    >>> crossing([0.1, 0.5, 0.9], [0.3, 0.4, 0.5]), crossing([0.1, 0.2], [0.3, 0.3])
+    (2, None)
+    """
+    above = np.asarray(first) > np.asarray(second)
+    below = np.flatnonzero(~above)
+    start = below[-1] + 1 if len(below) else 0
+    return int(start) + 1 if start < len(above) else None
+
+
+def _scores(rewards, weights):
+    rewards, weights = check_rewards(rewards), check_finite(weights, "weights", 1)
+    if rewards.ndim != 2 or weights.shape[-1] != rewards.shape[-1]:
+        raise ValueError(
+            f"rewards has shape {rewards.shape}, weights {weights.shape}: expected one pool (n, d) "
+            "and preferences (..., d)"
+        )
+    check_whole(len(rewards), "number of answers")
+    return weights @ rewards.T
+
+
+def _subset_maxima(n):
+    """Row k - 1: the share of the k-subsets in which the j-th smallest is the largest."""
+    return np.stack([max_weights(n, k) for k in range(1, n + 1)])

@@ -1,0 +1,118 @@
+"""What a study measures of a policy: everything that a search could find in a pool of answers."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from .. import metrics
+from ..exact import exact_set_reward
+from ..policy.policy import Policy
+from ..policy.threads import torch_threads
+from ..search import best_of
+from ..tasks.base import Task
+from ..training.config import TrainConfig
+from ..training.evaluate import sample_pools
+from ..training.rollouts import Answers
+
+BUDGETS = (1, 3, 10, 30)  # k whose values are kept for each problem
+CURVES = ("best", "any", "solved")  # kept for each problem at these k
+SINGLE = ("coverage", "attained", "set_reward", "diversity")
+
+
+def measure(
+    policy: Policy,
+    task: Task,
+    config: TrainConfig,
+    seeds: Sequence[int],
+    *,
+    answers: int = 30,
+    count: int = 50,
+    seed: int = 0,
+) -> dict:
+    """The figures of a policy on the problems with these seeds, one row for each problem.
+
+    A pool of ``answers`` answers is sampled for each problem at temperature 1. A dict of arrays
+    comes back, the first axis of each is the problem:
+
+    - best (n, answers): best@k under w*, for k = 1 .. answers
+    - any (n, answers): the same under ``count`` held-out preferences, mean over them
+    - solved (n, answers): pass@k
+    - rollouts (n, G): best@m, best@2m, .. under w*, by whole rollouts
+    - coverage, attained (n,): of the sets that methods are compared on. Coverage is U(set) over
+      U(front); attained is U(set) over that of the best set of this size. NaN without a known front
+    - coverage_pool, front_share (n,): of the whole pool
+    - set_reward (n,): U at the run's alpha
+    - diversity, diversity_all (n,): mean L1 distance among valid answers, among all
+    - valid, parsed, repeats, tokens (n,): shares of the answers; tokens per answer
+    """
+    instances = [task.instance(s) for s in seeds]
+    with torch_threads(config.threads):
+        pools = list(sample_pools(policy, task, config, instances, answers, seed))
+    rows = [_figures(task, config, pool, answers, count) for pool in pools]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _figures(task: Task, config: TrainConfig, pool: Answers, answers: int, count: int) -> dict:
+    x, d = pool.instance, pool.rewards.shape[-1]
+    whole = pool.rewards
+    rewards, valid, solved, parsed, repeats = (
+        part.reshape(-1, *part.shape[2:])[:answers]
+        for part in (whole, pool.valid, pool.solved, pool.parsed, pool.repeats)
+    )
+    w_star, sets = task.w_star(x), metrics.as_sets(rewards[:, None], config.compared_size)
+    front = task.front(x)
+    covered = attained = in_all = share = np.nan
+    if front is not None:
+        covered = metrics.coverage(sets, front).mean()
+        attained = covered / best_coverage(front.tobytes(), len(front), config.compared_size)
+        in_all = float(metrics.coverage(rewards, front))
+        share = float(metrics.front_share(rewards, front))
+    return dict(
+        best=best_of.best_at(rewards, w_star),
+        any=best_of.best_at(rewards, best_of.preferences(d, count)).mean(0),
+        solved=best_of.solved_at(solved),
+        rollouts=best_of.rollout_best_at(whole, w_star),
+        coverage=float(covered),
+        attained=float(attained),
+        coverage_pool=in_all,
+        front_share=share,
+        set_reward=float(exact_set_reward(sets, config.alpha).mean()),
+        diversity=float(metrics.diversity(rewards, valid)),
+        diversity_all=float(metrics.diversity(rewards)),
+        valid=float(valid.mean()),
+        parsed=float(parsed.mean()),
+        repeats=float(repeats.mean()),
+        tokens=float(pool.tokens.sum() / pool.parsed.size),
+    )
+
+
+@lru_cache(maxsize=4096)
+def best_coverage(front: bytes, points: int, size: int) -> float:
+    """The coverage of the best set of ``size`` answers; front: the bytes of (points, d) floats."""
+    found = np.frombuffer(front).reshape(points, -1)
+    return metrics.price_of_conflict(found, (size,))[size]
+
+
+def summary(figures: dict) -> dict:
+    """The means over problems, rounded, as a result file holds them."""
+    return {
+        name: [_rounded(x) for x in values.mean(0)] if values.ndim > 1 else _rounded(values.mean())
+        for name, values in figures.items()
+    }
+
+
+def by_problem(figures: dict) -> dict:
+    """The values of each problem, rounded: curves at the budgets 1, 3, 10 and 30 alone."""
+    kept = {}
+    for name, values in figures.items():
+        if name in CURVES:
+            for k in (k for k in BUDGETS if k <= values.shape[1]):
+                kept[f"{name}@{k}"] = [_rounded(x) for x in values[:, k - 1]]
+        elif name in SINGLE:
+            kept[name] = [_rounded(x) for x in values]
+    return kept
+
+
+def _rounded(x) -> float | None:
+    return None if np.isnan(x) else round(float(x), 4)

@@ -1,0 +1,132 @@
+"""Running a study: one run after the other, one small JSON file for each.
+
+A folder holds ``KEY.json`` for each finished run, and its adapter in ``policies/KEY``. What is
+finished is skipped. So a killed study goes on with the same command, and the same command started
+several times shares the work: a run belongs to the process that holds the lock of its folder.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ..files import BusyError, lock_folder, write_atomically
+from ..training.loop import train
+from ..training.step import Learner
+from .declaration import Job, Study
+from .measure import by_problem, measure, summary
+from .results import Result, chosen_rate, read_result
+
+CHOSEN_BY = 10  # the learning rate with the highest best@10 under held-out preferences is taken
+
+
+def jobs(study: Study, folder, kinds=None, seeds: int | None = None) -> Iterator[Job]:
+    """The runs that can be done next, in order: all learning rates of seed 0, then other seeds.
+
+    - kinds: these alone, in their order; seeds: at most so many
+
+    A kind whose learning rates are not all finished gives no other seed yet.
+    """
+    kinds = list(study.kinds) if kinds is None else kinds
+    for kind in kinds:
+        yield from study.tuning(kind)
+    for kind in kinds:
+        lr = chosen_rate(study, folder, kind)
+        if lr is not None:
+            most = study.seeds(kind) if seeds is None else min(seeds, study.seeds(kind))
+            yield from (study.job(kind, lr, seed) for seed in range(1, most))
+
+
+def run_study(
+    study: Study, folder, *, kinds=None, seeds: int | None = None, tell: Callable = lambda *_: None
+) -> Iterator[Result]:
+    """Do all runs that are not finished; yields each when it is.
+
+    tell(key, step, steps): called after each training step.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        done = busy = False
+        for job in jobs(study, folder, kinds, seeds):
+            if (folder / f"{job.key}.json").exists():
+                read_result(study, folder, job)  # refuses one that was made otherwise
+                continue
+            try:
+                found = run_job(study, job, folder, tell)
+            except BusyError:
+                busy = True
+                continue
+            done = True
+            yield found
+        if not done and not busy:
+            return
+        if not done:
+            time.sleep(5)  # another process is at the last runs
+
+
+def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) -> Result:
+    """Train and measure one run, and write its file. BusyError where another process does."""
+    folder, place = Path(folder), Path(folder) / "policies" / job.key
+    place.mkdir(parents=True, exist_ok=True)
+    lock = lock_folder(place)
+    try:
+        if not (folder / f"{job.key}.json").exists():
+            text = json.dumps(_trained(study, job, place, tell), allow_nan=False)
+            write_atomically(folder / f"{job.key}.json", text + "\n")
+        return read_result(study, folder, job)
+    finally:
+        lock.release()
+
+
+def _trained(study: Study, job: Job, place: Path, tell) -> dict:
+    began, config, stated = time.perf_counter(), job.config, study.measured
+    learner = Learner(config)
+    steps = config.steps if job.trained else 0
+    marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
+    marks.discard(steps)
+    tokens, training, checkpoints = 0, 0.0, []
+
+    def held_out(count):
+        seeds = learner.task.seeds["held_out"][:count]
+        asked = dict(answers=stated.answers, count=stated.preferences, seed=job.seed)
+        return measure(learner.policy, learner.task, config, seeds, **asked)
+
+    walk = train(config, learner=learner) if steps else ()
+    for record in walk:
+        tokens, training = tokens + record.tokens, training + record.seconds
+        tell(job.key, record.step, steps)
+        if record.step in marks:
+            figures = summary(held_out(stated.between))
+            checkpoints.append({"step": record.step, "tokens": tokens, "figures": figures})
+    last = held_out(stated.problems)
+    checkpoints.append({"step": steps, "tokens": tokens, "figures": summary(last)})
+    validated = measure(
+        learner.policy,
+        learner.task,
+        config,
+        learner.task.seeds["validation"][: stated.validation],
+        answers=CHOSEN_BY,
+        count=stated.preferences,
+        seed=job.seed,
+    )
+    learner.policy.save(place / "adapter")
+    return {
+        "study": study.name,
+        "kind": job.kind,
+        "seed": job.seed,
+        "config": config.to_json(),
+        "validation": round(float(np.mean(validated["any"][:, -1])), 5),
+        "checkpoints": checkpoints,
+        "per_problem": by_problem(last),
+        "answers": config.prompts * config.group_size * config.answers * steps,
+        "training_seconds": round(training, 1),
+        "seconds": round(time.perf_counter() - began, 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {learner.policy.device}",
+        "versions": {name: importlib.metadata.version(name) for name in ("vpo_lite", "torch")},
+    }
