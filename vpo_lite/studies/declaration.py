@@ -1,4 +1,4 @@
-"""A study as one TOML file: which methods, settings, learning rates and seeds, and what is measured.
+"""A study as one TOML file: methods, settings, learning rates, seeds, and what is measured.
 
 Shipped ones lie in ``declared/``. A file of your own has the same form:
 
@@ -32,6 +32,7 @@ DECLARED = Path(__file__).parent / "declared"
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
 Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1)]
+Values = Annotated[list[int | float | str], Field(min_length=1)]
 Settings = dict[str, bool | int | float | str]
 
 
@@ -46,7 +47,7 @@ class Kind(Schema):
     trained: bool = True
     lr: Rates | None = None
     seeds: Count | None = None
-    vary: dict[str, Annotated[list[int | float | str], Field(min_length=1)]] = {}
+    vary: dict[str, Values] = Field(default_factory=dict)
 
 
 class Measured(Schema):
@@ -106,9 +107,9 @@ class Study:
         self.kinds: dict[str, Kind] = {}
         for kind, stated in declared.kinds.items():
             for found in _varied(stated):
-                values = "".join(f"-{n}{v:g}" for n, v in found.items())
+                values = "".join(f"-{n}{v}" for n, v in found.items())
                 given = stated.settings | found
-                label = ", ".join([stated.label, *(f"{n} = {v:g}" for n, v in found.items())])
+                label = ", ".join([stated.label, *(f"{n} = {v}" for n, v in found.items())])
                 changes = {"settings": given, "label": label, "vary": {}}
                 self.kinds[kind + values] = stated.model_copy(update=changes)
         for kind in self.kinds:

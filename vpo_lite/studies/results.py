@@ -10,7 +10,7 @@ from ..training.config import OF_THE_MACHINE
 from .declaration import Job, Study
 
 SHIPPED = Path(__file__).parent / "results"
-Figures = dict[str, float | None | list[float | None]]
+Figures = dict[str, float | list[float | None] | None]
 
 
 class Checkpoint(Schema):

@@ -26,16 +26,13 @@ CHOSEN_BY = 10  # the learning rate with the highest best@10 under held-out pref
 
 
 def jobs(study: Study, folder, kinds=None, seeds: int | None = None) -> Iterator[Job]:
-    """The runs that can be done next, in order: all learning rates of seed 0, then other seeds.
+    """The runs that can be done next, kind by kind: all learning rates of seed 0, then other seeds
+    at the rate that was chosen. It is chosen when it is asked for, so while the runs are done.
 
     - kinds: these alone, in their order; seeds: at most so many
-
-    A kind whose learning rates are not all finished gives no other seed yet.
     """
-    kinds = list(study.kinds) if kinds is None else kinds
-    for kind in kinds:
+    for kind in study.kinds if kinds is None else kinds:
         yield from study.tuning(kind)
-    for kind in kinds:
         lr = chosen_rate(study, folder, kind)
         if lr is not None:
             most = study.seeds(kind) if seeds is None else min(seeds, study.seeds(kind))

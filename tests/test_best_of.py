@@ -1,0 +1,138 @@
+"""Best-of-n against every subset there is, and the intervals against closed forms."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from vpo_lite import intervals
+from vpo_lite.metrics import best_at_k, pass_at_k
+from vpo_lite.search import best_of
+
+RNG = np.random.default_rng(0)
+
+
+def by_subsets(scores, k):
+    """The mean of the best score over all subsets of k scores."""
+    return np.mean([max(part) for part in itertools.combinations(scores, k)])
+
+
+def test_best_at_is_the_mean_over_all_subsets():
+    rewards, weights = RNG.random((7, 3)), RNG.dirichlet(np.ones(3), size=4)
+    found = best_of.best_at(rewards, weights)
+    assert found.shape == (4, 7)
+    for w, row in zip(weights, found, strict=True):
+        wanted = [by_subsets(rewards @ w, k) for k in range(1, 8)]
+        np.testing.assert_allclose(row, wanted, atol=1e-12)
+        np.testing.assert_allclose(row, [best_at_k(rewards @ w, k) for k in range(1, 8)])
+
+
+def test_whole_rollouts_are_drawn_whole():
+    rewards, w = RNG.random((5, 3, 2)), np.array([0.3, 0.7])
+    best = (rewards @ w).max(axis=1)
+    wanted = [by_subsets(best, r) for r in range(1, 6)]
+    np.testing.assert_allclose(best_of.rollout_best_at(rewards, w), wanted, atol=1e-12)
+
+
+def test_a_rollout_of_different_answers_gains_by_being_drawn_whole():
+    """Rollouts that each hold one good answer: three answers of a rollout find it for sure."""
+    rewards = np.zeros((10, 3, 1))
+    rewards[:, 0] = 1.0
+    assert best_of.rollout_best_at(rewards, [1.0])[0] == 1.0
+    broken_up = best_of.best_at(rewards.reshape(30, 1), [1.0])[2]
+    assert broken_up == pytest.approx(1 - (20 * 19 * 18) / (30 * 29 * 28))
+
+
+def test_solved_at_is_pass_at_k():
+    solved = np.array([True] * 4 + [False] * 8)
+    wanted = [pass_at_k(12, 4, k) for k in range(1, 13)]
+    np.testing.assert_allclose(best_of.solved_at(solved), wanted, atol=1e-12)
+
+
+def test_choose_is_the_argmax_for_each_preference():
+    rewards, weights = RNG.random((9, 4)), RNG.dirichlet(np.ones(4), size=(2, 5))
+    found = best_of.choose(rewards, weights)
+    assert found.shape == (2, 5)
+    for i, j in np.ndindex(2, 5):
+        assert all(rewards[found[i, j]] @ weights[i, j] >= r @ weights[i, j] for r in rewards)
+
+
+def test_preferences_are_weights_that_no_run_shares():
+    found = best_of.preferences(4)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert (found >= 0).all() and (found == best_of.preferences(4)).all()
+    assert abs(found.mean(axis=0) - 0.25).max() < 0.1
+
+
+def test_a_budget_of_tokens_buys_whole_answers():
+    curve = np.arange(1.0, 6.0)
+    found = best_of.at_tokens(curve, 4.0, [3, 4, 11, 20, 24])
+    np.testing.assert_array_equal(found, [np.nan, 1, 2, 5, np.nan])
+
+
+@pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan")])
+def test_answers_cost_tokens(tokens):
+    with pytest.raises(ValueError, match="tokens_per_answer"):
+        best_of.at_tokens([1.0], tokens, [1])
+
+
+def test_the_crossing_is_the_last_one():
+    assert best_of.crossing([1, 0, 2, 3], [0, 1, 1, 1]) == 3
+    assert best_of.crossing([1, 1], [0, 0]) == 1
+    assert best_of.crossing([1, 0], [0, 1]) is None
+
+
+@pytest.mark.parametrize(
+    ("rewards", "weights"), [([[1, 0]], [1.0]), ([1.0, 0.0], [1.0, 0.0]), ([[1, 0]], [[1, 0, 0]])]
+)
+def test_shapes_that_do_not_fit_are_named(rewards, weights):
+    with pytest.raises(ValueError, match="shape"):
+        best_of.best_at(rewards, weights)
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+
+def test_a_bootstrap_interval_is_the_normal_one_for_many_values():
+    values = RNG.normal(2.0, 1.0, size=(400, 2))
+    low, high = intervals.bootstrap(values)
+    margin = 1.96 * values.std(axis=0) / 20
+    np.testing.assert_allclose(low, values.mean(axis=0) - margin, atol=0.02)
+    np.testing.assert_allclose(high, values.mean(axis=0) + margin, atol=0.02)
+
+
+def test_paired_differences_are_narrower_than_the_problems_spread():
+    hard = RNG.normal(0, 5, size=200)
+    first, second = hard + 0.1 + RNG.normal(0, 0.1, 200), hard
+    low, high = intervals.bootstrap(first - second)
+    assert 0.05 < low < 0.1 < high < 0.15
+    assert np.diff(intervals.bootstrap(first))[0] > 1.0
+
+
+def test_a_crossed_interval_counts_seeds_and_problems():
+    """For independent effects the variance of the mean is their sum: var / seeds + var / problems.
+
+    The crossed bootstrap is known to be conservative only by the interaction, which is 0 here.
+    """
+    of_seed, of_problem = RNG.normal(0, 1, 30), RNG.normal(0, 2, 100)
+    values = of_seed[:, None] + of_problem
+    low, high = intervals.bootstrap_crossed(values)
+    wanted = 1.96 * np.sqrt(of_seed.var() / 30 + of_problem.var() / 100)
+    assert (high - low) / 2 == pytest.approx(wanted, rel=0.08)
+    alone = np.diff(intervals.bootstrap(values.mean(axis=0)))[0]
+    assert high - low > alone + 0.05
+
+
+def test_one_seed_has_the_interval_of_its_problems():
+    values = RNG.normal(0, 1, size=(1, 60))
+    crossed, alone = intervals.bootstrap_crossed(values), intervals.bootstrap(values[0])
+    np.testing.assert_allclose(crossed, alone, atol=0.03)
+
+
+def test_the_sign_test_leaves_ties_out():
+    first, second = np.array([1.0, 1, 1, 0, 5, 5]), np.array([0.0, 0, 0, 1, 5, 5])
+    wanted = 2 * (1 + 4) / 2**4  # 3 wins of 4: both tails
+    assert intervals.sign_test(first, second) == pytest.approx(wanted)
+    assert intervals.sign_test([1.0, 2.0], [1.0, 2.0]) == 1.0
+    with pytest.raises(ValueError, match="shapes"):
+        intervals.sign_test([1.0], [1.0, 2.0])

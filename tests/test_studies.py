@@ -1,0 +1,283 @@
+"""Studies: declared in one file, run one by one, resumed, shared, and read back."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite import cli
+from vpo_lite.files import DamagedError, lock_folder
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.studies import declaration, measure, results, runner, tables
+
+SMALL = """
+about = "small enough for a test"
+settings = {task = "programs", operations = 2, prompts = 2, group_size = 3, steps = 3}
+lr = [1e-4, 1e-3]
+seeds = 2
+baseline = "grpo"
+measured = {checkpoints = 2, problems = 4, between = 2, validation = 3, answers = 6}
+[kinds.vpo]
+label = "VPO"
+settings = {method = "vpo"}
+[kinds.grpo]
+label = "GRPO"
+settings = {method = "grpo"}
+lr = [1e-3]
+[kinds.start]
+label = "before training"
+settings = {method = "vpo"}
+trained = false
+seeds = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    file = tmp_path_factory.mktemp("study") / "small.toml"
+    file.write_text(SMALL)
+    return declaration.read(file)
+
+
+@pytest.fixture(scope="module")
+def folder(study, tmp_path_factory):
+    """A finished study."""
+    folder = tmp_path_factory.mktemp("done")
+    list(runner.run_study(study, folder))
+    return folder
+
+
+# --- the declaration ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", declaration.names())
+def test_every_shipped_study_can_run(name):
+    study = declaration.read(name)
+    for kind in study.kinds:
+        assert study.job(kind, study.rates(kind)[0], 0).config.make_task() is not None
+
+
+def test_a_study_says_its_runs(study, tmp_path):
+    keys = [job.key for job in runner.jobs(study, tmp_path)]
+    assert keys == [
+        "vpo-lr0.0001-seed0",
+        "vpo-lr0.001-seed0",
+        "grpo-lr0.001-seed0",
+        "start-lr0.0001-seed0",
+    ]
+
+
+def test_settings_vary_over_all_combinations(tmp_path):
+    file = tmp_path / "varied.toml"
+    file.write_text(
+        SMALL + '[kinds.a]\nlabel = "A"\nsettings = {method = "vpo"}\n'
+        "vary = {alpha = [0.5, 2], m = [1, 2, 3]}\n"
+    )
+    kinds = declaration.read(file).kinds
+    found = [kinds[k].settings for k in kinds if k.startswith("a-")]
+    assert {(s["alpha"], s["m"]) for s in found} == {(a, m) for a in (0.5, 2) for m in (1, 2, 3)}
+    assert kinds["a-alpha2-m3"].label == "A, alpha = 2, m = 3"
+
+
+def test_a_study_like_another_replaces_what_it_states(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('like = "programs"\nseeds = 1\nlr = [1e-3]\n')
+    mine, other = declaration.read(file), declaration.read("programs")
+    assert mine.kinds.keys() == other.kinds.keys() and mine.rates("vpo") == [1e-3]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("about", "abuot"), "about is missing"),
+        (("seeds = 2", "seeds = 0"), "seeds"),
+        (('method = "grpo"', 'method = "gppo"'), "gppo"),
+        (('baseline = "grpo"', 'baseline = "nobody"'), "nobody"),
+        (("lr = [1e-4, 1e-3]", "lr = []"), "lr"),
+        (("steps = 3", "steps = = 3"), "no TOML"),
+        (("operations = 2", "colour = 2"), "colour"),
+    ],
+)
+def test_a_faulty_file_is_named_with_its_fault(tmp_path, change, message):
+    file = tmp_path / "faulty.toml"
+    file.write_text(SMALL.replace(*change, 1))
+    with pytest.raises(ValueError, match=message):
+        declaration.read(file)
+
+
+def test_a_study_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match=r"'nothing'.*programs"):
+        declaration.read("nothing")
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def test_the_figures_are_those_of_the_library():
+    """Against evaluate, which computes the same from the same pools in another way."""
+    config = vpo.TrainConfig.preset("demo", task="programs", method="vpo", threads=1)
+    task, policy = config.make_task(), load_policy("pocket-programs")
+    seeds = task.seeds["held_out"][:5]
+    found = measure.measure(policy, task, config, seeds)
+    wanted = vpo.evaluate(policy, config, problems=5)
+    for k in ("1", "3", "10", "30"):
+        assert found["best"].mean(0)[int(k) - 1] == pytest.approx(wanted["best_at_k"][k])
+        assert found["solved"].mean(0)[int(k) - 1] == pytest.approx(wanted["pass_at_k"][k])
+    for mine, its in (
+        ("coverage", "coverage"),
+        ("set_reward", "set_reward"),
+        ("diversity", "diversity"),
+        ("diversity_all", "diversity_all"),
+        ("valid", "valid_rate"),
+        ("repeats", "repeat_rate"),
+        ("tokens", "tokens_per_answer"),
+    ):
+        assert found[mine].mean() == pytest.approx(wanted[its]), mine
+    per_problem = np.array(wanted["per_problem"]["coverage"])
+    ceilings = [vpo.price_of_conflict(task.front(task.instance(s)), (3,))[3] for s in seeds]
+    np.testing.assert_allclose(found["attained"], per_problem / ceilings)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def test_a_study_runs_every_rate_then_the_seeds_of_the_best(study, folder):
+    done = {path.stem for path in folder.glob("*.json")}
+    best = results.chosen_rate(study, folder, "vpo")
+    other = {"0.0001", "0.001"} - {f"{best:g}"}
+    assert f"vpo-lr{best:g}-seed1" in done and f"vpo-lr{other.pop()}-seed1" not in done
+    assert {"grpo-lr0.001-seed0", "grpo-lr0.001-seed1", "start-lr0.0001-seed0"} < done
+    assert len(done) == 6
+
+
+def test_the_rate_with_the_best_validation_is_chosen(study, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    for lr, score in (("0.0001", 0.9), ("0.001", 0.1)):
+        path = tmp_path / "copy" / f"vpo-lr{lr}-seed0.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"validation": score}))
+    assert results.chosen_rate(study, tmp_path / "copy", "vpo") == 1e-4
+    path.unlink()
+    assert results.chosen_rate(study, tmp_path / "copy", "vpo") is None
+
+
+def test_a_result_holds_checkpoints_and_problems(study, folder):
+    run = results.read_result(study, folder, study.job("vpo", 1e-3, 0))
+    assert [point.step for point in run.checkpoints] == [2, 3]
+    assert run.checkpoints[0].tokens < run.checkpoints[1].tokens
+    assert run.answers == 3 * 2 * 3 * 3  # steps, prompts, rollouts, answers
+    kept = np.array(run.per_problem["best@3"])
+    assert kept.shape == (4,) and kept.mean() == pytest.approx(run.last["best"][2], abs=1e-4)
+    start = results.read_result(study, folder, study.job("start", 1e-4, 0))
+    assert [point.step for point in start.checkpoints] == [0] and start.answers == 0
+
+
+def test_its_adapter_is_the_policy_that_was_measured(study, folder):
+    job = study.job("vpo", 1e-3, 1 if results.chosen_rate(study, folder, "vpo") == 1e-3 else 0)
+    run = results.read_result(study, folder, job)
+    policy, task = load_policy(folder / "policies" / job.key / "adapter"), job.config.make_task()
+    again = measure.measure(
+        policy, task, job.config, task.seeds["held_out"][:4], answers=6, seed=job.seed
+    )
+    np.testing.assert_allclose(measure.summary(again)["any"], run.last["any"], atol=1e-4)
+
+
+def test_a_finished_study_does_nothing_more(study, folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+    assert list(runner.run_study(study, folder)) == []
+    assert before == {path: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+
+
+def test_a_killed_study_goes_on_and_ends_the_same(study, folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    lost = copy / "grpo-lr0.001-seed1.json"
+    before = json.loads(lost.read_text())
+    lost.unlink()
+    (again,) = runner.run_study(study, copy)
+    assert (
+        again.kind == "grpo"
+        and json.loads(lost.read_text())["checkpoints"] == (before["checkpoints"])
+    )
+
+
+def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "grpo-lr0.001-seed1.json").unlink()
+    job = study.job("grpo", 1e-3, 1)
+    holds = (
+        "import sys; from vpo_lite.files import lock_folder; "
+        "lock = lock_folder(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    )
+    place = str(copy / "policies" / job.key)
+    other = subprocess.Popen(
+        [sys.executable, "-c", holds, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert other.stdout.readline().strip() == b"held"
+        with pytest.raises(ValueError, match="another process"):
+            runner.run_job(study, job, copy)
+    finally:
+        other.communicate()
+    assert runner.run_job(study, job, copy).seed == 1
+    lock_folder(place).release()  # it was let go
+
+
+def test_a_result_of_other_settings_is_refused(study, folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    path = copy / "grpo-lr0.001-seed0.json"
+    found = json.loads(path.read_text())
+    found["config"]["steps"] = 99
+    path.write_text(json.dumps(found))
+    with pytest.raises(DamagedError, match="steps = 99, the study says 3"):
+        list(runner.run_study(study, copy))
+    path.write_text("{")
+    with pytest.raises(DamagedError, match=r"grpo-lr0\.001-seed0"):
+        list(runner.run_study(study, copy))
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_means_are_over_the_runs_of_the_chosen_rate(study, folder):
+    rows = tables.means(study, folder, ["best@3", "coverage"])
+    runs = results.chosen(study, folder)["grpo"]
+    assert rows["grpo"]["seeds"] == len(runs) == 2
+    assert rows["grpo"]["best@3"] == pytest.approx(np.mean([r.last["best"][2] for r in runs]))
+
+
+def test_differences_are_paired_by_seed_and_problem(study, folder, tmp_path):
+    """A baseline that is lower by 0.25 on every problem: the difference is sure, whatever seeds."""
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for seed in (0, 1):
+        mine = results.chosen(study, copy)["vpo"][seed].per_problem["best@3"]
+        path = copy / f"grpo-lr0.001-seed{seed}.json"
+        found = json.loads(path.read_text())
+        found["per_problem"]["best@3"] = [x - 0.25 for x in mine]
+        path.write_text(json.dumps(found))
+    found = tables.difference(study, copy, "vpo", "best@3")
+    assert found.mean == pytest.approx(0.25) and found.seeds == 2 and found.sure == 1
+    assert found.low == pytest.approx(0.25) and found.high == pytest.approx(0.25)
+    assert "+ |" in tables.markdown(study, copy, ["best@3"]).splitlines()[2]
+
+
+def test_the_command_line_runs_and_plans(study, tmp_path, capsys):
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    out = ["--out", str(tmp_path / "out")]
+    assert cli.main(["study", str(file), *out, "--kinds", "start"]) == 0
+    assert "any@6" in capsys.readouterr().out
+    assert cli.main(["study", str(file), *out, "--plan"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["to", "to", "to", "finished"]
+    assert cli.main(["study"]) == 0 and "programs: " in capsys.readouterr().out
+    assert cli.main(["study", str(file), "--kinds", "nobody"]) == 2
+    assert "nobody" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["out", "small.toml"]
