@@ -9,7 +9,7 @@ from ..files import DamagedError, Schema, read_json
 from ..training.config import OF_THE_MACHINE
 from .declaration import Job, Study
 
-SHIPPED = Path(__file__).parent / "results"
+SHIPPED = Path(__file__).parent / "shipped"
 Figures = dict[str, float | list[float | None] | None]
 
 

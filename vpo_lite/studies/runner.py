@@ -90,7 +90,7 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
     tokens, training, checkpoints = 0, 0.0, []
 
     def held_out(count):
-        seeds = learner.task.seeds["held_out"][:count]
+        seeds = learner.task.seeds["held_out"][: 1 if learner.task.single else count]
         asked = dict(answers=stated.answers, count=stated.preferences, seed=job.seed)
         return measure(learner.policy, learner.task, config, seeds, **asked)
 
@@ -107,7 +107,7 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
         learner.policy,
         learner.task,
         config,
-        learner.task.seeds["validation"][: stated.validation],
+        learner.task.seeds["validation"][: 1 if learner.task.single else stated.validation],
         answers=CHOSEN_BY,
         count=stated.preferences,
         seed=job.seed,
