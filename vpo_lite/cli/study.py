@@ -1,8 +1,10 @@
-"""``vpo-lite study``: run a declared study, one run after the other."""
+"""``vpo-lite study``: run a declared study, one run after the other, and print what came out."""
 
 import sys
 
 from .flags import Wrong, path, requests, whole
+
+FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
 
 
 def flags(made, arguments) -> None:
@@ -12,14 +14,26 @@ def flags(made, arguments) -> None:
     made.add_argument("--out", type=path, metavar="FOLDER", help="default: runs/study-NAME")
     made.add_argument("--kinds", nargs="+", metavar="KIND", help="these kinds of run alone")
     made.add_argument("--seeds", type=whole, metavar="N", help="at most so many seeds of each kind")
-    made.add_argument(
+    what = made.add_mutually_exclusive_group()
+    what.add_argument(
         "--plan", action="store_true", help="print the runs and which are finished; run nothing"
+    )
+    what.add_argument(
+        "--search", action="store_true", help="evolution with the policies of the finished runs"
+    )
+    what.add_argument(
+        "--table",
+        nargs="*",
+        metavar="FIGURE",
+        help=f"print the means of the finished runs (default: {' '.join(FIGURES)}); search: the "
+        "table of the searches",
     )
 
 
 def run(options) -> int:
     with requests():
-        from ..studies import declaration
+        from ..studies import declaration, searches, tables
+        from ..studies.runner import jobs
 
         if options.name is None:
             for name in declaration.names():
@@ -31,17 +45,33 @@ def run(options) -> int:
                 raise Wrong(f"--kinds {kind}: study {study.name} has {', '.join(study.kinds)}")
         if options.seeds is not None and options.seeds < 1:
             raise Wrong(f"--seeds {options.seeds}: must be 1 or more")
-    folder = options.out or path(f"runs/study-{study.name}")
-    from ..studies.runner import jobs, run_study
-
+        for figure in options.table or ():
+            if figure not in (*tables.WORDS, "search"):
+                raise Wrong(f"--table {figure}: there are {', '.join(tables.WORDS)}, and search")
+        folder = options.out or path(f"runs/study-{study.name}")
+        if options.search or options.table == ["search"]:
+            searches.searches(study, folder)  # refuses a study without them
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):
             state = "finished" if (folder / f"{job.key}.json").exists() else "to do"
             print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
-        return 0
+    elif options.table == ["search"]:
+        print(searches.markdown(study, folder))
+    elif options.table is not None:
+        print(tables.markdown(study, folder, options.table or FIGURES))
+    elif options.search:
+        _search(study, folder)
+    else:
+        _run(study, folder, options)
+    return 0
+
+
+def _run(study, folder, options) -> None:
     from tqdm import tqdm
 
-    with requests(), tqdm(disable=not sys.stderr.isatty(), unit="step") as bar:
+    from ..studies.runner import run_study
+
+    with tqdm(disable=not sys.stderr.isatty(), unit="step") as bar:
 
         def tell(key, step, steps):
             if step == 1:
@@ -58,4 +88,20 @@ def run(options) -> int:
                 f"{found.checkpoints[-1].tokens:,} tokens, {found.seconds:.0f} s"
             )
             sys.stdout.flush()
-    return 0
+
+
+def _search(study, folder) -> None:
+    from tqdm import tqdm
+
+    from ..studies import searches
+
+    with tqdm(
+        total=len(searches.searches(study, folder)), disable=not sys.stderr.isatty(), unit="policy"
+    ) as bar:
+        for found in searches.run_searches(study, folder):
+            bar.write(
+                f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "
+                f"answers, {found.seconds:.0f} s"
+            )
+            sys.stdout.flush()
+            bar.update()

@@ -17,12 +17,13 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
 """
 
 import itertools
+import math
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ..checks import shown
 from ..files import DamagedError, Schema, check, read_bytes
@@ -30,7 +31,7 @@ from ..training.config import TrainConfig
 
 DECLARED = Path(__file__).parent / "declared"
 Count = Annotated[int, Field(ge=1, le=10_000)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1)]
 Values = Annotated[list[int | float | str], Field(min_length=1)]
 Settings = dict[str, bool | int | float | str]
@@ -51,7 +52,12 @@ class Kind(Schema):
 
 
 class Measured(Schema):
-    """What is measured: at the end on ``problems`` held-out problems, before on fewer."""
+    """What is measured: at the end on ``problems`` held-out problems, before on ``between``.
+
+    - checkpoints: how often, over training; validation: problems that choose the learning rate
+    - answers: in the pool of a problem; preferences: held-out ones, under which it is searched
+    - alphas: coverage is judged at each of these, too
+    """
 
     checkpoints: Count = 6
     problems: Count = 200
@@ -59,6 +65,22 @@ class Measured(Schema):
     validation: Count = 64
     answers: Annotated[int, Field(ge=1, le=2_000)] = 30
     preferences: Count = 50
+    alphas: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list)
+
+
+class Searched(Schema):
+    """The evolutionary search that follows training, with each policy of some kinds.
+
+    - calls: of a policy that writes sets; one that writes single answers gets m times as many
+    - m: answers in a call of a set
+    - problems: held-out ones; seeds: searches on each
+    """
+
+    kinds: Annotated[list[Name], Field(min_length=1)]
+    calls: Count = 200
+    m: Annotated[int, Field(ge=1, le=9)] = 3
+    problems: Count = 32
+    seeds: Count = 5
 
 
 class Declaration(Schema):
@@ -72,12 +94,7 @@ class Declaration(Schema):
     baseline: Name
     measured: Measured = Measured()
     kinds: Annotated[dict[Name, Kind], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _baseline_is_a_kind(self):
-        if self.baseline not in self.kinds:
-            raise ValueError(f"baseline = {shown(self.baseline)} is none of the kinds")
-        return self
+    search: Searched | None = None
 
 
 class Job(NamedTuple):
@@ -112,6 +129,11 @@ class Study:
                 label = ", ".join([stated.label, *(f"{n} = {v}" for n, v in found.items())])
                 changes = {"settings": given, "label": label, "vary": {}}
                 self.kinds[kind + values] = stated.model_copy(update=changes)
+        if self.baseline not in self.kinds:
+            raise ValueError(
+                f"study {name}: baseline = {shown(self.baseline)} is none of the kinds "
+                f"{', '.join(self.kinds)}"
+            )
         for kind in self.kinds:
             try:
                 self.job(kind, self.rates(kind)[0], 0)
@@ -132,6 +154,8 @@ class Study:
         """The run of this kind with this learning rate and seed."""
         stated, declared = self.kinds[kind], self.declared
         settings = declared.settings | stated.settings | {"lr": lr, "seed": seed, "threads": 1}
+        if settings.get("K") == "inf":
+            settings["K"] = math.inf
         config = TrainConfig.preset(declared.preset, **settings)
         return Job(kind, seed, config, stated.trained)
 

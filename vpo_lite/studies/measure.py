@@ -28,6 +28,7 @@ def measure(
     *,
     answers: int = 30,
     count: int = 50,
+    alphas: Sequence[float] = (),
     seed: int = 0,
 ) -> dict:
     """The figures of a policy on the problems with these seeds, one row for each problem.
@@ -41,6 +42,7 @@ def measure(
     - rollouts (n, G): best@m, best@2m, .. under w*, by whole rollouts
     - coverage, attained (n,): of the sets that methods are compared on. Coverage is U(set) over
       U(front); attained is U(set) over that of the best set of this size. NaN without a known front
+    - judged (n, len(alphas)): coverage at these alphas, whatever alpha was trained at
     - coverage_pool, front_share (n,): of the whole pool
     - set_reward (n,): U at the run's alpha
     - diversity, diversity_all (n,): mean L1 distance among valid answers, among all
@@ -49,11 +51,13 @@ def measure(
     instances = [task.instance(s) for s in seeds]
     with torch_threads(config.threads):
         pools = list(sample_pools(policy, task, config, instances, answers, seed))
-    rows = [_figures(task, config, pool, answers, count) for pool in pools]
+    rows = [_figures(task, config, pool, answers, count, alphas) for pool in pools]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def _figures(task: Task, config: TrainConfig, pool: Answers, answers: int, count: int) -> dict:
+def _figures(
+    task: Task, config: TrainConfig, pool: Answers, answers: int, count: int, alphas
+) -> dict:
     x, d = pool.instance, pool.rewards.shape[-1]
     whole = pool.rewards
     rewards, valid, solved, parsed, repeats = (
@@ -63,9 +67,11 @@ def _figures(task: Task, config: TrainConfig, pool: Answers, answers: int, count
     w_star, sets = task.w_star(x), metrics.as_sets(rewards[:, None], config.compared_size)
     front = task.front(x)
     covered = attained = in_all = share = np.nan
+    judged = np.full(len(alphas), np.nan)
     if front is not None:
         covered = metrics.coverage(sets, front).mean()
         attained = covered / best_coverage(front.tobytes(), len(front), config.compared_size)
+        judged = np.array([metrics.coverage(sets, front, alpha).mean() for alpha in alphas])
         in_all = float(metrics.coverage(rewards, front))
         share = float(metrics.front_share(rewards, front))
     return dict(
@@ -75,6 +81,7 @@ def _figures(task: Task, config: TrainConfig, pool: Answers, answers: int, count
         rollouts=best_of.rollout_best_at(whole, w_star),
         coverage=float(covered),
         attained=float(attained),
+        judged=judged,
         coverage_pool=in_all,
         front_share=share,
         set_reward=float(exact_set_reward(sets, config.alpha).mean()),
@@ -99,6 +106,7 @@ def summary(figures: dict) -> dict:
     return {
         name: [_rounded(x) for x in values.mean(0)] if values.ndim > 1 else _rounded(values.mean())
         for name, values in figures.items()
+        if values.size
     }
 
 

@@ -91,8 +91,8 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
 
     def held_out(count):
         seeds = learner.task.seeds["held_out"][: 1 if learner.task.single else count]
-        asked = dict(answers=stated.answers, count=stated.preferences, seed=job.seed)
-        return measure(learner.policy, learner.task, config, seeds, **asked)
+        asked = dict(answers=stated.answers, count=stated.preferences, alphas=stated.alphas)
+        return measure(learner.policy, learner.task, config, seeds, seed=job.seed, **asked)
 
     walk = train(config, learner=learner) if steps else ()
     for record in walk:

@@ -1,0 +1,173 @@
+"""Evolution with the policies of a study: search after training, at equal answers.
+
+Each run of the chosen learning rate gives a policy. A call of a policy that writes sets gives m
+children; one that writes single answers is called m times as often. Mutations without a policy are
+the baseline ``mutation``; the kinds before training are the untrained policies.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from ..files import BusyError, Schema, lock_folder, read_json, write_atomically
+from ..intervals import sign_test
+from ..policy.loading import load_policy
+from ..policy.threads import torch_threads
+from ..search.evolution import Trace, evolve
+from .declaration import Job, Study
+from .results import chosen
+
+MUTATION = "mutation"  # the baseline without a policy
+POINTS = 12  # of a curve that is kept
+
+
+class Searches(Schema):
+    """The searches with one policy: one row for each seed, in it one value for each problem.
+
+    - solved: answers asked for until the target was reached; None where it was not
+    - tokens, candidates: sampled and scored in the whole search
+    - best: the best score; budgets: answers asked for, at each point of ``curve``
+    - curve: by seed, the mean best score over problems at each budget
+    """
+
+    study: str
+    kind: str
+    run: str
+    answers: Annotated[int, Field(ge=1)]
+    solved: list[list[int | None]]
+    tokens: list[list[int]]
+    candidates: list[list[int]]
+    best: list[list[float]]
+    cells: list[list[int]]
+    budgets: list[int]
+    curve: list[list[float]]
+    seconds: float
+
+    @property
+    def solved_share(self) -> np.ndarray:
+        """The share of the searches on each problem that reached the target: (problems,)."""
+        return np.array([[x is not None for x in row] for row in self.solved]).mean(axis=0)
+
+
+class _Search(NamedTuple):
+    """One policy to search with; job: the run that made it, None for mutations."""
+
+    kind: str
+    job: Job | None
+
+    @property
+    def run(self) -> str:
+        return MUTATION if self.job is None else self.job.key
+
+
+def searches(study: Study, folder) -> list[_Search]:
+    """What can be searched with: every chosen run of the kinds that the study names."""
+    stated, found = study.declared.search, []
+    if stated is None:
+        raise ValueError(f"study {study.name}: its file has no part [search]")
+    runs = chosen(study, folder)
+    for kind in stated.kinds:
+        if kind == MUTATION:
+            found.append(_Search(kind, None))
+        for run in runs.get(kind, ()):
+            found.append(_Search(kind, study.job(kind, run.config["lr"], run.seed)))
+    return found
+
+
+def run_searches(study: Study, folder) -> Iterator[Searches]:
+    """Do all searches that are not finished; yields each when it is."""
+    folder = Path(folder)
+    for search in searches(study, folder):
+        place = folder / "policies" / search.run
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = lock_folder(place)
+        except BusyError:
+            continue
+        try:
+            path = folder / f"search-{search.run}.json"
+            if not path.exists():
+                text = json.dumps(_found(study, search, place), allow_nan=False)
+                write_atomically(path, text + "\n")
+                yield read_json(path, Searches)
+        finally:
+            lock.release()
+
+
+def finished(study: Study, folder) -> dict[str, list[Searches]]:
+    """The finished searches, by kind."""
+    found: dict[str, list[Searches]] = {}
+    for search in searches(study, folder):
+        path = Path(folder) / f"search-{search.run}.json"
+        if path.exists():
+            found.setdefault(search.kind, []).append(read_json(path, Searches))
+    return found
+
+
+def _found(study: Study, search: _Search, place: Path) -> dict:
+    began, stated = time.perf_counter(), study.declared.search
+    config = (search.job or study.job(study.baseline, study.rates(study.baseline)[0], 0)).config
+    task, policy = config.make_task(), None
+    if search.job is not None:
+        policy = load_policy(place / "adapter", device=config.device)
+    m = stated.m if policy is None else config.answers
+    calls = stated.calls * stated.m // m
+    instances = [task.instance(s) for s in task.seeds["held_out"][: stated.problems]]
+    rows = []
+    with torch_threads(config.threads):
+        for seed in range(stated.seeds):
+            rows.append(evolve(policy, task, instances, m=m, calls=calls, seed=seed))
+    budgets = np.unique(np.geomspace(m, calls * m, POINTS).astype(int) // m) * m
+    return {
+        "study": study.name,
+        "kind": search.kind,
+        "run": search.run,
+        "answers": calls * m,
+        "solved": [[t.solved_at and t.solved_at.calls * m for t in row] for row in rows],
+        "tokens": [[t.tokens[-1] for t in row] for row in rows],
+        "candidates": [[t.candidates[-1] for t in row] for row in rows],
+        "best": [[round(t.best[-1], 4) for t in row] for row in rows],
+        "cells": [[t.cells[-1] for t in row] for row in rows],
+        "budgets": budgets.tolist(),
+        "curve": [[_mean_best(row, b // m) for b in budgets.tolist()] for row in rows],
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def _mean_best(traces: Sequence[Trace], calls: int) -> float:
+    """The mean best score after so many calls; a search that ended keeps its last one."""
+    return round(float(np.mean([t.best[min(calls, len(t.best)) - 1] for t in traces])), 4)
+
+
+def markdown(study: Study, folder, against: str | None = None) -> str:
+    """A table of the searches: share solved, answers and tokens until then, sign test.
+
+    The share is the mean over policies, search seeds and problems. The sign test compares the
+    shares of the problems with those of the kind ``against`` (by default the baseline).
+    """
+    found = finished(study, folder)
+    other = found.get(against or study.baseline)
+    heads = ["search with", "policies", "solved", "answers until solved (median)", "tokens"]
+    heads += ["elites", "wins and losses", "sign test p"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind, rows in found.items():
+        share = np.mean([row.solved_share for row in rows], axis=0)
+        until = [x for row in rows for seed in row.solved for x in seed if x is not None]
+        label = study.kinds[kind].label if kind in study.kinds else "random mutations, no policy"
+        cells = [label, str(len(rows)), f"{share.mean():.3f}"]
+        cells.append(f"{np.median(until):.0f}" if until else "")
+        cells.append(f"{np.mean([row.tokens for row in rows]):.0f}")
+        cells.append(f"{np.mean([row.cells for row in rows]):.1f}")
+        if other is None or rows is other:
+            cells += ["", ""]
+        else:
+            base = np.mean([row.solved_share for row in other], axis=0)
+            wins, losses = int((share > base).sum()), int((share < base).sum())
+            cells += [f"{wins} : {losses}", f"{sign_test(share, base):.2g}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
