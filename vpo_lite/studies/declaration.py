@@ -40,11 +40,13 @@ Settings = dict[str, bool | int | float | str]
 class Kind(Schema):
     """One kind of run: a method with its settings.
 
-    vary {setting: values}: one kind for each combination, named by them.
+    - judged: settings that are changed for measuring, such as the task
+    - vary {setting: values}: one kind for each combination, named by them
     """
 
     label: str
     settings: Settings
+    judged: Settings = Field(default_factory=dict)
     trained: bool = True
     lr: Rates | None = None
     seeds: Count | None = None
@@ -98,18 +100,20 @@ class Declaration(Schema):
 
 
 class Job(NamedTuple):
-    """One run: its kind, its place in the study, and its whole config."""
+    """One run: its kind, its place in the study, its whole config, and that of measuring."""
 
     kind: str
     seed: int
     config: TrainConfig
+    judged: TrainConfig
     trained: bool
 
     @property
     def key(self) -> str:
         """Its name, also that of its file.
 
-        >>> Job("vpo", 0, TrainConfig.preset("demo", lr=1e-3), True).key
+        >>> config = TrainConfig.preset("demo", lr=1e-3)
+        >>> Job("vpo", 0, config, config, True).key
         'vpo-lr0.001-seed0'
         """
         return f"{self.kind}-lr{self.config.lr:g}-seed{self.seed}"
@@ -157,7 +161,7 @@ class Study:
         if settings.get("K") == "inf":
             settings["K"] = math.inf
         config = TrainConfig.preset(declared.preset, **settings)
-        return Job(kind, seed, config, stated.trained)
+        return Job(kind, seed, config, config.but(**stated.judged), stated.trained)
 
     def tuning(self, kind: str) -> list[Job]:
         """The runs among which the learning rate of this kind is chosen: seed 0."""

@@ -83,35 +83,27 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
 
 def _trained(study: Study, job: Job, place: Path, tell) -> dict:
     began, config, stated = time.perf_counter(), job.config, study.measured
-    learner = Learner(config)
+    learner, task = Learner(config), job.judged.make_task()
     steps = config.steps if job.trained else 0
     marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
     marks.discard(steps)
     tokens, training, checkpoints = 0, 0.0, []
 
-    def held_out(count):
-        seeds = learner.task.seeds["held_out"][: 1 if learner.task.single else count]
-        asked = dict(answers=stated.answers, count=stated.preferences, alphas=stated.alphas)
-        return measure(learner.policy, learner.task, config, seeds, seed=job.seed, **asked)
+    def measured(split, count, answers=stated.answers, alphas=()):
+        seeds = task.seeds[split][: 1 if task.single else count]
+        asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=job.seed)
+        return measure(learner.policy, task, job.judged, seeds, **asked)
 
     walk = train(config, learner=learner) if steps else ()
     for record in walk:
         tokens, training = tokens + record.tokens, training + record.seconds
         tell(job.key, record.step, steps)
         if record.step in marks:
-            figures = summary(held_out(stated.between))
+            figures = summary(measured("held_out", stated.between))
             checkpoints.append({"step": record.step, "tokens": tokens, "figures": figures})
-    last = held_out(stated.problems)
+    last = measured("held_out", stated.problems, alphas=stated.alphas)
     checkpoints.append({"step": steps, "tokens": tokens, "figures": summary(last)})
-    validated = measure(
-        learner.policy,
-        learner.task,
-        config,
-        learner.task.seeds["validation"][: 1 if learner.task.single else stated.validation],
-        answers=CHOSEN_BY,
-        count=stated.preferences,
-        seed=job.seed,
-    )
+    validated = measured("validation", stated.validation, answers=CHOSEN_BY)
     learner.policy.save(place / "adapter")
     return {
         "study": study.name,
