@@ -152,7 +152,7 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     maze = task.instance(0)
     front = maze.pareto_front()
     route, reward = front.routes[0], front.rewards[0]
-    texts = [task.format(maze, [route, route]) + " <route_3> b9 </route_3>"]
+    texts = [task.write(maze, [route, route], {}) + " <route_3> b9 </route_3>"]
     monkeypatch.setattr(type(policy), "texts", lambda self, rollouts: texts)
     assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,))["3"] == {
         "parse": 2 / 3,

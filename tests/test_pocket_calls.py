@@ -45,7 +45,7 @@ def test_a_prompt_with_its_answers_always_fits():
     )
     prompt = TASK.prompt(request, 5, weights=np.full(4, 0.25), pocket=CallsRecipe().pocket())
     plan = " ; ".join(TASK.call(part, 3) for part in request)
-    answer = TASK.format([plan] * 5).split()
+    answer = TASK.write(None, [plan] * 5).split()
     assert {*prompt.symbols.split(), *answer} <= {*CallsRecipe().vocabulary()}
     assert len(answer) + 1 == TASK.max_tokens(request, 5, {})
     assert 2 + len(prompt.symbols.split()) + len(answer) <= CallsRecipe.longest
@@ -118,7 +118,7 @@ def test_the_figures_by_hand():
     taxis = [TASK.call(HAND[1], i) for i in range(3)]
     pairs = [f"{h} ; {t}" for h, t in zip(hotels, taxis, strict=True)]
     rows = [pairs[0], f"{taxis[0]} ; {hotels[0]}", "jump"], [*pairs[:2], hotels[2]]
-    groups = [read_answers(TASK, [HAND], [[TASK.format(row)]], 3)[0] for row in rows]
+    groups = [read_answers(TASK, [HAND], [[TASK.write(HAND, row)]], 3)[0] for row in rows]
     front = front_of(HAND)
     first = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0.5, 0, 0, 0.5]])
     assert CallsRecipe().figures(groups) == {

@@ -40,7 +40,7 @@ def test_a_prompt_with_its_answers_always_fits():
     task, recipe = IndependentChains(), ChainsRecipe()
     x = task.instance(3)
     prompt = task.prompt(x, 5, weights=np.full(5, 0.2), pocket=recipe.pocket()).symbols
-    words = prompt.split() + task.format(consistent(x)[0][:5]).split()
+    words = prompt.split() + task.write(x, consistent(x)[0][:5]).split()
     assert set(words) <= set(recipe.vocabulary()) and 2 + len(words) <= recipe.longest
 
 
@@ -80,7 +80,7 @@ def test_the_figures_by_hand():
     """The gold and a repeated near guess; then two malformed chains and one with four names."""
     task, gold, near = IndependentChains(), " ".join(X.gold), "Edda Jade Elsby Holm Eiskamm"
     rows = [near, near, gold], ["x", "", "Edda Ember Elsby Holm Joch"]
-    groups = [read_answers(task, [X], [[task.format(row)]], 3)[0] for row in rows]
+    groups = [read_answers(task, [X], [[task.write(X, row)]], 3)[0] for row in rows]
     assert ChainsRecipe().figures(groups) == {
         "parse": 4 / 6,
         "right": pytest.approx((4 + 4 + 5 + 4) / 30),

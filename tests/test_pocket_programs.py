@@ -47,7 +47,7 @@ def test_a_prompt_with_its_answers_always_fits():
     tests = ProgramsTask().instance(3)
     task, recipe = ProgramsTask(), ProgramsRecipe()
     prompt = task.prompt(tests, 5, weights=np.full(8, 1 / 8), pocket=recipe.pocket()).symbols
-    words = prompt.split() + task.format(PROGRAMS[-5:]).split()
+    words = prompt.split() + task.write(None, PROGRAMS[-5:]).split()
     assert set(words) <= set(recipe.vocabulary()) and 2 + len(words) <= recipe.longest
 
 
@@ -88,7 +88,7 @@ def test_the_figures_by_hand():
     recipe, task = ProgramsRecipe(), ProgramsTask()
     tests = Examples(("3072", "9154", "1146"), ("2703", "0265", "1164"))
     rows = ["reverse", "minus plus reverse", "jump"], ["plus", "swap_last", "reverse"]
-    groups = [read_answers(task, [tests], [[task.format(row)]], 3)[0] for row in rows]
+    groups = [read_answers(task, [tests], [[task.write(tests, row)]], 3)[0] for row in rows]
     front = np.eye(3)
     assert recipe.figures(groups) == {
         "parse": 5 / 6,

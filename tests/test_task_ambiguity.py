@@ -297,8 +297,8 @@ def test_requests_by_hand():
 @pytest.mark.parametrize("m", [1, 3, 9])
 def test_written_chains_are_read_back(m):
     chains = random.Random(m).sample(consistent(TASK.instance(1))[0], m)
-    assert TASK.parse(HAND, TASK.format(chains), m) == chains
-    assert 1 + len(TASK.format(chains).split()) == TASK.max_tokens(HAND, m, {})
+    assert TASK.parse(HAND, TASK.write(HAND, chains), m) == chains
+    assert 1 + len(TASK.write(HAND, chains).split()) == TASK.max_tokens(HAND, m, {})
     filled = (
         TASK.prompt(HAND, m).text.splitlines()[-1].replace("...", "edda, EMBER,Elsby Holm joch")
     )

@@ -270,7 +270,7 @@ def test_only_plans_are_scored():
 
 def test_plans_with_the_same_tools_are_repeats():
     rows = [[f"{H} ; {T}", f"{T} ; {H}", H], [H, "taxi_222", T]]
-    (answers,) = read_answers(TASK, [HAND], [[TASK.format(row) for row in rows]], 3)
+    (answers,) = read_answers(TASK, [HAND], [[TASK.write(HAND, row) for row in rows]], 3)
     assert answers.repeats.tolist() == [[False, True, False], [False, False, False]]
 
 
@@ -281,7 +281,7 @@ def test_3000_mutations_of_answers_are_read_as_a_person_would():
     read = 0
     for _ in range(3_000):
         m = rng.randint(1, 9)
-        text = list(TASK.format(rng.choices([f"{H} ; {T}", T, f"{T} ; {H}"], k=m)))
+        text = list(TASK.write(HAND, rng.choices([f"{H} ; {T}", T, f"{T} ; {H}"], k=m)))
         for _ in range(rng.randint(1, 12)):
             i, kind = rng.randrange(len(text) + 1), rng.randrange(3)
             if kind == 0:

@@ -284,8 +284,8 @@ def test_the_words_ask_for_exactly_the_tags_that_the_parser_reads(m):
 @pytest.mark.parametrize("m", range(1, 10))
 def test_written_programs_are_read_back(m):
     programs = random.Random(m).sample(PROGRAMS, m)
-    assert TASK.parse(HAND, TASK.format(programs), m) == programs
-    words = 1 + len(TASK.format(programs).split())
+    assert TASK.parse(HAND, TASK.write(HAND, programs), m) == programs
+    words = 1 + len(TASK.write(HAND, programs).split())
     assert words <= TASK.max_tokens(HAND, m, {})
 
 
@@ -325,7 +325,7 @@ def test_only_programs_are_scored():
 
 def test_programs_of_equal_outputs_are_repeats():
     rows = [["plus", "minus plus plus", "reverse"], ["left right", "right left", "left"]]
-    (answers,) = read_answers(TASK, [HAND], [[TASK.format(row) for row in rows]], 3)
+    (answers,) = read_answers(TASK, [HAND], [[TASK.write(HAND, row) for row in rows]], 3)
     assert answers.repeats.tolist() == [[False, True, False], [False, True, False]]
 
 
@@ -335,7 +335,7 @@ def test_5000_mutations_of_answers_are_read_as_a_person_would():
     signs = "<>/_ ,.\n\t0123456789abcdefgprogmstuvwxéΩ\u00a0\u2028\ud800\0"
     for _ in range(5_000):
         m = rng.randint(1, 9)
-        text = list(TASK.format(rng.choices(PROGRAMS, k=m)))
+        text = list(TASK.write(HAND, rng.choices(PROGRAMS, k=m)))
         for _ in range(rng.randint(1, 12)):
             i = rng.randrange(len(text) + 1)
             kind = rng.randrange(4)

@@ -416,7 +416,7 @@ def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     learner = Learner(cfg)
     maze = learner.task.instance(0)
     best, other = maze.pareto_front().routes[0], maze.pareto_front().routes[-1]
-    written = [learner.task.format(maze, [best, best]), learner.task.format(maze, [best, other])]
+    written = [learner.task.write(maze, row, {}) for row in ([best, best], [best, other])]
     monkeypatch.setattr(Policy, "texts", lambda self, rollouts: written)
     record = train_step(learner, cfg, 0)
     vectors = envs.score_routes(maze, [best, other])
@@ -452,7 +452,7 @@ def test_a_prefix_is_the_beginning_of_the_answers():
     task = MazeTask(maze_seed=1000)
     maze = task.instance(0)
     route = maze.pareto_front().routes[0]
-    prefix = task.format(maze, [route]) + " <route_2>"
+    prefix = task.write(maze, [route], {}) + " <route_2>"
     uniforms = np.random.default_rng(0).random((1, 4, 60))
     group = sample_answers(policy, task, [maze], 2, uniforms, prefixes=[prefix]).groups[0]
     assert all(text.startswith(prefix + " ") for text in group.texts)

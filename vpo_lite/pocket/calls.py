@@ -149,7 +149,7 @@ class CallsRecipe(Recipe):
         prompt = self._task.prompt(request, m, weights=weights, pocket=self.pocket())
         wrong = self.wrong_share / (2 if batch >= self.updates - self.last_updates else 1)
         shares = (0, 0, 1) if first else (self.plain_share, wrong, self.distinct_share)
-        return prompt, self._task.format(demonstrate(request, m, *shares, rng))
+        return prompt, self._task.write(request, demonstrate(request, m, *shares, rng))
 
     def measured(self) -> dict[str, Task]:
         return {"two parts": self._task}

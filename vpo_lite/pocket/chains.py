@@ -125,7 +125,7 @@ class ChainsRecipe(Recipe):
             x = x._replace(candidates=tuple(names[:1] for names in x.candidates))
         weights = rng.dirichlet(np.ones(len(NAMES))) if rng.random() < 0.1 else None
         prompt = task.prompt(x, m, weights=weights, pocket=self.pocket())
-        return prompt, task.format(demonstrate(x, m, self.wrong_share, self.distinct_share, rng))
+        return prompt, task.write(x, demonstrate(x, m, self.wrong_share, self.distinct_share, rng))
 
     def measured(self) -> dict[str, Task]:
         return {

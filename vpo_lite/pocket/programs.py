@@ -125,9 +125,9 @@ class ProgramsRecipe(Recipe):
         weights = rng.dirichlet(np.ones(len(tests.inputs))) if rng.random() < 0.1 else None
         prompt = task.prompt(tests, m, weights=weights, pocket=self.pocket())
         if first:
-            return prompt, task.format(demonstrate(tests.rules, m, 1, 1, rng))
+            return prompt, task.write(tests, demonstrate(tests.rules, m, 1, 1, rng))
         shares = self.rule_share, self.distinct_share
-        return prompt, task.format(demonstrate(tests.rules, m, *shares, rng))
+        return prompt, task.write(tests, demonstrate(tests.rules, m, *shares, rng))
 
     def measured(self) -> dict[str, Task]:
         return {

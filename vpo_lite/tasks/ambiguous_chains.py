@@ -19,7 +19,7 @@ import numpy as np
 from ..checks import shown
 from ..randomness import generator
 from .base import MAX_ANSWERS, Option, Prompt, Task
-from .wording import numbered_form, weighed, write_numbered
+from .wording import numbered_form, weighed
 
 LETTERS = "ABCDE"
 _INVENTED = """\
@@ -187,14 +187,6 @@ class IndependentChains(Task):
         names = body.replace(",", " ").split()
         plain = all(name.isascii() and name.isalpha() and len(name) <= 40 for name in names)
         return " ".join(map(str.capitalize, names)) if len(names) == 5 and plain else None
-
-    def format(self, chains) -> str:
-        """Chains as a pocket policy writes them. :meth:`parse` is the inverse.
-
-        >>> IndependentChains().format(["Edda Jade Elsby Holm Eiskamm"])
-        '<chain_1> Edda Jade Elsby Holm Eiskamm </chain_1>'
-        """
-        return write_numbered(chains, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..checks import shortened, shown
 from ..options import Option
-from .wording import read_numbered
+from .wording import read_numbered, write_numbered
 
 MAX_ANSWERS = 9  # answers are numbered with one digit
 
@@ -189,6 +189,12 @@ class Task:
         """The answer between two tags; None where it is malformed."""
         return body.strip() or None
 
+    def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
+        """Parsed answers as a policy writes them; pocket as in :meth:`prompt`. :meth:`parse` is the
+        inverse.
+        """
+        return write_numbered(answers, self.tag)
+
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         """Most tokens that a completion with m answers may need."""
         return m * (self.answer_tokens + 16) + 1
@@ -243,6 +249,24 @@ class Task:
         if front is None:
             return (np.asarray(rewards) >= 1 - 1e-9).all(axis=-1)
         return (abs(np.asarray(rewards)[..., None, :] - front).max(axis=-1) < 1e-9).any(axis=-1)
+
+    # --- search (vpo_lite/search) -----------------------------------------------------------------
+
+    def combine(self, instance, first: str, second: str) -> Sequence[str]:
+        """Answers that are made of parts of two answers. By default there are none."""
+        return ()
+
+    def mutate(self, instance, answer: str | None, rng) -> str | None:
+        """An answer with a random change; for None a random answer. By default None: unknown."""
+        return None
+
+    def target(self, instance, weights: np.ndarray) -> float:
+        """The score w . r at which a search has reached its goal.
+
+        By default the best on the true front; where it is unknown, that of rewards of 1.
+        """
+        front = self.front(instance)
+        return float(np.sum(weights) if front is None else np.max(front @ weights))
 
 
 # --- the registry ---------------------------------------------------------------------------------

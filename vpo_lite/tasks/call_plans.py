@@ -20,7 +20,7 @@ from ..exact import exact_set_reward
 from ..objective import nondominated
 from ..randomness import generator
 from .base import MAX_ANSWERS, Option, Prompt, Task
-from .wording import numbered_form, weighed, write_numbered
+from .wording import numbered_form, weighed
 
 QUALITIES = ("speed", "price", "privacy")
 KEYS = {  # intent -> the keys of its arguments: a digit, a letter, a flag
@@ -178,14 +178,6 @@ class CallPlans(Task):
         """The call of a part's tool number ``tool`` that serves it."""
         return " ".join((part.tools[tool], *part.arguments))
 
-    def format(self, plans) -> str:
-        """Plans as a pocket policy writes them. :meth:`parse` is the inverse.
-
-        >>> CallPlans().format(["hotel_410 nights=4 ; taxi_222 zone=b"])
-        '<plan_1> hotel_410 nights=4 ; taxi_222 zone=b </plan_1>'
-        """
-        return write_numbered(plans, self.tag)
-
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:
             return m * (2 * (1 + len(VALUES)) + 3) + 1  # two calls, the semicolon, two tags
@@ -211,6 +203,18 @@ class CallPlans(Task):
 
     def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
         return np.asarray(rewards)[..., 0] >= 1
+
+    def combine(self, instance, first: str, second: str) -> list[str]:
+        """The two plans with their calls for one part exchanged; none where a part is unserved."""
+        (a, b), (c, d) = (self.same_effect(instance, plan) for plan in (first, second))
+        return [
+            " ; ".join(
+                self.call(part, part.tools.index(tool))
+                for part, tool in zip(instance, tools, strict=True)
+            )
+            for tools in ((a, d), (c, b))
+            if None not in tools
+        ]
 
 
 def _drawn(intent: str, rng) -> Part:

@@ -183,6 +183,16 @@ class HopFacts(Task):
         bodies = (" ".join(fact.symbol for fact in facts) for facts in answers)
         return write_numbered(bodies, self.tag)
 
+    def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
+        """Parsed answers, for a pocket policy with the symbols of their facts."""
+        if pocket is None:
+            return super().write(instance, answers)
+        symbol = {str(i): fact.symbol for i, fact in enumerate(instance.facts, 1)}
+        cited = (answer.rpartition(" = ")[0].split() for answer in answers)
+        return write_numbered(
+            (" ".join(symbol.get(w, w) for w in words) for words in cited), self.tag
+        )
+
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:
             return m * (MOST_HOPS + 2) + 1  # facts and the two tags
@@ -213,6 +223,24 @@ class HopFacts(Task):
             )
         cited, _, person = read.rpartition(" = ")
         return frozenset(int(w) if w.isdecimal() else w for w in cited.split()), person
+
+    def combine(self, instance, first: str, second: str) -> list[str]:
+        """The first facts of one answer and the last ones of the other, of answers alike in length.
+
+        >>> HopFacts().combine(None, "1 3 = Eva", "2 4 = Eva")
+        ['1 4 = Eva', '2 3 = Eva']
+        """
+        (a, to_a), (b, to_b) = (
+            (cited.split(), person)
+            for cited, _, person in (answer.rpartition(" = ") for answer in (first, second))
+        )
+        if len(a) != len(b):
+            return []
+        return [
+            f"{' '.join(head[:k] + tail[k:])} = {person}"
+            for k in range(1, len(a))
+            for head, tail, person in ((a, b, to_b), (b, a, to_a))
+        ]
 
 
 def _is_citation(word: str) -> bool:

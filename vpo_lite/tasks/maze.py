@@ -6,6 +6,7 @@ Other models are asked in words and write moves. One parser turns both into move
 """
 
 import re
+from itertools import pairwise
 
 import numpy as np
 
@@ -184,14 +185,16 @@ class MazeTask(Task):
             here = there
         return "".join(route)
 
-    def format(self, instance, routes) -> str:
-        """Routes (move strings) as a pocket policy writes them.
+    def write(self, instance, answers, pocket: dict | None = None) -> str:
+        """Routes as moves with blanks between them; for a pocket policy as the squares visited.
 
-        :meth:`parse` is the inverse for routes without bumps into walls.
+        Of squares, :meth:`parse` is the inverse for routes without bumps into walls.
         """
+        if pocket is None:
+            return super().write(instance, [" ".join(route) for route in answers])
         offsets = {move: step for step, move in _STEPS.items()}
         walks = []
-        for route in routes:
+        for route in answers:
             (row, column), cells = instance.start, []
             for move in route:
                 row, column = row + offsets[move][0], column + offsets[move][1]
@@ -223,6 +226,37 @@ class MazeTask(Task):
 
     def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
         return np.asarray(rewards)[..., 0] > 0
+
+    # --- search -----------------------------------------------------------------------------------
+
+    def combine(self, instance, first: str, second: str) -> list[str]:
+        """The first moves of one route and the last ones of the other, from where they meet.
+
+        >>> task = MazeTask(maze="S . G\\n# . .\\nD . E")
+        >>> task.combine(task.instance(0), "RRDLDR", "RDRD")
+        ['RDDR', 'RDRLDR', 'RRDD', 'RRDLRD']
+        """
+        (a, seen), (b, others) = (_places(instance, route) for route in (first, second))
+        found = set()
+        for i, square in enumerate(seen):
+            for j in (j for j, other in enumerate(others) if other == square):
+                found |= {a[:i] + b[j:], b[:j] + a[i:]}
+        return sorted(r for r in found - {a, b} if len(r) <= instance.budget)
+
+    def mutate(self, instance, answer: str | None, rng) -> str:
+        """A route with up to three moves replaced by up to three others; for None a random walk."""
+        if answer is None:
+            return "".join(rng.choice(list("UDLR"), instance.budget))
+        route = envs.canonical_route(instance, answer)
+        i, cut, new = rng.integers(len(route) + 1), *rng.integers(4, size=2)
+        return route[:i] + "".join(rng.choice(list("UDLR"), new)) + route[i + cut :]
+
+
+def _places(maze, route: str) -> tuple[str, list]:
+    """The moves that count, without bumps, and the squares they pass, S first."""
+    squares = envs.walk(maze, route).squares
+    steps = pairwise(squares)
+    return "".join(_STEPS[(r - row, c - column)] for (row, column), (r, c) in steps), squares
 
 
 def _name(row: int, column: int) -> str:

@@ -212,6 +212,9 @@ class ProgramRecords(RecordTask):
     def asked_in_blocks(self, m: int, inner: str) -> str:
         return "\n---\n".join([f"```python\n{inner}\n```"] * m)
 
+    def write(self, instance, answers, pocket: dict | None = None) -> str:
+        return "\n---\n".join(f"```python\n{code}\n```" for code in answers)
+
     def parse(self, instance, text: str, m: int) -> list[str | None]:
         """The m programs in a completion, in its order; None where there are fewer."""
         split = in_training if self.fences == "training" else in_evaluation

@@ -20,7 +20,8 @@ from ..exact import best_single
 from ..objective import nondominated
 from ..randomness import generator
 from .base import MAX_ANSWERS, Option, Prompt, Task
-from .wording import numbered_form, weighed, write_numbered
+from .program_search import conditionals_of, mutated, run_conditional
+from .wording import numbered_form, weighed
 
 PLACES = 4  # digits of an input
 LONGEST = 3  # operations in a program
@@ -103,6 +104,8 @@ class SingleRule(Task):
     ['reverse', 'minus double', None]
     >>> task.score([tests], [["reverse", "plus", "plus double"]])[0].tolist()
     [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    >>> task.score([tests], [["?4 plus : reverse"]])[0].tolist()  # made by a search
+    [[1.0, 1.0, 1.0]]
     """
 
     name = "programs"
@@ -214,14 +217,6 @@ class SingleRule(Task):
         program = program.lower() if program.isascii() else ""
         return program if program in _NUMBER else None
 
-    def format(self, programs) -> str:
-        """Programs as a pocket policy writes them. :meth:`parse` is the inverse.
-
-        >>> SingleRule().format(["plus", "left sort"])
-        '<program_1> plus </program_1> <program_2> left sort </program_2>'
-        """
-        return write_numbered(programs, self.tag)
-
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         if pocket is not None:
             return m * (LONGEST + 2) + 1  # operations and the two tags
@@ -231,12 +226,26 @@ class SingleRule(Task):
 
     def score(self, instances, answers) -> list[np.ndarray]:
         return [
-            passes_of(tests)[[_number(program) for program in programs]].astype(float)
+            np.array([_run(tests, passes_of(tests), p) for p in programs], dtype=float).reshape(
+                -1, len(tests.inputs)
+            )
             for tests, programs in zip(instances, answers, strict=True)
         ]
 
     def same_effect(self, instance, answer: str) -> bytes:
-        return _results(instance.inputs)[_number(answer)].tobytes()
+        return _run(instance, _results(instance.inputs), answer).tobytes()
+
+    # --- search: with conditionals (program_search.py), some answers pass all tests ---------------
+
+    def combine(self, instance, first: str, second: str) -> list[str]:
+        return conditionals_of(first, second)
+
+    def mutate(self, instance, answer: str | None, rng) -> str:
+        return mutated(answer, tuple(OPERATIONS), rng)
+
+    def target(self, instance, weights: np.ndarray) -> float:
+        """The score of an answer that passes all tests: a conditional can."""
+        return float(np.sum(weights))
 
 
 class HiddenRules(SingleRule):
@@ -260,6 +269,12 @@ class HiddenRules(SingleRule):
     @property
     def rules(self) -> int:
         return self.branches or 3
+
+
+def _run(tests: Examples, rows: np.ndarray, answer: str) -> np.ndarray:
+    """The rows (n, ...) of an answer, from those of all programs: (1110, n, ...)."""
+    digits = np.array([int(text[0]) for text in tests.inputs])
+    return run_conditional(answer, digits, lambda program: rows[_number(program)])
 
 
 def _number(program: str) -> int:

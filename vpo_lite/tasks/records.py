@@ -209,6 +209,10 @@ class RecordTask(Task):
         bodies = (between(text, f"<{self.tag}_{i}>", f"</{self.tag}_{i}>") for i in _numbers(m))
         return [None if body is None else self.read(instance, body) for body in bodies]
 
+    def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
+        """Answers between their tags; a single answer stands alone."""
+        return answers[0] if len(answers) == 1 else super().write(instance, answers)
+
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         one, three = self.completion_tokens
         return one if m == 1 else -(-m * three // 3)

@@ -1,7 +1,7 @@
 """How requests and answers are worded: numbered tags, and the weights that a prompt shows."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def numbered_form(m: int, tag: str) -> str:
@@ -45,3 +45,19 @@ def weighed(what: str, names: Iterable[str], weights) -> str:
     """
     named = (f"{name} {float(w):.2f}" for name, w in zip(names, weights, strict=True))
     return f"This time the {what} weigh: {', '.join(named)}."
+
+
+def known_answers(names: Sequence[str], answers: Iterable[tuple[str, Sequence[float]]]) -> str:
+    """Answers as they are written, with their rewards (d,), for a prompt that asks for better ones.
+
+    >>> print(known_answers(("gold", "lava"), [("<a_1> R </a_1>", [0.5, 1])]))
+    These answers are known, with what they earn. Write others that earn more.
+    <BLANKLINE>
+    <a_1> R </a_1>
+    gold 0.50, lava 1.00
+    """
+    blocks = ["These answers are known, with what they earn. Write others that earn more."]
+    for text, rewards in answers:
+        earned = (f"{name} {float(r):.2f}" for name, r in zip(names, rewards, strict=True))
+        blocks.append(f"{text}\n{', '.join(earned)}")
+    return "\n\n".join(blocks)

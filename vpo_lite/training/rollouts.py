@@ -63,6 +63,7 @@ def sample_answers(
     *,
     weights=None,
     prefixes: Sequence[str] | None = None,
+    notes: Sequence[str] | None = None,
     temperature: float = 1.0,
     dtype: str = "auto",
     compiled: bool = False,
@@ -72,6 +73,7 @@ def sample_answers(
     - uniforms (P, G, T) in [0, 1): one for each token that may be sampled
     - weights: P arrays (d,) that the prompts show, or None
     - prefixes: P beginnings of the completions, or None
+    - notes: P texts that end the requests in words, or None
     - temperature, dtype, compiled: as in :meth:`Policy.sample`
     """
     weights = [None] * len(instances) if weights is None else weights
@@ -81,6 +83,8 @@ def sample_answers(
     ]
     if prefixes is not None:
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
+    if notes is not None:
+        prompts = [_noted(p, note) for p, note in zip(prompts, notes, strict=True)]
     stop = (policy.pocket or {}).get("stop")  # nothing after the last answer is read or trained
     stop = None if stop is None else stop.replace("{m}", str(m))
     how = dict(stop=stop, dtype=dtype, compiled=compiled)
@@ -252,6 +256,13 @@ def _is_hashable(value) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _noted(prompt: Prompt, note: str) -> Prompt:
+    """A request in words with a note at its end."""
+    *turns, last = prompt.messages
+    content = f"{last['content']}\n\n{note}" if note else last["content"]
+    return replace(prompt, messages=(*turns, {**last, "content": content}))
 
 
 def _joined(prompt: Prompt, text: str) -> str:

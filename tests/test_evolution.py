@@ -1,0 +1,554 @@
+"""Evolutionary search: the archive, the conditionals and the combinations against brute force, and
+searches whose outcome is known since the policy writes what it is told.
+"""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.search import evolution
+from vpo_lite.search.archive import Archive
+from vpo_lite.search.evolution import Spent, evolve
+from vpo_lite.tasks import Prompt, Task, task_class
+from vpo_lite.tasks.call_plans import CallPlans
+from vpo_lite.tasks.hop_chains import chains_of
+from vpo_lite.tasks.hop_facts import HopFacts
+from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.tasks.program_rules import OPERATIONS, PROGRAMS, Examples, HiddenRules
+from vpo_lite.tasks.program_search import conditionals_of
+from vpo_lite.tasks.records import RecordTask
+from vpo_lite.tasks.wording import read_numbered, write_numbered
+
+TWO, THREE = HiddenRules(branches=2), HiddenRules(branches=3)
+LOW_AND_HIGH = Examples(("3072", "2154", "1145", "9009"), ("2703", "4512", "5411", "0110"))
+HOPS, PLANS, MAZES = HopFacts(), CallPlans(), MazeTask()
+
+
+class Scripted:
+    """A policy that writes what ``written(call, prompt)`` says, one token for each word."""
+
+    def __init__(self, written, pocket=None, task="programs"):
+        self.written, self.prompts, self.calls = written, [], 0
+        self.pocket = {"task": task} if pocket is None else pocket or None
+
+    def sample(self, prompts, uniforms, temperature=1.0, **how):
+        self.calls += 1
+        self.prompts.append(list(prompts))
+        texts = [self.written(self.calls, prompt) for prompt in prompts]
+        counts = torch.tensor([len(text.split()) for text in texts])
+        mask = torch.arange(1 + int(counts.max())) < counts[:, None]
+        return SimpleNamespace(
+            mask=mask, truncated=torch.zeros(len(texts), dtype=bool), texts=texts
+        )
+
+    def texts(self, rollouts):
+        return rollouts.texts
+
+
+def saying(*answers, tag="program"):
+    return Scripted(lambda call, prompt: write_numbered(answers, tag))
+
+
+# --- the archive ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bins, d", [(2, 3), (5, 2), (7, 1), (None, 4)])
+def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
+    rng = np.random.default_rng(d)
+    R = rng.integers(-1, 22, (400, d)) / 20  # some outside of [0, 1], many ties
+    weights = rng.dirichlet(np.ones(d))
+    archive = Archive(weights, bins)
+    for i, r in enumerate(R):
+        archive.add(str(i), r)
+    n = archive.bins
+    assert n == bins or (bins is None and n**d <= 1024 < (n + 1) ** d)
+
+    def number(r):  # in twentieths, so without rounding
+        return tuple(min(max(round(20 * x) * n // 20, 0), n - 1) for x in r)
+
+    cells = {}
+    for i, r in enumerate(R):
+        cells.setdefault(number(r), []).append(i)
+    best = {c: max(ids, key=lambda i: (float(weights @ R[i]), -i)) for c, ids in cells.items()}
+    assert {c: int(e.answer) for c, e in archive.elites.items()} == best
+    assert archive.coverage == len(best) / n**d
+    assert archive.qd_score == pytest.approx(sum(weights @ R[i] for i in best.values()))
+
+
+def test_passed_tests_have_a_cell_for_each_vector_however_many_tests_there_are():
+    for d in (1, 4, 8, 12):
+        archive = Archive(np.ones(d))
+        vectors = list(itertools.product([0, 1], repeat=d))[:300]
+        assert len({archive.cell(v) for v in vectors}) == len(vectors)
+
+
+def test_parents_are_different_and_each_is_as_likely():
+    archive = Archive([1.0], bins=4)
+    for i in range(4):
+        archive.add(str(i), [i / 4])
+    rng = np.random.default_rng(0)
+    drawn = [tuple(e.answer for e in archive.parents(rng, 2)) for _ in range(2_000)]
+    counts = {pair: drawn.count(pair) for pair in set(drawn)}
+    assert len(counts) == 12 and all(abs(c - 2000 / 12) < 60 for c in counts.values())
+    assert {e.answer for e in archive.parents(rng, 9)} == set("0123")
+    assert [e.answer for e in archive.parents(rng, 9, fit="2".__eq__)] == ["2"]
+    assert Archive([1.0]).parents(rng) == []
+
+
+# --- conditionals ---------------------------------------------------------------------------------
+
+BY_TEXT = {
+    "reverse": lambda t: t[::-1],
+    "left": lambda t: t[1:] + t[0],
+    "sort": lambda t: "".join(sorted(t)),
+    "plus": lambda t: "".join(str((int(x) + 1) % 10) for x in t),
+}
+
+
+def interpreted(text, given):
+    """What an answer makes of an input, read from left to right with a stack of open questions."""
+    words, out = text.split(), given
+
+    def skip(i):  # the place after the expression that begins at i
+        if words[i][0] != "?":
+            while i < len(words) and words[i] != ":" and words[i][0] != "?":
+                i += 1
+            return i
+        return skip(skip(i + 1) + 1)
+
+    i = 0
+    while words[i][0] == "?":
+        i = i + 1 if given[0] >= words[i][1] else skip(i + 1) + 1
+    for word in words[i : skip(i)]:
+        out = BY_TEXT[word](out)
+    return out
+
+
+def drawn_conditional(rng, levels):
+    if levels == 0 or rng.random() < 0.2:
+        return " ".join(rng.choice(list(BY_TEXT), rng.integers(1, 4)))
+    sides = (drawn_conditional(rng, levels - 1) for _ in range(2))
+    return f"?{rng.integers(1, 10)} {' : '.join(sides)}"
+
+
+def test_conditionals_do_what_an_interpreter_of_texts_does():
+    rng = np.random.default_rng(3)
+    texts = [drawn_conditional(rng, 2) for _ in range(200)]
+    assert sum(text.count("?") == 3 for text in texts) > 20
+    for text in texts:
+        inputs = tuple("".join(map(str, row)) for row in rng.integers(0, 10, (6, 4)))
+        wanted = [interpreted(text, x) for x in inputs]
+        right = rng.random(6) < 0.5
+        outputs = (w if r else f"{9999 - int(w):04}" for w, r in zip(wanted, right, strict=True))
+        tests = Examples(inputs, tuple(outputs))
+        assert TWO.score([tests], [[text]])[0].tolist() == [right.tolist()]
+        effect = np.frombuffer(TWO.same_effect(tests, text), np.int8).reshape(6, 4)
+        assert ["".join(map(str, row)) for row in effect] == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?5 plus",
+        "?5 plus :",
+        "?5 : plus",
+        "?0 plus : sort",
+        "?10 plus : sort",
+        "plus : sort",
+        "? plus : sort",
+        "?5 plus : sort : left",
+        "?5 plus ?4 sort : left",
+        "?5 plus : nothing",
+        "?1 ?2 ?3 plus : sort : left : plus",
+        "?1 plus : " * 2_000 + "sort",
+        "",
+    ],
+)
+def test_what_is_no_conditional_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match=r"^program .*expected [^\n]*$"):
+        TWO.score([LOW_AND_HIGH], [[text]])
+
+
+def test_no_policy_can_write_a_conditional():
+    for text in ("?5 plus : sort", "?5 ?2 plus : left : sort"):
+        assert TWO.score([LOW_AND_HIGH], [[text]])[0].shape == (1, 4)
+        assert TWO.parse(LOW_AND_HIGH, TWO.write(LOW_AND_HIGH, [text]), 1) == [None]
+
+
+def test_two_members_give_eighteen_conditionals_and_nothing_deeper_than_two():
+    found = conditionals_of("plus", "left sort")
+    assert set(found) == {
+        f"?{t} {a} : {b}"
+        for t in range(1, 10)
+        for a, b in itertools.permutations(["plus", "left sort"])
+    }
+    assert len(found) == 18
+    assert len(conditionals_of(found[0], found[9])) == 18
+    assert conditionals_of(conditionals_of(found[0], "plus")[0], "sort") == []
+
+
+@pytest.mark.parametrize("task", [TWO, THREE])
+def test_the_hidden_rules_under_conditionals_pass_all_tests_and_no_program_does(task):
+    for seed in range(12):
+        x = task.instance(seed)
+        assert not (task.score([x], [list(PROGRAMS)])[0] == 1).all(axis=1).any()
+        one = [c for a, b in itertools.combinations(x.rules, 2) for c in task.combine(x, a, b)]
+        two = [c for a in one for rule in x.rules for c in task.combine(x, a, rule)]
+        scores = task.score([x], [one if task is TWO else two])[0]
+        assert (scores == 1).all(axis=1).any()
+        assert task.target(x, np.full(len(x.inputs), 0.5)) == len(x.inputs) / 2
+
+
+def test_a_mutation_of_programs_changes_one_operation():
+    rng = np.random.default_rng(0)
+    starts = {TWO.mutate(LOW_AND_HIGH, None, rng) for _ in range(2_000)}
+    assert {len(start.split()) for start in starts} == {1, 2, 3} and starts <= set(PROGRAMS)
+    for text in ("plus", "plus sort left", "?5 plus sort : ?3 left : reverse left sort"):
+        words, lengths = text.split(), set()
+        for _ in range(300):
+            new = TWO.mutate(LOW_AND_HIGH, text, rng)
+            TWO.same_effect(LOW_AND_HIGH, new)  # it can be read
+            given = new.split()
+            lengths.add(len(given) - len(words))
+            one_off = [
+                words[:i] + put + words[i + cut :]
+                for i in range(len(words) + 1)
+                for cut in (0, 1)
+                for put in ([], *([name] for name in OPERATIONS))
+            ]
+            assert given in one_off
+        assert lengths == {"plus": {0, 1}, "plus sort left": {-1, 0}}.get(text, {-1, 0, 1})
+
+
+# --- combinations of other tasks ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [7, 8, 10])
+def test_routes_are_joined_where_they_meet(seed):
+    maze = envs.generate("lite-6x6", seed)
+    steps = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
+
+    def place(moves):
+        return tuple(np.sum([maze.start, *(steps[move] for move in moves)], axis=0))
+
+    some = set()
+    for a, b in itertools.combinations(maze.pareto_front().routes, 2):
+        wanted = {
+            head[:i] + tail[j:]
+            for head, tail in ((a, b), (b, a))
+            for i in range(len(head) + 1)
+            for j in range(len(tail) + 1)
+            if place(head[:i]) == place(tail[:j]) and i + len(tail) - j <= maze.budget
+        } - {a, b}
+        assert set(MAZES.combine(maze, a, b)) == wanted
+        some |= wanted
+    assert some
+
+
+def test_random_changes_of_routes_are_routes():
+    maze, rng = envs.generate("lite-6x6", 7), np.random.default_rng(0)
+    route = maze.pareto_front().routes[0]
+    assert len(MAZES.mutate(maze, None, rng)) == maze.budget
+    for _ in range(200):
+        new = MAZES.mutate(maze, route, rng)
+        assert abs(len(new) - len(route)) <= 3 and set(new) <= set("UDLR")
+        start = next(
+            (i for i, (p, q) in enumerate(zip(new, route, strict=False)) if p != q), len(route)
+        )
+        end = next(
+            (i for i, (p, q) in enumerate(zip(new[::-1], route[::-1], strict=False)) if p != q),
+            len(route),
+        )
+        assert start + end >= len(route) - 3, "at most a stretch of three moves is gone"
+
+
+def test_two_chains_exchange_their_ends_and_stay_chains():
+    x = HOPS.instance(3)
+    chains = [c for c in chains_of(x) if len(c.facts) == 3]
+    texts = [f"{' '.join(map(str, c.facts))} = {c.person}" for c in chains]
+    for (a, first), (b, second) in itertools.combinations(zip(chains, texts, strict=True), 2):
+        made = HOPS.combine(x, first, second)
+        facts = {a.facts[:k] + b.facts[k:] for k in (1, 2)}
+        facts |= {b.facts[:k] + a.facts[k:] for k in (1, 2)}
+        assert {tuple(map(int, text.split(" = ")[0].split())) for text in made} == facts
+        assert (HOPS.score([x], [made])[0][:, 0] == 1).all()
+    rumour = next(c for c in chains_of(x) if len(c.facts) == 1)
+    assert HOPS.combine(x, f"{rumour.facts[0]} = {rumour.person}", texts[0]) == []
+
+
+def test_two_plans_exchange_a_call():
+    x = PLANS.instance(0)
+    (a, b), (c, d) = ([PLANS.call(part, i) for i in (0, 1)] for part in x)
+    wanted = {f"{a} ; {d}", f"{b} ; {c}"}
+    assert set(PLANS.combine(x, f"{a} ; {c}", f"{b} ; {d}")) == wanted
+    assert set(PLANS.combine(x, f"{c} ; {a}", f"{d} ; {b}")) == wanted, "in any order of the calls"
+    assert PLANS.combine(x, a, f"{b} ; {d}") == [f"{a} ; {d}"]
+
+
+def test_every_task_reads_what_it_writes():
+    x, maze = HOPS.instance(3), envs.generate("lite-6x6", 7)
+    chains = [f"{' '.join(map(str, c.facts))} = {c.person}" for c in chains_of(x)[:3]]
+    plans = [" ; ".join(PLANS.call(p, i) for p in PLANS.instance(0)) for i in (0, 1)]
+    routes = list(maze.pareto_front().routes[:2])
+    for task, instance, answers in (
+        (HOPS, x, chains),
+        (PLANS, PLANS.instance(0), plans),
+        (MAZES, maze, routes),
+        (TWO, LOW_AND_HIGH, ["plus", "left sort"]),
+    ):
+        for pocket in (None, {}):
+            text = task.write(instance, answers, pocket)
+            assert task.parse(instance, text, len(answers)) == answers
+    assert MAZES.write(maze, ["RD"]) == "<route_1> R D </route_1>"
+    assert HOPS.write(x, [chains[0]], {}).split()[1] in {fact.symbol for fact in x.facts}
+    with_code = task_class("programs").modes["faithful"]
+    assert with_code.write(None, None, ["x = 1", "y"]) == (
+        "```python\nx = 1\n```\n---\n```python\ny\n```"
+    )
+    for_records = RecordTask.__new__(RecordTask)
+    for answers in (["one"], ["one", "two"]):
+        text = for_records.write(None, answers)
+        assert ("<" in text) == (len(answers) > 1)
+        if len(answers) > 1:
+            assert [a.strip() for a in read_numbered(text, 2, for_records.tag)] == answers
+
+
+# --- searches whose outcome is known --------------------------------------------------------------
+
+
+def test_with_both_rules_twenty_candidates_are_enough_and_with_one_none():
+    for seed in range(12):
+        x = TWO.instance(seed)
+        (trace,) = evolve(saying(*x.rules), TWO, [x], m=2, calls=3, seed=seed)
+        calls, tokens, candidates = trace.solved_at
+        assert calls == 1 and 3 <= candidates <= 20
+        assert tokens == trace.tokens[-1] == len(write_numbered(x.rules, "program").split())
+        assert trace.best == [trace.target] and np.isclose(trace.target, 1)
+        assert (TWO.score([x], [[trace.answer]])[0] == 1).all()
+        (alone,) = evolve(saying(x.rules[0]), TWO, [x], m=1, calls=20, seed=seed)
+        assert alone.solved_at is None and alone.candidates == list(range(1, 21))
+        assert alone.cells == [1] * 20 and alone.answer == x.rules[0]
+
+
+def test_three_rules_need_a_conditional_in_a_conditional():
+    for seed in range(9):
+        x = THREE.instance(seed)
+        (trace,) = evolve(saying(*x.rules), THREE, [x], m=3, calls=10, seed=seed)
+        assert trace.solved_at is not None and trace.solved_at.calls > 1
+        assert trace.answer.count("?") >= 2
+
+
+def test_a_trace_by_hand():
+    """reverse passes the first three tests, plus the last; nothing else is ever written."""
+    policy = Scripted(
+        lambda call, prompt: write_numbered([["sort"], ["reverse"], ["plus"]][call - 1], "program")
+    )
+    (trace,) = evolve(policy, TWO, [LOW_AND_HIGH], m=1, calls=3, seed=0, tries=0)
+    assert trace.best == [0.0, 0.75, 0.75] and trace.cells == [0, 1, 2]
+    assert trace.tokens == [3, 6, 9] and trace.candidates == [1, 2, 3]
+    assert (trace.answer, trace.solved_at, trace.target) == ("reverse", None, 1.0)
+    policy.calls = 0
+    (trace,) = evolve(policy, TWO, [LOW_AND_HIGH], m=1, calls=9, seed=0, weights=[[1, 1, 1, 0]])
+    assert trace.solved_at == Spent(calls=2, tokens=6, candidates=2) and trace.best == [0, 3]
+
+
+def test_an_answer_that_is_malformed_costs_tokens_and_is_no_candidate():
+    (trace,) = evolve(saying("plus", "what", "sort"), TWO, [LOW_AND_HIGH], m=3, calls=2, seed=0)
+    assert trace.candidates == [2, 4] and trace.tokens == [9, 18]
+
+
+class Endless(HiddenRules):
+    """Nothing reaches the target. ``asked`` holds all that was to be scored, call after call."""
+
+    def target(self, instance, weights):
+        return 99.0
+
+    def score(self, instances, answers):
+        self.__dict__.setdefault("asked", []).append([list(row) for row in answers])
+        return super().score(instances, answers)
+
+
+@pytest.mark.parametrize("tries, m", [(0, 2), (5, 2), (3, 3)])
+def test_the_cap_holds_and_every_combination_is_scored_once(tries, m):
+    task = Endless(branches=2)
+    x = task.instance(1)
+    policy = saying(*x.rules, x.rules[0])
+    (trace,) = evolve(policy, task, [x], m=m, calls=40, seed=0, tries=tries)
+    made = [row for (row,) in task.asked[1::2]]
+    assert len(trace.tokens) == len(made) == 40
+    flat = [answer for row in made for answer in row]
+    assert all(len(row) <= tries * m for row in made) and len(set(flat)) == len(flat)
+    assert np.diff(trace.candidates).tolist() == [m + len(row) for row in made[1:]]
+    assert trace.candidates[0] == m + tries * m
+    first_pair = set(conditionals_of(*x.rules))
+    assert set(flat[:18]) == (first_pair if tries else set()), "one pair after the other"
+
+
+def test_pairs_that_complement_each_other_come_first():
+    task = Endless(branches=3)
+    x = task.instance(0)
+    some = ["plus", "sort", "left", "reverse", *x.rules]
+    valid = [a for a in some if task.score([x], [[a]])[0].any()]
+    evolve(saying(*some), task, [x], m=7, calls=1, seed=0, tries=30)
+    ((made,),) = task.asked[-1:]
+    passed = dict(zip(valid, task.score([x], [valid])[0], strict=True))
+
+    def together(text):
+        first, second = text.split(" ", 1)[1].split(" : ")
+        return np.maximum(passed[first], passed[second]).sum()
+
+    counts = [together(text) for text in made]
+    assert len(set(counts)) > 1 and counts == sorted(counts, reverse=True)
+
+
+def test_the_policy_goes_on_from_a_part_of_a_parent_that_it_can_write():
+    task = Endless(branches=2)
+    x = task.instance(0)
+    policy = saying(*x.rules)
+    evolve(policy, task, [x], m=2, calls=200, seed=0, fresh=0.5)
+    first, *prefixes = [prompt.prefix for (prompt,) in policy.prompts]
+    words = [f"<program_1> {rule}".split() for rule in x.rules]
+    parts = {" ".join(w[:k]) for w in words for k in range(2, len(w) + 1)}
+    parts |= {"<program_1>"} if any(len(w) == 2 for w in words) else set()
+    assert first == "" and set(prefixes) - {""} <= parts
+    assert {p.split()[1] for p in prefixes if " " in p} == {w[1] for w in words}
+    assert 60 < prefixes.count("") < 140, "half of them begin anew"
+    evolve(policy, task, [x], m=2, calls=5, seed=0, fresh=1.0)
+    assert {prompt.prefix for (prompt,) in policy.prompts[-5:]} == {""}
+
+
+def test_models_asked_in_words_are_shown_parents_with_their_rewards():
+    policy = Scripted(lambda call, prompt: write_numbered(["reverse"], "program"), pocket={})
+    assert policy.pocket is None
+    evolve(policy, TWO, [LOW_AND_HIGH], m=1, calls=2, seed=0, fresh=0.0)
+    (first,), (second,) = policy.prompts
+    assert first == TWO.prompt(LOW_AND_HIGH, 1)
+    assert second.text.startswith(first.text + "\n\nThese answers are known")
+    assert second.text.endswith(
+        "<program_1> reverse </program_1>\ntest 1 1.00, test 2 1.00, test 3 1.00, test 4 0.00"
+    )
+    assert second.prefix == ""
+
+
+# --- budgets, seeds and batches with a real policy ------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pocket():
+    return load_policy("pocket-programs")
+
+
+def told(trace):
+    return trace.tokens, trace.candidates, trace.best, trace.cells, trace.answer, trace.solved_at
+
+
+@pytest.mark.slow
+def test_a_batch_of_problems_is_each_problem_alone_and_a_seed_repeats(pocket):
+    task = HiddenRules(operations=2)
+    problems = [task.instance(seed) for seed in range(5)]
+    how = dict(m=2, calls=8, seed=4)
+    together = evolve(pocket, task, problems, **how)
+    alone = [evolve(pocket, task, [x], **how)[0] for x in problems[::-1]][::-1]
+    assert [told(t) for t in together] == [told(t) for t in alone]
+    other = evolve(pocket, task, problems, m=2, calls=8, seed=5)
+    assert [told(t) for t in together] != [told(t) for t in other]
+    assert any(t.candidates[-1] > 16 for t in together), "some answers were joined"
+
+
+@pytest.mark.slow
+def test_tokens_and_candidates_are_those_that_were_sampled_and_scored(pocket, monkeypatch):
+    task, groups = Endless(branches=2), []
+    sample = evolution.sample_answers
+
+    def recording(*arguments, **settings):
+        found = sample(*arguments, **settings)
+        groups.append((found, settings["prefixes"]))
+        return found
+
+    monkeypatch.setattr(evolution, "sample_answers", recording)
+    problems = [task.instance(seed) for seed in range(3)]
+    traces = evolve(pocket, task, problems, m=2, calls=10, seed=0, fresh=0.2)
+    masks = [found.rollouts.mask.sum(-1).tolist() for found, _ in groups]
+    assert [t.tokens for t in traces] == np.cumsum(masks, axis=0).T.tolist()
+    for p, trace in enumerate(traces):
+        assert trace.candidates[-1] == sum(len(batch[p]) for batch in task.asked)
+        assert trace.best == sorted(trace.best)
+    begun = [(f.groups[p], prefixes[p]) for f, prefixes in groups for p in range(3)]
+    assert any(prefix.count(" ") for _, prefix in begun)
+    assert all(group.texts[0].startswith(prefix) for group, prefix in begun)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, task", [("pocket-6x6", MAZES), ("pocket-hops", HOPS), ("pocket-calls", PLANS)]
+)
+def test_other_tasks_are_searched_too(name, task):
+    problems = [task.instance(seed) for seed in range(4)]
+    traces = evolve(load_policy(name), task, problems, m=3, calls=12, seed=0)
+    for x, trace in zip(problems, traces, strict=True):
+        best = float(np.max(task.front(x) @ task.w_star(x)))
+        assert trace.target == best and trace.best[-1] <= best + 1e-12
+        assert (trace.solved_at is None) == (trace.best[-1] < best - 1e-9)
+        (score,) = task.score([x], [[trace.answer]])[0] @ task.w_star(x)
+        assert score == pytest.approx(trace.best[-1])
+    assert sum(trace.solved_at is not None for trace in traces) >= 2
+
+
+def test_random_mutation_needs_no_policy():
+    problems = [TWO.instance(seed) for seed in range(6)]
+    traces = evolve(None, TWO, problems, m=3, calls=150, seed=0)
+    assert {t for trace in traces for t in trace.tokens} == {0}
+    assert sum(trace.solved_at is not None for trace in traces) >= 3
+    assert [told(t) for t in traces[:2]] == [
+        told(t) for t in evolve(None, TWO, problems[:2], m=3, calls=150, seed=0)
+    ]
+    (maze_trace,) = evolve(None, MAZES, [envs.generate("lite-6x6", 7)], m=20, calls=40, seed=0)
+    assert maze_trace.best[-1] > maze_trace.best[0]
+
+
+class Unknown(Task):
+    name = "unknown"
+
+    def instance(self, seed):
+        return seed
+
+    def objectives(self, instance):
+        return "one", "two"
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words("?")
+
+    def score(self, instances, answers):
+        return [np.full((len(row), 2), 0.5) for row in answers]
+
+
+def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
+    policy = Scripted(lambda call, prompt: write_numbered(["a", "b"], "answer"), pocket={})
+    (trace,) = evolve(policy, Unknown(), [1], m=2, calls=3, seed=0)
+    assert trace.target == 1.0 and trace.candidates == [2, 4, 6] and trace.best == [0.5] * 3
+    with pytest.raises(ValueError, match=r"policy = None: task 'unknown' knows no random"):
+        evolve(None, Unknown(), [1], m=2, calls=3, seed=0)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (dict(m=0), "m = 0: "),
+        (dict(calls=2.5), "calls = 2.5: "),
+        (dict(fresh=1.5), "fresh = 1.5: expected a probability, 0 to 1"),
+        (dict(tries=-1), "tries = -1: "),
+        (dict(bins=0), "bins = 0: "),
+        (dict(weights=[]), "weights of 0 problems for 1: expected one array for each"),
+        (dict(weights=[[1.0]]), r"weights of shape \(1,\): this problem has 2 objectives"),
+        (dict(weights=[[1.0, np.nan]]), "weights holds 1 values that are NaN"),
+    ],
+)
+def test_what_cannot_work_is_refused(wrong, said):
+    policy = Scripted(lambda call, prompt: "", pocket={})
+    with pytest.raises(ValueError, match=said):
+        evolve(policy, Unknown(), [1], **dict(m=1, calls=1, seed=0) | wrong)

@@ -1,0 +1,79 @@
+"""An archive of answers in reward space: the best one of each cell of a fixed grid."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..checks import check_finite, check_whole
+
+CELLS = 1_024  # a grid has about so many, but two at least for each objective
+ROUNDING = 1e-9  # of a cell: 0.29 * 100 is a little less than 29
+
+
+class Elite(NamedTuple):
+    """The best answer of a cell, its rewards (d,), and its score w . r."""
+
+    answer: str
+    rewards: np.ndarray
+    score: float
+
+
+class Archive:
+    """The best answer found in each cell of a fixed grid over the rewards: MAP-Elites (Mouret and
+    Clune, arXiv 1504.04909).
+
+    - weights (d,): an answer's score is w . r
+    - bins: cells for each objective, of equal width over [0, 1]. A reward outside belongs to the
+      outer cell. None: as many as 1,024 cells allow, two at least. Rewards of 0 and 1, such as
+      passed tests, then have a cell for each different vector.
+
+    Of answers with equal scores the first one stays.
+
+    >>> archive = Archive([0.5, 0.5], bins=2)
+    >>> found = [("a", [0.1, 0.6]), ("b", [0.2, 0.5]), ("c", [0.3, 0.9]), ("d", [1, 0])]
+    >>> [archive.add(answer, rewards) is not None for answer, rewards in found]
+    [True, False, True, True]
+    >>> [elite.answer for elite in archive.elites.values()], archive.coverage, archive.qd_score
+    (['c', 'd'], 0.5, 1.1)
+    """
+
+    def __init__(self, weights, bins: int | None = None):
+        self.weights = check_finite(weights, "weights", 1)
+        if bins is not None:
+            check_whole(bins, "bins")
+        d = len(self.weights)
+        self.bins = max(2, int(CELLS ** (1 / d) + ROUNDING)) if bins is None else int(bins)
+        self.elites: dict[tuple[int, ...], Elite] = {}
+
+    def cell(self, rewards) -> tuple[int, ...]:
+        """The place of a reward vector (d,) on the grid: d numbers from 0."""
+        places = np.floor(np.asarray(rewards, dtype=float) * self.bins + ROUNDING)
+        return tuple(np.clip(places, 0, self.bins - 1).astype(int).tolist())
+
+    def add(self, answer: str, rewards) -> Elite | None:
+        """The answer as the elite of its cell; None where another one is as good."""
+        rewards = np.asarray(rewards, dtype=float)
+        cell, score = self.cell(rewards), float(self.weights @ rewards)
+        if cell in self.elites and score <= self.elites[cell].score:
+            return None
+        self.elites[cell] = Elite(answer, rewards, score)
+        return self.elites[cell]
+
+    def parents(self, rng, count: int = 1, fit: Callable[[str], bool] | None = None) -> list[Elite]:
+        """Different elites, each as likely as any other; at most ``count``.
+
+        fit: only answers for which it is true
+        """
+        there = [e for e in self.elites.values() if fit is None or fit(e.answer)]
+        return [there[i] for i in rng.permutation(len(there))[:count]]
+
+    @property
+    def coverage(self) -> float:
+        """The share of all cells that hold an elite, 0 to 1."""
+        return len(self.elites) / self.bins ** len(self.weights)
+
+    @property
+    def qd_score(self) -> float:
+        """The sum of the elites' scores: grows with their number and with their quality."""
+        return float(sum(elite.score for elite in self.elites.values()))

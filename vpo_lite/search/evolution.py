@@ -1,0 +1,286 @@
+"""Evolutionary search with a policy as the mutation operator.
+
+One call of the policy is one rollout of m answers. It starts from a parent in the archive: a pocket
+policy continues a part of the parent's text and writes the other answers after it; a model that is
+asked in words reads the parent in its prompt. Then the task joins pairs of archive members without
+the policy (:meth:`Task.combine`). So a search goes far if the archive holds answers that complement
+each other. Budgets are counted in calls, in sampled tokens and in scored candidates.
+"""
+
+import heapq
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import check_finite, check_number, check_whole, shown
+from ..policy.policy import Policy
+from ..randomness import generator
+from ..tasks.base import Task
+from ..tasks.wording import known_answers
+from ..training.contract import check_problem, flags_of, objectives_of, w_star_of, worst_of
+from ..training.rollouts import draw_uniforms, longest_completion, sample_answers, score_answers
+from .archive import Archive, Elite
+
+SHOWN = 2  # parents in a prompt in words
+NEAR = 1e-9  # of the target: reached
+
+
+class Spent(NamedTuple):
+    """A budget that was used up: calls, sampled tokens, scored candidates."""
+
+    calls: int
+    tokens: int
+    candidates: int
+
+
+@dataclass
+class Trace:
+    """The search on one problem. Entry c of a list is the state after call c + 1.
+
+    - weights (d,), target: the score is w . r; the target is :meth:`Task.target`
+    - tokens, candidates: sampled and scored so far
+    - best: the best score so far, that of a missing answer at first
+    - cells: elites in the archive
+    - answer: the best one; None before there is any
+    - solved_at: what was spent when the target was reached, up to the candidate that reached it;
+      None where it was not. The search ends with that call, so the lists may be shorter than
+      ``calls``.
+    - archive
+    """
+
+    instance: Any
+    weights: np.ndarray
+    target: float
+    archive: Archive
+    tokens: list[int] = field(default_factory=list)
+    candidates: list[int] = field(default_factory=list)
+    best: list[float] = field(default_factory=list)
+    cells: list[int] = field(default_factory=list)
+    answer: str | None = None
+    solved_at: Spent | None = None
+
+
+def evolve(
+    policy: Policy | None,
+    task: Task,
+    instances: Sequence,
+    *,
+    m: int,
+    calls: int,
+    seed: int,
+    weights: Sequence | None = None,
+    fresh: float = 0.25,
+    tries: int = 18,
+    bins: int | None = None,
+    temperature: float = 1.0,
+) -> list[Trace]:
+    """Search for an answer of the highest score, on each instance for itself.
+
+    A call does the following. Each policy call covers all unsolved instances in one batch.
+
+    1. Draw a parent from the archive. The policy writes m answers: the first one begins with a
+       random part of the parent's text. Without a parent, or with probability ``fresh``, it begins
+       anew.
+    2. Join pairs of elites by :meth:`Task.combine`. Each pair is tried once. The order is
+       that of w . max(r, r'), the most complementary pair first. Pairs alike in that, and the
+       answers of one pair, come in random order. At most ``tries * m`` new answers are scored. The
+       rest wait.
+    3. Valid answers go into the archive.
+
+    - policy: None for the baseline without one: m random mutations a call (:meth:`Task.mutate`)
+    - calls: of the policy, at most
+    - seed: draws depend on it, on the call and on the problem, and not on the rest of the batch
+    - weights: P arrays (d,); None for each problem's w*
+    - tries: combinations for each answer asked for, so that equal numbers of answers have equal
+      budgets; 18 are those of one pair of programs
+    - bins: as in :class:`Archive`
+    - temperature: as in :meth:`Policy.sample`
+
+    Raises ValueError for values that cannot work, and for a task without mutations where policy is
+    None.
+    """
+    check_whole(m, "m")
+    check_whole(calls, "calls")
+    fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)
+    if tries != 0:
+        check_whole(tries, "tries")
+    if weights is not None and len(weights) != len(instances):
+        raise ValueError(
+            f"weights of {len(weights)} problems for {len(instances)}: expected one array for each"
+        )
+    given = [None] * len(instances) if weights is None else weights
+    searches = [_Search(task, x, w, bins) for x, w in zip(instances, given, strict=True)]
+    if policy is not None:
+        task.check_policy(m, policy.pocket)
+        limit = longest_completion(policy, task, m, instances)
+    for call in range(1, calls + 1):
+        active = [search for search in searches if search.trace.solved_at is None]
+        if not active:
+            break
+        for search in active:
+            search.rng = generator(seed, "evolution", call, search.key)
+        if policy is None:
+            answers = [search.mutations(m, fresh) for search in active]
+            _score(task, call, active, answers)
+        else:
+            keys = [(seed, "evolution tokens", call, search.key) for search in active]
+            uniforms = np.stack([draw_uniforms(1, limit, *key) for key in keys])
+            groups = sample_answers(
+                policy,
+                task,
+                [search.trace.instance for search in active],
+                m,
+                uniforms,
+                temperature=temperature,
+                **_begun(policy, active, fresh),
+            ).groups
+            for search, group in zip(active, groups, strict=True):
+                search.take(call, group.answers[0], group.rewards[0], int(group.tokens[0]))
+        _score(task, call, active, [search.combinations(tries * m) for search in active])
+        for search in active:
+            search.end_call()
+    return [search.trace for search in searches]
+
+
+def _begun(policy: Policy, active: Sequence["_Search"], fresh: float) -> dict:
+    """What the policy is given of the parents: beginnings of its text, or notes in the prompts."""
+    if policy.pocket is not None:
+        return {"prefixes": [search.prefix(policy.pocket, fresh) for search in active]}
+    return {"notes": [search.note(fresh) for search in active]}
+
+
+def _score(task: Task, call: int, active: Sequence["_Search"], answers) -> None:
+    """Score a list of answers for each search, in one call of the task's scorer."""
+    rewards = score_answers(task, [s.trace.instance for s in active], [[row] for row in answers])
+    for search, row, R in zip(active, answers, rewards, strict=True):
+        search.take(call, row, R[0])
+
+
+class _Search:
+    """The state of the search on one problem. ``rng`` is set for each call."""
+
+    def __init__(self, task: Task, instance, weights, bins):
+        check_problem(task, instance)
+        w_star = w_star_of(task, instance)
+        weights = w_star if weights is None else check_finite(weights, "weights", 1)
+        if weights.shape != w_star.shape:
+            raise ValueError(
+                f"weights of shape {weights.shape}: this problem has {len(w_star)} objectives"
+            )
+        self.task, self.key = task, task.key(instance)
+        archive = Archive(weights, bins)
+        self.trace = Trace(instance, weights, task.target(instance, weights), archive)
+        self.best = float(weights @ worst_of(task, instance))
+        self.tokens = self.candidates = 0
+        self.scored: set[str] = set()
+        self.texts: dict[str, str] = {}
+        self.pairs: list[tuple[float, float, Elite, Elite]] = []  # a heap
+
+    # --- where a call begins ----------------------------------------------------------------------
+
+    def prefix(self, pocket: dict, fresh: float) -> str:
+        """The opening tag of a parent and some of its words; empty to begin anew."""
+        rng = self.rng
+        anew = rng.random() < fresh
+        parents = (
+            [] if anew else self.trace.archive.parents(rng, fit=lambda a: self._text(a, pocket))
+        )
+        if not parents:
+            return ""
+        text = self._text(parents[0].answer, pocket)
+        ends = [word.end() for word in re.finditer(r"\S+", text)]
+        return text[: ends[rng.integers(1, max(2, len(ends) - 1))]]
+
+    def _text(self, answer: str, pocket: dict) -> str:
+        """An answer as the policy writes it; empty where it cannot, as with a conditional."""
+        if answer not in self.texts:
+            text = self.task.write(self.trace.instance, [answer], pocket)
+            same = self.task.parse(self.trace.instance, text, 1) == [answer]
+            self.texts[answer] = text if same else ""
+        return self.texts[answer]
+
+    def note(self, fresh: float) -> str:
+        """Parents with their rewards; empty to begin anew."""
+        task, instance = self.task, self.trace.instance
+        anew = self.rng.random() < fresh
+        parents = [] if anew else self.trace.archive.parents(self.rng, SHOWN)
+        if not parents:
+            return ""
+        known = [(task.write(instance, [e.answer]), e.rewards) for e in parents]
+        return known_answers(objectives_of(task, instance), known)
+
+    def mutations(self, m: int, fresh: float) -> list[str]:
+        """m random changes of parents, or random answers."""
+        found = []
+        for _ in range(m):
+            anew = self.rng.random() < fresh
+            parents = [] if anew else self.trace.archive.parents(self.rng)
+            parent = parents[0].answer if parents else None
+            found.append(self.task.mutate(self.trace.instance, parent, self.rng))
+        if None in found:
+            raise ValueError(
+                f"policy = None: task {shown(self.task.name)} knows no random mutations; override "
+                "its mutate(instance, answer, rng), or give a policy"
+            )
+        return found
+
+    def combinations(self, most: int) -> list[str]:
+        """At most so many new answers, from the most promising pairs whose elites are still there.
+
+        Once the target is reached there are none.
+        """
+        found: dict[str, None] = {}
+        there = {id(elite) for elite in self.trace.archive.elites.values()}
+        while self.pairs and len(found) < most and self.trace.solved_at is None:
+            pair = heapq.heappop(self.pairs)
+            first, second = pair[2:]
+            if not {id(first), id(second)} <= there:
+                continue
+            joined = self.task.combine(self.trace.instance, first.answer, second.answer)
+            new = [a for a in dict.fromkeys(joined) if a not in self.scored and a not in found]
+            room = most - len(found)
+            found |= dict.fromkeys(new[i] for i in self.rng.permutation(len(new))[:room])
+            if len(new) > room:
+                heapq.heappush(self.pairs, pair)
+        return list(found)
+
+    # --- what it brings ---------------------------------------------------------------------------
+
+    def take(self, call: int, answers: Sequence[str | None], rewards, tokens: int = 0) -> None:
+        """Count scored answers with their rewards (n, d), and keep the valid ones."""
+        trace, task = self.trace, self.task
+        self.tokens += tokens
+        valid = flags_of(task, "valid", trace.instance, rewards)
+        for answer, vector, counts in zip(answers, rewards, valid, strict=True):
+            if answer is None:
+                continue
+            self.candidates += 1
+            self.scored.add(answer)
+            score = float(trace.weights @ vector)
+            if trace.answer is None or score > self.best:
+                self.best, trace.answer = score, answer
+            if score >= trace.target - NEAR and trace.solved_at is None:
+                trace.solved_at = Spent(call, self.tokens, self.candidates)
+            if counts:
+                self._keep(answer, vector)
+
+    def _keep(self, answer: str, rewards) -> None:
+        """Add an answer to the archive, and its pairs with all others to those that wait."""
+        new = self.trace.archive.add(answer, rewards)
+        if new is None:
+            return
+        for other in self.trace.archive.elites.values():
+            if other is not new:
+                promise = float(self.trace.weights @ np.maximum(new.rewards, other.rewards))
+                heapq.heappush(self.pairs, (-promise, self.rng.random(), other, new))
+
+    def end_call(self) -> None:
+        """Write down where the search stands."""
+        trace = self.trace
+        trace.tokens.append(self.tokens)
+        trace.candidates.append(self.candidates)
+        trace.best.append(self.best)
+        trace.cells.append(len(trace.archive.elites))
