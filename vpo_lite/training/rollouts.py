@@ -63,6 +63,7 @@ def sample_answers(
     *,
     weights=None,
     prefixes: Sequence[str] | None = None,
+    stop: str | None = None,
     temperature: float = 1.0,
     dtype: str = "auto",
     compiled: bool = False,
@@ -72,6 +73,7 @@ def sample_answers(
     - uniforms (P, G, T) in [0, 1): one for each token that may be sampled
     - weights: P arrays (d,) that the prompts show, or None
     - prefixes: P beginnings of the completions, or None
+    - stop: a token that ends a rollout, too; None for the one that the policy names, if any
     - temperature, dtype, compiled: as in :meth:`Policy.sample`
     """
     weights = [None] * len(instances) if weights is None else weights
@@ -81,8 +83,9 @@ def sample_answers(
     ]
     if prefixes is not None:
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
-    stop = (policy.pocket or {}).get("stop")  # nothing after the last answer is read or trained
-    stop = None if stop is None else stop.replace("{m}", str(m))
+    if stop is None:  # nothing after the last answer is read or trained
+        stop = (policy.pocket or {}).get("stop")
+        stop = None if stop is None else stop.replace("{m}", str(m))
     how = dict(stop=stop, dtype=dtype, compiled=compiled)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
     texts, G = policy.texts(rollouts), np.shape(uniforms)[1]
