@@ -332,6 +332,9 @@ def _sets(task: Task, group: Answers) -> list[_Set]:
 
 def _best(sets: Sequence[_Set], width: int, alpha: float) -> list[_Set]:
     """The sets with the highest set rewards, one for each set of effects, best first."""
-    kept = list({s.effects: s for s in reversed(sets)}.values())[::-1]
+    first: dict[frozenset, _Set] = {}
+    for found in sets:
+        first.setdefault(found.effects, found)
+    kept = list(first.values())
     order = np.argsort(-exact_set_reward(np.stack([s.rewards for s in kept]), alpha), kind="stable")
     return [kept[i] for i in order[:width]]
