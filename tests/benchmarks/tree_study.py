@@ -12,6 +12,9 @@ it on many problems. Each answers the same held-out problems in these ways:
   spends what it spends, so it stands beside sampling with m = 3 of at least as many tokens on the
   same problem.
 
+- enumeration: no policy, only the grammar. All programs are tried, shorter ones first and in random
+  order among equals. A tree search that reads one prefix for each program gets as far.
+
 A way ends with a pool of answers. Reported are the coverage of the best 3 of the pool, the best
 w* . r in it, the tokens, and the answers. `set` is the coverage of the best rollout, or of the
 best set in the beam. Sampling, too, stops at the last closing tag, so no way pays for an EOS.
@@ -30,7 +33,9 @@ import resumable
 
 import vpo_lite as vpo
 from vpo_lite import metrics
+from vpo_lite.randomness import generator
 from vpo_lite.search.tree import beam, most_probable
+from vpo_lite.tasks.programs import PROGRAMS
 from vpo_lite.training.loop import train
 from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
 from vpo_lite.training.step import Learner
@@ -89,6 +94,27 @@ def run(task_name: str, policy, seed: int) -> dict:
             for (way, budget), rows in found.items()
         },
         "seconds": time.perf_counter() - began,
+    }
+
+
+def enumeration() -> dict:
+    """What search in the tree of all programs finds without a policy: one program for each token
+    but two, for the prefixes that hold no operation.
+    """
+    options, problems, budgets, _, _ = WAYS["programs"]
+    task = vpo.TrainConfig.preset("demo", task="programs", **options).make_task()
+    instances = [task.instance(s) for s in task.seeds["held_out"][:problems]]
+    pools = []
+    for x in instances:
+        mixed = generator(0, "tree study", 0, task.key(x)).permutation(PROGRAMS).tolist()
+        pools.append(task.score([x], [sorted(mixed, key=lambda program: len(program.split()))])[0])
+    return {
+        "ways": {
+            f"enumeration, {budget}": figures(
+                task, instances, [(pool[: budget - 2], None, budget) for pool in pools]
+            )
+            for budget in budgets
+        }
     }
 
 
@@ -161,9 +187,11 @@ def main():
         "--adapters", type=Path, default=Path(tempfile.gettempdir()) / "vpo-lite-tree-study"
     )
     options = parser.parse_args()
-    methods = ("grpo", "vpo") if options.task == "programs" else ()
-    jobs = [("shipped", 0), *((kind, s) for s in range(options.seeds) for kind in methods)]
     done = resumable.done(RESULTS)
+    methods = ("grpo", "vpo") if options.task == "programs" else ()
+    if options.task == "programs" and ["programs", "no policy", 0] not in done:
+        resumable.add(RESULTS, ["programs", "no policy", 0], enumeration())
+    jobs = [("shipped", 0), *((kind, s) for s in range(options.seeds) for kind in methods)]
     for kind, seed in jobs:
         key = [options.task, kind, seed]
         if key not in done:
