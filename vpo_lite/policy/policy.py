@@ -16,7 +16,7 @@ from ..checks import shown
 from ..tasks.base import Prompt
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
-from .sampling import Rollouts, completion_logits, sample_tokens, shares_prompts
+from .sampling import Rollouts, completion_logits, pad_prompts, sample_tokens, shares_prompts
 from .tokenizer import encode
 
 
@@ -150,6 +150,38 @@ class Policy:
         spread = logp if entropy_gradient else logp.detach()
         entropies = -torch.linalg.vecdot(spread.exp(), spread)
         return TokenScores(logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropies)
+
+    @torch.no_grad()
+    def next_logprobs(
+        self, prompts: Sequence[Prompt], beginnings: Sequence[Sequence[Sequence[int]]]
+    ) -> list[torch.Tensor]:
+        """Log-probabilities of every token that may come next, in nats: P tensors (n, V).
+
+        - beginnings: for each of the P prompts n lists of token ids that continue it, n >= 1. An
+          empty list stands for the prompt alone. n may differ from prompt to prompt.
+        """
+        self.model.eval()
+        counts = [len(group) for group in beginnings]
+        rows = [list(ids) for group in beginnings for ids in group]
+        of_row = [p for p, count in enumerate(counts) for _ in range(count)]
+        ends = torch.tensor([len(ids) for ids in rows], device=self.device)
+        longest = int(ends.max()) + 1  # the last token of a row is not read
+        padded = [ids + [self.pad_id] * (longest - len(ids)) for ids in rows]
+        places = torch.arange(longest, device=self.device)
+        logits = completion_logits(
+            self.model,
+            Rollouts(
+                *pad_prompts([self.encode(prompt) for prompt in prompts], self.pad_id, self.device),
+                prompt_of=torch.tensor(of_row, device=self.device),
+                tokens=torch.tensor(padded, device=self.device),
+                mask=places <= ends[:, None],
+                logprobs=torch.zeros(len(rows), longest, device=self.device),
+                truncated=torch.zeros(len(rows), dtype=torch.bool, device=self.device),
+            ),
+            share=self.shares_prompts,
+        )
+        after = logits[torch.arange(len(rows), device=self.device), ends]
+        return list(torch.log_softmax(after.float(), -1).split(counts))
 
     @contextlib.contextmanager
     def reference(self):

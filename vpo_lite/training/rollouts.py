@@ -64,6 +64,7 @@ def sample_answers(
     weights=None,
     prefixes: Sequence[str] | None = None,
     notes: Sequence[str] | None = None,
+    stop: str | None = None,
     temperature: float = 1.0,
     dtype: str = "auto",
     compiled: bool = False,
@@ -74,6 +75,7 @@ def sample_answers(
     - weights: P arrays (d,) that the prompts show, or None
     - prefixes: P beginnings of the completions, or None
     - notes: P texts that end the requests in words, or None
+    - stop: a token that ends a rollout, too; None for the one that the policy names, if any
     - temperature, dtype, compiled: as in :meth:`Policy.sample`
     """
     weights = [None] * len(instances) if weights is None else weights
@@ -85,8 +87,9 @@ def sample_answers(
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
     if notes is not None:
         prompts = [_noted(p, note) for p, note in zip(prompts, notes, strict=True)]
-    stop = (policy.pocket or {}).get("stop")  # nothing after the last answer is read or trained
-    stop = None if stop is None else stop.replace("{m}", str(m))
+    if stop is None:  # nothing after the last answer is read or trained
+        stop = (policy.pocket or {}).get("stop")
+        stop = None if stop is None else stop.replace("{m}", str(m))
     how = dict(stop=stop, dtype=dtype, compiled=compiled)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
     texts, G = policy.texts(rollouts), np.shape(uniforms)[1]

@@ -1,0 +1,317 @@
+"""Tree search finds what enumeration finds, spends what it says, and draws as plain sampling."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vpo_lite import exact_set_reward, load_policy
+from vpo_lite.search.tree import beam, most_probable
+from vpo_lite.tasks.program_rules import LONGEST, OPERATIONS, HiddenRules
+from vpo_lite.training.rollouts import draw_uniforms, sample_answers
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return load_policy("pocket-programs", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def task():
+    return HiddenRules(branches=2)
+
+
+@pytest.fixture(scope="module")
+def instances(task):
+    return [task.instance(seed) for seed in (0, 1, 2)]  # 4, 6 and 8 tests
+
+
+@pytest.fixture(scope="module")
+def enumerated(policy, task, instances):
+    return [enumerate_programs(policy, task, x) for x in instances]
+
+
+@torch.no_grad()
+def enumerate_programs(policy, task, instance):
+    """Log-probabilities of all programs {text: nats}, and of all prefixes of them, by the model's
+    own forward pass over every sequence of three operations.
+    """
+    words = policy.tokenizer.get_vocab()
+    operations = [words[name] for name in OPERATIONS]
+    opening, closing = words["<program_1>"], words["</program_1>"]
+    grid = np.stack(np.meshgrid(*[range(10)] * LONGEST, indexing="ij"), -1).reshape(-1, LONGEST)
+    rows = torch.tensor([[opening, *(operations[i] for i in row)] for row in grid.tolist()])
+    prompt = policy.encode(task.prompt(instance, 1, pocket=policy.pocket))
+    policy.model.eval()
+    begun = policy.model(torch.tensor([prompt]), use_cache=True)
+    begun.past_key_values.batch_repeat_interleave(len(rows))
+    rest = policy.model(rows, past_key_values=begun.past_key_values).logits
+    first = begun.logits[:, -1:].expand(len(rows), -1, -1)
+    logp = torch.cat((first, rest), 1).double().log_softmax(-1)
+    path = logp[:, :-1].gather(-1, rows[..., None])[..., 0].cumsum(-1)  # (1000, 1 + LONGEST)
+    programs, prefixes = {}, {(): 0.0}
+    for i, row in enumerate(rows.tolist()):
+        for length in range(1, LONGEST + 2):
+            prefixes[tuple(row[:length])] = path[i, length - 1].item()
+            if length > 1:
+                names = " ".join(list(OPERATIONS)[k] for k in grid[i, : length - 1])
+                programs[names] = (path[i, length - 1] + logp[i, length, closing]).item()
+    assert len(programs) == 1110
+    return programs, prefixes
+
+
+def by_effect(task, instance, programs):
+    """[(program, nats)] in order of probability: of each effect the most probable program."""
+    ordered = sorted(programs.items(), key=lambda item: -item[1])
+    best = {}
+    for program, logprob in ordered:
+        best.setdefault(task.same_effect(instance, program), (program, logprob))
+    return list(best.values())
+
+
+# --- the most probable answers --------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_most_probable_answers_are_those_of_full_enumeration(
+    policy, task, instances, enumerated
+):
+    found = most_probable(policy, task, instances, answers=25, tokens=300)
+    for x, (programs, _), its in zip(instances, enumerated, found, strict=True):
+        expected = by_effect(task, x, programs)[:25]
+        assert its.answers == [program for program, _ in expected]
+        np.testing.assert_allclose(its.logprobs, [nats for _, nats in expected], atol=1e-4)
+        np.testing.assert_array_equal(its.rewards, task.score([x], [its.answers])[0])
+
+
+@pytest.mark.slow
+def test_no_token_is_wasted(policy, task, instances, enumerated):
+    """Before an answer comes, every prefix that is more probable is read, and no other."""
+    found = most_probable(policy, task, instances, answers=12, tokens=10**6)
+    for (_, prefixes), its in zip(enumerated, found, strict=True):
+        nats = np.array(list(prefixes.values()))
+        expected = [int((nats > logprob).sum()) for logprob in its.logprobs]
+        assert its.after.tolist() == expected
+        assert its.tokens == expected[-1]
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_smaller_budget_finds_the_beginning_and_is_spent_exactly(
+    policy, task, instances, at_once
+):
+    whole = most_probable(policy, task, instances[:2], answers=10**6, tokens=19, at_once=at_once)
+    assert [its.tokens for its in whole] == [19] * 2
+    for tokens in (4, 11):
+        part = most_probable(
+            policy, task, instances[:2], answers=99, tokens=tokens, at_once=at_once
+        )
+        for small, large in zip(part, whole, strict=True):
+            assert small.tokens == tokens
+            assert small.answers == large.answers[: len(small.answers)]
+            assert (small.after <= tokens).all()
+            if at_once == 1:
+                assert len(small.answers) == (large.after <= tokens).sum()
+
+
+def test_prefixes_read_together_find_the_same(policy, task, instances):
+    one = most_probable(policy, task, instances, answers=6, tokens=50)
+    eight = most_probable(policy, task, instances, answers=6, tokens=50, at_once=8)
+    for a, b in zip(one, eight, strict=True):
+        assert a.answers == b.answers
+        assert (b.after >= a.after).all() and b.tokens > a.tokens
+
+
+def test_a_batch_finds_what_each_problem_finds_alone(policy, task, instances):
+    together = most_probable(policy, task, instances, answers=4, tokens=12)
+    for x, its in zip(instances, together, strict=True):
+        (alone,) = most_probable(policy, task, [x], answers=4, tokens=12)
+        assert alone.answers == its.answers and alone.after.tolist() == its.after.tolist()
+        np.testing.assert_allclose(alone.logprobs, its.logprobs, atol=1e-5)
+
+
+def test_a_budget_that_is_too_small_finds_nothing(policy, task, instances):
+    for x, its in zip(
+        instances, most_probable(policy, task, instances, answers=3, tokens=2), strict=True
+    ):
+        assert its.answers == [] and its.tokens == 2 and len(its.after) == 0
+        assert its.rewards.shape == (0, len(x.inputs))
+
+
+def test_next_logprobs_are_those_of_the_model(policy, task, instances):
+    prompts = [task.prompt(x, 1, pocket=policy.pocket) for x in instances]
+    words = policy.tokenizer.get_vocab()
+    a, b = words["<program_1>"], words["plus"]
+    beginnings = [[[]], [[a, b], [], [a]], [[a]]]
+    found = policy.next_logprobs(prompts, beginnings)
+    whole_rows = replace(policy, checkpointing=True)  # does not share the prompts
+    again = whole_rows.next_logprobs(prompts, beginnings)
+    for prompt, group, rows, same in zip(prompts, beginnings, found, again, strict=True):
+        assert rows.shape == (len(group), policy.embedded)
+        torch.testing.assert_close(rows, same, atol=1e-4, rtol=0)
+        for ids, row in zip(group, rows, strict=True):
+            with torch.no_grad():
+                logits = policy.model(torch.tensor([policy.encode(prompt) + ids])).logits[0, -1]
+            torch.testing.assert_close(row, logits.log_softmax(-1), atol=1e-4, rtol=0)
+
+
+# --- sets, answer by answer -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_beam_of_one_branch_is_plain_sampling(policy, task, instances, m):
+    """Both get the same uniforms: those that the beam used, one stretch for each answer."""
+    tokens = task.max_tokens(instances[0], 1, policy.pocket)
+    found = beam(policy, task, instances, m=m, width=1, branches=1, seed=3)
+    for x, its in zip(instances, found, strict=True):
+        answers = its.texts[0].replace("> <", ">|<").split("|")
+        assert len(answers) == m
+        stretches, prefix = [], ""
+        for j, answer in enumerate(answers):
+            used = draw_uniforms(1, tokens, 3, "beam", j, (task.key(x), prefix))[0]
+            stretches.append(used[: len(answer.split())])
+            prefix = f"{prefix} {answer}".strip()
+        uniforms = np.concatenate([*stretches, [0.5]])[None, None]  # 0.5: the EOS
+        (plain,) = sample_answers(policy, task, [x], m, uniforms).groups
+        assert plain.texts == its.texts
+        assert plain.tokens[0] == its.tokens + 1
+        np.testing.assert_array_equal(plain.rewards, its.rewards)
+        np.testing.assert_array_equal(its.seen, its.rewards[0])
+        assert its.set_rewards == exact_set_reward(plain.rewards)
+
+
+def sampled_by(policy, monkeypatch):
+    """A list that fills with (whole texts, tokens) of every call of ``Policy.sample``."""
+    calls, sample = [], type(policy).sample
+
+    def spy(self, prompts, *args, **kwargs):
+        rollouts = sample(self, prompts, *args, **kwargs)
+        prefixes = [prompts[p].prefix for p in rollouts.prompt_of.tolist()]
+        texts = [f"{a} {b}".strip() for a, b in zip(prefixes, self.texts(rollouts), strict=True)]
+        calls.append((texts, int(rollouts.mask.sum())))
+        return rollouts
+
+    monkeypatch.setattr(type(policy), "sample", spy)
+    return calls
+
+
+def set_reward(task, instance, text, m):
+    answers = [a for a in task.parse(instance, text, m) if a is not None]
+    worst = task.worst(instance)[None]
+    return float(exact_set_reward(np.vstack([worst, *task.score([instance], [answers])])))
+
+
+@pytest.mark.parametrize(("width", "branches"), [(1, 4), (3, 4)])
+def test_the_best_prefixes_go_on_and_every_token_counts(
+    policy, task, instances, monkeypatch, width, branches
+):
+    x, m = instances[1], 3
+    calls = sampled_by(policy, monkeypatch)
+    (found,) = beam(policy, task, [x], m=m, width=width, branches=branches)
+    assert found.tokens == sum(tokens for _, tokens in calls)
+    assert len(calls) == m and len(calls[0][0]) == branches
+    assert len(found.seen) == sum(len(texts) for texts, _ in calls)  # all of them parse
+    for j, (texts, _) in enumerate(calls):
+        worth = {}  # by effects: the best that may go on
+        for text in texts:
+            assert text.endswith(f"</program_{j + 1}>")
+            answers = task.parse(x, text, j + 1)
+            effects = frozenset(task.same_effect(x, a) for a in answers)
+            worth.setdefault(effects, (set_reward(task, x, text, j + 1), text))
+        kept = sorted((value for value, _ in worth.values()), reverse=True)[:width]
+        if j + 1 < m:
+            went_on = {t.rpartition(f" <program_{j + 2}>")[0] for t in calls[j + 1][0]}
+            assert went_on <= {text for _, text in worth.values()}  # of equal effects the first
+            values = sorted((set_reward(task, x, t, j + 1) for t in went_on), reverse=True)
+        else:
+            values = found.set_rewards
+        np.testing.assert_allclose(values, kept, atol=1e-9)
+
+
+def test_of_equal_effects_the_first_stays(policy, task, instances, monkeypatch):
+    def effects(text):
+        return frozenset(task.same_effect(x, answer) for answer in task.parse(x, text, 2))
+
+    x, first = instances[1], {}
+    calls = sampled_by(policy, monkeypatch)
+    (found,) = beam(policy, task, [x], m=2, width=9, branches=9)
+    whole = {t: None for texts, _ in calls for t in texts if t.endswith("</program_2>")}
+    for text in whole:
+        first.setdefault(effects(text), text)
+    assert len(first) < len(whole)
+    assert len(set(map(effects, found.texts))) == len(found.texts) == 9
+    assert found.texts == [first[effects(text)] for text in found.texts]
+    assert (np.diff(found.set_rewards) <= 0).all()
+
+
+def test_a_batch_of_beams_is_one_by_one(policy, task, instances):
+    how = dict(m=2, width=2, branches=3, seed=1)
+    for x, its in zip(instances, beam(policy, task, instances, **how), strict=True):
+        (alone,) = beam(policy, task, [x], **how)
+        assert alone.texts == its.texts and alone.tokens == its.tokens
+        np.testing.assert_array_equal(alone.seen, its.seen)
+
+
+def test_the_seed_and_alpha_count(policy, task, instances):
+    how = dict(m=2, width=2, branches=3)
+    one, two = (beam(policy, task, instances, **how, seed=seed) for seed in (0, 1))
+    assert [its.texts for its in one] != [its.texts for its in two]
+    (narrow,) = beam(policy, task, instances[:1], **how, alpha=0.05)
+    np.testing.assert_allclose(
+        narrow.set_rewards, exact_set_reward(narrow.rewards, 0.05), atol=1e-12
+    )
+
+
+def test_completions_that_end_early_stay_as_they_are(policy, task, instances):
+    """At this temperature most completions are no answers at all."""
+    found = beam(policy, task, instances, m=3, width=4, branches=4, temperature=4.0)
+    ends = [text.endswith("</program_3>") for its in found for text in its.texts]
+    assert not all(ends)
+    for x, its in zip(instances, found, strict=True):
+        for text, rewards, value in zip(its.texts, its.rewards, its.set_rewards, strict=True):
+            missing = [answer is None for answer in task.parse(x, text, 3)]
+            assert (rewards[missing] == task.worst(x)).all()
+            assert value == pytest.approx(set_reward(task, x, text, 3))
+
+
+def test_sampling_stops_at_the_token_that_is_named(policy, task, instances):
+    uniforms = np.random.default_rng(0).random((3, 4, 16))
+    for group in sample_answers(policy, task, instances, 3, uniforms, stop="</program_2>").groups:
+        assert all(text.endswith("</program_2>") for text in group.texts)
+        assert group.parsed[:, :2].all() and not group.parsed[:, 2].any()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+class OtherTag(HiddenRules):
+    tag = "plan"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answers": 0}, "answers = 0: expected a whole number of at least 1"),
+        ({"tokens": 0}, "tokens = 0: expected"),
+        ({"at_once": 1.5}, "at_once = 1.5: expected"),
+    ],
+)
+def test_impossible_searches_are_refused(policy, task, instances, change, message):
+    with pytest.raises(ValueError, match=message):
+        most_probable(policy, task, instances, **({"answers": 1, "tokens": 1} | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"m": 6}, "this policy writes 1 to 5 answers"),
+        ({"width": 0}, "width = 0: expected"),
+        ({"branches": True}, "branches = True: expected"),
+        ({"alpha": 0}, "alpha"),
+        ({"task": OtherTag()}, "closing tag '</plan_1>': is no single token of this policy"),
+    ],
+)
+def test_impossible_beams_are_refused(policy, task, instances, change, message):
+    how = {"task": task, "m": 2, "width": 1, "branches": 1} | change
+    with pytest.raises(ValueError, match=message):
+        beam(policy, how.pop("task"), instances, **how)

@@ -1,0 +1,340 @@
+"""Search in the tree of a policy's completions: token by token, or answer by answer.
+
+Plain sampling reads one distribution over the next token for each token that it writes. Both
+functions count their budget in such distributions and call them tokens, so they can be compared
+with sampling at equal tokens.
+
+- :func:`most_probable` finds the most probable answers. It draws nothing, so it never repeats an
+  answer. It sees no rewards before it ends.
+- :func:`beam` grows sets answer by answer and goes on from the best ones. It sees rewards on the
+  way.
+
+Each step reads the prompt and the prefix again, because no keys and values are kept between two
+steps. This costs time and is not counted.
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ..checks import check_alpha, check_whole, shown
+from ..exact import exact_set_reward
+from ..policy.policy import Policy
+from ..tasks.base import Task
+from ..training.contract import prompt_of, tokens_of
+from ..training.evaluate import ROWS
+from ..training.rollouts import (
+    Answers,
+    draw_uniforms,
+    longest_completion,
+    sample_answers,
+    score_answers,
+)
+
+# --- token by token -------------------------------------------------------------------------------
+
+
+class Probable(NamedTuple):
+    """The n most probable answers to one problem, in order of probability.
+
+    - answers (n): as the task parsed them; no two have the same effect
+    - rewards (n, d)
+    - logprobs (n,): of the tokens up to the closing tag, in nats
+    - after (n,): tokens after which nothing more probable was left
+    - tokens: those spent in all
+    """
+
+    answers: list[str]
+    rewards: np.ndarray
+    logprobs: np.ndarray
+    after: np.ndarray
+    tokens: int
+
+
+def most_probable(
+    policy: Policy,
+    task: Task,
+    instances: Sequence,
+    *,
+    answers: int,
+    tokens: int,
+    at_once: int = 1,
+) -> list[Probable]:
+    """The most probable answers to each problem: best-first search over tokens, with m = 1.
+
+    A queue holds prefixes of completions. The most probable ones are read, and each next token
+    makes a longer prefix. A completion ends with its closing tag where that is one token of the
+    policy, otherwise with EOS. It is returned once no prefix in the queue is more probable. So no
+    answer that is left out is more probable than one that is returned. This is uniform-cost
+    search, where the cost of a token is its negative log-probability.
+
+    - answers: the search ends after so many of different effect; malformed ones do not count
+    - tokens: budget for each problem; reading one prefix costs 1
+    - at_once: prefixes of one problem that are read together. 1 is strictly best-first. More are
+      faster, but the last of them may be read in vain.
+
+    A small budget may find no answer. Raises ValueError for numbers below 1.
+
+    >>> import numpy as np, vpo_lite as vpo
+    >>> from vpo_lite.tasks.programs import ProgramsTask
+    >>> policy, task = vpo.load_policy("pocket-programs"), ProgramsTask()
+    >>> (found,) = most_probable(policy, task, [task.instance(1)], answers=3, tokens=30)
+    >>> found.answers, np.exp(found.logprobs).round(2).tolist(), found.after.tolist()
+    (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], [3, 4, 5])
+    """
+    for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
+        check_whole(number, name)
+    task.check_policy(1, policy.pocket)
+    searches = [_BestFirst(policy, task, x, answers, tokens) for x in instances]
+    per_pass = max(1, ROWS // at_once)
+    while going := [search for search in searches if search.goes_on()]:
+        for first in range(0, len(going), per_pass):
+            part = going[first : first + per_pass]
+            read = [search.pick(at_once) for search in part]
+            logprobs = policy.next_logprobs(
+                [search.prompt for search in part],
+                [[prefix.ids for prefix in picked] for picked in read],
+            )
+            for search, picked, rows in zip(part, read, logprobs, strict=True):
+                search.grow(picked, rows)
+    found = [[row.answer for row in search.found[:answers]] for search in searches]
+    rewards = score_answers(task, instances, [[row] for row in found])
+    return [
+        Probable(
+            answers=found[p],
+            rewards=rewards[p][0],
+            logprobs=np.array([row.logprob for row in search.found[:answers]]),
+            after=np.array([row.after for row in search.found[:answers]], dtype=int),
+            tokens=search.spent,
+        )
+        for p, search in enumerate(searches)
+    ]
+
+
+class _Prefix(NamedTuple):
+    logprob: float
+    ids: tuple[int, ...]
+
+
+class _Children(NamedTuple):
+    """The prefixes that continue one that was read, in order of probability."""
+
+    ids: tuple[int, ...]
+    tokens: list[int]
+    logprobs: list[float]
+
+
+class _Found(NamedTuple):
+    answer: str
+    logprob: float
+    after: int
+
+
+class _BestFirst:
+    """The search for one problem.
+
+    - queue: a heap of (-logprob, family, rank); only the most probable child of a family that is
+      not read yet stands there, since the others come after it
+    - complete: a heap of (-logprob, token ids) of completions that are not returned yet
+    """
+
+    def __init__(self, policy: Policy, task: Task, instance, answers: int, tokens: int):
+        self.task, self.instance, self.answers, self.tokens = task, instance, answers, tokens
+        self.prompt = prompt_of(task, instance, 1, pocket=policy.pocket)
+        self.longest = tokens_of(task, instance, 1, policy.pocket)
+        self.decode, self.eos_ids = policy.tokenizer.decode, policy.eos_ids
+        closing = policy.tokenizer.get_vocab().get(f"</{task.tag}_1>")
+        self.ends = sorted(self.eos_ids | ({closing} - {None}))
+        self.families: list[_Children] = []
+        self.queue: list[tuple[float, int, int]] = []
+        self.complete: list[tuple[float, tuple[int, ...]]] = []
+        self.found: list[_Found] = []
+        self.effects, self.spent = set(), 0
+
+    def goes_on(self) -> bool:
+        left = bool(self.queue) or not self.families
+        return left and self.spent < self.tokens and len(self.found) < self.answers
+
+    def pick(self, most: int) -> list[_Prefix]:
+        """Take the most probable prefixes out of the queue: at most so many, within the budget."""
+        if not self.families:
+            return [_Prefix(0.0, ())]
+        picked = []
+        while self.queue and len(picked) < min(most, self.tokens - self.spent):
+            cost, number, rank = heapq.heappop(self.queue)
+            family = self.families[number]
+            picked.append(_Prefix(-cost, (*family.ids, family.tokens[rank])))
+            self._wait(number, rank + 1)
+        return picked
+
+    def grow(self, picked: list[_Prefix], rows: torch.Tensor) -> None:
+        """Put what may follow these prefixes into the queue; rows (n, V): log-probabilities."""
+        self.spent += len(picked)
+        for prefix, logprobs in zip(picked, rows.double().cpu(), strict=True):
+            for end in self.ends:
+                cost = -(prefix.logprob + logprobs[end].item())
+                heapq.heappush(self.complete, (cost, (*prefix.ids, end)))
+            logprobs[self.ends] = -torch.inf
+            ordered = logprobs.sort(descending=True, stable=True)
+            longer = (prefix.logprob + ordered.values).tolist()
+            self.families.append(_Children(prefix.ids, ordered.indices.tolist(), longer))
+            if len(prefix.ids) + 1 < self.longest:
+                self._wait(len(self.families) - 1, 0)
+        while self.complete and (not self.queue or self.complete[0][0] <= self.queue[0][0]):
+            self._return(*heapq.heappop(self.complete))
+
+    def _wait(self, number: int, rank: int) -> None:
+        logprobs = self.families[number].logprobs
+        if rank < len(logprobs) and logprobs[rank] > -np.inf:
+            heapq.heappush(self.queue, (-logprobs[rank], number, rank))
+
+    def _return(self, cost: float, ids: tuple[int, ...]) -> None:
+        text = self.decode([i for i in ids if i not in self.eos_ids])
+        (answer,) = self.task.parse(self.instance, text, 1)
+        effect = None if answer is None else self.task.same_effect(self.instance, answer)
+        if answer is not None and effect not in self.effects:
+            self.effects.add(effect)
+            self.found.append(_Found(answer, -cost, self.spent))
+
+
+# --- answer by answer -----------------------------------------------------------------------------
+
+
+class Beam(NamedTuple):
+    """The n sets of m answers to one problem that a beam search ended with, best first.
+
+    - texts (n): completions
+    - rewards (n, m, d): a missing answer has the worst vector
+    - set_rewards (n,): E_w max_y w . r(y) at the alpha of the search
+    - seen (k, d): rewards of all answers that were sampled on the way, dropped ones included
+    - tokens: all that were sampled
+    """
+
+    texts: list[str]
+    rewards: np.ndarray
+    set_rewards: np.ndarray
+    seen: np.ndarray
+    tokens: int
+
+
+class _Set(NamedTuple):
+    """A completion with some answers, their effects, and its rewards (m, d)."""
+
+    text: str
+    effects: frozenset
+    rewards: np.ndarray
+
+
+def beam(
+    policy: Policy,
+    task: Task,
+    instances: Sequence,
+    *,
+    m: int,
+    width: int,
+    branches: int,
+    alpha: float = 1.0,
+    seed: int = 0,
+    temperature: float = 1.0,
+) -> list[Beam]:
+    """Beam search over sets of m answers, one answer a step.
+
+    Each of at most ``width`` prefixes holds j whole answers. From each, ``branches`` next answers
+    are sampled, up to the closing tag. Of the new prefixes the ``width`` with the highest set
+    reward go on. Of prefixes whose answers have the same effects the first one stays. A completion
+    that ended too early keeps its place as it is, if it is good enough.
+
+    - alpha: concentration of the weights in the set reward
+    - temperature: divides the logits
+
+    Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
+    depend on the others in the call. Raises ValueError for numbers below 1, and for a policy that
+    writes a closing tag as more than one token.
+
+    >>> import vpo_lite as vpo
+    >>> from vpo_lite.tasks.programs import ProgramsTask
+    >>> policy, task = vpo.load_policy("pocket-programs"), ProgramsTask()
+    >>> (found,) = beam(policy, task, [task.instance(1)], m=3, width=2, branches=3)
+    >>> found.texts[0]
+    '<program_1> plus </program_1> <program_2> minus </program_2> <program_3> max </program_3>'
+    >>> found.set_rewards.round(2).tolist(), found.tokens
+    ([0.54, 0.46], 46)
+    """
+    for name, number in (("m", m), ("width", width), ("branches", branches)):
+        check_whole(number, name)
+    alpha = check_alpha(alpha)
+    task.check_policy(m, policy.pocket)
+    tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
+    _check_tags(policy, tags)
+    tokens = longest_completion(policy, task, 1, instances)
+    beams = [[_Set("", frozenset(), np.empty(0))] for _ in instances]
+    seen: list[list[np.ndarray]] = [[] for _ in instances]
+    spent = [0] * len(instances)
+    for j, tag in enumerate(tags):
+        end = tags[j - 1] if j else ""
+        rows = [(p, s.text) for p, kept in enumerate(beams) for s in kept if s.text.endswith(end)]
+        beams = [[s for s in kept if not s.text.endswith(end)] for kept in beams]
+        step = max(1, ROWS // branches)
+        for part in (rows[i : i + step] for i in range(0, len(rows), step)):
+            keys = [(task.key(instances[p]), text) for p, text in part]
+            uniforms = [draw_uniforms(branches, tokens, seed, "beam", j, key) for key in keys]
+            groups = sample_answers(
+                policy,
+                task,
+                [instances[p] for p, _ in part],
+                m,
+                np.stack(uniforms),
+                prefixes=[text for _, text in part],
+                stop=tag,
+                temperature=temperature,
+            ).groups
+            for (p, _), group in zip(part, groups, strict=True):
+                beams[p] += _sets(task, group)
+                seen[p].append(group.rewards[group.parsed[:, j], j])
+                spent[p] += int(group.tokens.sum())
+        beams = [_best(kept, width, alpha) for kept in beams]
+    return [
+        Beam(
+            texts=[s.text for s in kept],
+            rewards=np.stack([s.rewards for s in kept]),
+            set_rewards=exact_set_reward(np.stack([s.rewards for s in kept]), alpha),
+            seen=np.concatenate(seen[p]),
+            tokens=spent[p],
+        )
+        for p, kept in enumerate(beams)
+    ]
+
+
+def _check_tags(policy: Policy, tags: Sequence[str]) -> None:
+    vocabulary = policy.tokenizer.get_vocab()
+    for tag in tags:
+        if tag not in vocabulary:
+            raise ValueError(
+                f"closing tag {shown(tag)}: is no single token of this policy, so sampling cannot "
+                "stop there; use a pocket policy of this task, or add the tag to the tokenizer"
+            )
+
+
+def _sets(task: Task, group: Answers) -> list[_Set]:
+    """The completions of a group as sets."""
+    return [
+        _Set(
+            text,
+            frozenset(task.same_effect(group.instance, a) for a in row if a is not None),
+            rewards,
+        )
+        for text, row, rewards in zip(group.texts, group.answers, group.rewards, strict=True)
+    ]
+
+
+def _best(sets: Sequence[_Set], width: int, alpha: float) -> list[_Set]:
+    """The sets with the highest set rewards, one for each set of effects, best first."""
+    first: dict[frozenset, _Set] = {}
+    for found in sets:
+        first.setdefault(found.effects, found)
+    kept = list(first.values())
+    order = np.argsort(-exact_set_reward(np.stack([s.rewards for s in kept]), alpha), kind="stable")
+    return [kept[i] for i in order[:width]]
