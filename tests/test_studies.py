@@ -12,8 +12,15 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import cli
 from vpo_lite.files import DamagedError, lock_folder
+from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
-from vpo_lite.studies import declaration, measure, results, runner, tables
+from vpo_lite.search.evolution import evolve
+from vpo_lite.studies import declaration, measure, results, runner, searches, tables
+from vpo_lite.studies.mixed import MixedRules
+from vpo_lite.tasks import task_class
+from vpo_lite.tasks.programs import PROGRAMS
+
+pytestmark = pytest.mark.slow  # most tests share one small study that was run
 
 SMALL = """
 about = "small enough for a test"
@@ -34,6 +41,11 @@ label = "before training"
 settings = {method = "vpo"}
 trained = false
 seeds = 1
+[search]
+kinds = ["vpo", "grpo", "start", "mutation"]
+calls = 4
+problems = 3
+seeds = 2
 """
 
 
@@ -192,6 +204,57 @@ def test_a_finished_study_does_nothing_more(study, folder):
     assert before == {path: path.stat().st_mtime_ns for path in folder.glob("*.json")}
 
 
+def test_coverage_is_judged_at_other_alphas_too(study):
+    config = study.job("start", 1e-4, 0).config
+    task, policy = config.make_task(), load_policy("pocket-programs")
+    seeds = task.seeds["held_out"][:3]
+    found = measure.measure(policy, task, config, seeds, answers=6, alphas=(0.1, 1.0))
+    assert found["judged"].shape == (3, 2)
+    np.testing.assert_allclose(found["judged"][:, 1], found["coverage"])
+    assert (found["judged"][:, 0] != found["coverage"]).any()
+
+
+def test_a_run_can_be_judged_by_another_task(tmp_path):
+    """Trained on mixed rewards, measured as the plain task: pools of equal policies are equal."""
+    file = tmp_path / "judged.toml"
+    mixed = 'task = "vpo_lite.studies.mixed:MixedRules", operations = 2, mix = 0.9,'
+    file.write_text(
+        SMALL.replace('task = "programs", operations = 2,', mixed).replace(
+            'label = "before training"', 'label = "b"\njudged = {task = "programs", operations = 2}'
+        )
+    )
+    study = declaration.read(file)
+    job = study.job("start", 1e-4, 0)
+    assert job.config.task.endswith("MixedRules") and job.judged.task == "programs"
+    found = runner.run_job(study, job, tmp_path / "out")
+    task, policy = job.judged.make_task(), load_policy("pocket-programs")
+    plain = measure.measure(policy, task, job.judged, task.seeds["held_out"][:4], answers=6)
+    assert found.last["any"] == measure.summary(plain)["any"]
+
+
+def test_mixing_keeps_the_mean_and_the_order_of_the_front():
+    plain, mixed = task_class("programs")(operations=2), MixedRules(operations=2, mix=0.9)
+    tests = plain.instance(3)
+    assert mixed.instance(3) == tests
+    (R,), (mixed_R,) = (t.score([tests], [list(PROGRAMS[:300])]) for t in (plain, mixed))
+    np.testing.assert_allclose(mixed_R.mean(axis=1), R.mean(axis=1))
+    np.testing.assert_allclose(mixed_R.std(axis=1), 0.1 * R.std(axis=1))
+    every = mixed.score([tests], [list(PROGRAMS)])[0]
+    wanted = np.unique(every[nondominated(every)].round(9), axis=0)
+    np.testing.assert_allclose(np.unique(mixed.front(tests).round(9), axis=0), wanted)
+
+
+def test_made_up_styles_are_one_hot_and_follow_the_text():
+    task = MixedRules(fake=3)
+    tests = task.instance(0)
+    (R,) = task.score([tests], [list(PROGRAMS)])
+    styles = R[:, len(tests.inputs) :]
+    assert styles.shape[1] == 3 and (styles.sum(axis=1) == 1).all()
+    assert abs(styles.mean(axis=0) - 1 / 3).max() < 0.05
+    assert len(task.objectives(tests)) == R.shape[1] == task.front(tests).shape[1]
+    assert (task.valid(tests, R) == R[:, : len(tests.inputs)].any(axis=1)).all()
+
+
 def test_a_killed_study_goes_on_and_ends_the_same(study, folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
@@ -266,6 +329,56 @@ def test_differences_are_paired_by_seed_and_problem(study, folder, tmp_path):
     assert found.mean == pytest.approx(0.25) and found.seeds == 2 and found.sure == 1
     assert found.low == pytest.approx(0.25) and found.high == pytest.approx(0.25)
     assert "+ |" in tables.markdown(study, copy, ["best@3"]).splitlines()[2]
+
+
+# --- evolution with the policies ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def searched(study, folder):
+    """The finished study after its searches, by kind."""
+    first = list(searches.run_searches(study, folder))
+    assert len(first) == 2 + 2 + 1 + 1 and list(searches.run_searches(study, folder)) == []
+    return searches.finished(study, folder)
+
+
+def test_all_policies_are_asked_for_equally_many_answers(searched):
+    assert {row.answers for rows in searched.values() for row in rows} == {4 * 3}
+    assert [len(rows) for rows in searched.values()] == [2, 2, 1, 1]
+    for rows in searched.values():
+        assert all(row.budgets[-1] == 12 and np.shape(row.solved) == (2, 3) for row in rows)
+
+
+def test_a_search_is_the_one_that_evolve_does(study, folder, searched):
+    job = study.job("start", 1e-4, 0)
+    task, policy = job.config.make_task(), load_policy("pocket-programs")
+    instances = [task.instance(s) for s in task.seeds["held_out"][:3]]
+    traces = evolve(policy, task, instances, m=3, calls=4, seed=1)
+    (row,) = searched["start"]
+    assert row.tokens[1] == [t.tokens[-1] for t in traces] and min(row.tokens[1]) > 0
+    assert row.best[1] == pytest.approx([t.best[-1] for t in traces], abs=1e-4)
+    assert row.curve[1][-1] == pytest.approx(np.mean([t.best[-1] for t in traces]), abs=1e-4)
+    assert set(np.ravel(searched["mutation"][0].tokens)) == {0}
+
+
+def test_the_table_counts_wins_problem_by_problem(study, folder, searched, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for row in searched["vpo"] + searched["grpo"]:
+        path = copy / f"search-{row.run}.json"
+        found = json.loads(path.read_text())
+        found["solved"] = [[6, 6, None]] * 2 if row.kind == "vpo" else [[None, 9, None]] * 2
+        path.write_text(json.dumps(found))
+    lines = searches.markdown(study, copy).splitlines()
+    vpo_line = next(line for line in lines if line.startswith("| VPO |"))
+    assert "| 2 | 0.667 | 6 |" in vpo_line and "| 1 : 0 | 1 |" in vpo_line  # one win, two ties
+
+
+def test_a_study_without_searches_says_so(tmp_path):
+    file = tmp_path / "none.toml"
+    file.write_text(SMALL[: SMALL.index("[search]")])
+    with pytest.raises(ValueError, match="no part \\[search\\]"):
+        searches.searches(declaration.read(file), tmp_path)
 
 
 def test_the_command_line_runs_and_plans(study, tmp_path, capsys):

@@ -8,6 +8,7 @@ import hashlib
 
 import numpy as np
 
+from ..objective import nondominated
 from ..options import Option
 from ..tasks.program_rules import HiddenRules
 
@@ -54,6 +55,7 @@ class MixedRules(HiddenRules):
     def front(self, instance) -> np.ndarray:
         """The exact front. With styles: each point of it in each style, as if all could be had."""
         front = self._mixed(super().front(instance))
+        front = front[nondominated(front)]
         if not self.fake:
             return front
         styles = np.eye(self.fake)
