@@ -68,6 +68,9 @@ class Archive:
         there = [e for e in self.elites.values() if fit is None or fit(e.answer)]
         return [there[i] for i in rng.permutation(len(there))[:count]]
 
+    def end_call(self) -> None:
+        """A call of the search is over. An archive with generations counts one."""
+
     @property
     def coverage(self) -> float:
         """The share of all cells that hold an elite, 0 to 1."""
