@@ -18,10 +18,10 @@ PASSED = [[0, "#E3EEF6"], [1, "#0072B2"]]  # light to dark: it can be read in gr
 EMPTY = "#F1F1F1"  # a cell without an elite
 MARKERS = 6  # on a curve
 
-__all__ = ["archive_cells", "archive_grid", "archive_growth", "share_solved", "tests_passed"]
+__all__ = ["archive_cells", "archive_grid", "archive_growth", "passes_table", "share_solved"]
 
 
-def tests_passed(programs, tests, *, title=None, width=1000, height=480):
+def passes_table(programs, tests, *, title=None, width=1000, height=480):
     """Which program passes which test: a table with a tick for each test that is passed.
 
     programs {name: (d,)} of 0 and 1, from top to bottom; tests d names. The number of passed tests
@@ -79,7 +79,7 @@ def archive_grid(archives, d, *, title=None, width=1200, height=620):
         paper = go.Heatmap(x=columns, y=rows, z=empty, colorscale=[[0, EMPTY], [1, EMPTY]])
         paper.update(showscale=False, xgap=2, ygap=2, hoverinfo="skip", name="empty cells")
         figure.add_trace(paper, row=1, col=position)
-        drawn = go.Heatmap(x=columns, y=rows, z=archive_cells(rewards, d), name=label)
+        drawn = go.Heatmap(x=columns, y=rows, z=_drawn(rewards, d), name=label)
         drawn.update(zmin=0, zmax=d, colorscale=PASSED, showscale=False, xgap=2, ygap=2)
         drawn.update(texttemplate="%{z}", textfont_size=size, hoverongaps=False)
         drawn.hovertemplate = "tests ●: %{y}, %{x}<br>%{z} passed<extra></extra>"
@@ -112,8 +112,7 @@ def archive_growth(histories, d, *, title=None, width=1200, height=700):
     where = [i for i, trace in enumerate(figure.data) if trace.name in histories]
     steps = []
     for call in range(1, calls + 1):
-        tables = [archive_cells(rewards, d) for rewards in after(call).values()]
-        z = [np.where(np.isnan(table), None, table).tolist() for table in tables]
+        z = [_drawn(rewards, d) for rewards in after(call).values()]
         words = [_told(label, rewards, d) for label, rewards in after(call).items()]
         told = {f"annotations[{i}].text": text for i, text in enumerate(words)}
         steps.append({"method": "update", "args": [{"z": z}, told, where], "label": str(call)})
@@ -165,6 +164,12 @@ def _bits(vector, d):
     if vector.shape != (d,) or not np.isin(vector, (0, 1)).all():
         raise ValueError(f"rewards = {shown(vector.tolist())}: expected {d} numbers, each 0 or 1")
     return vector.astype(int)
+
+
+def _drawn(rewards, d):
+    """The cells as lists with None for NaN, which JSON does not know."""
+    cells = archive_cells(rewards, d)
+    return np.where(np.isnan(cells), None, cells).tolist()
 
 
 def _told(label, rewards, d):
