@@ -43,7 +43,7 @@ from vpo_lite.training.step import Learner
 RESULTS = Path(__file__).parent / "results" / "tree.jsonl"
 SIZE = 3  # answers in the sets that are compared
 WAYS = {  # task -> its options, held-out problems, {budget: (width, branches) of the beam},
-    # rollouts that surely spend the largest budget, prefixes read together
+    # rollouts at most (they spend the largest budget but for a few tokens), prefixes read together
     "programs": ({"operations": 2}, 100, {30: (1, 2), 90: (3, 4), 270: (4, 9)}, 90, 3),
     "maze": ({"layout": "paper-9x9"}, 20, {120: (1, 2), 360: (2, 4), 720: (3, 5)}, 64, 8),
 }
@@ -135,8 +135,9 @@ def within(group, budget: int, *, or_more: bool = False) -> tuple:
     or_more: with the one that fills it or exceeds it.
     """
     spent = group.tokens.cumsum()
-    assert spent[-1] >= budget, "more rollouts are needed to spend the budget"
-    count = int((spent < budget).sum()) + 1 if or_more else int((spent <= budget).sum())
+    count = int((spent <= budget).sum())
+    if or_more:
+        count = min(int((spent < budget).sum()) + 1, len(spent))
     sets, parsed = group.rewards[:count], group.parsed[:count]
     tokens = int(spent[count - 1]) if count else 0
     return sets[parsed], sets if group.rewards.shape[1] > 1 else None, tokens
