@@ -66,7 +66,7 @@ def test_commands_of_the_readme_parse():
 
 
 def test_the_python_of_the_readme_runs(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code = "".join(re.findall(r"```python\n(.*?)```", README, re.DOTALL))
     small = code.replace("maze_seed=1000)", "maze_seed=1000, steps=2, prompts=1, group_size=4)")
     assert small != code
     exec(small, {})
