@@ -145,7 +145,7 @@ def share_solved(solved, budget, *, title=None, width=1100, height=560):
         figure.add_scatter(x=x, y=y, name=text, mode="lines+markers", line=line)
         figure.data[-1].marker = {"symbol": symbol, "size": size, "opacity": 1}
     figure.update_xaxes(title="answers asked for", range=[0, budget * 1.02])
-    figure.update_yaxes(title="share of searches that solved", range=[-0.03, 1.03])
+    figure.update_yaxes(title="share of searches that solved", rangemode="tozero")
     return finish(figure, title, width, height).update_layout(legend_itemsizing="constant")
 
 
