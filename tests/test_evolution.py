@@ -64,8 +64,9 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     R = rng.integers(-1, 22, (400, d)) / 20  # some outside of [0, 1], many ties
     weights = rng.dirichlet(np.ones(d))
     archive = Archive(weights, bins)
-    for i, r in enumerate(R):
-        archive.add(str(i), r)
+    names = [f"{i:0{rng.integers(3, 6)}}" for i in range(len(R))]
+    for name, r in zip(names, R, strict=True):
+        archive.add(name, r)
     n = archive.bins
     assert n == bins or (bins is None and n**d <= 1024 < (n + 1) ** d)
 
@@ -75,7 +76,9 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     cells = {}
     for i, r in enumerate(R):
         cells.setdefault(number(r), []).append(i)
-    best = {c: max(ids, key=lambda i: (float(weights @ R[i]), -i)) for c, ids in cells.items()}
+    best = {
+        c: max(ids, key=lambda i: (weights @ R[i], -len(names[i]), -i)) for c, ids in cells.items()
+    }
     assert {c: int(e.answer) for c, e in archive.elites.items()} == best
     assert archive.coverage == len(best) / n**d
     assert archive.qd_score == pytest.approx(sum(weights @ R[i] for i in best.values()))
