@@ -3,6 +3,7 @@ searches whose outcome is known since the policy writes what it is told.
 """
 
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,8 +64,9 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     R = rng.integers(-1, 22, (400, d)) / 20  # some outside of [0, 1], many ties
     weights = rng.dirichlet(np.ones(d))
     archive = Archive(weights, bins)
-    for i, r in enumerate(R):
-        archive.add(str(i), r)
+    names = [f"{i:0{rng.integers(3, 6)}}" for i in range(len(R))]
+    for name, r in zip(names, R, strict=True):
+        archive.add(name, r)
     n = archive.bins
     assert n == bins or (bins is None and n**d <= 1024 < (n + 1) ** d)
 
@@ -74,7 +76,9 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     cells = {}
     for i, r in enumerate(R):
         cells.setdefault(number(r), []).append(i)
-    best = {c: max(ids, key=lambda i: (float(weights @ R[i]), -i)) for c, ids in cells.items()}
+    best = {
+        c: max(ids, key=lambda i: (weights @ R[i], -len(names[i]), -i)) for c, ids in cells.items()
+    }
     assert {c: int(e.answer) for c, e in archive.elites.items()} == best
     assert archive.coverage == len(best) / n**d
     assert archive.qd_score == pytest.approx(sum(weights @ R[i] for i in best.values()))
@@ -85,6 +89,11 @@ def test_passed_tests_have_a_cell_for_each_vector_however_many_tests_there_are()
         archive = Archive(np.ones(d))
         vectors = list(itertools.product([0, 1], repeat=d))[:300]
         assert len({archive.cell(v) for v in vectors}) == len(vectors)
+
+
+def test_cells_are_those_of_the_decimal_numbers():
+    archive = Archive([1.0], bins=100)
+    assert [archive.cell([k / 100]) for k in range(101)] == [(min(k, 99),) for k in range(101)]
 
 
 def test_parents_are_different_and_each_is_as_likely():
@@ -511,6 +520,48 @@ def test_random_mutation_needs_no_policy():
     assert maze_trace.best[-1] > maze_trace.best[0]
 
 
+class Pairs(Task):
+    """An answer is its two rewards. Two answers give nine, none of them any good."""
+
+    name = "pairs"
+
+    def instance(self, seed):
+        return seed
+
+    def objectives(self, instance):
+        return "one", "two"
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words("?")
+
+    def combine(self, instance, first, second):
+        return [f"{first} & {second} & {i}" for i in range(9)]
+
+    def target(self, instance, weights):
+        return 99.0
+
+    def score(self, instances, answers):
+        self.__dict__.setdefault("asked", []).append([list(row) for row in answers])
+        return [
+            np.array([[0, 0] if "&" in a else a.split() for a in row], float).reshape(-1, 2)
+            for row in answers
+        ]
+
+
+def test_pairs_wait_until_the_cap_allows_them_and_end_with_their_elites():
+    first, later = ["0.1 0.9", "0.9 0.1"], ["0.1 0.9", "0.9 0.2"]
+    policy = Scripted(
+        lambda call, prompt: write_numbered(first if call < 3 else later, "answer"), pocket={}
+    )
+    task = Pairs()
+    evolve(policy, task, [1], m=2, calls=20, seed=0, tries=2, archive=partial(Archive, bins=2))
+    made = [row for (row,) in task.asked[1::2]]
+    assert [len(row) for row in made] == [4, 4, 4, 4, 1] + 15 * [0]
+    of = [{answer.rpartition(" & ")[0] for answer in row} for row in made]
+    assert of[:2] == [{"0.1 0.9 & 0.9 0.1"}] * 2
+    assert of[2:5] == [{"0.1 0.9 & 0.9 0.2"}] * 3, "the ninth of the first pair is never tried"
+
+
 class Unknown(Task):
     name = "unknown"
 
@@ -542,7 +593,7 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
         (dict(calls=2.5), "calls = 2.5: "),
         (dict(fresh=1.5), "fresh = 1.5: expected a probability, 0 to 1"),
         (dict(tries=-1), "tries = -1: "),
-        (dict(bins=0), "bins = 0: "),
+        (dict(archive=partial(Archive, bins=0)), "bins = 0: "),
         (dict(weights=[]), "weights of 0 problems for 1: expected one array for each"),
         (dict(weights=[[1.0]]), r"weights of shape \(1,\): this problem has 2 objectives"),
         (dict(weights=[[1.0, np.nan]]), "weights holds 1 values that are NaN"),

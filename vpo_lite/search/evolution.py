@@ -2,14 +2,14 @@
 
 One call of the policy is one rollout of m answers. It starts from a parent in the archive: a pocket
 policy continues a part of the parent's text and writes the other answers after it; a model that is
-asked in words reads the parent in its prompt. Then the task joins pairs of archive members without
+asked in words reads the parents in its prompt. Then the task joins pairs of archive members without
 the policy (:meth:`Task.combine`). So a search goes far if the archive holds answers that complement
 each other. Budgets are counted in calls, in sampled tokens and in scored candidates.
 """
 
 import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -71,10 +71,11 @@ def evolve(
     m: int,
     calls: int,
     seed: int,
+    rollouts: int = 1,
     weights: Sequence | None = None,
     fresh: float = 0.25,
     tries: int = 18,
-    bins: int | None = None,
+    archive: Callable[[np.ndarray], Archive] = Archive,
     temperature: float = 1.0,
 ) -> list[Trace]:
     """Search for an answer of the highest score, on each instance for itself.
@@ -86,17 +87,19 @@ def evolve(
        anew.
     2. Join pairs of elites by :meth:`Task.combine`. Each pair is tried once. The order is
        that of w . max(r, r'), the most complementary pair first. Pairs alike in that, and the
-       answers of one pair, come in random order. At most ``tries * m`` new answers are scored. The
-       rest wait.
+       answers of one pair, come in random order. At most ``tries * m * rollouts`` new answers are
+       scored. The rest wait.
     3. Valid answers go into the archive.
 
     - policy: None for the baseline without one: m random mutations a call (:meth:`Task.mutate`)
     - calls: of the policy, at most
+    - rollouts: in a call, all from the same beginning. A policy that writes single answers gets m
+      of them where one that writes sets of m gets one: as many answers, and about as many tokens
     - seed: draws depend on it, on the call and on the problem, and not on the rest of the batch
     - weights: P arrays (d,); None for each problem's w*
     - tries: combinations for each answer asked for, so that equal numbers of answers have equal
       budgets; 18 are those of one pair of programs
-    - bins: as in :class:`Archive`
+    - archive: from the weights (d,) to an empty archive, such as ``partial(Archive, bins=5)``
     - temperature: as in :meth:`Policy.sample`
 
     Raises ValueError for values that cannot work, and for a task without mutations where policy is
@@ -104,6 +107,7 @@ def evolve(
     """
     check_whole(m, "m")
     check_whole(calls, "calls")
+    check_whole(rollouts, "rollouts")
     fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)
     if tries != 0:
         check_whole(tries, "tries")
@@ -112,7 +116,7 @@ def evolve(
             f"weights of {len(weights)} problems for {len(instances)}: expected one array for each"
         )
     given = [None] * len(instances) if weights is None else weights
-    searches = [_Search(task, x, w, bins) for x, w in zip(instances, given, strict=True)]
+    searches = [_Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     if policy is not None:
         task.check_policy(m, policy.pocket)
         limit = longest_completion(policy, task, m, instances)
@@ -123,11 +127,11 @@ def evolve(
         for search in active:
             search.rng = generator(seed, "evolution", call, search.key)
         if policy is None:
-            answers = [search.mutations(m, fresh) for search in active]
+            answers = [search.mutations(m * rollouts, fresh) for search in active]
             _score(task, call, active, answers)
         else:
             keys = [(seed, "evolution tokens", call, search.key) for search in active]
-            uniforms = np.stack([draw_uniforms(1, limit, *key) for key in keys])
+            uniforms = np.stack([draw_uniforms(rollouts, limit, *key) for key in keys])
             groups = sample_answers(
                 policy,
                 task,
@@ -138,11 +142,30 @@ def evolve(
                 **_begun(policy, active, fresh),
             ).groups
             for search, group in zip(active, groups, strict=True):
-                search.take(call, group.answers[0], group.rewards[0], int(group.tokens[0]))
-        _score(task, call, active, [search.combinations(tries * m) for search in active])
+                for row, R, spent in zip(group.answers, group.rewards, group.tokens, strict=True):
+                    search.take(call, row, R, int(spent))
+        most = tries * m * rollouts
+        _score(task, call, active, [search.combinations(most) for search in active])
         for search in active:
             search.end_call()
     return [search.trace for search in searches]
+
+
+def written(task: Task, instance, answer: str, pocket: dict) -> str:
+    """An answer as a policy writes it; empty where it cannot, as with a conditional."""
+    text = task.write(instance, [answer], pocket)
+    return text if task.parse(instance, text, 1) == [answer] else ""
+
+
+def beginning(text: str, rng) -> str:
+    """A random part of a written answer: its opening tag and one word or more, without the end.
+
+    >>> text = "<program_1> left sort plus </program_1>"
+    >>> sorted({beginning(text, np.random.default_rng(i)) for i in range(50)}, key=len)[::2]
+    ['<program_1> left', '<program_1> left sort plus']
+    """
+    ends = [word.end() for word in re.finditer(r"\S+", text)]
+    return text[: ends[rng.integers(1, max(2, len(ends) - 1))]]
 
 
 def _begun(policy: Policy, active: Sequence["_Search"], fresh: float) -> dict:
@@ -162,7 +185,7 @@ def _score(task: Task, call: int, active: Sequence["_Search"], answers) -> None:
 class _Search:
     """The state of the search on one problem. ``rng`` is set for each call."""
 
-    def __init__(self, task: Task, instance, weights, bins):
+    def __init__(self, task: Task, instance, weights, archive):
         check_problem(task, instance)
         w_star = w_star_of(task, instance)
         weights = w_star if weights is None else check_finite(weights, "weights", 1)
@@ -171,8 +194,8 @@ class _Search:
                 f"weights of shape {weights.shape}: this problem has {len(w_star)} objectives"
             )
         self.task, self.key = task, task.key(instance)
-        archive = Archive(weights, bins)
-        self.trace = Trace(instance, weights, task.target(instance, weights), archive)
+        target = task.target(instance, weights)
+        self.trace = Trace(instance, weights, target, archive(weights))
         self.best = float(weights @ worst_of(task, instance))
         self.tokens = self.candidates = 0
         self.scored: set[str] = set()
@@ -191,15 +214,12 @@ class _Search:
         if not parents:
             return ""
         text = self._text(parents[0].answer, pocket)
-        ends = [word.end() for word in re.finditer(r"\S+", text)]
-        return text[: ends[rng.integers(1, max(2, len(ends) - 1))]]
+        return beginning(text, rng)
 
     def _text(self, answer: str, pocket: dict) -> str:
-        """An answer as the policy writes it; empty where it cannot, as with a conditional."""
+        """What :func:`written` gives, kept."""
         if answer not in self.texts:
-            text = self.task.write(self.trace.instance, [answer], pocket)
-            same = self.task.parse(self.trace.instance, text, 1) == [answer]
-            self.texts[answer] = text if same else ""
+            self.texts[answer] = written(self.task, self.trace.instance, answer, pocket)
         return self.texts[answer]
 
     def note(self, fresh: float) -> str:
@@ -284,3 +304,4 @@ class _Search:
         trace.candidates.append(self.candidates)
         trace.best.append(self.best)
         trace.cells.append(len(trace.archive.elites))
+        trace.archive.end_call()

@@ -1,0 +1,330 @@
+"""The same policies inside OpenEvolve, the open AlphaEvolve, without a network.
+
+There are two doors. :class:`Islands` is OpenEvolve's own population as the archive of
+:func:`vpo_lite.search.evolution.evolve`. A set of m answers then gives m children a call, and
+budgets are counted as everywhere. :func:`run_stock` runs OpenEvolve's whole program, with a policy
+in place of its client of a language model. It takes one child from each call.
+
+OpenEvolve is the optional extra ``openevolve``. It is imported when one of the two is used.
+"""
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import random
+import re
+import signal
+from collections.abc import Callable, Iterable, Iterator, MutableSet
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from ..checks import check_whole
+from ..policy.loading import load_policy
+from ..randomness import generator
+from ..tasks.base import task_class
+from ..training.rollouts import draw_uniforms, longest_completion, sample_answers, score_answers
+from .archive import Archive, Elite
+from .evolution import beginning, written
+
+INSPIRATIONS = 5  # sampled with each parent, as OpenEvolve does
+CURRENT = re.compile(r"# Current Program\n```text\n(.*?)\n?```", re.DOTALL)
+EVALUATOR = """from pathlib import Path
+
+from vpo_lite.search.openevolve import metrics_of
+
+
+def evaluate(program_path):
+    return metrics_of({name!r}, {options!r}, {problem!r}, Path(program_path).read_text("utf-8"))
+"""
+
+
+def _openevolve(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"openevolve.{module}")
+    except ImportError as error:
+        raise ValueError(
+            f"OpenEvolve cannot be imported ({error}); cure: pip install 'vpo_lite[openevolve]'"
+        ) from error
+
+
+# --- its population as an archive -----------------------------------------------------------------
+
+
+class Islands(Archive):
+    """OpenEvolve's islands as the archive of a search: ``evolve(..., archive=Islands)``.
+
+    Every valid answer becomes a program of the island whose turn it is. Parents are drawn by
+    OpenEvolve's rules: at random, from its archive, or by fitness. A call is a generation. After
+    ``migration_interval`` generations the best programs of each island go to its neighbours.
+    What :class:`Archive` tells (elites, coverage, QD score) is over all islands.
+
+    - weights (d,), bins: as in :class:`Archive`. The islands' grids have the same cells: OpenEvolve
+      scales features by what it has seen so far, so it is given the middles of the cells, and the
+      ends 0 and 1 beforehand.
+    - islands, migration_interval: as in OpenEvolve
+    - database: OpenEvolve's ProgramDatabase
+
+    Raises ValueError where OpenEvolve is not installed.
+    """
+
+    def __init__(
+        self, weights, bins: int | None = None, *, islands: int = 3, migration_interval: int = 10
+    ):
+        super().__init__(weights, bins)
+        check_whole(islands, "islands")
+        check_whole(migration_interval, "migration_interval")
+        names = _features(len(self.weights))
+        config = _openevolve("config").DatabaseConfig(
+            num_islands=int(islands),
+            migration_interval=int(migration_interval),
+            feature_dimensions=names,
+            feature_bins=dict.fromkeys(names, self.bins),
+            random_seed=None,
+            log_prompts=False,
+        )
+        self.database = _openevolve("database").ProgramDatabase(config)
+        # Its sets of random names have another order in every process, and it draws from them.
+        self.database.islands = [_Ordered() for _ in range(islands)]
+        self.database.archive = _Ordered()
+        for name in names:
+            self.database.feature_stats[name] = {"min": 0.0, "max": 1.0, "values": []}
+        self.island = 0
+        self._known: dict[str, Elite] = {}
+        self._added = 0
+
+    def add(self, answer: str, rewards) -> Elite | None:
+        rewards = np.asarray(rewards, dtype=float)
+        elite = Elite(answer, rewards, float(self.weights @ rewards))
+        self._known[answer] = elite
+        self._added += 1
+        middles = (np.array(self.cell(rewards)) + 0.5) / self.bins
+        features = dict(zip(_features(len(rewards)), middles.tolist(), strict=True))
+        program = _openevolve("database").Program(
+            id=str(self._added),
+            code=answer,
+            language="text",
+            generation=self.database.island_generations[self.island],
+            metrics={"combined_score": elite.score, **features},
+        )
+        self.database.add(program, target_island=self.island)
+        return super().add(answer, rewards)
+
+    def parents(self, rng, count: int = 1, fit: Callable[[str], bool] | None = None) -> list[Elite]:
+        """A parent and its inspirations, in this order, at most ``count`` of those that fit."""
+        if not self.database.islands[self.island]:
+            return []
+        with _random_from(int(rng.integers(2**63))):
+            parent, others = self.database.sample_from_island(self.island, INSPIRATIONS)
+        answers = dict.fromkeys(program.code for program in (parent, *others))
+        return [self._known[a] for a in answers if fit is None or fit(a)][:count]
+
+    def end_call(self) -> None:
+        """The island's generation is over; migrate when it is time; the next island's turn."""
+        self.database.increment_island_generation(self.island)
+        if self.database.should_migrate():
+            self.database.migrate_programs()
+        self.island = (self.island + 1) % len(self.database.islands)
+
+
+def _features(d: int) -> list[str]:
+    return [f"reward_{i}" for i in range(1, d + 1)]
+
+
+class _Ordered(MutableSet):
+    """A set in the order in which its members came."""
+
+    def __init__(self, members: Iterable[str] = ()):
+        self._members = dict.fromkeys(members)
+
+    def __contains__(self, member) -> bool:
+        return member in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, member: str) -> None:
+        self._members[member] = None
+
+    def discard(self, member: str) -> None:
+        self._members.pop(member, None)
+
+
+@contextlib.contextmanager
+def _random_from(seed: int) -> Iterator[None]:
+    """Inside, Python's shared random stream begins at a seed; afterwards it is as it was."""
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+# --- its whole program ----------------------------------------------------------------------------
+
+
+def run_stock(
+    policy: str,
+    task: str,
+    problem: int,
+    *,
+    m: int,
+    iterations: int,
+    seed: int,
+    folder,
+    options: dict | None = None,
+    islands: int = 3,
+):
+    """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
+    the best answer, ``best_score`` its w* . r, ``metrics`` its rewards by name.
+
+    OpenEvolve starts one worker process, in which the policy is loaded (seconds). It evaluates by
+    a file that is written to the folder. A script that calls this must be importable, with its
+    code under ``if __name__ == "__main__"``.
+
+    One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children. The
+    next m - 1 calls take the others, which are not grown from the parents that OpenEvolve chose for
+    these calls. :class:`Islands` has no such flaw. A run cannot be repeated exactly, because
+    OpenEvolve draws from sets whose order differs between processes.
+
+    - policy: a name or a folder, as for ``load_policy``
+    - task, options, problem: the task's name, its options, and the seed of the problem
+    - folder: for its logs, checkpoints and the best program
+
+    Its changes to shared state are undone: random streams, handlers of the log and of signals.
+
+    Raises ValueError where OpenEvolve is not installed, and for what the task refuses.
+    """
+    for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
+        check_whole(value, name)
+    config, options, folder = _openevolve("config"), dict(options or {}), Path(folder)
+    made = task_class(task)(**options)
+    instance = made.instance(problem)
+    names = _features(len(made.objectives(instance)))
+    bins = Archive(made.w_star(instance)).bins
+    folder.mkdir(parents=True, exist_ok=True)
+    evaluator = folder / "evaluator.py"
+    evaluator.write_text(EVALUATOR.format(name=task, options=options, problem=problem))
+    start = folder / "start.txt"
+    start.write_text("nothing yet", "utf-8")
+    client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
+    model = config.LLMModelConfig(name="policy", init_client=client)
+    settings = config.Config(
+        max_iterations=iterations,
+        log_level="WARNING",
+        random_seed=seed,
+        language="text",
+        file_suffix=".txt",
+        diff_based_evolution=False,
+        max_tasks_per_child=10**6,  # a new process instead of a fork, which may hang with torch
+        llm=config.LLMConfig(models=[model], evaluator_models=[model]),
+        database=config.DatabaseConfig(
+            num_islands=islands,
+            feature_dimensions=names,
+            feature_bins=dict.fromkeys(names, bins),
+            log_prompts=False,
+        ),
+        evaluator=config.EvaluatorConfig(
+            parallel_evaluations=1, cascade_evaluation=False, max_retries=0
+        ),
+    )
+    with _undone():
+        return _openevolve("api").run_evolution(
+            start, evaluator, settings, iterations, str(folder), cleanup=False
+        )
+
+
+class PolicyClient:
+    """A policy as OpenEvolve's client of a language model. It loads the policy on its first call.
+
+    Settings are those of :func:`run_stock`, the options as JSON.
+    """
+
+    def __init__(self, policy, task, options, problem, m, seed, config=None):
+        self.model = f"policy {policy}"  # OpenEvolve looks it up
+        self.last_usage = None
+        self._settings = policy, task, options, problem, m, seed
+        self._waiting: list[str] = []
+        self._calls, self._loaded = 0, None
+
+    async def generate(self, prompt: str, **settings) -> str:
+        return await self.generate_with_context("", [{"role": "user", "content": prompt}])
+
+    async def generate_with_context(self, system_message: str, messages, **settings) -> str:
+        """The next answer, in the form that OpenEvolve reads; empty where it was malformed."""
+        if not self._waiting:
+            found = CURRENT.findall(messages[-1]["content"])
+            self._waiting = self._written(found[-1].strip() if found else "")
+        answer = self._waiting.pop(0)
+        return f"```text\n{answer}\n```" if answer else ""
+
+    def _written(self, parent: str) -> list[str | None]:
+        name, task, options, problem, m, seed = self._settings
+        if self._loaded is None:
+            made = task_class(task)(**json.loads(options))
+            self._loaded = load_policy(name), made, made.instance(problem)
+        policy, task, instance = self._loaded
+        key = task.key(instance)
+        self._calls += 1
+        limit = longest_completion(policy, task, m, [instance])
+        uniforms = draw_uniforms(1, limit, seed, "openevolve tokens", self._calls, key)[None]
+        rng = generator(seed, "openevolve", self._calls, key)
+        text = written(task, instance, parent, policy.pocket) if policy.pocket else ""
+        prefix = beginning(text, rng) if text else ""
+        (group,) = sample_answers(policy, task, [instance], m, uniforms, prefixes=[prefix]).groups
+        self.last_usage = {"completion_tokens": int(group.tokens[0])}
+        return group.answers[0]
+
+
+def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
+    """What OpenEvolve measures an answer by: ``combined_score`` (w* . r) and the rewards.
+
+    A malformed answer has the worst rewards.
+
+    >>> metrics_of("programs", {"mode": "single"}, 0, "no program")["combined_score"]
+    0.0
+    """
+    task = task_class(name)(**options)
+    instance = task.instance(problem)
+    try:
+        rewards = score_answers(task, [instance], [[[answer.strip()]]])[0][0, 0]
+    except ValueError:
+        rewards = task.worst(instance)
+    score = float(task.w_star(instance) @ rewards)
+    return {
+        "combined_score": score,
+        **dict(zip(_features(len(rewards)), map(float, rewards), strict=True)),
+    }
+
+
+@contextlib.contextmanager
+def _undone() -> Iterator[None]:
+    """Around a run of OpenEvolve: what it changes of the process is put back."""
+    root, python, arrays = logging.getLogger(), random.getstate(), np.random.get_state()
+    level, handlers = root.level, list(root.handlers)
+    signals = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if threads is None:
+            os.environ.pop("OMP_NUM_THREADS")
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+        for handler in [h for h in root.handlers if h not in handlers]:
+            root.removeHandler(handler)
+            handler.close()
+        root.setLevel(level)
+        random.setstate(python)
+        np.random.set_state(arrays)
