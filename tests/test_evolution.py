@@ -366,6 +366,24 @@ def test_a_trace_by_hand():
     assert trace.solved_at == Spent(calls=2, tokens=6, candidates=2) and trace.best == [0, 3]
 
 
+def test_the_rollouts_of_a_call_are_its_children():
+    """Three rollouts of one answer bring what one rollout of three answers brings."""
+    texts = [write_numbered([name], "program") for name in ("sort", "reverse", "plus")]
+
+    class Three(Scripted):
+        def sample(self, prompts, uniforms, temperature=1.0, **how):
+            assert np.shape(uniforms)[:2] == (1, 3)
+            return super().sample(prompts * 3, uniforms, temperature, **how)
+
+    policy = Three(lambda call, prompt: texts.pop(0))
+    (single,) = evolve(policy, TWO, [LOW_AND_HIGH], m=1, calls=1, rollouts=3, seed=0, tries=6)
+    policy = saying("sort", "reverse", "plus")
+    (whole,) = evolve(policy, TWO, [LOW_AND_HIGH], m=3, calls=1, seed=0, tries=6)
+    assert single.candidates == whole.candidates and single.best == whole.best
+    assert single.archive.elites.keys() == whole.archive.elites.keys()
+    assert single.tokens == whole.tokens == [9]
+
+
 def test_an_answer_that_is_malformed_costs_tokens_and_is_no_candidate():
     (trace,) = evolve(saying("plus", "what", "sort"), TWO, [LOW_AND_HIGH], m=3, calls=2, seed=0)
     assert trace.candidates == [2, 4] and trace.tokens == [9, 18]
