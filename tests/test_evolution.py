@@ -64,8 +64,9 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     R = rng.integers(-1, 22, (400, d)) / 20  # some outside of [0, 1], many ties
     weights = rng.dirichlet(np.ones(d))
     archive = Archive(weights, bins)
-    for i, r in enumerate(R):
-        archive.add(str(i), r)
+    names = [f"{i:0{rng.integers(3, 6)}}" for i in range(len(R))]
+    for name, r in zip(names, R, strict=True):
+        archive.add(name, r)
     n = archive.bins
     assert n == bins or (bins is None and n**d <= 1024 < (n + 1) ** d)
 
@@ -75,7 +76,9 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     cells = {}
     for i, r in enumerate(R):
         cells.setdefault(number(r), []).append(i)
-    best = {c: max(ids, key=lambda i: (float(weights @ R[i]), -i)) for c, ids in cells.items()}
+    best = {
+        c: max(ids, key=lambda i: (weights @ R[i], -len(names[i]), -i)) for c, ids in cells.items()
+    }
     assert {c: int(e.answer) for c, e in archive.elites.items()} == best
     assert archive.coverage == len(best) / n**d
     assert archive.qd_score == pytest.approx(sum(weights @ R[i] for i in best.values()))
@@ -361,6 +364,24 @@ def test_a_trace_by_hand():
     policy.calls = 0
     (trace,) = evolve(policy, TWO, [LOW_AND_HIGH], m=1, calls=9, seed=0, weights=[[1, 1, 1, 0]])
     assert trace.solved_at == Spent(calls=2, tokens=6, candidates=2) and trace.best == [0, 3]
+
+
+def test_the_rollouts_of_a_call_are_its_children():
+    """Three rollouts of one answer bring what one rollout of three answers brings."""
+    texts = [write_numbered([name], "program") for name in ("sort", "reverse", "plus")]
+
+    class Three(Scripted):
+        def sample(self, prompts, uniforms, temperature=1.0, **how):
+            assert np.shape(uniforms)[:2] == (1, 3)
+            return super().sample(prompts * 3, uniforms, temperature, **how)
+
+    policy = Three(lambda call, prompt: texts.pop(0))
+    (single,) = evolve(policy, TWO, [LOW_AND_HIGH], m=1, calls=1, rollouts=3, seed=0, tries=6)
+    policy = saying("sort", "reverse", "plus")
+    (whole,) = evolve(policy, TWO, [LOW_AND_HIGH], m=3, calls=1, seed=0, tries=6)
+    assert single.candidates == whole.candidates and single.best == whole.best
+    assert single.archive.elites.keys() == whole.archive.elites.keys()
+    assert single.tokens == whole.tokens == [9]
 
 
 def test_an_answer_that_is_malformed_costs_tokens_and_is_no_candidate():

@@ -28,7 +28,8 @@ class Archive:
       outer cell. None: as many as 1,024 cells allow, two at least. Rewards of 0 and 1, such as
       passed tests, then have a cell for each different vector.
 
-    Of answers with equal scores the first one stays.
+    Of answers with equal scores the shortest one stays, and of these the first. Otherwise long
+    answers, which can be joined no further, would bar the short ones they are made of.
 
     >>> archive = Archive([0.5, 0.5], bins=2)
     >>> found = [("a", [0.1, 0.6]), ("b", [0.2, 0.5]), ("c", [0.3, 0.9]), ("d", [1, 0])]
@@ -52,10 +53,11 @@ class Archive:
         return tuple(np.clip(places, 0, self.bins - 1).astype(int).tolist())
 
     def add(self, answer: str, rewards) -> Elite | None:
-        """The answer as the elite of its cell; None where another one is as good."""
+        """The answer as the elite of its cell; None where the one that is there stays."""
         rewards = np.asarray(rewards, dtype=float)
         cell, score = self.cell(rewards), float(self.weights @ rewards)
-        if cell in self.elites and score <= self.elites[cell].score:
+        old = self.elites.get(cell)
+        if old and (score, -len(answer)) <= (old.score, -len(old.answer)):
             return None
         self.elites[cell] = Elite(answer, rewards, score)
         return self.elites[cell]

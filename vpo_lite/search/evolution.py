@@ -71,6 +71,7 @@ def evolve(
     m: int,
     calls: int,
     seed: int,
+    rollouts: int = 1,
     weights: Sequence | None = None,
     fresh: float = 0.25,
     tries: int = 18,
@@ -86,12 +87,14 @@ def evolve(
        anew.
     2. Join pairs of elites by :meth:`Task.combine`. Each pair is tried once. The order is
        that of w . max(r, r'), the most complementary pair first. Pairs alike in that, and the
-       answers of one pair, come in random order. At most ``tries * m`` new answers are scored. The
-       rest wait.
+       answers of one pair, come in random order. At most ``tries * m * rollouts`` new answers are
+       scored. The rest wait.
     3. Valid answers go into the archive.
 
     - policy: None for the baseline without one: m random mutations a call (:meth:`Task.mutate`)
     - calls: of the policy, at most
+    - rollouts: in a call, all from the same beginning. A policy that writes single answers gets m
+      of them where one that writes sets of m gets one: as many answers, and about as many tokens
     - seed: draws depend on it, on the call and on the problem, and not on the rest of the batch
     - weights: P arrays (d,); None for each problem's w*
     - tries: combinations for each answer asked for, so that equal numbers of answers have equal
@@ -104,6 +107,7 @@ def evolve(
     """
     check_whole(m, "m")
     check_whole(calls, "calls")
+    check_whole(rollouts, "rollouts")
     fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)
     if tries != 0:
         check_whole(tries, "tries")
@@ -123,11 +127,11 @@ def evolve(
         for search in active:
             search.rng = generator(seed, "evolution", call, search.key)
         if policy is None:
-            answers = [search.mutations(m, fresh) for search in active]
+            answers = [search.mutations(m * rollouts, fresh) for search in active]
             _score(task, call, active, answers)
         else:
             keys = [(seed, "evolution tokens", call, search.key) for search in active]
-            uniforms = np.stack([draw_uniforms(1, limit, *key) for key in keys])
+            uniforms = np.stack([draw_uniforms(rollouts, limit, *key) for key in keys])
             groups = sample_answers(
                 policy,
                 task,
@@ -138,8 +142,10 @@ def evolve(
                 **_begun(policy, active, fresh),
             ).groups
             for search, group in zip(active, groups, strict=True):
-                search.take(call, group.answers[0], group.rewards[0], int(group.tokens[0]))
-        _score(task, call, active, [search.combinations(tries * m) for search in active])
+                for row, R, spent in zip(group.answers, group.rewards, group.tokens, strict=True):
+                    search.take(call, row, R, int(spent))
+        most = tries * m * rollouts
+        _score(task, call, active, [search.combinations(most) for search in active])
         for search in active:
             search.end_call()
     return [search.trace for search in searches]

@@ -1,9 +1,9 @@
 """The same policies inside OpenEvolve, the open AlphaEvolve, without a network.
 
 There are two doors. :class:`Islands` is OpenEvolve's own population as the archive of
-:func:`vpo_lite.search.evolution.evolve`: a set of m answers gives m children a call, and budgets are
-counted as everywhere. :func:`run_stock` runs OpenEvolve's whole program, with a policy in place of
-its client of a language model; it takes one child from each call.
+:func:`vpo_lite.search.evolution.evolve`. A set of m answers then gives m children a call, and
+budgets are counted as everywhere. :func:`run_stock` runs OpenEvolve's whole program, with a policy
+in place of its client of a language model. It takes one child from each call.
 
 OpenEvolve is the optional extra ``openevolve``. It is imported when one of the two is used.
 """
@@ -23,7 +23,7 @@ from types import ModuleType
 
 import numpy as np
 
-from ..checks import check_whole, shown
+from ..checks import check_whole
 from ..policy.loading import load_policy
 from ..randomness import generator
 from ..tasks.base import task_class
@@ -59,8 +59,8 @@ class Islands(Archive):
     """OpenEvolve's islands as the archive of a search: ``evolve(..., archive=Islands)``.
 
     Every valid answer becomes a program of the island whose turn it is. Parents are drawn by
-    OpenEvolve's rules: at random, from its archive, or by fitness. A call is a generation, and after
-    ``migration_interval`` generations of an island the best programs of each go to its neighbours.
+    OpenEvolve's rules: at random, from its archive, or by fitness. A call is a generation. After
+    ``migration_interval`` generations the best programs of each island go to its neighbours.
     What :class:`Archive` tells (elites, coverage, QD score) is over all islands.
 
     - weights (d,), bins: as in :class:`Archive`. The islands' grids have the same cells: OpenEvolve
@@ -183,17 +183,17 @@ def run_stock(
     options: dict | None = None,
     islands: int = 3,
 ):
-    """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is the
-    best answer, ``best_score`` its w* . r, ``metrics`` its rewards by name.
+    """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
+    the best answer, ``best_score`` its w* . r, ``metrics`` its rewards by name.
 
-    OpenEvolve starts one worker process, in which the policy is loaded (seconds), and evaluates by a
-    file that is written to the folder. A script that calls this must be importable, with its code
-    under ``if __name__ == "__main__"``.
+    OpenEvolve starts one worker process, in which the policy is loaded (seconds). It evaluates by
+    a file that is written to the folder. A script that calls this must be importable, with its
+    code under ``if __name__ == "__main__"``.
 
-    One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children, and the
-    next m - 1 calls take them in turn, so these are not grown from the parent that OpenEvolve chose:
-    :class:`Islands` does better. The order in which it draws differs between processes, so a run
-    cannot be repeated exactly.
+    One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children. The
+    next m - 1 calls take the others, which are not grown from the parents that OpenEvolve chose for
+    these calls. :class:`Islands` has no such flaw. A run cannot be repeated exactly, because
+    OpenEvolve draws from sets whose order differs between processes.
 
     - policy: a name or a folder, as for ``load_policy``
     - task, options, problem: the task's name, its options, and the seed of the problem

@@ -73,9 +73,9 @@ class Measured(Schema):
 class Searched(Schema):
     """The evolutionary search that follows training, with each policy of some kinds.
 
-    - calls: of a policy that writes sets; one that writes single answers gets m times as many
-    - m: answers in a call of a set
+    - calls: in each a policy writes m answers, in one rollout or in m
     - problems: held-out ones; seeds: searches on each
+    - policies: runs of each kind that are searched with, at most
     """
 
     kinds: Annotated[list[Name], Field(min_length=1)]
@@ -83,6 +83,7 @@ class Searched(Schema):
     m: Annotated[int, Field(ge=1, le=9)] = 3
     problems: Count = 32
     seeds: Count = 5
+    policies: Count = 3
 
 
 class Declaration(Schema):

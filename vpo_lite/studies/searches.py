@@ -1,8 +1,8 @@
 """Evolution with the policies of a study: search after training, at equal answers.
 
-Each run of the chosen learning rate gives a policy. A call of a policy that writes sets gives m
-children; one that writes single answers is called m times as often. Mutations without a policy are
-the baseline ``mutation``; the kinds before training are the untrained policies.
+Each run of the chosen learning rate gives a policy. In a call a policy that writes sets gives one
+rollout of m answers, and one that writes single answers gives m rollouts. Mutations without a
+policy are the baseline ``mutation``; the kinds before training are the untrained policies.
 """
 
 import json
@@ -74,7 +74,7 @@ def searches(study: Study, folder) -> list[_Search]:
     for kind in stated.kinds:
         if kind == MUTATION:
             found.append(_Search(kind, None))
-        for run in runs.get(kind, ()):
+        for run in runs.get(kind, [])[: stated.policies]:
             found.append(_Search(kind, study.job(kind, run.config["lr"], run.seed)))
     return found
 
@@ -115,26 +115,27 @@ def _found(study: Study, search: _Search, place: Path) -> dict:
     task, policy = config.make_task(), None
     if search.job is not None:
         policy = load_policy(place / "adapter", device=config.device)
-    m = stated.m if policy is None else config.answers
-    calls = stated.calls * stated.m // m
+    m, calls = (stated.m if policy is None else config.answers), stated.calls
+    budget = dict(m=m, rollouts=-(-stated.m // m), calls=calls)
+    per_call = m * budget["rollouts"]
     instances = [task.instance(s) for s in task.seeds["held_out"][: stated.problems]]
     rows = []
     with torch_threads(config.threads):
         for seed in range(stated.seeds):
-            rows.append(evolve(policy, task, instances, m=m, calls=calls, seed=seed))
-    budgets = np.unique(np.geomspace(m, calls * m, POINTS).astype(int) // m) * m
+            rows.append(evolve(policy, task, instances, seed=seed, **budget))
+    budgets = np.unique(np.geomspace(1, calls, POINTS).astype(int)) * per_call
     return {
         "study": study.name,
         "kind": search.kind,
         "run": search.run,
-        "answers": calls * m,
-        "solved": [[t.solved_at and t.solved_at.calls * m for t in row] for row in rows],
+        "answers": calls * per_call,
+        "solved": [[t.solved_at and t.solved_at.calls * per_call for t in row] for row in rows],
         "tokens": [[t.tokens[-1] for t in row] for row in rows],
         "candidates": [[t.candidates[-1] for t in row] for row in rows],
         "best": [[round(t.best[-1], 4) for t in row] for row in rows],
         "cells": [[t.cells[-1] for t in row] for row in rows],
         "budgets": budgets.tolist(),
-        "curve": [[_mean_best(row, b // m) for b in budgets.tolist()] for row in rows],
+        "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
         "seconds": round(time.perf_counter() - began, 1),
     }
 
