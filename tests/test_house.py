@@ -31,6 +31,7 @@ FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a r
     "__init__": "front door",
     "figures": "figures",
     "looks": "figures",
+    "search_figures": "figures",
     "report": "report",
     "cli": "cli",
     "machine": "cli",

@@ -5,8 +5,6 @@ in every figure. So a curve can be told apart in grey print and from the back of
 explicit because JupyterLab draws a figure 700 px wide otherwise. Greek letters are Unicode because
 it does not draw LaTeX in titles.
 
-Longer than 350 lines because the figures share their axes, bands, labels and looks.
-
 Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that is the name of a
 method, or begins with it, takes the look of that method.
 """
@@ -15,9 +13,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from .looks import ANSWERS, FRONT, look
+from .looks import ANSWERS, EDGE, FRONT, finish, look, note, stroke
 
-EDGE = {"color": "black", "width": 1}
 SIGNED = {"colorscale": "RdBu", "zmin": -1, "zmax": 1, "hoverongaps": False}  # of a correlation
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}
 
@@ -50,7 +47,7 @@ def objective_space(
         figure.data[-1].update(customdata=count, hovertemplate=hover)
     figure.update_xaxes(title=names[axes[0]], range=_room(figure, "x"))
     figure.update_yaxes(title=names[axes[1]], range=_room(figure, "y"))
-    return _finish(figure, title, width, 560)
+    return finish(figure, title, width, 560)
 
 
 def curves(
@@ -82,7 +79,7 @@ def curves(
     for column, panel in enumerate(panels, start=1):
         _levels(figure, levels.get(panel), row=1, col=column)
     figure.update_xaxes(title=x)
-    return _finish(figure, None, width or 160 + 400 * len(panels), height)
+    return finish(figure, None, width or 160 + 400 * len(panels), height)
 
 
 def lines(
@@ -100,7 +97,7 @@ def lines(
     if log_x and len(x) <= 12:
         figure.update_xaxes(tickvals=list(x), ticktext=[f"{value:g}" for value in x])
     figure.update_yaxes(title=y_title)
-    return _finish(figure, title, width, height)
+    return finish(figure, title, width, height)
 
 
 def best_at_k(runs, *, title="Best of k answers", y_title="best@k", width=760):
@@ -114,7 +111,7 @@ def best_at_k(runs, *, title="Best of k answers", y_title="best@k", width=760):
     names = [str(k) for k in ticks]
     figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, ticktext=names)
     figure.update_yaxes(title=y_title)
-    return _finish(figure, title, width, 460)
+    return finish(figure, title, width, 460)
 
 
 def set_reward_against_K(K, samples, exact, *, title="Set reward against K", width=760):
@@ -128,15 +125,15 @@ def set_reward_against_K(K, samples, exact, *, title="Set reward against K", wid
         text, colour, symbol, dash = look(label, position)
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=1)
         _band(figure, K, low, high, colour, text)
-        stroke, marker = _stroke(colour, dash), {"symbol": symbol, "size": 9}
-        figure.add_scatter(x=K, y=middle, name=text, mode="lines+markers", line=stroke)
+        line, marker = stroke(colour, dash), {"symbol": symbol, "size": 9}
+        figure.add_scatter(x=K, y=middle, name=text, mode="lines+markers", line=line)
         figure.data[-1].update(marker=marker, legendgroup=text)
     black = {"color": "black", "width": 2}
-    figure.add_hline(exact, line=black, annotation=_note(f"K = ∞: {exact:.4f}"))
+    figure.add_hline(exact, line=black, annotation=note(f"K = ∞: {exact:.4f}"))
     names = [str(k) for k in K]
     figure.update_xaxes(title="K (sampled weights)", type="log", tickvals=K, ticktext=names)
     figure.update_yaxes(title="set reward")
-    return _finish(figure, title, width, 460)
+    return finish(figure, title, width, 460)
 
 
 def set_reward_against_alpha(alphas, values, *, title="Set reward against α", width=760):
@@ -168,8 +165,8 @@ def upper_envelope(
     for i, (one, two) in enumerate(R):
         _, colour, symbol, dash = ANSWERS[i % len(ANSWERS)]
         x, y = [0, 0.5, 1], [two, (one + two) / 2, one]
-        stroke, marker = _stroke(colour, dash), {"symbol": symbol, "size": 12}
-        figure.add_scatter(x=x, y=y, mode="lines+markers", name=_answer(i, shares), line=stroke)
+        line, marker = stroke(colour, dash), {"symbol": symbol, "size": 12}
+        figure.add_scatter(x=x, y=y, mode="lines+markers", name=_answer(i, shares), line=line)
         figure.data[-1].update(marker=marker)
     if W is not None:
         x, y = np.asarray(W)[:, 0], np.full(len(W), R.min())
@@ -177,7 +174,7 @@ def upper_envelope(
         figure.add_scatter(x=x, y=y, mode="markers", name="sampled weights", marker=tick)
     figure.update_xaxes(title=f"w₁: weight of {objectives[0]} (the rest on {objectives[1]})")
     figure.update_yaxes(title="score w · r")
-    return _finish(figure, title or "Who wins where", width, 480)
+    return finish(figure, title or "Who wins where", width, 480)
 
 
 def weight_simplex(
@@ -231,7 +228,7 @@ def weight_simplex(
         figure.update_layout({f"ternary_{axis}axis": style})
     rest = [f"{names[k]} held at {fixed.get(k, 0):g}" for k in range(d) if k not in show]
     title = title or "Who wins where" + (f" ({', '.join(rest)})" if rest else "")
-    figure = _finish(figure, title, width, 560)
+    figure = finish(figure, title, width, 560)
     upright = {"orientation": "v", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
     return figure.update_layout(ternary_sum=left, legend=upright)
 
@@ -257,7 +254,7 @@ def decomposition(coverage, correlations, *, objectives=None, title=None, width=
         figure.add_heatmap(x=names, y=names, z=table, text=words, **SIGNED, row=1, col=column)
         figure.data[-1].update(showscale=column == len(titles), texttemplate="%{text}")
         figure.update_yaxes(autorange="reversed", row=1, col=column)
-    return _finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
+    return finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
 
 
 # ---- what they share ----
@@ -302,7 +299,7 @@ def _line(figure, x, y, label, position, *, legend=True, markers=False, **where)
     size = 10 if markers else [10 if i % every == 0 else 0 for i in range(len(y))]
     edge = {"color": "black", "width": 1 if markers else 0}
     marker = {"symbol": symbol, "opacity": 1, "size": size, "line": edge}
-    style = {"mode": "lines+markers", "line": _stroke(colour, dash), "marker": marker}
+    style = {"mode": "lines+markers", "line": stroke(colour, dash), "marker": marker}
     names = {"name": text, "legendgroup": text, "showlegend": legend}
     figure.add_scatter(x=x, y=y, **style, **names, **where)
 
@@ -317,26 +314,7 @@ def _band(figure, x, low, high, colour, text, **where):
 def _levels(figure, levels, **where):
     """Dotted lines at {text: height}."""
     for text, height in (levels or {}).items():
-        figure.add_hline(height, line=LEVEL, annotation=_note(text), **where)
-
-
-def _stroke(colour, dash):
-    return {"color": colour, "dash": dash, "width": 3}
-
-
-def _note(text):
-    return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.8)"}
-
-
-def _finish(figure, title, width, height):
-    figure.update_layout(template="plotly_white", width=width, height=height, font_size=16)
-    figure.update_layout(
-        uirevision="keep",
-        title={"text": title, "x": 0.02, "y": 0.97, "yanchor": "top"} if title else None,
-        margin={"l": 80, "r": 30, "t": 100 if title else 90, "b": 70},
-        legend={"orientation": "h", "x": 0, "y": 1.02 if title else 1.1, "yanchor": "bottom"},
-    )
-    return figure
+        figure.add_hline(height, line=LEVEL, annotation=note(text), **where)
 
 
 def _answer(i, shares):

@@ -29,6 +29,7 @@ STYLES = {
     "vpo_recombined": Look("VPO, recombined", "#003F66", "hexagon", "22px,4px"),
 }
 FRONT = "#555555"
+EDGE = {"color": "black", "width": 1}  # around a marker
 # Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.
 ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
 
@@ -45,3 +46,25 @@ def look(label: str, position: int = 0) -> Look:
         if str(label).startswith(name) and not rest[:1].isalnum() and rest[:1] != "_":
             return STYLES[name]._replace(text=STYLES[name].text + rest)
     return ANSWERS[position % len(ANSWERS)]._replace(text=str(label))
+
+
+def stroke(colour: str, dash: str) -> dict:
+    """A curve's line: thick enough for the back of a room."""
+    return {"color": colour, "dash": dash, "width": 3}
+
+
+def note(text: str) -> dict:
+    """A text beside a dotted line, readable over curves."""
+    return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.8)"}
+
+
+def finish(figure, title: str | None, width: int, height: int):
+    """The figure with its size, fonts, margins, title and legend, as all figures have them."""
+    figure.update_layout(template="plotly_white", width=width, height=height, font_size=16)
+    figure.update_layout(
+        uirevision="keep",
+        title={"text": title, "x": 0.02, "y": 0.97, "yanchor": "top"} if title else None,
+        margin={"l": 80, "r": 30, "t": 100 if title else 90, "b": 70},
+        legend={"orientation": "h", "x": 0, "y": 1.02 if title else 1.1, "yanchor": "bottom"},
+    )
+    return figure

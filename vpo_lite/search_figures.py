@@ -1,0 +1,171 @@
+"""Figures of search after training: numbers in, plotly figures out, in the looks of `figures`.
+
+They draw what `vpo_lite.search.best_of` computes; nothing here computes a score. Rewards are (n, d)
+arrays. `curves` is {label: best@k for k = 1 .. n}. A label that begins with the name of a method
+takes the look of that method.
+"""
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from .checks import shown
+from .looks import EDGE, FRONT, finish, look, note, stroke
+
+BUDGETS = (1, 3, 10, 30)
+
+__all__ = ["best_at_curves", "preference_slider"]
+
+
+def best_at_curves(
+    curves,
+    *,
+    intervals=None,
+    tokens=None,
+    marks=None,
+    title=None,
+    y_title="best@k",
+    width=1100,
+    height=600,
+):
+    """best@k over k on a logarithmic axis, one curve for each method.
+
+    curves {label: (n,)}, the values at k = 1 .. n. A marker stands at k = 1, 3, 10 and 30.
+
+    - intervals {label: {k: (low, high)}}: bars at these k
+    - tokens {label: tokens of one answer}: the axis then counts tokens, k times those of an answer
+    - marks {text: x}: a dotted line at x, where curves cross
+    - title, y_title, width and height in pixels
+
+    ValueError for a label without tokens where others have some.
+
+    >>> figure = best_at_curves({"vpo": [0.2, 0.5]}, tokens={"vpo": 3.5})
+    >>> figure.data[0].x.tolist(), figure.data[0].y.tolist()
+    ([3.5, 7.0], [0.2, 0.5])
+    """
+    intervals, marks = intervals or {}, marks or {}
+    missing = sorted(set(curves) - set(tokens)) if tokens else []
+    if missing:
+        raise ValueError(f"tokens: none for {shown(missing[0])}; give those of every curve")
+    figure = go.Figure()
+    for position, (label, values) in enumerate(curves.items()):
+        text, colour, symbol, dash = look(label, position)
+        k = np.arange(1, len(values) + 1)
+        x, y = k * tokens[label] if tokens else k, np.asarray(values, float)
+        figure.add_scatter(x=x, y=y, name=text, mode="lines+markers", line=stroke(colour, dash))
+        figure.data[-1].update(marker=_at_budgets(symbol, len(k)))
+        if label in intervals:
+            spans = [intervals[label].get(int(i), (np.nan, np.nan)) for i in k]
+            low, high = np.transpose(spans)
+            bars = {"array": high - y, "arrayminus": y - low, "thickness": 2, "width": 5}
+            figure.data[-1].update(error_y=bars)
+    for text, x in marks.items():
+        line = {"color": FRONT, "dash": "dot", "width": 2}
+        figure.add_vline(x, line=line)
+        figure.add_annotation(x=np.log10(x), xshift=6, y=0.02, yref="paper", xanchor="left")
+        figure.layout.annotations[-1].update(note(text))
+    reached = np.concatenate([trace.x for trace in figure.data])
+    ticks = [a * 10**b for b in range(9) for a in (1, 2, 3, 5)]
+    ticks = [tick for tick in ticks if reached.min() <= tick <= reached.max()]
+    figure.update_xaxes(title="tokens written" if tokens else "k (answers)", type="log")
+    figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
+    figure.update_yaxes(title=y_title)
+    return finish(figure, title, width, height).update_layout(legend_itemsizing="constant")
+
+
+def preference_slider(
+    pools, weights, chosen, curves, *, objectives=None, axes=(0, 1), width=1200, height=640
+):
+    """A slider of preferences: which answer of each pool is chosen, and best@k, under each of them.
+
+    The slider lies inside the figure, so it also moves where no kernel runs. It opens in the
+    middle. On the left each pool lies in two of the d objectives, a ring around the chosen answer
+    with its score; a marker grows with its number of answers. On the right is best@k.
+
+    - pools {label: (n, d)}: the answers' rewards
+    - weights (s, d): the preferences, one for each place of the slider
+    - chosen {label: (s,)}: the index of the chosen answer, as from `best_of.choose`
+    - curves {label: (s, n)}: best@k under each preference, as from `best_of.best_at`
+    - objectives d names; axes which two are drawn, the slider names the weight of the first;
+      width and height in pixels
+
+    ValueError for pools, choices and curves with different labels.
+    """
+    if not pools or not set(pools) == set(chosen) == set(curves):
+        labels = [sorted(part) for part in (pools, chosen, curves)]
+        raise ValueError(f"labels of pools, chosen, curves are {shown(labels)}: expected the same")
+    weights = np.asarray(weights, float)
+    names = objectives or [f"objective {i + 1}" for i in range(weights.shape[1])]
+    start = len(weights) // 2
+    space = "answers, and the chosen ones"
+    figure = make_subplots(1, 2, subplot_titles=[space, "best@k under this preference"])
+    for position, (label, rewards) in enumerate(pools.items()):
+        text, colour, symbol, _ = look(label, position)
+        points, count = np.unique(np.asarray(rewards)[:, list(axes)], axis=0, return_counts=True)
+        nested = 8 * (len(pools) - 1 - position)  # so that pools can be seen where they agree
+        marker = {"symbol": symbol, "size": 9 + 20 * np.sqrt(count / count.sum()) + nested}
+        marker |= {"color": colour, "opacity": 0.85, "line": EDGE}
+        figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", marker=marker)
+        figure.data[-1].update(name=text, legendgroup=text, customdata=count)
+        figure.data[-1].hovertemplate = "%{customdata} answers at (%{x:.2f}, %{y:.2f})"
+    still = len(figure.data)
+    moving = [
+        _chosen_and_curve(pools, weights, chosen, curves, axes, s) for s in range(len(weights))
+    ]
+    for position, label in enumerate(pools):
+        text, colour, symbol, dash = look(label, position)
+        ring = {"symbol": "circle-open", "size": 46 + 14 * position, "color": colour}
+        ring["line"] = {"width": 4, "color": colour}
+        place = ("top center", "bottom center")[position % 2]
+        letters = {"size": 20, "color": colour}
+        figure.add_scatter(mode="markers+text", marker=ring, textposition=place, textfont=letters)
+        figure.add_scatter(mode="lines+markers", line=stroke(colour, dash), row=1, col=2)
+        figure.data[-1].update(marker=_at_budgets(symbol, np.shape(curves[label])[1]))
+        for trace in figure.data[-2:]:
+            trace.update(name=text, legendgroup=text, showlegend=False, cliponaxis=False)
+    for trace, *now in zip(figure.data[still:], *moving[start].values(), strict=True):
+        trace.update(dict(zip(moving[start], now, strict=True)))
+    where = list(range(still, len(figure.data)))
+    steps = [
+        {"method": "restyle", "args": [new, where], "label": f"{w[axes[0]]:.2f}"}
+        for new, w in zip(moving, weights, strict=True)
+    ]
+    told = {"prefix": f"weight of {names[axes[0]]}: ", "font": {"size": 20}}
+    slider = {"steps": steps, "active": start, "currentvalue": told, "pad": {"t": 60}}
+    for row, axis in enumerate(axes):
+        update = (figure.update_xaxes, figure.update_yaxes)[row]
+        update(title=names[axis], range=_room(pools, axis), row=1, col=1)
+    everything = np.concatenate([np.ravel(values) for values in curves.values()])
+    margin = 0.05 * max(np.ptp(everything), 0.1)
+    span = [everything.min() - margin, everything.max() + margin]
+    ticks = [k for k in BUDGETS if k <= max(np.shape(values)[1] for values in curves.values())]
+    figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, row=1, col=2)
+    figure.update_yaxes(title="score w · r", range=span, row=1, col=2)
+    finish(figure, None, width, height)
+    return figure.update_layout(sliders=[slider], margin_b=40)
+
+
+def _at_budgets(symbol, n):
+    """A marker at k = 1, 3, 10 and 30 of n points; none elsewhere."""
+    size = [12 if k in BUDGETS else 0 for k in range(1, n + 1)]
+    edge = {"color": "black", "width": [1 if s else 0 for s in size]}
+    return {"symbol": symbol, "size": size, "opacity": 1, "line": edge}
+
+
+def _chosen_and_curve(pools, weights, chosen, curves, axes, s):
+    """What changes at place s of the slider: x, y and text of the ring and the curve of each."""
+    new = {"x": [], "y": [], "text": []}
+    for label, rewards in pools.items():
+        best = np.asarray(rewards, float)[int(chosen[label][s])]
+        curve = [float(v) for v in curves[label][s]]
+        new["x"] += [[float(best[axes[0]])], list(range(1, len(curve) + 1))]
+        new["y"] += [[float(best[axes[1]])], curve]
+        new["text"] += [[f"{weights[s] @ best:.2f}"], None]
+    return new
+
+
+def _room(pools, axis):
+    """A range that holds [0, 1] and all answers, with room for rings and their scores."""
+    values = np.concatenate([[0.0, 1.0], *[np.asarray(r, float)[:, axis] for r in pools.values()]])
+    margin = 0.18 * np.ptp(values)
+    return [values.min() - margin, values.max() + margin]
