@@ -93,7 +93,7 @@ def test_with_tokens_an_answer_lies_at_its_cost():
 
 
 def test_tokens_are_wanted_of_every_curve():
-    with pytest.raises(ValueError, match="none for 'grpo, 3 x rollouts'; give those of every curve"):
+    with pytest.raises(ValueError, match="none for 'grpo, 3 x rollouts'; give those"):
         search_figures.best_at_curves(CURVES, tokens={"vpo, m = 3": 3.0})
 
 

@@ -64,11 +64,11 @@ def best_at_curves(
         figure.add_vline(x, line=line)
         figure.add_annotation(x=np.log10(x), xshift=6, y=0.02, yref="paper", xanchor="left")
         figure.layout.annotations[-1].update(note(text))
+    reached = np.concatenate([trace.x for trace in figure.data])
+    ticks = [a * 10**b for b in range(9) for a in (1, 2, 3, 5)]
+    ticks = [tick for tick in ticks if reached.min() <= tick <= reached.max()]
     figure.update_xaxes(title="tokens written" if tokens else "k (answers)", type="log")
-    if not tokens:
-        longest = max(len(values) for values in curves.values())
-        ticks = [k for k in (1, 2, 3, 5, 10, 20, 30, 50, 100, 200) if k <= longest]
-        figure.update_xaxes(tickvals=ticks, ticktext=[str(k) for k in ticks])
+    figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
     figure.update_yaxes(title=y_title)
     return finish(figure, title, width, height).update_layout(legend_itemsizing="constant")
 
