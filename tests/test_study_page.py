@@ -1,12 +1,15 @@
-"""notebooks/STUDY.md tells what the stored runs found: its tables, and every number in its text."""
+"""notebooks/STUDY.md tells what the stored runs found: its tables, and every claim of its text."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from vpo_lite.studies import declaration
+from vpo_lite.search.best_of import crossing
+from vpo_lite.studies import declaration, results, searches, tables
 
 ROOT = Path(__file__).parent.parent
 _spec = importlib.util.spec_from_file_location(
@@ -16,13 +19,97 @@ study_page = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(study_page)
 PAGE = study_page.PAGE.read_text()
 TABLES = list(study_page.TABLE.finditer(PAGE))
+STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
 
 
-@pytest.mark.parametrize("found", TABLES, ids=lambda found: f"{found[2]} {found[3]}")
+@pytest.fixture(scope="module")
+def found():
+    return results.chosen(STUDY, FOLDER)
+
+
+@pytest.fixture(scope="module")
+def evolved():
+    return searches.finished(declaration.read("rules"), results.SHIPPED / "rules")
+
+
+def sure(kind, figure, baseline=None):
+    return tables.difference(STUDY, FOLDER, kind, figure, baseline).sure
+
+
+@pytest.mark.parametrize("found", TABLES, ids=lambda found: found[2])
 def test_a_table_is_what_its_command_prints(found):
-    assert found[4] == study_page.table(found[2], found[3].split())
+    assert found[3] == study_page.table(found[2])
 
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) >= 3 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 7 and set(named) <= set(declaration.names())
+
+
+def test_the_crossing(found):
+    assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
+    for figure in ("best", "any", "solved"):
+        assert sure("vpo", f"{figure}@1") == -1
+        assert sure("vpo", f"{figure}@10") == sure("vpo", f"{figure}@30") == 1
+        pair = [study_page.curve(found, kind, figure) for kind in ("vpo", "grpo_x3")]
+        assert crossing(*pair) in (3, 4)
+    tokens = tables.means(STUDY, FOLDER, ())
+    assert tokens["vpo"]["training_answers"] == tokens["grpo_x3"]["training_answers"]
+    assert tokens["vpo"]["training_tokens"] < tokens["grpo_x3"]["training_tokens"]
+
+
+def test_the_collapse(found):
+    start = found["start_single"][0].last["diversity"]
+    for kind in ("grpo_x3", "grpo", "grpo_entropy"):
+        assert all(run.last["diversity"] < start / 2 for run in found[kind])
+        assert sure("start_single", "any@30", kind) == 1
+    assert all(run.last["diversity"] > start / 2 for run in found["vpo"])
+    mean = {k: study_page.curve(found, k, "diversity") for k in ("vpo", "grpo_x3")}
+    assert 0.2 < mean["grpo_x3"] / mean["vpo"] < 0.35
+
+
+def test_the_untrained_policy_finds_as_much_at_thirty(found):
+    for figure in ("best@30", "any@30"):
+        assert sure("start_set", figure, "vpo") >= 0
+    assert sure("start_set", "best@1", "vpo") == -1
+
+
+def test_set_max_is_close_to_vpo():
+    for figure in ("best@1", "best@30", "any@30", "coverage"):
+        assert abs(tables.difference(STUDY, FOLDER, "set_max", figure, "vpo").mean) < 0.02
+
+
+def test_max_at_k_finds_more_with_thirty_and_less_with_one(found):
+    for figure in ("best@30", "any@30"):
+        assert sure("max_at_k", figure, "vpo") == 1
+    ones = {kind: study_page.curve(found, kind, "best")[0] for kind in found}
+    assert ones["max_at_k"] == min(v for k, v in ones.items() if not k.startswith("start"))
+
+
+def test_evolution_on_rules_that_the_policy_knows(evolved):
+    share = {k: np.mean([row.solved_share for row in rows]) for k, rows in evolved.items()}
+    assert share["vpo"] > 0.98 and share["grpo_x3"] < 0.7
+    for kind in ("start_set", "start_single", "mutation", "multi_rlvr"):
+        assert share[kind] > 0.98
+    assert share["multi_rlvr_paid"] < 0.8
+    until = {
+        kind: np.median([x for row in rows for s in row.solved for x in s if x is not None])
+        for kind, rows in evolved.items()
+    }
+    assert until["vpo"] == min(until.values())
+    assert until["vpo"] / until["start_set"] == pytest.approx(0.75, abs=0.05)
+    assert until["vpo"] / until["start_single"] == pytest.approx(1 / 3, abs=0.05)
+    assert until["vpo"] / until["mutation"] == pytest.approx(0.25, abs=0.05)
+
+
+def test_tree_search():
+    lines = (ROOT / "tests/benchmarks/results/tree.jsonl").read_text().splitlines()
+    rows = {tuple(r["run"]): r["ways"] for r in map(json.loads, lines)}
+
+    def covered(kind, way):
+        return rows["programs", kind, 0][f"{way}, 90"]["coverage"]
+
+    assert covered("vpo", "most probable") > covered("grpo", "most probable") + 0.2
+    assert covered("vpo", "most probable") < covered("shipped", "most probable") + 0.01
+    gap = covered("shipped", "most probable") - covered("no policy", "enumeration")
+    assert abs(gap) < 0.01

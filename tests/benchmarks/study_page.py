@@ -3,22 +3,88 @@
     .venv/bin/python tests/benchmarks/study_page.py
 
 A table stands below a line <!-- vpo-lite study NAME --table FIGURE ... --> and is what this command
-prints of the runs in vpo_lite/studies/shipped/NAME. tests/test_study_page.py compares.
+prints of the runs in vpo_lite/studies/shipped/NAME. Two more are made here: <!-- beside the paper
+--> and <!-- what it took -->. tests/test_study_page.py compares.
 """
 
 import re
 from pathlib import Path
 
-from vpo_lite.studies import declaration, searches, tables
+import numpy as np
+
+from vpo_lite.search.best_of import crossing
+from vpo_lite.studies import declaration, results, searches, tables
 from vpo_lite.studies.results import SHIPPED
 
 PAGE = Path(__file__).parents[2] / "notebooks" / "STUDY.md"
-TABLE = re.compile(r"(<!-- vpo-lite study (\S+) --table (.+?) -->\n)((?:\|.*\n)*)")
+TABLE = re.compile(r"(<!-- (.+?) -->\n)((?:\|.*\n)*)")
+# Of the paper: the project's page [W], its plots digitised (pass@k +-.003) [F], readers' notes [N].
+PAPER = {
+    "pass@1": ("code: GRPO .388, VPO .273 [F]", "solved", 1),
+    "pass@3": ("code: .440, .450 [F]", "solved", 3),
+    "pass@30": ("code: .498, .631 [F]", "solved", 30),
+    "best@30 under w*": ("maze: .432, .593; questions: .728, .832 [W]", "best", 30),
+}
 
 
-def table(name: str, figures: list[str]) -> str:
-    """The table that the command prints, as lines."""
-    study, folder = declaration.read(name), SHIPPED / name
+def runs(name: str):
+    """The study with this name and its shipped runs at the chosen learning rates, by kind."""
+    study = declaration.read(name)
+    return study, results.chosen(study, SHIPPED / name)
+
+
+def curve(found, kind: str, figure: str) -> np.ndarray:
+    """A figure's mean over seeds; (answers,) for a curve."""
+    return np.mean([run.last[figure] for run in found[kind]], axis=0)
+
+
+def beside_the_paper() -> str:
+    """Our figures beside the paper's, GRPO first, as a Markdown table."""
+    _, found = runs("programs")
+    lines = ["| figure | paper | here, `programs` |", "|---|---|---|"]
+    for label, (theirs, figure, k) in PAPER.items():
+        ours = [f"{curve(found, kind, figure)[k - 1]:.3f}"[1:] for kind in ("grpo_x3", "vpo")]
+        lines.append(f"| {label} | {theirs} | GRPO {ours[0]}, VPO {ours[1]} |")
+    k = crossing(curve(found, "vpo", "solved"), curve(found, "grpo_x3", "solved"))
+    lines.append(f"| pass@k: VPO ahead from | k = 3 [F] | k = {k} |")
+    spread = [f"{curve(found, kind, 'diversity_all'):.2f}" for kind in ("grpo_x3", "vpo")]
+    told = "maze: .003, 1.01; questions: .054, .59 [W]"
+    lines.append(f"| diversity, all answers | {told} | {spread[0]}, {spread[1]} |")
+    most = [f"{curve(found, kind, 'best')[29]:.3f}"[1:] for kind in ("max_at_k", "vpo")]
+    told = "maze: Max@k .577, VPO .593 [N]"
+    lines.append(f"| best@30 under w* | {told} | Max@k {most[0]}, VPO {most[1]} |")
+    study = declaration.read("rules")
+    done = searches.finished(study, SHIPPED / "rules")
+    share = [np.mean([row.solved_share for row in done[kind]]) for kind in ("grpo_x3", "vpo")]
+    told = "0 and 4 of 32 problems, 200 iterations [F]"
+    lines.append(f"| evolution, solved | {told} | `rules`: {share[0]:.0%} and {share[1]:.0%} |")
+    return "\n".join(lines) + "\n"
+
+
+def what_it_took() -> str:
+    """Runs, searches and hours of each study, as a Markdown table."""
+    lines = ["| study | runs of training | hours | searches | hours |", "|---|---|---|---|---|"]
+    for name in declaration.names():
+        study, folder = declaration.read(name), SHIPPED / name
+        trained = results.finished(study, folder)
+        hours = sum(run.seconds for run in trained) / 3600
+        done = searches.finished(study, folder) if study.declared.search else {}
+        rows = [row for kind in done.values() for row in kind]
+        spent = sum(row.seconds for row in rows) / 3600
+        cells = [f"`{name}`", str(len(trained)), f"{hours:.1f}", str(len(rows)), f"{spent:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def table(command: str) -> str | None:
+    """The table that belongs to a line of the page; None where none does."""
+    made = {"beside the paper": beside_the_paper, "what it took": what_it_took}
+    if command in made:
+        return made[command]()
+    found = re.fullmatch(r"vpo-lite study (\S+) --table (.+)", command)
+    if found is None:
+        return None
+    study, folder, figures = declaration.read(found[1]), SHIPPED / found[1], found[2].split()
     if figures == ["search"]:
         return searches.markdown(study, folder) + "\n"
     return tables.markdown(study, folder, figures) + "\n"
@@ -26,7 +92,7 @@ def table(name: str, figures: list[str]) -> str:
 
 def written(page: str) -> str:
     """The page with every table as the stored runs give it."""
-    return TABLE.sub(lambda found: found[1] + table(found[2], found[3].split()), page)
+    return TABLE.sub(lambda found: found[1] + (table(found[2]) or found[3]), page)
 
 
 if __name__ == "__main__":
