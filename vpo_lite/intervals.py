@@ -3,10 +3,11 @@
 import numpy as np
 from scipy.stats import binomtest
 
-from .checks import check_finite, shown
+from .checks import check_finite, check_whole, shown
 from .randomness import generator
 
 RESAMPLES = 2000
+MOST_RESAMPLES = 1_000_000
 
 __all__ = ["bootstrap", "bootstrap_crossed", "sign_test"]
 
@@ -22,7 +23,7 @@ def bootstrap(values, level=0.95, resamples=RESAMPLES):
     >>> float(low), float(high)
     (0.5, 0.5)
     """
-    values = check_finite(values, "values", 1)
+    values = _checked(values, 1, level, resamples)
     picks = generator(0, "bootstrap").integers(len(values), size=(resamples, len(values)))
     counts = np.stack([np.bincount(row, minlength=len(values)) for row in picks])
     resampled = counts @ values.reshape(len(values), -1) / len(values)
@@ -40,7 +41,7 @@ def bootstrap_crossed(values, level=0.95, resamples=RESAMPLES):
     >>> float(low), float(high)
     (0.0, 1.0)
     """
-    values = check_finite(values, "values", 2)
+    values = _checked(values, 2, level, resamples)
     seeds, problems = values.shape[:2]
     rng = generator(0, "crossed bootstrap")
     flat = values.reshape(seeds, problems, -1)
@@ -53,9 +54,17 @@ def bootstrap_crossed(values, level=0.95, resamples=RESAMPLES):
     return _between(resampled.reshape(resamples, *values.shape[2:]), level)
 
 
-def _between(resampled, level):
-    if not 0 < level < 1:
+def _checked(values, axes, level, resamples):
+    values = check_finite(values, "values", axes)
+    if 0 in values.shape[:axes]:
+        raise ValueError(f"values has shape {values.shape}: expected at least one row to resample")
+    if not isinstance(level, float) or not 0 < level < 1:
         raise ValueError(f"level = {shown(level)}: must be between 0 and 1")
+    check_whole(resamples, "resamples", MOST_RESAMPLES)
+    return values
+
+
+def _between(resampled, level):
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 
