@@ -1,5 +1,7 @@
 """How sure a mean is: bootstrap intervals over problems and seeds, and the sign test."""
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.stats import binomtest
 
@@ -43,15 +45,21 @@ def bootstrap_crossed(values, level=0.95, resamples=RESAMPLES):
     """
     values = _checked(values, 2, level, resamples)
     seeds, problems = values.shape[:2]
-    rng = generator(0, "crossed bootstrap")
-    flat = values.reshape(seeds, problems, -1)
-    resampled = np.empty((resamples, flat.shape[-1]))
-    for i in range(resamples):
-        by_seed = np.bincount(rng.integers(seeds, size=seeds), minlength=seeds) / seeds
-        drawn = rng.integers(problems, size=problems)
-        by_problem = np.bincount(drawn, minlength=problems) / problems
-        resampled[i] = np.einsum("s,p,spx->x", by_seed, by_problem, flat)
+    by_seed, by_problem = _crossed_shares(seeds, problems, resamples)
+    by_row = by_problem @ values.swapaxes(0, 1).reshape(problems, -1)  # a mean for each seed
+    resampled = np.einsum("rs,rsx->rx", by_seed, by_row.reshape(resamples, seeds, -1))
     return _between(resampled.reshape(resamples, *values.shape[2:]), level)
+
+
+@lru_cache(maxsize=8)
+def _crossed_shares(seeds, problems, resamples):
+    """How often each seed and each problem is drawn, as shares: (resamples, seeds) and (.., n)."""
+    rng = generator(0, "crossed bootstrap")
+    shares = np.empty((resamples, seeds)), np.empty((resamples, problems))
+    for i in range(resamples):
+        for share, n in zip(shares, (seeds, problems), strict=True):
+            share[i] = np.bincount(rng.integers(n, size=n), minlength=n) / n
+    return shares
 
 
 def _checked(values, axes, level, resamples):
