@@ -1,12 +1,15 @@
 """How sure a mean is: bootstrap intervals over problems and seeds, and the sign test."""
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.stats import binomtest
 
-from .checks import check_finite, shown
+from .checks import check_finite, check_whole, shown
 from .randomness import generator
 
 RESAMPLES = 2000
+MOST_RESAMPLES = 1_000_000
 
 __all__ = ["bootstrap", "bootstrap_crossed", "sign_test"]
 
@@ -22,7 +25,7 @@ def bootstrap(values, level=0.95, resamples=RESAMPLES):
     >>> float(low), float(high)
     (0.5, 0.5)
     """
-    values = check_finite(values, "values", 1)
+    values = _checked(values, 1, level, resamples)
     picks = generator(0, "bootstrap").integers(len(values), size=(resamples, len(values)))
     counts = np.stack([np.bincount(row, minlength=len(values)) for row in picks])
     resampled = counts @ values.reshape(len(values), -1) / len(values)
@@ -40,22 +43,36 @@ def bootstrap_crossed(values, level=0.95, resamples=RESAMPLES):
     >>> float(low), float(high)
     (0.0, 1.0)
     """
-    values = check_finite(values, "values", 2)
+    values = _checked(values, 2, level, resamples)
     seeds, problems = values.shape[:2]
-    rng = generator(0, "crossed bootstrap")
-    flat = values.reshape(seeds, problems, -1)
-    resampled = np.empty((resamples, flat.shape[-1]))
-    for i in range(resamples):
-        by_seed = np.bincount(rng.integers(seeds, size=seeds), minlength=seeds) / seeds
-        drawn = rng.integers(problems, size=problems)
-        by_problem = np.bincount(drawn, minlength=problems) / problems
-        resampled[i] = np.einsum("s,p,spx->x", by_seed, by_problem, flat)
+    by_seed, by_problem = _crossed_shares(seeds, problems, resamples)
+    by_row = by_problem @ values.swapaxes(0, 1).reshape(problems, -1)  # a mean for each seed
+    resampled = np.einsum("rs,rsx->rx", by_seed, by_row.reshape(resamples, seeds, -1))
     return _between(resampled.reshape(resamples, *values.shape[2:]), level)
 
 
-def _between(resampled, level):
-    if not 0 < level < 1:
+@lru_cache(maxsize=8)
+def _crossed_shares(seeds, problems, resamples):
+    """How often each seed and each problem is drawn, as shares: (resamples, seeds) and (.., n)."""
+    rng = generator(0, "crossed bootstrap")
+    shares = np.empty((resamples, seeds)), np.empty((resamples, problems))
+    for i in range(resamples):
+        for share, n in zip(shares, (seeds, problems), strict=True):
+            share[i] = np.bincount(rng.integers(n, size=n), minlength=n) / n
+    return shares
+
+
+def _checked(values, axes, level, resamples):
+    values = check_finite(values, "values", axes)
+    if 0 in values.shape[:axes]:
+        raise ValueError(f"values has shape {values.shape}: expected at least one row to resample")
+    if not isinstance(level, float) or not 0 < level < 1:
         raise ValueError(f"level = {shown(level)}: must be between 0 and 1")
+    check_whole(resamples, "resamples", MOST_RESAMPLES)
+    return values
+
+
+def _between(resampled, level):
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 

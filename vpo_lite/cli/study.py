@@ -2,8 +2,10 @@
 
 import sys
 
+from ..checks import shown
 from .flags import Wrong, path, requests, whole
 
+OF_A_STUDY = ("out", "kinds", "seeds", "plan", "search", "table")
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
 
 
@@ -32,10 +34,12 @@ def flags(made, arguments) -> None:
 
 def run(options) -> int:
     with requests():
-        from ..studies import declaration, searches, tables
+        from ..studies import declaration, results, searches, tables
         from ..studies.runner import jobs
 
         if options.name is None:
+            if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
+                raise Wrong(f"name a study: {', '.join(declaration.names())}, or a file NAME.toml")
             for name in declaration.names():
                 print(f"{name}: {declaration.read(name).declared.about}")
             return 0
@@ -45,12 +49,24 @@ def run(options) -> int:
                 raise Wrong(f"--kinds {kind}: study {study.name} has {', '.join(study.kinds)}")
         if options.seeds is not None and options.seeds < 1:
             raise Wrong(f"--seeds {options.seeds}: must be 1 or more")
-        for figure in options.table or ():
-            if figure not in (*tables.WORDS, "search"):
-                raise Wrong(f"--table {figure}: there are {', '.join(tables.WORDS)}, and search")
+        if (options.search or options.table is not None) and (options.kinds or options.seeds):
+            raise Wrong("--kinds and --seeds choose runs; leave them out with --search and --table")
         folder = options.out or path(f"runs/study-{study.name}")
-        if options.search or options.table == ["search"]:
-            searches.searches(study, folder)  # refuses a study without them
+        if folder.exists() and not folder.is_dir():
+            raise Wrong(f"--out {folder}: is a file; name a folder")
+        if options.table == ["search"]:
+            if not searches.finished(study, folder):
+                raise Wrong(f"{folder}: no finished searches; do them with --search")
+        elif options.table is not None:
+            figures = _figures(study, options.table)
+            if not results.chosen(study, folder):
+                raise Wrong(f"{folder}: no kind is finished at every learning rate; see --plan")
+        elif options.search:
+            if not searches.searches(study, folder):
+                raise Wrong(f"{folder}: no finished run to search with; see --plan")
+            searches.to_do(study, folder)
+        elif not options.plan:
+            (folder / "policies").mkdir(parents=True, exist_ok=True)
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):
             state = "finished" if (folder / f"{job.key}.json").exists() else "to do"
@@ -58,12 +74,30 @@ def run(options) -> int:
     elif options.table == ["search"]:
         print(searches.markdown(study, folder))
     elif options.table is not None:
-        print(tables.markdown(study, folder, options.table or FIGURES))
+        print(tables.markdown(study, folder, figures))
     elif options.search:
         _search(study, folder)
     else:
         _run(study, folder, options)
     return 0
+
+
+def _figures(study, asked: list[str]) -> list[str]:
+    """The figures that were asked for, or the usual ones. Wrong for one that is not measured."""
+    from ..studies import tables
+
+    there = tables.measured(study)
+    for figure in asked:
+        if figure == "search":
+            raise Wrong("--table search: a table of its own; ask for it alone")
+        if figure not in tables.WORDS:
+            raise Wrong(f"--table {shown(figure)}: there are {', '.join(there)}, or search alone")
+        if figure not in there:
+            raise Wrong(
+                f"--table {figure}: study {study.name} measures {study.measured.answers} answers; "
+                f"there are {', '.join(there)}"
+            )
+    return asked or tables.measured(study, FIGURES)
 
 
 def _run(study, folder, options) -> None:
@@ -96,7 +130,7 @@ def _search(study, folder) -> None:
     from ..studies import searches
 
     with tqdm(
-        total=len(searches.searches(study, folder)), disable=not sys.stderr.isatty(), unit="policy"
+        total=len(searches.to_do(study, folder)), disable=not sys.stderr.isatty(), unit="policy"
     ) as bar:
         for found in searches.run_searches(study, folder):
             bar.write(

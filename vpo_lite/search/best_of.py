@@ -7,7 +7,7 @@ a rollout of three answers is k = 3.
 
 import numpy as np
 
-from ..checks import check_finite, check_rewards, check_whole, shown
+from ..checks import check_finite, check_flags, check_rewards, check_whole, shown
 from ..estimators import max_weights
 from ..objective import sample_weights
 from ..randomness import generator
@@ -88,7 +88,12 @@ def solved_at(solved):
     >>> solved_at([True, False, False, False])[:2].tolist()
     [0.25, 0.5]
     """
-    return best_at(np.asarray(solved, dtype=float)[:, None], [1.0])
+    solved = check_flags(solved, "solved")
+    if solved.ndim != 1:
+        raise ValueError(
+            f"solved has shape {solved.shape}: expected one flag for each answer, (n,)"
+        )
+    return best_at(solved[:, None].astype(float), [1.0])
 
 
 def at_tokens(curve, tokens_per_answer, budgets):

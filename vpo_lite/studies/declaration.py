@@ -18,22 +18,28 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
 
 import itertools
 import math
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ..checks import shown
+from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown
 from ..files import DamagedError, Schema, check, read_bytes
 from ..training.config import TrainConfig
 
 DECLARED = Path(__file__).parent / "declared"
 Count = Annotated[int, Field(ge=1, le=10_000)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
-Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1)]
-Values = Annotated[list[int | float | str], Field(min_length=1)]
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+LONGEST = 100  # characters of a kind's name, which is part of file names
+MOST_KINDS = 1_000
+OF_THE_STUDY = ("lr", "seed", "threads")  # settings that the study itself gives to each run
+MUTATION = "mutation"  # in a search: mutations without a policy; no kind has this name
+Name = Annotated[str, Field(pattern=NAME, max_length=LONGEST)]
+Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1, max_length=100)]
+Values = Annotated[list[bool | int | float | str], Field(min_length=1, max_length=MOST_KINDS)]
 Settings = dict[str, bool | int | float | str]
 
 
@@ -44,7 +50,7 @@ class Kind(Schema):
     - vary {setting: values}: one kind for each combination, named by them
     """
 
-    label: str
+    label: Annotated[str, Field(pattern=r"^[^|\x00-\x1f]+$")]  # a cell of a table
     settings: Settings
     judged: Settings = Field(default_factory=dict)
     trained: bool = True
@@ -67,7 +73,9 @@ class Measured(Schema):
     validation: Count = 64
     answers: Annotated[int, Field(ge=1, le=2_000)] = 30
     preferences: Count = 50
-    alphas: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list)
+    alphas: list[Annotated[float, Field(ge=LEAST_ALPHA, le=MOST_ALPHA)]] = Field(
+        default_factory=list
+    )
 
 
 class Searched(Schema):
@@ -126,24 +134,21 @@ class Study:
     def __init__(self, name: str, declared: Declaration):
         self.name, self.declared = name, declared
         self.measured, self.baseline = declared.measured, declared.baseline
-        self.kinds: dict[str, Kind] = {}
-        for kind, stated in declared.kinds.items():
-            for found in _varied(stated):
-                values = "".join(f"-{n}{v}" for n, v in found.items())
-                given = stated.settings | found
-                label = ", ".join([stated.label, *(f"{n} = {v}" for n, v in found.items())])
-                changes = {"settings": given, "label": label, "vary": {}}
-                self.kinds[kind + values] = stated.model_copy(update=changes)
-        if self.baseline not in self.kinds:
-            raise ValueError(
-                f"study {name}: baseline = {shown(self.baseline)} is none of the kinds "
-                f"{', '.join(self.kinds)}"
-            )
+        try:
+            self.kinds = _expanded(declared.kinds)
+            _check_named([self.baseline], self.kinds, "baseline")
+        except ValueError as error:
+            raise ValueError(f"study {name}: {error}") from error
         for kind in self.kinds:
             try:
-                self.job(kind, self.rates(kind)[0], 0)
+                self._check(kind)
             except ValueError as error:
                 raise ValueError(f"study {name}, kind {kind}: {error}") from error
+        if declared.search is not None:
+            try:
+                self._check_search(declared.search)
+            except ValueError as error:
+                raise ValueError(f"study {name}, search: {error}") from error
 
     def rates(self, kind: str) -> list[float]:
         """The learning rates that this kind is tuned over."""
@@ -159,19 +164,116 @@ class Study:
         """The run of this kind with this learning rate and seed."""
         stated, declared = self.kinds[kind], self.declared
         settings = declared.settings | stated.settings | {"lr": lr, "seed": seed, "threads": 1}
-        if settings.get("K") == "inf":
-            settings["K"] = math.inf
         config = TrainConfig.preset(declared.preset, **settings)
-        return Job(kind, seed, config, config.but(**stated.judged), stated.trained)
+        judged = config.but(**{"model": config.base_model} | stated.judged)
+        return Job(kind, seed, config, judged, stated.trained)
 
     def tuning(self, kind: str) -> list[Job]:
         """The runs among which the learning rate of this kind is chosen: seed 0."""
         return [self.job(kind, lr, 0) for lr in self.rates(kind)]
 
+    def problems(self, job: Job) -> int:
+        """How many held-out problems a run is measured on at the end."""
+        return 1 if job.judged.single else self.measured.problems
+
+    def _check(self, kind: str) -> None:
+        """ValueError where a run of this kind could not be done, or not be told from another."""
+        stated, measured = self.kinds[kind], self.measured
+        for name in OF_THE_STUDY:
+            if name in self.declared.settings | stated.settings | stated.judged:
+                raise ValueError(
+                    f"settings: {name} is given by the study itself; leave it out"
+                    + (" and write lr = [...] beside the settings" if name == "lr" else "")
+                )
+        jobs = self.tuning(kind)
+        twice = _first_twice(job.key for job in jobs)
+        if twice is not None:
+            raise ValueError(f"lr = {self.rates(kind)}: two runs would be named {twice}")
+        judged = jobs[0].judged
+        if measured.answers < judged.compared_size:
+            raise ValueError(
+                f"measured answers = {measured.answers}: it compares sets of "
+                f"{judged.compared_size}; measure as many answers or more"
+            )
+        if judged.single:
+            return
+        asked = {"held_out": max(measured.problems, measured.between)}
+        _check_problems(judged, asked | {"validation": measured.validation}, "measured")
+
+    def _check_search(self, stated: Searched) -> None:
+        """ValueError where a search could not be done, or not be compared with the others."""
+        _check_named(stated.kinds, [*self.kinds, MUTATION], "kinds")
+        twice = _first_twice(stated.kinds)
+        if twice is not None:
+            raise ValueError(f"kinds: {twice} is there twice")
+        for kind in stated.kinds:
+            config = self.tuning(self.baseline if kind == MUTATION else kind)[0].config
+            if stated.m % config.answers:
+                raise ValueError(
+                    f"m = {stated.m}: kind {kind} writes {config.answers} answers in a rollout; "
+                    "m must be a multiple, so that all calls give equally many answers"
+                )
+            if not config.single:
+                _check_problems(config, {"held_out": stated.problems}, "search")
+
+
+def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
+    """The kinds with one for each combination of what they vary. ValueError for a bad name."""
+    many = sum(math.prod(map(len, kind.vary.values())) for kind in kinds.values())
+    if many > MOST_KINDS:
+        raise ValueError(f"vary gives {many:,} kinds, at most {MOST_KINDS:,} are allowed")
+    found = [
+        (name + "".join(f"-{n}{v}" for n, v in values.items()), kind, values)
+        for name, kind in kinds.items()
+        for values in _varied(kind)
+    ]
+    for name, *_ in found:
+        if not re.fullmatch(NAME, name) or len(name) > LONGEST or name.startswith("search-"):
+            raise ValueError(
+                f"kind {shown(name)}: its name is part of file names: at most {LONGEST} letters, "
+                "digits, _ . and -, not search- at the beginning; where vary makes it, write the "
+                "kinds one by one"
+            )
+        if name == MUTATION:
+            raise ValueError(f"kind {name}: the search without a policy has this name; rename it")
+    twice = _first_twice(name.lower() for name, *_ in found)
+    if twice is not None:
+        raise ValueError(
+            f"two kinds are named {twice}, upper and lower case alike: they would share files"
+        )
+    made = {}
+    for name, kind, values in found:
+        label = ", ".join([kind.label, *(f"{n} = {v}" for n, v in values.items())])
+        changes = {"settings": kind.settings | values, "label": label, "vary": {}}
+        made[name] = kind.model_copy(update=changes)
+    return made
+
 
 def _varied(kind: Kind) -> Iterator[dict]:
     for values in itertools.product(*kind.vary.values()):
         yield dict(zip(kind.vary, values, strict=True))
+
+
+def _first_twice(names: Iterable[str]) -> str | None:
+    seen = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)
+
+
+def _check_named(names: Iterable[str], there: Iterable[str], what: str) -> None:
+    for name in names:
+        if name not in there:
+            raise ValueError(f"{what}: {shown(name)} is none of the kinds {', '.join(there)}")
+
+
+def _check_problems(config: TrainConfig, asked: dict[str, int], what: str) -> None:
+    """ValueError where a task has fewer problems than asked for."""
+    seeds = config.make_task().seeds
+    for split, count in asked.items():
+        if count > len(seeds[split]):
+            raise ValueError(
+                f"{what}: {count:,} problems ({split}), and task {config.task!r} has "
+                f"{len(seeds[split]):,}; ask for fewer"
+            )
 
 
 def names() -> list[str]:
@@ -196,9 +298,11 @@ def read(name) -> Study:
 def _stated(path: Path) -> dict:
     """What a file says, after what the study says that it is like."""
     try:
-        stated = tomllib.loads(read_bytes(path).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DamagedError(f"{path}: no TOML ({error})") from error
+        stated = tomllib.loads(read_bytes(path).decode("utf-8-sig"))
+    except DamagedError:
+        raise
+    except (ValueError, RecursionError) as error:  # also a number of very many digits
+        raise DamagedError(f"{path}: no TOML ({shortened(str(error), 200)})") from error
     like = stated.pop("like", None)
     if like is None:
         return stated

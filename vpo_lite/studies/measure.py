@@ -14,10 +14,7 @@ from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.evaluate import sample_pools
 from ..training.rollouts import Answers
-
-BUDGETS = (1, 3, 10, 30)  # k whose values are kept for each problem
-CURVES = ("best", "any", "solved")  # kept for each problem at these k
-SINGLE = ("coverage", "attained", "set_reward", "diversity")
+from .results import BUDGETS, CURVES, SINGLE
 
 
 def measure(
@@ -70,7 +67,8 @@ def _figures(
     judged = np.full(len(alphas), np.nan)
     if front is not None:
         covered = metrics.coverage(sets, front).mean()
-        attained = covered / best_coverage(front.tobytes(), len(front), config.compared_size)
+        points = np.asarray(front, dtype=float)
+        attained = covered / best_coverage(points.tobytes(), len(points), config.compared_size)
         judged = np.array([metrics.coverage(sets, front, alpha).mean() for alpha in alphas])
         in_all = float(metrics.coverage(rewards, front))
         share = float(metrics.front_share(rewards, front))

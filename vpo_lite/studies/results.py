@@ -5,11 +5,16 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
+from ..checks import shown
 from ..files import DamagedError, Schema, read_json
-from ..training.config import OF_THE_MACHINE
+from ..training.config import OF_THE_MACHINE, TrainConfig
 from .declaration import Job, Study
 
 SHIPPED = Path(__file__).parent / "shipped"
+BUDGETS = (1, 3, 10, 30)  # k whose values are kept for each problem
+CURVES = ("best", "any", "solved")  # kept for each problem at these k
+SINGLE = ("coverage", "attained", "set_reward", "diversity")  # kept for each problem, too
+MEANS = ("diversity_all", "valid", "parsed", "repeats", "tokens")  # kept as means alone
 Figures = dict[str, float | list[float | None] | None]
 
 
@@ -44,27 +49,40 @@ class Result(Schema):
 
 
 def read_result(study: Study, folder, job: Job) -> Result:
-    """The finished run of this job. DamagedError where it was made with other settings."""
+    """The finished run of this job. DamagedError where it was made or measured in another way.
+
+    A setting that the file does not name is younger than the file: it had its default.
+    """
     path = Path(folder) / f"{job.key}.json"
     found = read_json(path, Result)
-    for name, value in job.config.to_json().items():
-        if name not in OF_THE_MACHINE and found.config.get(name, value) != value:
-            raise DamagedError(
-                f"{path}: was made with {name} = {found.config[name]}, the study says {value}; "
-                "name another folder, or move this file away"
-            )
-    return found
+    config = {option.name: option.default for option in TrainConfig.options()} | found.config
+    stated = job.config.to_json() | {"kind": job.kind, "seed": job.seed}
+    for name, value in stated.items():
+        made = getattr(found, name) if name in ("kind", "seed") else config.get(name)
+        if name not in OF_THE_MACHINE and made != value:
+            raise _other(path, f"{name} = {shown(made)}", value)
+    problems, answers = study.problems(job), study.measured.answers
+    for name in (*SINGLE, *(f"{curve}@{k}" for curve in CURVES for k in BUDGETS if k <= answers)):
+        if len(found.per_problem.get(name, ())) != problems:
+            there = len(found.per_problem.get(name, ()))
+            raise _other(path, f"{there} problems ({name})", problems)
+    for point in found.checkpoints:
+        for name in CURVES:
+            curve = point.figures.get(name)
+            there = len(curve) if isinstance(curve, list) else 0
+            if there != answers or None in curve:
+                raise _other(path, f"{there} answers ({name})", answers)
+        for name in (*SINGLE, *MEANS):
+            if name not in point.figures or isinstance(point.figures[name], list):
+                raise DamagedError(f"{path}: figure {name} is missing or no number")
+    return found.model_copy(update={"config": config})
 
 
-def finished(study: Study, folder) -> list[Result]:
-    """The finished runs of a study, seed 0 with every learning rate, the others with the chosen."""
-    found = []
-    for kind in study.kinds:
-        found += [read_result(study, folder, j) for j in study.tuning(kind) if _there(folder, j)]
-        lr = chosen_rate(study, folder, kind)
-        others = [] if lr is None else [study.job(kind, lr, s) for s in range(1, study.seeds(kind))]
-        found += [read_result(study, folder, j) for j in others if _there(folder, j)]
-    return found
+def _other(path, made: str, stated) -> DamagedError:
+    return DamagedError(
+        f"{path}: was made with {made}, the study says {shown(stated)}; name another folder, or "
+        "move this file away"
+    )
 
 
 def chosen_rate(study: Study, folder, kind: str) -> float | None:
@@ -81,11 +99,12 @@ def chosen_rate(study: Study, folder, kind: str) -> float | None:
 
 def chosen(study: Study, folder) -> dict[str, list[Result]]:
     """The runs at the chosen learning rate, by kind, in the order of their seeds."""
-    rates = {kind: chosen_rate(study, folder, kind) for kind in study.kinds}
-    found: dict[str, list[Result]] = {}
-    for result in finished(study, folder):
-        if result.config["lr"] == rates[result.kind]:
-            found.setdefault(result.kind, []).append(result)
+    found = {}
+    for kind in study.kinds:
+        lr = chosen_rate(study, folder, kind)
+        jobs = [] if lr is None else [study.job(kind, lr, s) for s in range(study.seeds(kind))]
+        if jobs:
+            found[kind] = [read_result(study, folder, job) for job in jobs if _there(folder, job)]
     return found
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import BusyError, lock_folder, write_atomically
+from ..files import BusyError, lock_folder, tidy, write_atomically
+from ..training.errors import TrainingError
 from ..training.loop import train
+from ..training.memory import check_fits
 from ..training.step import Learner
 from .declaration import Job, Study
 from .measure import by_problem, measure, summary
@@ -68,11 +70,15 @@ def run_study(
 
 
 def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) -> Result:
-    """Train and measure one run, and write its file. BusyError where another process does."""
+    """Train and measure one run, and write its file.
+
+    Raises BusyError where another process does, and TrainingError where it cannot be done here.
+    """
     folder, place = Path(folder), Path(folder) / "policies" / job.key
     place.mkdir(parents=True, exist_ok=True)
     lock = lock_folder(place)
     try:
+        tidy(folder, [f"{job.key}.json"])  # a file that a killed writer left
         if not (folder / f"{job.key}.json").exists():
             text = json.dumps(_trained(study, job, place, tell), allow_nan=False)
             write_atomically(folder / f"{job.key}.json", text + "\n")
@@ -83,7 +89,12 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
 
 def _trained(study: Study, job: Job, place: Path, tell) -> dict:
     began, config, stated = time.perf_counter(), job.config, study.measured
-    learner, task = Learner(config), job.judged.make_task()
+    try:
+        learner, task = Learner(config), job.judged.make_task()
+        check_fits(learner.policy, config, learner.task)
+        task.check_machine()
+    except ValueError as error:  # no such model or device, too little memory, ..
+        raise TrainingError(f"run {job.key}: {error}") from error
     steps = config.steps if job.trained else 0
     marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
     marks.discard(steps)

@@ -14,15 +14,15 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from ..files import BusyError, Schema, lock_folder, read_json, write_atomically
+from ..files import BusyError, DamagedError, Schema, lock_folder, read_json, tidy, write_atomically
 from ..intervals import sign_test
 from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve
-from .declaration import Job, Study
+from ..training.config import TrainConfig
+from .declaration import MUTATION, Job, Searched, Study
 from .results import chosen
 
-MUTATION = "mutation"  # the baseline without a policy
 POINTS = 12  # of a curve that is kept
 
 
@@ -79,10 +79,26 @@ def searches(study: Study, folder) -> list[_Search]:
     return found
 
 
+def to_do(study: Study, folder) -> list[_Search]:
+    """The searches that are not finished. DamagedError where the adapter of one is missing."""
+    found = [s for s in searches(study, folder) if not _file(folder, s).exists()]
+    for search in found:
+        adapter = Path(folder) / "policies" / search.run / "adapter"
+        if search.job is not None and not adapter.is_dir():
+            raise DamagedError(
+                f"{adapter}: is not there, and a search needs the policy; move "
+                f"{search.run}.json away and run the study again"
+            )
+    return found
+
+
 def run_searches(study: Study, folder) -> Iterator[Searches]:
-    """Do all searches that are not finished; yields each when it is."""
+    """Do all searches that are not finished; yields each when it is.
+
+    Raises DamagedError, before the first one, where the adapter of a run is missing.
+    """
     folder = Path(folder)
-    for search in searches(study, folder):
+    for search in to_do(study, folder):
         place = folder / "policies" / search.run
         place.mkdir(parents=True, exist_ok=True)
         try:
@@ -90,11 +106,12 @@ def run_searches(study: Study, folder) -> Iterator[Searches]:
         except BusyError:
             continue
         try:
-            path = folder / f"search-{search.run}.json"
+            path = _file(folder, search)
             if not path.exists():
+                tidy(folder, [path.name])  # what a killed writer left
                 text = json.dumps(_found(study, search, place), allow_nan=False)
                 write_atomically(path, text + "\n")
-                yield read_json(path, Searches)
+                yield _read(study, folder, search)
         finally:
             lock.release()
 
@@ -103,22 +120,44 @@ def finished(study: Study, folder) -> dict[str, list[Searches]]:
     """The finished searches, by kind."""
     found: dict[str, list[Searches]] = {}
     for search in searches(study, folder):
-        path = Path(folder) / f"search-{search.run}.json"
-        if path.exists():
-            found.setdefault(search.kind, []).append(read_json(path, Searches))
+        if _file(folder, search).exists():
+            found.setdefault(search.kind, []).append(_read(study, folder, search))
+    return found
+
+
+def _file(folder, search: _Search) -> Path:
+    return Path(folder) / f"search-{search.run}.json"
+
+
+def _read(study: Study, folder, search: _Search) -> Searches:
+    """The finished search. DamagedError where it was made in another way."""
+    path, stated = _file(folder, search), study.declared.search
+    found = read_json(path, Searches)
+    rows = [found.solved, found.tokens, found.candidates, found.best, found.cells]
+    shapes = {(len(part), *map(len, part)) for part in rows}
+    wanted = (stated.seeds, *[_problems(_config(study, search), stated)] * stated.seeds)
+    made = (found.kind, found.run, found.answers)
+    if shapes != {wanted} or made != (search.kind, search.run, stated.calls * stated.m):
+        raise DamagedError(
+            f"{path}: the study states another search (calls, m, problems or seeds); name another "
+            "folder, or move this file away"
+        )
     return found
 
 
 def _found(study: Study, search: _Search, place: Path) -> dict:
     began, stated = time.perf_counter(), study.declared.search
-    config = (search.job or study.job(study.baseline, study.rates(study.baseline)[0], 0)).config
+    config = _config(study, search)
     task, policy = config.make_task(), None
     if search.job is not None:
-        policy = load_policy(place / "adapter", device=config.device)
-    m, calls = (stated.m if policy is None else config.answers), stated.calls
-    budget = dict(m=m, rollouts=-(-stated.m // m), calls=calls)
-    per_call = m * budget["rollouts"]
-    instances = [task.instance(s) for s in task.seeds["held_out"][: stated.problems]]
+        try:
+            policy = load_policy(place / "adapter", device=config.device)
+        except ValueError as error:
+            raise DamagedError(f"search with {search.run}: {error}") from error
+    m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
+    budget = dict(m=m, rollouts=per_call // m, calls=calls)
+    problems = task.seeds["held_out"][: _problems(config, stated)]
+    instances = [task.instance(s) for s in problems]
     rows = []
     with torch_threads(config.threads):
         for seed in range(stated.seeds):
@@ -138,6 +177,15 @@ def _found(study: Study, search: _Search, place: Path) -> dict:
         "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
         "seconds": round(time.perf_counter() - began, 1),
     }
+
+
+def _config(study: Study, search: _Search) -> TrainConfig:
+    """The settings of a search's run; mutations search in the task of the baseline."""
+    return (search.job or study.tuning(study.baseline)[0]).config
+
+
+def _problems(config: TrainConfig, stated: Searched) -> int:
+    return 1 if config.single else stated.problems
 
 
 def _mean_best(traces: Sequence[Trace], calls: int) -> float:

@@ -1,0 +1,445 @@
+"""Studies under attack: files that declare them, files that runs left, folders, requests.
+
+A request for a study is done, or refused with one line: status 2 and nothing written where it was
+wrong, status 1 where the work failed.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds, tree
+
+from vpo_lite import intervals
+from vpo_lite.cli import main
+from vpo_lite.files import DamagedError
+from vpo_lite.search import best_of
+from vpo_lite.studies import declaration, results, runner, searches, tables
+
+SMALL = """
+about = "small enough for a test"
+settings = {task = "programs", operations = 2, prompts = 1, group_size = 3, steps = 2}
+lr = [1e-3]
+seeds = 2
+baseline = "grpo"
+measured = {checkpoints = 1, problems = 3, between = 2, validation = 2, answers = 4}
+[kinds.vpo]
+label = "VPO"
+settings = {method = "vpo"}
+[kinds.grpo]
+label = "GRPO"
+settings = {method = "grpo"}
+"""
+SEARCH = """
+[search]
+kinds = ["vpo", "grpo", "mutation"]
+calls = 4
+problems = 3
+seeds = 2
+"""
+MORE = '[kinds.x]\nlabel = "X"\nsettings = {method = "vpo"}\n'
+
+ROOT = Path(__file__).resolve().parents[2]
+ENV = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def written(folder, text=SMALL, name="small"):
+    file = folder / f"{name}.toml"
+    file.write_text(text)
+    return file
+
+
+def made(study, job) -> dict:
+    """A result that the study accepts, with figures drawn from the job's name."""
+    rng = np.random.default_rng(sum(job.key.encode()))
+    problems, answers = study.problems(job), study.measured.answers
+    curves = {n: rng.random((problems, answers)).round(4).tolist() for n in results.CURVES}
+    single = {n: rng.random(problems).round(4).tolist() for n in results.SINGLE}
+    budgets = [k for k in results.BUDGETS if k <= answers]
+    kept = {f"{n}@{k}": [row[k - 1] for row in c] for n, c in curves.items() for k in budgets}
+    figures = {n: np.mean(c, axis=0).tolist() for n, c in (curves | single).items()}
+    return {
+        "study": study.name,
+        "kind": job.kind,
+        "seed": job.seed,
+        "config": job.config.to_json(),
+        "validation": 0.5,
+        "checkpoints": [
+            {"step": 2, "tokens": 99, "figures": figures | dict.fromkeys(results.MEANS, 0.5)}
+        ],
+        "per_problem": kept | single,
+        "answers": 9,
+        "training_seconds": 1.0,
+        "seconds": 1.0,
+        "machine": "",
+        "versions": {},
+    }
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def done(here):
+    """A study whose runs are finished, in the folder ``out``; without policies."""
+    study = declaration.read(written(here, SMALL + SEARCH))
+    (here / "out").mkdir()
+    for kind in study.kinds:
+        for seed in range(2):
+            job = study.job(kind, 1e-3, seed)
+            (here / "out" / f"{job.key}.json").write_text(json.dumps(made(study, job)))
+    return study
+
+
+def asked(capsys, *arguments):
+    """(status, stdout) of a request; where it is refused, stderr is one short line."""
+    status = main(["study", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    if status:
+        assert status in (1, 2) and len(err.splitlines()) == 1 and len(err) < 1000, err
+    return status, out, err
+
+
+def refused(here, capsys, *arguments, status=2):
+    before = tree(here)
+    found, out, err = asked(capsys, *arguments)
+    assert found == status and out == "" and tree(here) == before
+    return err
+
+
+# --- declarations ---------------------------------------------------------------------------------
+
+
+@seeds(60)
+def test_a_mutated_declaration_is_read_or_refused(here, seed):
+    rng = random.Random(seed)
+    file = here / "x.toml"
+    file.write_bytes(mutated_bytes((SMALL + SEARCH).encode(), rng))
+    try:
+        study = declaration.read(file)
+    except ValueError as error:
+        check_error(error)
+    else:
+        keys = [job.key.lower() for kind in study.kinds for job in study.tuning(kind)]
+        assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SMALL.replace("[1e-3]", "[1e-3, 1e-3]"), "two runs would be named vpo-lr0.001-seed0"),
+        (SMALL.replace("[1e-3]", "[1e-3, 1.0000001e-3]"), "two runs would be named"),
+        (SMALL.replace("seeds = 2", "seeds = " + "9" * 5000), "no TOML"),
+        ("about = " + "[" * 3000 + "]" * 3000, "no TOML"),
+        (SMALL.replace("small enough", "\\ud800"), "no TOML"),
+        (SMALL + MORE.replace("kinds.x", "kinds.VPO"), "two kinds are named vpo"),
+        (SMALL + MORE.replace("kinds.x", "kinds.mutation"), "kind mutation"),
+        (SMALL + MORE.replace("kinds.x", "kinds.search-vpo"), "search-vpo"),
+        (SMALL + MORE.replace("kinds.x", f"kinds.{'x' * 300}"), "100 characters"),
+        (SMALL + MORE.replace("kinds.x", 'kinds.".."'), "pattern"),
+        (SMALL + MORE.replace('"X"', '"a | b"'), "kinds.x.label"),
+        (SMALL + MORE + "vary = {alpha = [1.0, 1.0]}", "two kinds are named x-alpha1.0"),
+        (SMALL + MORE + 'vary = {model = ["a/b"]}', "its name is part of file names"),
+        (SMALL + MORE + "vary = {lr = [1e-3, 1e-2]}", "lr is given by the study itself"),
+        (SMALL + MORE + "judged = {seed = 7}", "seed is given by the study itself"),
+        (SMALL.replace("steps = 2", "steps = 2, threads = 4"), "threads is given by the study"),
+        (SMALL + MORE + 'judged = {task = "maze"}', "made for task 'programs', not for 'maze'"),
+        (SMALL.replace("problems = 3", "problems = 10000"), "10,000 problems (held_out)"),
+        (SMALL.replace("validation = 2", "validation = 10000"), "10,000 problems (validation)"),
+        (SMALL.replace("answers = 4", "answers = 2"), "it compares sets of 3"),
+        (SMALL.replace("answers = 4", "alphas = [1e30]"), "measured.alphas.0"),
+        (SMALL + SEARCH.replace('"vpo"', '"vqo"'), "search: kinds: 'vqo' is none of the kinds"),
+        (SMALL + SEARCH.replace('"grpo"', '"vpo"'), "kinds: vpo is there twice"),
+        (SMALL + SEARCH + "m = 4", "kind vpo writes 3 answers in a rollout"),
+        (SMALL + SEARCH.replace("problems = 3", "problems = 10000"), "search: 10,000 problems"),
+    ],
+)
+def test_a_study_that_cannot_work_is_refused_before_it_begins(here, capsys, text, said):
+    assert said in refused(here, capsys, written(here, text), "--out", "out")
+
+
+def test_too_many_combinations_are_refused_at_once(here, capsys):
+    values = list(range(1, 200))
+    file = written(here, SMALL + MORE + f"vary = {{alpha = {values}, eps = {values}}}")
+    assert "vary gives 39,603 kinds" in refused(here, capsys, file)
+
+
+def test_a_declaration_may_begin_with_a_byte_order_mark(here):
+    (here / "x.toml").write_bytes(b"\xef\xbb\xbf" + SMALL.encode())
+    assert list(declaration.read(here / "x.toml").kinds) == ["vpo", "grpo"]
+
+
+def test_truth_values_and_inf_vary(here):
+    vary = 'vary = {pay_repeats = [true, false], K = [4, "inf"]}'
+    study = declaration.read(written(here, SMALL + MORE + vary))
+    found = {k: study.job(k, 1e-3, 0).config for k in study.kinds if k.startswith("x-")}
+    assert len(found) == 4 and found["x-pay_repeatsTrue-Kinf"].K == float("inf")
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--plan"], "name a study"),
+        (["--table"], "name a study"),
+        (["small.toml", "--out", "small.toml"], "is a file; name a folder"),
+        (["small.toml", "--out", "small.toml", "--table"], "is a file; name a folder"),
+        (["small.toml", "--out", "/proc/no"], "/proc/no"),
+        (["small.toml", "--out", "x" * 5000], "too long"),
+        (["small.toml", "--out", "gone", "--table"], "no kind is finished"),
+        (["small.toml", "--out", "gone", "--table", "search"], "no finished searches"),
+        (["small.toml", "--out", "out", "--table", "search"], "no finished searches"),
+        (["small.toml", "--out", "out", "--table", "best@1", "search"], "ask for it alone"),
+        (["small.toml", "--out", "out", "--table", "best@30"], "measures 4 answers"),
+        (["small.toml", "--out", "out", "--table", "x" * 5000], "(5,002 characters)"),
+        (["small.toml", "--out", "out", "--table", "--kinds", "vpo"], "leave them out"),
+        (["small.toml", "--out", "out", "--search"], "move vpo-lr0.001-seed0.json away"),
+        (["small.toml", "--seeds", "0"], "--seeds 0: must be 1 or more"),
+        (["small.toml", "--kinds", "nobody"], "has vpo, grpo"),
+        (["gone.toml"], "'gone.toml'"),
+    ],
+)
+def test_a_wrong_request_writes_nothing(here, done, capsys, arguments, said):
+    assert said in refused(here, capsys, *arguments)
+
+
+def test_a_folder_without_runs_has_nothing_to_search_with(here, capsys):
+    file = written(here, SMALL + SEARCH.replace(', "mutation"', ""))
+    assert "no finished run" in refused(here, capsys, file, "--search", "--out", "gone")
+
+
+def test_the_usual_table_leaves_out_budgets_that_are_not_measured(here, done, capsys):
+    status, out, _ = asked(capsys, "small.toml", "--out", "out", "--table")
+    assert status == 0 and "best@1 " in out and "any@3 " in out and "@30" not in out
+
+
+@pytest.mark.parametrize("mistake", ['model = "no/such-model"', 'device = "tpu"', "prompts = 9999"])
+def test_a_run_that_cannot_begin_is_named(here, capsys, mistake):
+    text = SMALL.replace("prompts = 1", mistake)
+    if mistake.startswith("prompts"):
+        text = text.replace("group_size = 3", "group_size = 900000")
+    status, out, err = asked(capsys, written(here, text), "--out", "out")
+    assert status == 1 and out == "" and "run vpo-lr0.001-seed0: " in err
+    assert not list((here / "out").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(OSError(28, "No space left on device"), "No space left"), (KeyboardInterrupt(), "stopped")],
+)
+def test_what_stops_a_run_leaves_the_finished_ones(here, done, capsys, monkeypatch, error, said):
+    (here / "out" / "grpo-lr0.001-seed1.json").unlink()
+    before = tree(here / "out")
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(runner, "train", fail)
+    status, _, err = asked(capsys, "small.toml", "--out", "out")
+    assert status == 1 and said in err
+    assert {k: v for k, v in tree(here / "out").items() if "policies" not in k} == before
+
+
+def test_half_a_file_of_a_killed_writer_is_removed(here, done, monkeypatch):
+    job = done.job("grpo", 1e-3, 1)
+    path = here / "out" / f"{job.key}.json"
+    path.unlink()
+    (here / "out" / f".{path.name}-0123abcd").write_text('{"stu')
+    monkeypatch.setattr(runner, "Learner", lambda _: (_ for _ in ()).throw(ValueError("no model")))
+    with pytest.raises(RuntimeError, match="no model"):
+        runner.run_job(done, job, here / "out")
+    assert not [p for p in (here / "out").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.slow
+def test_a_study_that_is_killed_goes_on(here):
+    """kill -9 after the first result: the second process does the rest, the first file stays."""
+    command = [sys.executable, "-m", "vpo_lite.cli", "study", str(written(here)), "--out", "out"]
+    first, out = subprocess.Popen(command, env=ENV), here / "out"
+    while first.poll() is None and not list(out.glob("*.json")):
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    before = {p.name: p.read_bytes() for p in out.glob("*.json")}
+    assert before and first.returncode == -signal.SIGKILL
+    one, two = (subprocess.Popen(command, env=ENV) for _ in range(2))  # two share the rest
+    assert one.wait() == two.wait() == 0
+    after = {p.name: p.read_bytes() for p in out.glob("*.json")}
+    assert len(after) == 4 and after.items() >= before.items()
+    assert not [p for p in out.iterdir() if p.name.startswith(".")]
+    assert len(results.chosen(declaration.read(here / "small.toml"), out)["vpo"]) == 2
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+@seeds(60)
+def test_a_mutated_result_is_taken_or_refused(here, done, capsys, seed):
+    rng = random.Random(seed)
+    path = here / "out" / "vpo-lr0.001-seed1.json"
+    if seed % 3:
+        path.write_text(json_text(mutated_json(json.loads(path.read_text()), rng)))
+    else:
+        path.write_bytes(mutated_bytes(path.read_bytes(), rng))
+    status, out, err = asked(capsys, "small.toml", "--out", "out", "--table")
+    assert (status, bool(out)) in ((0, True), (2, False)) and (not status or path.name in err)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "grpo"}, "kind = 'grpo', the study says 'vpo'"),
+        ({"seed": 5}, "seed = 5, the study says 1"),
+        ({"config": {}}, "task = 'maze', the study says 'programs'"),
+        ({"per_problem": {}}, "0 problems"),
+        ({"checkpoints": []}, "checkpoints"),
+        ({"validation": float("nan")}, "validation"),
+        ({"extra": 1}, "extra is unknown"),
+    ],
+)
+def test_a_foreign_result_is_refused(here, done, change, said):
+    job = done.job("vpo", 1e-3, 1)
+    path = here / "out" / f"{job.key}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DamagedError, match=said) as error:
+        results.chosen(done, here / "out")
+    check_error(error.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("problems = 3", "problems = 5", r"3 problems \(\w+\), the study says 5"),
+        ("answers = 4", "answers = 6", r"4 answers \(best\), the study says 6"),
+        ("steps = 2", "steps = 3", r"steps = 2, the study says 3"),
+    ],
+)
+def test_a_study_that_changed_does_not_take_its_old_runs(here, done, before, after, said):
+    study = declaration.read(written(here, (SMALL + SEARCH).replace(before, after, 1)))
+    with pytest.raises(DamagedError, match=said):
+        tables.means(study, here / "out")
+
+
+def test_a_setting_that_is_younger_than_a_result_had_its_default(here, done):
+    job = done.job("vpo", 1e-3, 1)
+    path = here / "out" / f"{job.key}.json"
+    found = json.loads(path.read_text())
+    del found["config"]["entropy"]
+    path.write_text(json.dumps(found))
+    assert results.read_result(done, here / "out", job).config["entropy"] == 0.0
+
+
+def test_a_figure_without_a_value_is_an_empty_cell(here, done):
+    for path in (here / "out").glob("*.json"):
+        found = json.loads(path.read_text())
+        found["per_problem"]["coverage"] = [None, 0.5, 0.5]
+        found["checkpoints"][-1]["figures"]["coverage"] = None
+        path.write_text(json.dumps(found))
+    assert tables.difference(done, here / "out", "vpo", "coverage") is None
+    row = tables.markdown(done, here / "out", ["coverage"]).splitlines()[2]
+    assert row.endswith("|  |")
+
+
+def test_a_table_reads_each_file_few_times(here, done, monkeypatch):
+    read = []
+    real = results.read_json
+    monkeypatch.setattr(results, "read_json", lambda *a: (read.append(a[0]), real(*a))[1])
+    tables.markdown(done, here / "out", tables.measured(done))
+    assert len(read) <= 2 * len(list((here / "out").glob("*.json")))
+
+
+# --- searches -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def found(here, done):
+    """The finished study, with finished searches."""
+    for search in searches.searches(done, here / "out"):
+        rows = [[1, 2, 3], [1, 2, 3]]
+        row = {
+            "study": "small",
+            "kind": search.kind,
+            "run": search.run,
+            "answers": 12,
+            "solved": [[None, 3, 6], [None, None, 12]],
+            **dict.fromkeys(("tokens", "candidates", "cells"), rows),
+            "best": [[0.5, 1.0, 1.0], [0.5, 0.5, 1.0]],
+            "budgets": [3, 12],
+            "curve": [[0.1, 0.8], [0.2, 0.7]],
+            "seconds": 1.0,
+        }
+        (here / "out" / f"search-{search.run}.json").write_text(json.dumps(row))
+    return done
+
+
+def test_the_table_of_searches_is_that_of_the_files(here, found, capsys):
+    status, out, _ = asked(capsys, "small.toml", "--out", "out", "--table", "search")
+    assert status == 0 and out.count("| 0.500 |") == 3 and "| 0 : 0 | 1 |" in out
+
+
+@seeds(40)
+def test_a_mutated_search_is_taken_or_refused(here, found, capsys, seed):
+    rng = random.Random(seed)
+    path = here / "out" / "search-mutation.json"
+    path.write_text(json_text(mutated_json(json.loads(path.read_text()), rng)))
+    status, out, err = asked(capsys, "small.toml", "--out", "out", "--table", "search")
+    assert (status, bool(out)) in ((0, True), (2, False)) and (not status or path.name in err)
+
+
+@pytest.mark.parametrize("change", ["calls = 4", "problems = 3", "seeds = 2"])
+def test_a_search_of_a_study_that_changed_is_refused(here, found, change):
+    text = SMALL + SEARCH.replace(change, change[:-1] + "1")
+    with pytest.raises(DamagedError, match="states another search"):
+        searches.finished(declaration.read(written(here, text)), here / "out")
+
+
+def test_a_damaged_adapter_is_named(here, done, capsys):
+    for key in ("vpo-lr0.001-seed0", "vpo-lr0.001-seed1", "grpo-lr0.001-seed0"):
+        (here / "out" / "policies" / key / "adapter").mkdir(parents=True)
+    (here / "out" / "policies" / "grpo-lr0.001-seed1" / "adapter").mkdir(parents=True)
+    status, _, err = asked(capsys, "small.toml", "--out", "out", "--search")
+    assert status == 1 and "search with vpo-lr0.001-seed0: " in err
+
+
+# --- intervals and best-of-n ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: intervals.bootstrap([]),
+        lambda: intervals.bootstrap([0.5, float("nan")]),
+        lambda: intervals.bootstrap([None, 0.5]),
+        lambda: intervals.bootstrap([0.5], level=1.0),
+        lambda: intervals.bootstrap([0.5], level="0.95"),
+        lambda: intervals.bootstrap([0.5], resamples=0),
+        lambda: intervals.bootstrap_crossed([0.5, 0.5]),
+        lambda: intervals.bootstrap_crossed([[]]),
+        lambda: intervals.bootstrap_crossed(np.zeros((0, 3))),
+        lambda: intervals.sign_test([1], [1, 2]),
+        lambda: best_of.solved_at(["yes"]),
+        lambda: best_of.solved_at([0.5]),
+        lambda: best_of.solved_at([[True]]),
+    ],
+)
+def test_what_no_interval_can_use_is_refused(call):
+    with pytest.raises(ValueError) as error:
+        call()
+    check_error(error.value)
+
+
+def test_one_problem_and_one_seed_have_an_interval_without_width():
+    assert [x.item() for x in intervals.bootstrap([0.25])] == [0.25, 0.25]
+    assert [x.item() for x in intervals.bootstrap_crossed([[0.25]])] == [0.25, 0.25]
