@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vpo_lite.files import read_json
 from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
 from vpo_lite.studies.results import SHIPPED
@@ -66,7 +67,8 @@ def what_it_took() -> str:
     lines = ["| study | runs of training | hours | searches | hours |", "|---|---|---|---|---|"]
     for name in declaration.names():
         study, folder = declaration.read(name), SHIPPED / name
-        trained = results.finished(study, folder)
+        files = [path for path in folder.glob("*.json") if not path.name.startswith("search-")]
+        trained = [read_json(path, results.Result) for path in files]
         hours = sum(run.seconds for run in trained) / 3600
         done = searches.finished(study, folder) if study.declared.search else {}
         rows = [row for kind in done.values() for row in kind]
