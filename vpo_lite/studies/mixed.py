@@ -21,21 +21,21 @@ class MixedRules(HiddenRules):
     every component where r rises, so the front of r' is among the images of the front of r.
 
     - mix: 0 to 1
-    - fake: styles, 0 or 2 to 8. Every answer has one of them, by a hash of its text, as further
-      components 0 or 1. Nobody asked for them.
+    - fake: styles, 0 to 8. Every answer has one of them, by a hash of its text, as further
+      components 0 or 1. Nobody asked for them. A single style is a component that is always 1.
 
     >>> from vpo_lite.tasks.program_rules import Examples
     >>> tests = Examples(("3072", "9154"), ("2703", "0265"))
     >>> MixedRules(mix=0.5).score([tests], [["reverse"]])[0].tolist()  # (1, 0), mean 1/2
     [[0.75, 0.25]]
     >>> MixedRules(fake=2).score([tests], [["reverse"]])[0].tolist()
-    [[1.0, 0.0, 0.0, 1.0]]
+    [[1.0, 0.0, 1.0, 0.0]]
     """
 
     options = (
         *HiddenRules.options,
         Option("mix", float, 0.0, "weight of the mean in each component", least=0, most=1),
-        Option("fake", int, 0, "made-up styles, 2 to 8; 0: none", least=0, most=8),
+        Option("fake", int, 0, "made-up styles; 0: none", least=0, most=8),
     )
 
     def objectives(self, instance) -> tuple[str, ...]:
