@@ -111,6 +111,14 @@ def test_evolution_on_rules_that_the_policy_knows(evolved):
     assert until["vpo"] / until["mutation"] == pytest.approx(0.25, abs=0.05)
 
 
+def test_evolution_on_rules_that_are_hard_for_the_policy():
+    done = searches.finished(STUDY, FOLDER)
+    share = {k: np.mean([row.solved_share for row in rows]) for k, rows in done.items()}
+    assert share["grpo_x3"] == 0 and share["vpo"] == pytest.approx(1 / 7, abs=0.01)
+    assert share["start_set"] > 2 * share["vpo"]
+    assert share["mutation"] == max(share.values()) > 0.75
+
+
 def test_tree_search():
     lines = (ROOT / "tests/benchmarks/results/tree.jsonl").read_text().splitlines()
     rows = {tuple(r["run"]): r["ways"] for r in map(json.loads, lines)}
