@@ -117,6 +117,9 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
     assert share["grpo_x3"] == 0 and share["vpo"] == pytest.approx(1 / 7, abs=0.01)
     assert share["start_set"] > 2 * share["vpo"]
     assert share["mutation"] == max(share.values()) > 0.75
+    assert share["max_at_k"] == pytest.approx(2 / 3, abs=0.05)
+    height = {k: np.mean([row.curve for row in rows]) for k, rows in done.items()}
+    assert max(height, key=height.get) == "max_at_k"
 
 
 def test_tree_search():
