@@ -371,10 +371,10 @@ def wired(monkeypatch):
         seen["sample"].append((prompts, uniforms, temperature, how))
         return sample(self, prompts, uniforms, temperature, **how)
 
-    def spy_score(self, rollouts, temperature=1.0):
+    def spy_score(self, rollouts, temperature=1.0, **how):
         adapter = not any(m.disable_adapters for m in self.model.modules() if hasattr(m, "lora_A"))
         seen["score"].append((adapter, temperature))
-        return score(self, rollouts, temperature)
+        return score(self, rollouts, temperature, **how)
 
     monkeypatch.setattr(step_module.estimators, "estimate", spy_estimate)
     monkeypatch.setattr(Policy, "sample", spy_sample)
