@@ -3,8 +3,8 @@
     .venv/bin/python tests/benchmarks/study_page.py
 
 A table stands below a line <!-- vpo-lite study NAME --table FIGURE ... --> and is what this command
-prints of the runs in vpo_lite/studies/shipped/NAME. Two more are made here: <!-- beside the paper
---> and <!-- what it took -->. tests/test_study_page.py compares.
+prints of the runs in vpo_lite/studies/shipped/NAME. Three more are made here: <!-- beside the paper
+-->, <!-- trained at, judged at --> and <!-- what it took -->. tests/test_study_page.py compares.
 """
 
 import re
@@ -64,6 +64,27 @@ def beside_the_paper() -> str:
     return "\n".join(lines) + "\n"
 
 
+def judged() -> dict[float, list[float]]:
+    """Coverage at each alpha of sets of three, by the alpha at which they were trained."""
+    study, found = runs("ablation-maze")
+    kinds = {kind: study.kinds[kind].settings for kind in found if kind.startswith("alpha-")}
+    return {
+        settings["alpha"]: curve(found, kind, "judged").tolist()
+        for kind, settings in kinds.items()
+        if settings["m"] == 3
+    }
+
+
+def trained_at_judged_at() -> str:
+    """The same as a Markdown table: a row for each alpha of training."""
+    alphas = declaration.read("ablation-maze").measured.alphas
+    heads = ["trained at", *(f"judged at {alpha:g}" for alpha in alphas)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for alpha, row in judged().items():
+        lines.append(f"| {alpha:g} | {' | '.join(f'{x:.3f}' for x in row)} |")
+    return "\n".join(lines) + "\n"
+
+
 def what_it_took() -> str:
     """Runs, searches and hours of each study, as a Markdown table."""
     lines = ["| study | runs of training | hours | searches | hours |", "|---|---|---|---|---|"]
@@ -82,7 +103,11 @@ def what_it_took() -> str:
 
 def table(command: str) -> str | None:
     """The table that belongs to a line of the page; None where none does."""
-    made = {"beside the paper": beside_the_paper, "what it took": what_it_took}
+    made = {
+        "beside the paper": beside_the_paper,
+        "trained at, judged at": trained_at_judged_at,
+        "what it took": what_it_took,
+    }
     if command in made:
         return made[command]()
     found = re.fullmatch(r"vpo-lite study (\S+) --table (.+)", command)
