@@ -251,6 +251,8 @@ def test_made_up_styles_are_one_hot_and_follow_the_text():
     styles = R[:, len(tests.inputs) :]
     assert styles.shape[1] == 3 and (styles.sum(axis=1) == 1).all()
     assert abs(styles.mean(axis=0) - 1 / 3).max() < 0.05
+    (nothing,) = task.score([tests], [[]])  # no answer of a problem could be read
+    assert nothing.shape == (0, R.shape[1])
     assert len(task.objectives(tests)) == R.shape[1] == task.front(tests).shape[1]
     assert (task.valid(tests, R) == R[:, : len(tests.inputs)].any(axis=1)).all()
 

@@ -44,7 +44,9 @@ class MixedRules(HiddenRules):
     def score(self, instances, answers) -> list[np.ndarray]:
         rewards = map(self._mixed, super().score(instances, answers))
         return [
-            np.concatenate([R, np.array([self._style(a) for a in row]).reshape(len(R), -1)], axis=1)
+            np.concatenate(
+                [R, np.array([self._style(a) for a in row]).reshape(len(R), self.fake)], axis=1
+            )
             for R, row in zip(rewards, answers, strict=True)
         ]
 
