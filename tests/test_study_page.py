@@ -43,7 +43,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 7 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 9 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -120,6 +120,26 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
     assert share["max_at_k"] == pytest.approx(2 / 3, abs=0.05)
     height = {k: np.mean([row.curve for row in rows]) for k, rows in done.items()}
     assert max(height, key=height.get) == "max_at_k"
+
+
+def test_spoilt_rewards():
+    _, found = study_page.runs("ablation-rewards")
+    plain, mixed = found["set_max-mix0.0"][0], found["set_max-mix0.9"][0]
+    assert plain.last == mixed.last and plain.per_problem == mixed.per_problem
+    ends = [study_page.curve(found, kind, "any")[29] for kind in ("vpo-mix0.0", "set_max-mix0.0")]
+    assert abs(ends[0] - ends[1]) < 0.005
+    styled = [study_page.curve(found, f"vpo_fake-fake{n}", "any")[29] for n in (3, 6)]
+    assert min(styled) > ends[0] - 0.005
+
+
+def test_each_end_of_alpha_is_best_where_it_was_trained():
+    found = study_page.judged()
+    columns = np.array(list(found.values())).T
+    assert list(found) == [0.1, 0.3, 1.0, 3.0, 10.0] and columns.shape == (5, 5)
+    assert columns[0].argmax() == 0
+    for low, high in ((3, 0), (4, 0)):
+        assert min(columns[low, 3:]) > max(columns[low, high:3])
+    assert columns[2, 2] == min(columns[2])
 
 
 def test_tree_search():
