@@ -43,7 +43,7 @@ def choose(rewards, weights):
     >>> choose([[1, 0], [0, 1], [0.6, 0.6]], [[0.9, 0.1], [0.5, 0.5]]).tolist()
     [0, 2]
     """
-    return (_scores(rewards, weights)).argmax(axis=-1)
+    return _scores(rewards, weights).argmax(axis=-1)
 
 
 def best_at(rewards, weights):

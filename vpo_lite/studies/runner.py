@@ -75,14 +75,23 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
     Raises BusyError where another process does, and TrainingError where it cannot be done here.
     """
     folder, place = Path(folder), Path(folder) / "policies" / job.key
+    write_once(folder / f"{job.key}.json", place, lambda: _trained(study, job, place, tell))
+    return read_result(study, folder, job)
+
+
+def write_once(path: Path, place: Path, make: Callable[[], dict]) -> bool:
+    """Make a result and write its file, unless it is there; returns whether it was made.
+
+    place: the folder whose lock the work belongs to. Raises BusyError where another process has it.
+    """
     place.mkdir(parents=True, exist_ok=True)
     lock = lock_folder(place)
     try:
-        tidy(folder, [f"{job.key}.json"])  # a file that a killed writer left
-        if not (folder / f"{job.key}.json").exists():
-            text = json.dumps(_trained(study, job, place, tell), allow_nan=False)
-            write_atomically(folder / f"{job.key}.json", text + "\n")
-        return read_result(study, folder, job)
+        tidy(path.parent, [path.name])  # a file that a killed writer left
+        missing = not path.exists()
+        if missing:
+            write_atomically(path, json.dumps(make(), allow_nan=False) + "\n")
+        return missing
     finally:
         lock.release()
 

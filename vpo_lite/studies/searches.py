@@ -5,16 +5,16 @@ rollout of m answers, and one that writes single answers gives m rollouts. Mutat
 policy are the baseline ``mutation``; the kinds before training are the untrained policies.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from ..files import BusyError, DamagedError, Schema, lock_folder, read_json, tidy, write_atomically
+from ..files import BusyError, DamagedError, Schema, read_json
 from ..intervals import sign_test
 from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
@@ -22,6 +22,7 @@ from ..search.evolution import Trace, evolve
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Searched, Study
 from .results import chosen
+from .runner import write_once
 
 POINTS = 12  # of a curve that is kept
 
@@ -100,20 +101,13 @@ def run_searches(study: Study, folder) -> Iterator[Searches]:
     folder = Path(folder)
     for search in to_do(study, folder):
         place = folder / "policies" / search.run
-        place.mkdir(parents=True, exist_ok=True)
+        make = partial(_found, study, search, place)
         try:
-            lock = lock_folder(place)
+            made = write_once(_file(folder, search), place, make)
         except BusyError:
             continue
-        try:
-            path = _file(folder, search)
-            if not path.exists():
-                tidy(folder, [path.name])  # what a killed writer left
-                text = json.dumps(_found(study, search, place), allow_nan=False)
-                write_atomically(path, text + "\n")
-                yield _read(study, folder, search)
-        finally:
-            lock.release()
+        if made:
+            yield _read(study, folder, search)
 
 
 def finished(study: Study, folder) -> dict[str, list[Searches]]:
