@@ -132,6 +132,41 @@ def test_lists_of_prompts_by_hand():
     assert sampled == pytest.approx(np.array([[3 / 4, 1 / 4], [1 / 4, 1 / 2]]))
 
 
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_rollouts_in_any_order_get_what_their_group_gives_them(method):
+    """Groups of 5, 2 and 3 rollouts, shuffled: the labels bring them back together."""
+    m = 1 if vpo.METHODS[method].single_answer else 2
+    K = 1 if vpo.METHODS[method].weights == "one" else 16
+    sizes, d = {"a": 5, "b": 2, "c": 3}, {"a": 2, "b": 4, "c": 4}
+    blocks = {name: rng(n).random((n, m, d[name])) for name, n in sizes.items()}
+    W = {name: rng(7).dirichlet(np.ones(d[name]), size=K) for name in sizes}
+    w_star = {name: np.arange(1.0, d[name] + 1) for name in sizes}
+    places = [(name, g) for name, n in sizes.items() for g in range(n)]
+    places = [places[i] for i in rng(3).permutation(len(places))]
+    order = list(dict.fromkeys(name for name, _ in places))  # as the labels first appear
+    found = vpo.advantages(
+        method,
+        [blocks[name][g] for name, g in places],
+        weights=[W[name] for name in order],
+        w_star=[w_star[name] for name in order],
+        k=1,
+        groups=[name for name, _ in places],
+    )
+    assert found.shape == (10,) and abs(found).max() > 0
+    for value, (name, g) in zip(found, places, strict=True):
+        alone = vpo.advantages(
+            method, blocks[name][None], weights=W[name][None], w_star=w_star[name], k=1
+        )
+        assert value == pytest.approx(alone[0, g], abs=1e-12)
+
+
+def test_a_group_of_one_rollout_teaches_nothing():
+    rows = [[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.4]]]
+    assert vpo.advantages("grpo", rows, groups=[1, 2, 1], w_star=[[1, 0]] * 2).tolist() == (
+        pytest.approx([1, 0, -1], abs=1e-5)
+    )
+
+
 # ---- each method by its formula ----
 
 

@@ -47,12 +47,13 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "figures": "core",
     "search": "core, tasks, policy, training",
     "studies": "core, tasks, policy, training, search",
+    "integrations": "core, tasks, policy, training",
     "decomposition": "core, figures",
     "report": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
-    "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, decomposition, "
-    "report, front door",
+    "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, "
+    "decomposition, report, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason

@@ -75,7 +75,7 @@ def method(**properties):
     return register
 
 
-def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6):
+def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6, groups=None):
     """The advantage of every rollout: by how much it is better than the others of its prompt.
 
     Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
@@ -95,6 +95,10 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
     w_star   the task's fixed weights, (d,) or (P, d), at most 1e40. None means 1/d each.
     k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
     eps      added to the standard deviation, or mean, that divides.
+    groups   for rollouts in any order and groups of any size: N labels, one for each rollout, such
+             as the ids of their prompts. R is then (N, m, d), or a list of N arrays (m, d_n), and
+             the result is (N,). `weights` and `w_star` are lists, one array for each label in the
+             order in which the labels first appear. A group of one rollout has advantage 0.
 
     Raises ValueError, in one line, for shapes and values that do not fit the method.
 
@@ -105,8 +109,15 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
     [[1.73, -0.58, -0.58, -0.58]]
     >>> advantages("multi_rlvr", R).tolist()  # the sum of the rewards cannot tell them apart
     [[0.0, 0.0, 0.0, 0.0]]
+
+    The same for two prompts whose rollouts come mixed:
+
+    >>> rows = [[[1.0]], [[0.2]], [[0.0]], [[0.6]]]
+    >>> advantages("vpo", rows, groups=["a", "b", "a", "b"]).round(2).tolist()
+    [1.0, -1.0, -1.0, 1.0]
     """
-    return estimate(method, R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps).advantage
+    credit = dict(weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
+    return estimate(method, R, **credit, groups=groups).advantage
 
 
 def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
@@ -120,9 +131,11 @@ def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
     return estimate(method, R, weights=weights, alpha=alpha, w_star=w_star).score
 
 
-def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6):
+def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6, groups=None):
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
+    if groups is not None:
+        return _group_by_group(method, R, groups, weights, alpha, w_star, k, eps)
     alpha = check_alpha(alpha)
     eps = check_number(eps, "eps", "a finite number, 0 to 1e+100", 0, LARGEST)
     if k is not None:
@@ -174,6 +187,34 @@ def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
         for r, W, w in zip(R, weights, w_star, strict=True)
     ]
     return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+
+
+def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
+    """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels."""
+    rows, labels = {}, list(groups)
+    if len(labels) != len(R) or not labels:
+        raise ValueError(f"groups has {len(labels)} labels for {len(R)} rollouts: expected as many")
+    for n, label in enumerate(labels):
+        rows.setdefault(label, []).append(n)
+    weights, w_star = (
+        _per_prompt(values, name, len(rows))
+        for name, values in (("weights", weights), ("w_star", w_star))
+    )
+    found = Estimate(np.empty(len(R)), np.empty(len(R)))
+    for (label, members), W, w in zip(rows.items(), weights, w_star, strict=True):
+        shapes = {np.shape(R[n]) for n in members}
+        if len(shapes) > 1:
+            raise ValueError(f"group {shown(label)} has rollouts of the shapes {shown(shapes)}")
+        part = estimate(
+            method,
+            np.array([[R[n] for n in members]]),
+            weights=None if W is None else [W],
+            w_star=None if w is None else [w],
+            **dict(alpha=alpha, k=k, eps=eps),
+        )
+        for whole, values in zip(found, part, strict=True):
+            whole[members] = values[0]
+    return found
 
 
 # ---- the methods ----
@@ -379,8 +420,5 @@ def _per_prompt(values, name, P):
     if values is None:
         return [None] * P
     if not isinstance(values, (list, tuple)) or len(values) != P:
-        raise ValueError(
-            f"{name}: R is a list of {P} prompts of different shape, so a list of {P} arrays is "
-            "expected"
-        )
+        raise ValueError(f"{name}: expected a list of {P} arrays, one for each prompt")
     return values

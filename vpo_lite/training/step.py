@@ -12,20 +12,18 @@ import numpy as np
 import torch
 
 from .. import checks, estimators
-from ..objective import sample_weights
 from ..policy.adapter import adapter_folder
 from ..policy.decoder import DecoderView, compiler_missing
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
 from ..policy.threads import SMALL_UPDATE, one_thread_if_small, torch_threads
-from ..randomness import generator
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
-from .contract import first_problem, objectives_of
+from .contract import first_problem
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import step_figures
-from .problems import problems_of_step
+from .problems import draw_weights, problems_of_step
 from .recombine import BestSets, check_task, recombine
 from .record import Group, StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
@@ -138,26 +136,6 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         rollout_seconds=sampled - started,
         groups=tuple(Group(g.instance, g.texts, g.answers, g.rewards, A) for g, A in kept),
     )
-
-
-def draw_weights(task: Task, config: TrainConfig, instances, keys, step: int):
-    """The weights of a step: one array (K, d) per prompt group, shared by its G rollouts.
-
-    Returns None for the exact expectation and for a method without weights.
-    """
-    needed = estimators.METHODS[config.method].weights
-    K = {"none": math.inf, "one": 1, "many": config.K}[needed]
-    if K == math.inf:
-        return None
-    return [
-        sample_weights(
-            K,
-            len(objectives_of(task, x)),
-            config.alpha,
-            rng=generator(config.seed, "weights", step, key),
-        )
-        for x, key in zip(instances, keys, strict=True)
-    ]
 
 
 class Update(NamedTuple):

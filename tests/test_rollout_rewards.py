@@ -1,0 +1,87 @@
+"""Rewards for other engines: one rollout at a time gives what the native trainer gives the group."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite.estimators import rollout_scores, zscore
+from vpo_lite.integrations.rewards import COMPARABLE, RolloutReward
+from vpo_lite.tasks.base import group_key
+from vpo_lite.training.step import Learner, train_step
+
+OF_TASKS = {"maze": dict(layout="lite-6x6"), "programs": {}}  # of programs, d differs
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_comparable_are_the_methods_that_take_a_z_score_of_their_own_score(method):
+    m = 1 if vpo.METHODS[method].single_answer else 3
+    R = np.random.default_rng(0).random((3, 6, m, 4))
+    W = np.random.default_rng(1).dirichlet(np.ones(4), (3, 1))
+    score = rollout_scores(method, R, weights=W)
+    alike = np.allclose(vpo.advantages(method, R, weights=W), zscore(score))
+    recombines = vpo.METHODS[method].recombines  # it needs the whole group before it is compared
+    assert (method in COMPARABLE) == (alike and not recombines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", COMPARABLE)
+@pytest.mark.parametrize("task", OF_TASKS)
+def test_each_rollout_alone_has_the_native_trainers_reward(task, method):
+    config = vpo.TrainConfig.preset(
+        "demo", task=task, method=method, prompts=2, group_size=4, K=8, **OF_TASKS[task]
+    )
+    learner = Learner(config)
+    reward = pickle.loads(pickle.dumps(RolloutReward.of(config)))
+    learnt = False
+    for step in range(3):
+        record = train_step(learner, config, step)
+        rows = [  # rollouts of both groups, mixed
+            (group, slot, g) for g in range(4) for slot, group in enumerate(record.groups)
+        ]
+        found = [
+            reward.score(
+                learner.task,
+                [group.instance],
+                [group_key(learner.task, group.instance, slot)],
+                [group.texts[g]],
+                step,
+            )[0].reward
+            for group, slot, g in rows
+        ]
+        advantages = zscore(np.array(found).reshape(4, 2).T, config.eps)
+        expected = [group.advantages for group in record.groups]
+        assert np.allclose(advantages, expected, atol=1e-12)
+        learnt = learnt or np.any(expected)
+    assert learnt
+
+
+def test_weights_belong_to_the_seed_the_step_and_the_group():
+    task = vpo.TrainConfig.preset("demo").make_task()
+    x = task.instance(task.seeds["train"][0])
+    routes = " ".join(
+        f"<route_{i}> {' '.join(moves)} </route_{i}>"
+        for i, moves in enumerate(x.pareto_front().routes[:2], 1)
+    )
+
+    def one(key="a", step=0, **changes):
+        reward = RolloutReward(answers=2, K=1, **changes)
+        return reward.score(task, [x], [key], [routes], step)[0].reward
+
+    assert one() == one()
+    assert len({one(), one(key="b"), one(step=1), one(seed=1)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (dict(method="max_at_k", answers=1), "max_at_k.*z-score.*natively"),
+        (dict(method="grpo"), "answers = 3: grpo takes 1 answer"),
+        (dict(K=0), "K = 0"),
+        (dict(alpha=0.0), "alpha = 0"),
+    ],
+)
+def test_a_reward_that_cannot_work_is_refused(fields, words):
+    with pytest.raises(ValueError, match=words):
+        RolloutReward(**fields)

@@ -1,0 +1,1 @@
+"""VPO on other engines, through their public doors. Each module needs its own optional package."""

@@ -1,0 +1,106 @@
+"""Rewards of rollouts that another engine samples: one number for each, whoever holds the others.
+
+An engine may hand over half a group, or a single rollout, in any process. So a rollout's reward
+must depend on nothing but itself and its name: (seed, step, key of its group). The weights are
+drawn from that name, as the native trainer draws them. The engine then compares the group.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .. import checks, estimators
+from ..tasks.base import Prompt, Task
+from ..training.config import TrainConfig
+from ..training.contract import w_star_of, worst_of
+from ..training.problems import draw_weights
+from ..training.rollouts import Answers, read_answers
+
+COMPARABLE = (
+    "vpo",
+    "grpo",
+    "multi_rlvr",
+    "set_max",
+    "random_weighting",
+    "goal_conditioned",
+)  # methods whose advantage is the z-score of the rollout's own score within its group
+
+
+class Scored(NamedTuple):
+    """One rollout: its reward, and the answers that were read from it (a group of one)."""
+
+    reward: float
+    answers: Answers
+
+
+@dataclass(frozen=True)
+class RolloutReward:
+    """What a method gives one rollout, before it is compared with its group. Picklable.
+
+    The engine's own z-score within the group then makes the advantage. Fields as in a TrainConfig;
+    ``answers`` is m. Raises ValueError for a method that compares a group in another way.
+
+    >>> from vpo_lite.tasks.programs import ProgramsTask
+    >>> from vpo_lite.training.config import TrainConfig
+    >>> reward = RolloutReward.of(TrainConfig.preset("demo", task="programs", K=8))
+    >>> reward.answers, reward.K
+    (3, 8)
+    """
+
+    method: str = "vpo"
+    answers: int = 3
+    K: float = 64
+    alpha: float = 1.0
+    seed: int = 0
+    pay_repeats: bool = False
+
+    def __post_init__(self):
+        if self.method not in COMPARABLE:
+            raise ValueError(
+                f"method = {checks.shown(self.method)}: another engine compares rollouts by the "
+                f"z-score of their rewards, so there is {', '.join(COMPARABLE)}; train the others "
+                "natively"
+            )
+        single = estimators.METHODS[self.method].single_answer
+        if single and self.answers != 1:
+            raise ValueError(f"answers = {self.answers}: {self.method} takes 1 answer in a rollout")
+        if self.K != math.inf:
+            checks.check_whole(self.K, "K")
+        checks.check_alpha(self.alpha)
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> "RolloutReward":
+        """The reward of a run with these settings."""
+        return cls(
+            config.method, config.answers, config.K, config.alpha, config.seed, config.pay_repeats
+        )
+
+    def score(
+        self,
+        task: Task,
+        instances: Sequence,
+        keys: Sequence[str],
+        texts: Sequence[str],
+        step: int,
+        prompts: Sequence[Prompt] | None = None,
+    ) -> list[Scored]:
+        """The rewards of N rollouts, each with its problem and the key of its group.
+
+        - texts: completions; prompts: their requests, whose prefix comes before the completion
+        - step: counts from 0, as in the native trainer
+
+        Raises TaskError, a ValueError, for a task whose scores cannot work.
+        """
+        groups = read_answers(
+            task, instances, [[text] for text in texts], self.answers, prompts=prompts
+        )
+        R = [g.for_training(worst_of(task, g.instance), self.pay_repeats) for g in groups]
+        found = estimators.rollout_scores(
+            self.method,
+            R,
+            weights=draw_weights(task, self, instances, keys, step),
+            alpha=self.alpha,
+            w_star=[w_star_of(task, x) for x in instances],
+        )
+        return [Scored(float(s), g) for s, g in zip(found[:, 0], groups, strict=True)]
