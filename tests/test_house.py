@@ -454,7 +454,7 @@ SOUND = {
     "vpo_lite/studies/runner.py": "from ..search import best_of\n",
     "vpo_lite/studies/declared/one.toml": "layout = 'a maze'\n",
     "vpo_lite/studies/shipped/one/run.json": '{"task": "maze"}\n',
-    "vpo_lite/integrations/rewards.py": "from ..training import rollouts\n",
+    "vpo_lite/integrations/rewards.py": "from ..training import step\n",
     "vpo_lite/figures.py": "import plotly.graph_objects as go\n",
     "vpo_lite/decomposition/report.py": "def f():\n    from .. import figures\n",
     "vpo_lite/teaching/guess.py": "def f():\n    import ipywidgets\n",
