@@ -1,4 +1,4 @@
-"""Rewards for other engines: one rollout at a time gives what the native trainer gives the group."""
+"""Rewards for other engines: a rollout alone gets what the native trainer gives it in its group."""
 
 import pickle
 

@@ -22,6 +22,7 @@ from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.search import best_of
 from vpo_lite.studies import declaration, results, runner, searches, tables
+from vpo_lite.training.errors import TrainingError
 
 SMALL = """
 about = "small enough for a test"
@@ -75,6 +76,8 @@ def made(study, job) -> dict:
             {"step": 2, "tokens": 99, "figures": figures | dict.fromkeys(results.MEANS, 0.5)}
         ],
         "per_problem": kept | single,
+        "measured": study.measured.model_dump(),
+        "judged": results.judged(job),
         "answers": 9,
         "training_seconds": 1.0,
         "seconds": 1.0,
@@ -207,6 +210,10 @@ def test_truth_values_and_inf_vary(here):
         (["small.toml", "--out", "out", "--table", "--kinds", "vpo"], "leave them out"),
         (["small.toml", "--out", "out", "--search"], "move vpo-lr0.001-seed0.json away"),
         (["small.toml", "--seeds", "0"], "--seeds 0: must be 1 or more"),
+        (["small.toml", "--workers", "0"], "--workers 0: must be 1 or more"),
+        (["small.toml", "--workers", "2", "--plan"], "leave it out"),
+        (["small.toml", "--run", "vpo-lr0.1-seed0"], "there are vpo-lr0.001-seed0"),
+        (["small.toml", "--run", "vpo-lr0.001-seed0", "--kinds", "vpo"], "leave them out"),
         (["small.toml", "--kinds", "nobody"], "has vpo, grpo"),
         (["gone.toml"], "'gone.toml'"),
     ],
@@ -282,6 +289,64 @@ def test_a_study_that_is_killed_goes_on(here):
     assert len(results.chosen(declaration.read(here / "small.toml"), out)["vpo"]) == 2
 
 
+def test_a_run_whose_loss_is_infinite_is_left_out(here, done, capsys, monkeypatch):
+    """It stops neither the study nor the choice of a learning rate; without its file it is tried
+    again.
+    """
+    text = (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1)
+    written(here, text)
+
+    def broken(config, **_):
+        raise TrainingError("loss = nan: lower lr (0.01)")
+        yield
+
+    monkeypatch.setattr(runner, "train", broken)
+    status, out, _ = asked(capsys, "small.toml", "--out", "out")
+    assert status == 0 and out.count("loss = nan") == 2  # of vpo and grpo, at lr 0.01
+    assert len(list((here / "out").glob("failed-*.json"))) == 2
+    found = results.chosen(declaration.read(here / "small.toml"), here / "out")
+    assert [run.config["lr"] for run in found["vpo"]] == [1e-3, 1e-3]
+    _, plan, _ = asked(capsys, "small.toml", "--out", "out", "--plan")
+    assert (
+        sorted(line.split()[0] for line in plan.splitlines()) == ["failed"] * 2 + ["finished"] * 4
+    )
+    _, out, _ = asked(capsys, "small.toml", "--out", "out")
+    assert out == ""
+    (here / "out" / "failed-vpo-lr0.01-seed0.json").unlink()
+    _, out, _ = asked(capsys, "small.toml", "--out", "out", "--run", "vpo-lr0.01-seed0")
+    assert out.count("loss = nan") == 1
+
+
+def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, done, capsys):
+    """At two learning rates the other seeds wait for the choice; at one they do not."""
+    (here / "out" / "grpo-lr0.001-seed1.json").unlink()
+    _, out, _ = asked(capsys, "small.toml", "--out", "out", "--commands")
+    assert out == "vpo-lite study small.toml --out out --run grpo-lr0.001-seed1\n"
+    written(here, (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1))
+    _, out, _ = asked(capsys, "small.toml", "--out", "new", "--commands")
+    keys = [line.rsplit(" ", 1)[1] for line in out.splitlines()]
+    assert keys == [f"{kind}-lr{lr}-seed0" for kind in ("vpo", "grpo") for lr in (0.001, 0.01)]
+    assert not (here / "new").exists()
+
+
+@pytest.mark.slow
+def test_workers_share_the_runs(here, capfd):
+    assert main(["study", str(written(here)), "--out", "out", "--workers", "2"]) == 0
+    out, err = capfd.readouterr()
+    assert len(out.splitlines()) == len(list((here / "out").glob("*.json"))) == 4 and not err
+    assert main(["study", str(written(here)), "--out", "out", "--workers", "2"]) == 0
+    assert capfd.readouterr().out == ""  # nothing left
+
+
+@pytest.mark.slow
+def test_what_stops_every_worker_is_said_once(here, capfd):
+    file = written(here, SMALL.replace("prompts = 1", 'model = "no/such-model"'))
+    assert main(["study", str(file), "--out", "out", "--workers", "2"]) == 1
+    _, err = capfd.readouterr()
+    lines = err.splitlines()
+    assert lines and len(set(lines)) == len(lines) and "no/such-model" in lines[0]
+
+
 # --- results --------------------------------------------------------------------------------------
 
 
@@ -321,8 +386,15 @@ def test_a_foreign_result_is_refused(here, done, change, said):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("problems = 3", "problems = 5", r"3 problems \(\w+\), the study says 5"),
-        ("answers = 4", "answers = 6", r"4 answers \(best\), the study says 6"),
+        ("problems = 3", "problems = 5", r"measured problems = 3, the study says 5"),
+        ("answers = 4", "answers = 6", r"measured answers = 4, the study says 6"),
+        ("validation = 2", "validation = 5", r"measured validation = 2, the study says 5"),
+        ("between = 2,", "", r"measured between = 2, the study says 64"),
+        (
+            'label = "VPO"',
+            'label = "V"\njudged = {temperature = 0.5}',
+            r"judged temperature = null",
+        ),
         ("steps = 2", "steps = 3", r"steps = 2, the study says 3"),
     ],
 )

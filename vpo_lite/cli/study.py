@@ -1,11 +1,17 @@
 """``vpo-lite study``: run a declared study, one run after the other, and print what came out."""
 
+import contextlib
+import os
+import shlex
+import subprocess
 import sys
+import tempfile
+import time
 
 from ..checks import shown
-from .flags import Wrong, path, requests, whole
+from .flags import Wrong, path, requests, say, whole
 
-OF_A_STUDY = ("out", "kinds", "seeds", "plan", "search", "table")
+OF_A_STUDY = ("out", "kinds", "seeds", "workers", "plan", "commands", "run_key", "search", "table")
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
 
 
@@ -16,9 +22,20 @@ def flags(made, arguments) -> None:
     made.add_argument("--out", type=path, metavar="FOLDER", help="default: runs/study-NAME")
     made.add_argument("--kinds", nargs="+", metavar="KIND", help="these kinds of run alone")
     made.add_argument("--seeds", type=whole, metavar="N", help="at most so many seeds of each kind")
+    made.add_argument(
+        "--workers", type=whole, metavar="N", help="processes that share the runs (default: 1)"
+    )
     what = made.add_mutually_exclusive_group()
     what.add_argument(
         "--plan", action="store_true", help="print the runs and which are finished; run nothing"
+    )
+    what.add_argument(
+        "--commands",
+        action="store_true",
+        help="print the runs that can be done now as commands, for a scheduler; run nothing",
+    )
+    what.add_argument(
+        "--run", dest="run_key", metavar="KEY", help="this run alone, as --plan names it"
     )
     what.add_argument(
         "--search", action="store_true", help="evolution with the policies of the finished runs"
@@ -35,7 +52,7 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..studies import declaration, results, searches, tables
-        from ..studies.runner import jobs
+        from ..studies.runner import every_job, jobs, run_job
 
         if options.name is None:
             if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
@@ -47,10 +64,22 @@ def run(options) -> int:
         for kind in options.kinds or ():
             if kind not in study.kinds:
                 raise Wrong(f"--kinds {kind}: study {study.name} has {', '.join(study.kinds)}")
-        if options.seeds is not None and options.seeds < 1:
-            raise Wrong(f"--seeds {options.seeds}: must be 1 or more")
-        if (options.search or options.table is not None) and (options.kinds or options.seeds):
-            raise Wrong("--kinds and --seeds choose runs; leave them out with --search and --table")
+        for name in ("seeds", "workers"):
+            if getattr(options, name) is not None and getattr(options, name) < 1:
+                raise Wrong(f"--{name} {getattr(options, name)}: must be 1 or more")
+        of_one = options.search or options.table is not None or options.run_key is not None
+        if of_one and (options.kinds or options.seeds):
+            raise Wrong(
+                "--kinds and --seeds choose runs; leave them out with --search, --table and --run"
+            )
+        reads = options.plan or options.commands or options.table is not None
+        if options.workers and (reads or options.run_key is not None):
+            raise Wrong(
+                "--workers shares runs; leave it out with --plan, --commands, --table, --run"
+            )
+        every = every_job(study)
+        if options.run_key is not None and options.run_key not in every:
+            raise Wrong(f"--run {shown(options.run_key)}: there are {', '.join(every)}")
         folder = options.out or path(f"runs/study-{study.name}")
         if folder.exists() and not folder.is_dir():
             raise Wrong(f"--out {folder}: is a file; name a folder")
@@ -65,21 +94,73 @@ def run(options) -> int:
             if not searches.searches(study, folder):
                 raise Wrong(f"{folder}: no finished run to search with; see --plan")
             searches.to_do(study, folder)
-        elif not options.plan:
+        elif not reads:
             (folder / "policies").mkdir(parents=True, exist_ok=True)
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):
-            state = "finished" if (folder / f"{job.key}.json").exists() else "to do"
+            state = "finished" if results.is_done(folder, job) else "to do"
+            state = "failed" if results.failure_path(folder, job).exists() else state
             print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
+    elif options.commands:
+        for job in jobs(study, folder, options.kinds, options.seeds):
+            if not results.is_done(folder, job):
+                print(shlex.join([*_command(options, folder), "--run", job.key]))
+    elif options.run_key is not None:
+        if results.is_done(folder, every[options.run_key]):
+            print(f"{options.run_key}: is done")
+        else:
+            print(_line(run_job(study, every[options.run_key], folder)))
     elif options.table == ["search"]:
         print(searches.markdown(study, folder))
     elif options.table is not None:
         print(tables.markdown(study, folder, figures))
+    elif (options.workers or 1) > 1:
+        return _share(study, folder, options)
     elif options.search:
         _search(study, folder)
     else:
         _run(study, folder, options)
     return 0
+
+
+def _command(options, folder) -> list[str]:
+    """The command that does the same runs into the same folder."""
+    return ["vpo-lite", "study", options.name, "--out", str(folder)]
+
+
+def _share(study, folder, options) -> int:
+    """Start the same command several times. Each run goes to the process that locks it first."""
+    from tqdm import tqdm
+
+    many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
+    total = sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
+    arguments = _command(options, folder)[1:]
+    arguments += ["--kinds", *options.kinds] if options.kinds else []
+    arguments += ["--seeds", str(options.seeds)] if options.seeds else []
+    arguments += ["--search"] if options.search else []
+    command = [sys.executable, "-m", "vpo_lite.cli", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    hidden = options.search or not sys.stderr.isatty()
+    with contextlib.ExitStack() as open_ones:
+        logs = [open_ones.enter_context(tempfile.TemporaryFile("w+")) for _ in range(many)]
+        workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
+        try:
+            bar = open_ones.enter_context(tqdm(total=total, unit="run", disable=hidden))
+            while any(worker.poll() is None for worker in workers):
+                time.sleep(0.2)
+                bar.n = min(total, sum(1 for _ in folder.glob("*-lr*-seed*.json")))
+                bar.refresh()
+        finally:
+            for worker in workers:  # after Ctrl-C
+                worker.terminate()
+                worker.wait()
+        errors = []
+        for worker, log in zip(workers, logs, strict=True):
+            log.seek(0)
+            errors += [log.read().strip()] if worker.returncode else []
+    for error in dict.fromkeys(errors):  # often all of them say the same
+        say(error.removeprefix("vpo-lite: ") or "a worker ended without a word", 1)
+    return int(bool(errors))
 
 
 def _figures(study, asked: list[str]) -> list[str]:
@@ -113,15 +194,31 @@ def _run(study, folder, options) -> None:
                 bar.set_description(key)
             bar.update()
 
-        for found in run_study(study, folder, kinds=options.kinds, seeds=options.seeds, tell=tell):
-            last, best = found.last, found.last["best"]
-            bar.write(
-                f"{found.kind}, lr {found.config['lr']:g}, seed {found.seed}: "
-                f"best@1 {best[0]:.3f}, best@{len(best)} {best[-1]:.3f}, "
-                f"any@{len(best)} {last['any'][-1]:.3f}, diversity {last['diversity']:.2f}, "
-                f"{found.checkpoints[-1].tokens:,} tokens, {found.seconds:.0f} s"
-            )
+        def wait(key):
+            bar.set_description(f"waiting: another process does {key}")
+
+        chosen = dict(kinds=options.kinds, seeds=options.seeds)
+        for found in run_study(study, folder, **chosen, tell=tell, wait=wait):
+            bar.write(_line(found))
             sys.stdout.flush()
+
+
+def _line(found) -> str:
+    """One run in a line: what came out, or why it failed."""
+    from ..studies.results import Failure
+
+    if isinstance(found, Failure):
+        return (
+            f"{found.kind}, lr {found.lr:g}, seed {found.seed}: failed and is left out (its file "
+            f"failed-...json says why; without that file it is tried again). {found.error}"
+        )
+    last, best = found.last, found.last["best"]
+    return (
+        f"{found.kind}, lr {found.config['lr']:g}, seed {found.seed}: "
+        f"best@1 {best[0]:.3f}, best@{len(best)} {best[-1]:.3f}, "
+        f"any@{len(best)} {last['any'][-1]:.3f}, diversity {last['diversity']:.2f}, "
+        f"{found.checkpoints[-1].tokens:,} tokens, {found.seconds:.0f} s"
+    )
 
 
 def _search(study, folder) -> None:

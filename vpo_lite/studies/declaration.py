@@ -36,6 +36,7 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 LONGEST = 100  # characters of a kind's name, which is part of file names
 MOST_KINDS = 1_000
 OF_THE_STUDY = ("lr", "seed", "threads")  # settings that the study itself gives to each run
+RESERVED = ("search-", "failed-")  # how the names of other files begin
 MUTATION = "mutation"  # in a search: mutations without a policy; no kind has this name
 Name = Annotated[str, Field(pattern=NAME, max_length=LONGEST)]
 Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1, max_length=100)]
@@ -228,11 +229,11 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
         for values in _varied(kind)
     ]
     for name, *_ in found:
-        if not re.fullmatch(NAME, name) or len(name) > LONGEST or name.startswith("search-"):
+        if not re.fullmatch(NAME, name) or len(name) > LONGEST or name.startswith(RESERVED):
             raise ValueError(
                 f"kind {shown(name)}: its name is part of file names: at most {LONGEST} letters, "
-                "digits, _ . and -, not search- at the beginning; where vary makes it, write the "
-                "kinds one by one"
+                f"digits, _ . and -, not {' or '.join(RESERVED)} at the beginning; "
+                "where vary makes it, write the kinds one by one"
             )
         if name == MUTATION:
             raise ValueError(f"kind {name}: the search without a policy has this name; rename it")

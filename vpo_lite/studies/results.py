@@ -27,7 +27,10 @@ class Checkpoint(Schema):
 
 
 class Result(Schema):
-    """One finished run."""
+    """One finished run.
+
+    - measured: what the study states of measuring; judged: settings changed for it
+    """
 
     study: str
     kind: str
@@ -36,6 +39,8 @@ class Result(Schema):
     validation: float
     checkpoints: Annotated[list[Checkpoint], Field(min_length=1)]
     per_problem: dict[str, list[float | None]]
+    measured: dict[str, JsonValue]
+    judged: dict[str, JsonValue]
     answers: int
     training_seconds: float
     seconds: float
@@ -46,6 +51,22 @@ class Result(Schema):
     def last(self) -> Figures:
         """The figures after training."""
         return self.checkpoints[-1].figures
+
+
+class Failure(Schema):
+    """A run whose training cannot go on. It is left out until its file is removed."""
+
+    study: str
+    kind: str
+    lr: float
+    seed: int
+    error: str
+
+
+def judged(job: Job) -> dict:
+    """The settings that are changed for measuring."""
+    made = job.config.to_json()
+    return {name: v for name, v in job.judged.to_json().items() if v != made[name]}
 
 
 def read_result(study: Study, folder, job: Job) -> Result:
@@ -61,6 +82,14 @@ def read_result(study: Study, folder, job: Job) -> Result:
         made = getattr(found, name) if name in ("kind", "seed") else config.get(name)
         if name not in OF_THE_MACHINE and made != value:
             raise _other(path, f"{name} = {shown(made)}", value)
+    for what, there, wanted in (
+        ("measured", found.measured, study.measured.model_dump()),
+        ("judged", found.judged, judged(job)),
+    ):
+        for name in sorted({*there, *wanted}):
+            if there.get(name) != wanted.get(name):
+                made = f"{what} {name} = {shown(there.get(name))}"
+                raise _other(path, made, wanted.get(name))
     problems, answers = study.problems(job), study.measured.answers
     for name in (*SINGLE, *(f"{curve}@{k}" for curve in CURVES for k in BUDGETS if k <= answers)):
         if len(found.per_problem.get(name, ())) != problems:
@@ -88,13 +117,14 @@ def _other(path, made: str, stated) -> DamagedError:
 def chosen_rate(study: Study, folder, kind: str) -> float | None:
     """The learning rate with the highest validation figure; None until all are finished.
 
-    The lower one of equals.
+    The lower one of equals. A rate at which training failed is left out; None where all failed.
     """
     tuning = study.tuning(kind)
-    if not all(_there(folder, job) for job in tuning):
+    if not all(is_done(folder, job) for job in tuning):
         return None
-    found = {job.config.lr: read_result(study, folder, job).validation for job in tuning}
-    return max(sorted(found), key=lambda lr: found[lr])
+    done = [job for job in tuning if _there(folder, job)]
+    found = {job.config.lr: read_result(study, folder, job).validation for job in done}
+    return max(sorted(found), key=lambda lr: found[lr], default=None)
 
 
 def chosen(study: Study, folder) -> dict[str, list[Result]]:
@@ -106,6 +136,16 @@ def chosen(study: Study, folder) -> dict[str, list[Result]]:
         if jobs:
             found[kind] = [read_result(study, folder, job) for job in jobs if _there(folder, job)]
     return found
+
+
+def failure_path(folder, job: Job) -> Path:
+    """The file that says why this run failed."""
+    return Path(folder) / f"failed-{job.key}.json"
+
+
+def is_done(folder, job: Job) -> bool:
+    """Whether there is nothing more to do for this run: it is finished, or it failed."""
+    return _there(folder, job) or failure_path(folder, job).exists()
 
 
 def _there(folder, job: Job) -> bool:

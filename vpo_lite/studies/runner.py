@@ -2,7 +2,8 @@
 
 A folder holds ``KEY.json`` for each finished run, and its adapter in ``policies/KEY``. What is
 finished is skipped. So a killed study goes on with the same command, and the same command started
-several times shares the work: a run belongs to the process that holds the lock of its folder.
+several times shares the work: a run belongs to the process that holds the lock of its folder. A run
+whose loss becomes infinite leaves ``failed-KEY.json`` instead, and the study goes on without it.
 """
 
 import importlib.metadata
@@ -15,14 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import BusyError, lock_folder, tidy, write_atomically
+from ..files import BusyError, lock_folder, read_json, tidy, write_atomically
 from ..training.errors import TrainingError
 from ..training.loop import train
 from ..training.memory import check_fits
+from ..training.record import StepRecord
 from ..training.step import Learner
 from .declaration import Job, Study
 from .measure import by_problem, measure, summary
-from .results import Result, chosen_rate, read_result
+from .results import Failure, Result, chosen_rate, failure_path, is_done, judged, read_result
 
 CHOSEN_BY = 10  # the learning rate with the highest best@10 under held-out preferences is taken
 
@@ -41,42 +43,79 @@ def jobs(study: Study, folder, kinds=None, seeds: int | None = None) -> Iterator
             yield from (study.job(kind, lr, seed) for seed in range(1, most))
 
 
+def every_job(study: Study) -> dict[str, Job]:
+    """All runs that the study may come to, by their keys, whichever learning rates are chosen."""
+    found = [
+        study.job(kind, lr, seed)
+        for kind in study.kinds
+        for lr in study.rates(kind)
+        for seed in range(study.seeds(kind))
+    ]
+    return {job.key: job for job in found}
+
+
 def run_study(
-    study: Study, folder, *, kinds=None, seeds: int | None = None, tell: Callable = lambda *_: None
-) -> Iterator[Result]:
+    study: Study,
+    folder,
+    *,
+    kinds=None,
+    seeds: int | None = None,
+    tell: Callable = lambda *_: None,
+    wait: Callable = lambda *_: None,
+) -> Iterator[Result | Failure]:
     """Do all runs that are not finished; yields each when it is.
 
-    tell(key, step, steps): called after each training step.
+    - tell(key, step, steps): called after each training step
+    - wait(key): called every few seconds while the runs that are left belong to other processes
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     while True:
-        done = busy = False
+        done, busy = False, None
         for job in jobs(study, folder, kinds, seeds):
-            if (folder / f"{job.key}.json").exists():
-                read_result(study, folder, job)  # refuses one that was made otherwise
+            if is_done(folder, job):
+                if not failure_path(folder, job).exists():
+                    read_result(study, folder, job)  # refuses one that was made otherwise
                 continue
             try:
                 found = run_job(study, job, folder, tell)
             except BusyError:
-                busy = True
+                busy = busy or job.key
                 continue
             done = True
             yield found
         if not done and not busy:
             return
         if not done:
-            time.sleep(5)  # another process is at the last runs
+            wait(busy)
+            time.sleep(5)
 
 
-def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) -> Result:
+def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) -> Result | Failure:
     """Train and measure one run, and write its file.
 
     Raises BusyError where another process does, and TrainingError where it cannot be done here.
     """
     folder, place = Path(folder), Path(folder) / "policies" / job.key
-    write_once(folder / f"{job.key}.json", place, lambda: _trained(study, job, place, tell))
+    failed = failure_path(folder, job)
+    stated = dict(study=study.name, kind=job.kind, lr=job.config.lr, seed=job.seed)
+
+    def make() -> dict:
+        try:
+            return _trained(study, job, place, tell)
+        except _Failed as error:
+            write_atomically(failed, json.dumps(stated | {"error": str(error)}) + "\n")
+            raise
+
+    try:
+        write_once(folder / f"{job.key}.json", place, make)
+    except _Failed:
+        return read_json(failed, Failure)
     return read_result(study, folder, job)
+
+
+class _Failed(Exception):
+    """Training cannot go on, on any machine."""
 
 
 def write_once(path: Path, place: Path, make: Callable[[], dict]) -> bool:
@@ -114,8 +153,8 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
         asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=job.seed)
         return measure(learner.policy, task, job.judged, seeds, **asked)
 
-    walk = train(config, learner=learner) if steps else ()
-    for record in walk:
+    walk = train(config, learner=learner) if steps else iter(())
+    while (record := _next(walk)) is not None:
         tokens, training = tokens + record.tokens, training + record.seconds
         tell(job.key, record.step, steps)
         if record.step in marks:
@@ -133,9 +172,19 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
         "validation": round(float(np.mean(validated["any"][:, -1])), 5),
         "checkpoints": checkpoints,
         "per_problem": by_problem(last),
+        "measured": stated.model_dump(),
+        "judged": judged(job),
         "answers": config.prompts * config.group_size * config.answers * steps,
         "training_seconds": round(training, 1),
         "seconds": round(time.perf_counter() - began, 1),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {learner.policy.device}",
         "versions": {name: importlib.metadata.version(name) for name in ("vpo_lite", "torch")},
     }
+
+
+def _next(walk: Iterator) -> StepRecord | None:
+    """The next step of training; None at its end."""
+    try:
+        return next(walk, None)
+    except TrainingError as error:  # the loss is not finite, or a method cannot take the rewards
+        raise _Failed(str(error)) from error
