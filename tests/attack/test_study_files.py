@@ -393,7 +393,7 @@ def test_a_foreign_result_is_refused(here, done, change, said):
         (
             'label = "VPO"',
             'label = "V"\njudged = {temperature = 0.5}',
-            r"judged temperature = null",
+            r"no judged temperature, the study says 0\.5",
         ),
         ("steps = 2", "steps = 3", r"steps = 2, the study says 3"),
     ],

@@ -88,7 +88,11 @@ def read_result(study: Study, folder, job: Job) -> Result:
     ):
         for name in sorted({*there, *wanted}):
             if there.get(name) != wanted.get(name):
-                made = f"{what} {name} = {shown(there.get(name))}"
+                made = (
+                    f"{what} {name} = {shown(there[name])}"
+                    if name in there
+                    else f"no {what} {name}"
+                )
                 raise _other(path, made, wanted.get(name))
     problems, answers = study.problems(job), study.measured.answers
     for name in (*SINGLE, *(f"{curve}@{k}" for curve in CURVES for k in BUDGETS if k <= answers)):
