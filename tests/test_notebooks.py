@@ -12,6 +12,7 @@ class, which needs no other cell.
 import ast
 import json
 import re
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -46,6 +47,10 @@ def lowered(cell):
     return small
 
 
+PLOTLY = "application/vnd.plotly.v1+json"
+WIDEST = 1100  # pixels of an output on a screen of 1280
+
+
 def test_there_are_notebooks():
     assert FOLDER / "00_start_here.ipynb" in NOTEBOOKS
 
@@ -63,14 +68,15 @@ def run(notebook):
         + "}))"
     )
     notebook.cells.append(nbformat.v4.new_code_cell(took))
-    client = NotebookClient(
-        notebook,
-        timeout=300,
-        kernel_name="python3",
-        resources={"metadata": {"path": FOLDER}},
-        store_widget_state=False,
-    )
-    client.execute()
+    with tempfile.TemporaryDirectory() as elsewhere:  # a copy of the notebook alone must run, too
+        client = NotebookClient(
+            notebook,
+            timeout=300,
+            kernel_name="python3",
+            resources={"metadata": {"path": elsewhere}},
+            store_widget_state=False,
+        )
+        client.execute()
     assert json.loads(notebook.cells[-1].outputs[0].text) == small
     run = [c for c in notebook.cells if c.cell_type == "code"]
     assert len(notebook.cells) == before + 2 and all(c.execution_count for c in run), (
@@ -80,6 +86,9 @@ def run(notebook):
         o.text for c in run for o in c.outputs if o.output_type == "stream" and o.name == "stderr"
     ]
     assert not written, written
+    figures = [o.data[PLOTLY] for c in run for o in c.outputs if PLOTLY in o.get("data", {})]
+    wide = [f["layout"].get("width", 0) for f in figures]
+    assert all(width <= WIDEST for width in wide), f"cut off on a projector: {wide}"
 
 
 @pytest.mark.slow

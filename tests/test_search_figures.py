@@ -43,7 +43,7 @@ FIGURES = {
 def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
     figure = FIGURES[name]()
     assert type(figure) is go.Figure and len(figure.data) >= 2
-    assert 700 <= figure.layout.width <= 1280 and 400 <= figure.layout.height <= 720
+    assert 700 <= figure.layout.width <= 1090 and 400 <= figure.layout.height <= 580  # one screen
     assert figure.layout.font.size >= 16
     assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
     assert figure.to_json() == FIGURES[name]().to_json()

@@ -143,7 +143,7 @@ def test_each_end_of_alpha_is_best_where_it_was_trained():
 
 
 def test_tree_search():
-    lines = (ROOT / "tests/benchmarks/results/tree.jsonl").read_text().splitlines()
+    lines = (results.SHIPPED / "tree.jsonl").read_text().splitlines()
     rows = {tuple(r["run"]): r["ways"] for r in map(json.loads, lines)}
 
     def covered(kind, way):

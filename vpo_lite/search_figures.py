@@ -25,8 +25,8 @@ def best_at_curves(
     marks=None,
     title=None,
     y_title="best@k",
-    width=1100,
-    height=600,
+    width=1080,
+    height=540,
 ):
     """best@k over k on a logarithmic axis, one curve for each method.
 
@@ -74,7 +74,7 @@ def best_at_curves(
 
 
 def preference_slider(
-    pools, weights, chosen, curves, *, objectives=None, axes=(0, 1), width=1200, height=640
+    pools, weights, chosen, curves, *, objectives=None, axes=(0, 1), width=1080, height=570
 ):
     """A slider of preferences: which answer of each pool is chosen, and best@k, under each of them.
 

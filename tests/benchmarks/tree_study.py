@@ -20,7 +20,7 @@ w* . r in it, the tokens, and the answers. `set` is the coverage of the best rol
 best set in the beam. Sampling, too, stops at the last closing tag, so no way pays for an EOS.
 
 Trained policies are kept in the folder --adapters. Finished runs are skipped: each is a line of
-tests/benchmarks/results/tree.jsonl. One thread.
+vpo_lite/studies/shipped/tree.jsonl, which notebook 07 reads. One thread.
 """
 
 import argparse
@@ -35,12 +35,13 @@ import vpo_lite as vpo
 from vpo_lite import metrics
 from vpo_lite.randomness import generator
 from vpo_lite.search.tree import beam, most_probable
+from vpo_lite.studies.results import SHIPPED
 from vpo_lite.tasks.programs import PROGRAMS
 from vpo_lite.training.loop import train
 from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
 from vpo_lite.training.step import Learner
 
-RESULTS = Path(__file__).parent / "results" / "tree.jsonl"
+RESULTS = SHIPPED / "tree.jsonl"
 SIZE = 3  # answers in the sets that are compared
 WAYS = {  # task -> its options, held-out problems, {budget: (width, branches) of the beam},
     # rollouts at most (they spend the largest budget but for a few tokens), prefixes read together
