@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from vpo_lite import TrainConfig
 from vpo_lite.policy import sampling
 from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.loading import choose_device
 from vpo_lite.policy.policy import TokenScores
 from vpo_lite.policy.sampling import Rollouts, sample_tokens
 from vpo_lite.training import step
@@ -110,6 +111,15 @@ def test_in_single_precision_the_largest_uniform_draws_a_token_that_can_be_drawn
     single = u.float().clamp(max=1 - 2**-24)
     assert single.dtype == torch.float32 and single[2] < 1
     assert sampling._invert(logp, single)[:, 0].tolist() == [0, 1, 1]
+
+
+def test_an_apple_gpu_is_taken_when_it_is_named(monkeypatch):
+    """Never by itself: nobody has run on one yet."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device("mps").type == "mps" and choose_device("auto").type != "mps"
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="'mps' cannot be used here"):
+        choose_device("mps")
 
 
 # --- the update -----------------------------------------------------------------------------------
