@@ -5,6 +5,8 @@ Torch's device "meta" stands for the GPU: its tensors have shapes and types, but
 whatever Python wants to know of them is seen, and answered, by :class:`Watched`.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from vpo_lite import TrainConfig
 from vpo_lite.policy import sampling
 from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.graphs import replayed
 from vpo_lite.policy.loading import choose_device
 from vpo_lite.policy.policy import TokenScores
 from vpo_lite.policy.sampling import Rollouts, sample_tokens
@@ -160,6 +163,7 @@ def updated(micro_batch, monkeypatch) -> Watched:
     return seen
 
 
+@pytest.mark.slow
 def test_an_update_reads_its_figures_when_all_parts_are_under_way(monkeypatch):
     """Each figure once, whatever the number of parts; loss and gradient norm once a pass."""
     read = []
@@ -246,6 +250,44 @@ def test_a_step_that_keeps_its_place_in_python_is_not_what_a_recorded_one_draws(
 
     view.prefill = then_static
     assert not equal(rollouts_of(model, uniforms, view), plain)
+
+
+class FakeGraph:
+    """CUDA's recorder, as far as Python sees it."""
+
+    replays = 0
+
+    def replay(self):
+        self.replays += 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_step_is_recorded_once_and_then_replayed(device, monkeypatch):
+    calls, graph = [], FakeGraph()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
+    advance = replayed(lambda: calls.append(1), torch.device(device))
+    for _ in range(3):
+        advance()
+    assert (len(calls), graph.replays) == {"cpu": (3, 0), "cuda": (1, 3)}[device]
+
+
+def test_a_step_that_cannot_be_recorded_is_run_by_python(monkeypatch):
+    calls = []
+
+    @contextlib.contextmanager
+    def refuse(graph, **_):
+        yield
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    with pytest.warns(
+        UserWarning, match="without a CUDA graph: operation not permitted.*capturing$"
+    ):
+        advance = replayed(lambda: calls.append(1), torch.device("cuda"))
+    advance()
+    assert len(calls) == 2  # one of them recorded, which changes no tensor on a GPU
 
 
 @pytest.mark.parametrize("every", [3, 8, 100])

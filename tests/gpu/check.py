@@ -9,8 +9,8 @@ figures go to tests/benchmarks/results/gpu.json as soon as it has ended; other p
 stay. A trial on the CPU writes nothing, unless --out names a file.
 
 It needs no network and no installed vpo_lite, and of Python packages only: torch, transformers,
-peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock. bitsandbytes and TRL are used where
-they are installed.
+peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock, and what these need. bitsandbytes
+and TRL are used where they are installed.
 """
 
 import argparse

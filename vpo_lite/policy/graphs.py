@@ -22,7 +22,8 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
         return step
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step()
     except RuntimeError as error:
         reason = str(error).splitlines()[0]

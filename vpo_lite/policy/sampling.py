@@ -220,7 +220,10 @@ def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
 
 
 class HFForward:
-    """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it."""
+    """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it.
+
+    On a GPU it is slow: transformers reads the attention mask back at every token.
+    """
 
     static = False  # the cache grows with every token
 
