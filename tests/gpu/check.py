@@ -1,4 +1,4 @@
-"""What only a GPU can show, in about ten minutes on one. `make gpu` starts it.
+"""What only a GPU can show, meant for ten minutes on one. `make gpu` starts it.
 
     python tests/gpu/check.py                             # all parts, in this order
     python tests/gpu/check.py --only correctness rollouts # a group, or parts by name

@@ -53,7 +53,8 @@ def learning(here: Here) -> dict:
         "gpu", layout="paper-9x9", device=str(here.device), steps=10**6, **sizes
     )
     learner = Learner(config)
-    seeds, points, trained, tokens = learner.task.seeds["held_out"][:problems], [], 0.0, 0
+    seeds, points = learner.task.seeds["held_out"][:problems], []
+    trained, rolling, tokens = 0.0, 0.0, 0
 
     def point(steps):
         rows = measure(learner.policy, learner.task, config, seeds)
@@ -70,6 +71,7 @@ def learning(here: Here) -> dict:
     began = time.perf_counter()
     for record in train(config, learner=learner):
         trained, tokens = trained + record.seconds, tokens + record.tokens
+        rolling += record.rollout_seconds
         over = time.perf_counter() - began >= limit
         if over or trained >= every * len(points):
             point(record.step)
@@ -78,6 +80,7 @@ def learning(here: Here) -> dict:
     first, last = points[0], points[-1]
     return {
         "points": points,
+        "rollout_share": round(rolling / trained, 3),  # sampling, parsing, scoring
         "said": f"any@30 {first['any@30']:.3f} to {last['any@30']:.3f}, coverage "
         f"{first['coverage']:.3f} to {last['coverage']:.3f}, {last['steps']} steps in "
         f"{last['seconds']:.0f} s",
