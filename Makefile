@@ -3,6 +3,7 @@
 # make quick    the tests under 90 seconds, without tests/attack, for your own loop
 # make lint     format and lint checks alone; make format: format the code
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
+# make gpu      what only a GPU can show: correctness, effect, speed (says so where there is none)
 # make study    the runs behind the README's table (half an hour on one core)
 # make picture  the README's screenshot of the panel
 # make clean    remove .venv
@@ -11,7 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: lab test quick lint format bench study picture clean
+.PHONY: lab test quick lint format bench gpu study picture clean
 .DEFAULT_GOAL := lab
 
 .venv/made:
@@ -58,6 +59,9 @@ format: .venv/test-installed
 bench: .venv/test-installed
 	VPO_LITE_ATTACKS=12 $(BIN)/python -m pytest -q tests/attack -m "not slow" -n auto
 	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+gpu: .venv/test-installed
+	$(BIN)/python tests/gpu/check.py
 
 study: .venv/test-installed
 	$(BIN)/python tests/benchmarks/demo_study.py

@@ -90,10 +90,13 @@ def front_routes(maze):
 
 
 class Stopwatch:
-    """Seconds by part. Parts may nest; each second counts for the innermost."""
+    """Seconds by part. Parts may nest; each second counts for the innermost.
 
-    def __init__(self):
-        self.parts, self.inner = defaultdict(float), [0.0]
+    ``wait``: called before the clock is read; a GPU has to end what it was asked for.
+    """
+
+    def __init__(self, wait=lambda: None):
+        self.parts, self.inner, self.wait = defaultdict(float), [0.0], wait
 
     def wrap(self, owner, name, part):
         """Replace the function ``owner.name`` by one that is timed as ``part``."""
@@ -102,10 +105,12 @@ class Stopwatch:
         @functools.wraps(function)
         def timed(*args, **kwargs):
             self.inner.append(0.0)
+            self.wait()
             started = time.perf_counter()
             try:
                 return function(*args, **kwargs)
             finally:
+                self.wait()
                 seconds = time.perf_counter() - started
                 self.parts[part] += seconds - self.inner.pop()
                 self.inner[-1] += seconds
@@ -158,11 +163,13 @@ class Alternate(TrainerCallback):
         self.started = time.perf_counter()
 
     def on_step_end(self, args, state, control, **_):
+        self.watch.wait()
         self.theirs.append(self.watch.take(time.perf_counter() - self.started))
         self.check()
         self.watch.take()
         started = time.perf_counter()
         record = self.our_step(state.global_step - 1)
+        self.watch.wait()
         self.ours.append(self.watch.take(time.perf_counter() - started))
         if record.tokens != PROMPTS * GROUP * TOKENS:
             raise RuntimeError(
@@ -205,7 +212,7 @@ def trl_trainer(folder, config, rows, reward, output):
         max_steps=config.steps,
         seed=config.seed,
         shuffle_dataset=False,
-        use_cpu=True,
+        use_cpu=config.device == "cpu",
         bf16=False,
         gradient_checkpointing=False,
         dataloader_pin_memory=False,
@@ -265,11 +272,11 @@ def start_alike(ours, theirs):
     return sum(p.numel() for p in ours.parameters()), sum(p.numel() for p in trained[0].values())
 
 
-def watch_modules() -> Stopwatch:
+def watch_modules(wait=lambda: None) -> Stopwatch:
     """A stopwatch on what is called through its module: our step, and what both sides call of
     torch.
     """
-    watch = Stopwatch()
+    watch = Stopwatch(wait)
     watch.wrap(
         training_step, "train_step", "scoring"
     )  # and the step's record; the parts below are taken out of it
@@ -279,7 +286,7 @@ def watch_modules() -> Stopwatch:
     return watch
 
 
-def compare(size: str, threads: int, rounds: int, watch: Stopwatch) -> dict:
+def compare(size: str, threads: int, rounds: int, watch: Stopwatch, device: str = "cpu") -> dict:
     with tempfile.TemporaryDirectory() as scratch:
         with quiet():
             folder = (
@@ -291,10 +298,10 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch) -> dict:
             prompts=PROMPTS,
             group_size=GROUP,
             max_new_tokens=TOKENS,
-            device="cpu",
+            device=device,
             threads=threads,
         )
-        policy = load_policy(folder, device="cpu", rank=config.rank, lora_alpha=config.lora_alpha)
+        policy = load_policy(folder, device=device, rank=config.rank, lora_alpha=config.lora_alpha)
         policy.__class__ = FullLength
         torch.set_num_threads(threads)
         learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())

@@ -68,6 +68,8 @@ class DecoderView:
     - dtype: to compute in; None for the model's own
     - compiled: every step is one torch.compile kernel. The first step of a new batch shape then
       takes 3 to 10 s (see :func:`compiler_missing`).
+    - static: all steps have one shape, as torch.compile and CUDA graphs need it. A row then always
+      attends to all T places, the unwritten ones masked. None: on a GPU, and where compiled.
 
     LoRA is added to fp32 parameters before these are rounded to ``dtype``. Beside half-precision
     parameters it stays apart, because the sum would round it away. In fp32 the logits equal the
@@ -89,7 +91,14 @@ class DecoderView:
             return False
         return all(is_plain(module) for module in bare.modules())
 
-    def __init__(self, model, *, dtype: torch.dtype | None = None, compiled: bool = False):
+    def __init__(
+        self,
+        model,
+        *,
+        dtype: torch.dtype | None = None,
+        compiled: bool = False,
+        static: bool | None = None,
+    ):
         bare = unwrapped(model)
         config = bare.config
         dtype = dtype or bare.dtype
@@ -97,6 +106,7 @@ class DecoderView:
         head = getattr(config, "head_dim", None) or config.hidden_size // heads
         self.shape = _Shape(kv_heads, heads // kv_heads, head, config.rms_norm_eps)
         self.dtype, self.compiled = dtype, compiled
+        self.static = compiled or bare.device.type == "cuda" if static is None else static
         self.rotary = bare.model.rotary_emb
         self.run = _compiled_step() if compiled else _step
         self.parameters = snapshot(bare, dtype)
@@ -140,9 +150,11 @@ class DecoderView:
                 )
             )
             x = _finish(shape, layer, x, attended.transpose(1, 2).flatten(2))
-        self.written, self.position = 0, mask.sum(-1)[prompt_of]
+        self.place, self.position = 0, mask.sum(-1)[prompt_of]
+        if self.static:  # a plain number would be recorded with the step
+            self.place = torch.zeros(1, dtype=torch.long, device=ids.device)
         self.bias = None  # (P, 1, 1, margin + L): -inf on left padding
-        if self.compiled or not mask.all():
+        if self.static or not mask.all():
             bias = torch.zeros(mask.shape, dtype=self.dtype, device=ids.device)
             bias.masked_fill_(~mask, float("-inf"))
             self.bias = F.pad(bias, (margin, 0), value=float("-inf"))[:, None, None]
@@ -151,9 +163,6 @@ class DecoderView:
     @torch.no_grad()
     def step(self, tokens) -> torch.Tensor:
         """Append one token (B,) to every row. Returns the next token's logits (B, V)."""
-        place = self.written
-        if self.compiled:  # a plain number would be compiled into the kernel
-            place = torch.full((1,), place, device=tokens.device)
         logits = self.run(
             self.shape,
             self.parameters,
@@ -162,11 +171,11 @@ class DecoderView:
             self.cos,
             self.sin,
             self.position,
-            place,
+            self.place,
             self.bias,
         )
-        self.written += 1
-        self.position = self.position + 1
+        self.place += 1
+        self.position += 1
         return logits
 
 

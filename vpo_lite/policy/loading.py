@@ -44,7 +44,7 @@ def load_policy(
 
     - path_or_name: a shipped name, a run folder or its adapter folder, a folder with a Hugging Face
       model, or the name of one on the hub
-    - device: "auto", "cpu", "cuda" or a torch.device (:func:`choose_device`)
+    - device: "auto", "cpu", "cuda", "mps" or a torch.device (:func:`choose_device`)
     - rank, lora_alpha (at most 1e6), seed: of a fresh adapter and its initialisation
     - dtype: of the base's parameters: "float32", "bfloat16" or "auto". Auto is bfloat16 for a
       language model on a GPU that has it, else float32. The adapter is float32 in any case.
@@ -93,12 +93,12 @@ def load_policy(
 
 
 def choose_device(name: str | torch.device = "auto") -> torch.device:
-    """The device named "cpu", "cuda" or "cuda:1". "auto" is cuda where there is one, else cpu.
+    """The device named "cpu", "cuda", "cuda:1" or "mps" (an Apple GPU).
 
-    A torch.device is taken like its name.
+    "auto" is cuda where there is one, else cpu. It is never mps: we have not run on one yet, and it
+    draws tokens in single precision. A torch.device is taken like its name.
 
-    Raises: ValueError for a device that this machine lacks, and for any other kind. Sampling needs
-    double precision, which Apple's mps does not have.
+    Raises: ValueError for a device that this machine lacks, and for any other kind.
 
     >>> choose_device("cpu")
     device(type='cpu')
@@ -106,8 +106,9 @@ def choose_device(name: str | torch.device = "auto") -> torch.device:
     name = str(name) if isinstance(name, torch.device) else name
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    if not isinstance(name, str) or name not in (*found, *(["cuda"] if len(found) > 1 else [])):
+    cards = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    found = ["cpu", *cards, *(["mps"] if torch.backends.mps.is_available() else [])]
+    if not isinstance(name, str) or name not in (*found, *(["cuda"] if cards else [])):
         raise ValueError(f"device {shown(name)} cannot be used here: there is {', '.join(found)}")
     return torch.device(name)
 

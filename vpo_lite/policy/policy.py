@@ -133,8 +133,8 @@ class Policy:
     def texts(self, rollouts: Rollouts) -> list[str]:
         """The sampled tokens (B) as text, without padding and EOS, without a prompt's prefix."""
         ends = self.eos_ids
-        pairs = zip(rollouts.tokens, rollouts.mask, strict=True)
-        rows = [[t for t in row[keep].tolist() if t not in ends] for row, keep in pairs]
+        pairs = zip(rollouts.tokens.tolist(), rollouts.mask.sum(-1).tolist(), strict=True)
+        rows = [[t for t in row[:used] if t not in ends] for row, used in pairs]
         return self.tokenizer.batch_decode(rows)
 
     def token_logprobs(
@@ -164,8 +164,9 @@ class Policy:
         counts = [len(group) for group in beginnings]
         rows = [list(ids) for group in beginnings for ids in group]
         of_row = [p for p, count in enumerate(counts) for _ in range(count)]
-        ends = torch.tensor([len(ids) for ids in rows], device=self.device)
-        longest = int(ends.max()) + 1  # the last token of a row is not read
+        lengths = [len(ids) for ids in rows]
+        ends = torch.tensor(lengths, device=self.device)
+        longest = max(lengths) + 1  # the last token of a row is not read
         padded = [ids + [self.pad_id] * (longest - len(ids)) for ids in rows]
         places = torch.arange(longest, device=self.device)
         logits = completion_logits(

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from .graphs import replayed
 from .threads import SMALL_STEP, one_thread_if_small
 
 
@@ -73,7 +74,13 @@ def pad_prompts(prompts, pad_id: int, device) -> PaddedPrompts:
 
 
 class Forward(Protocol):
-    """What the sampling loop asks of a forward pass. B rows continue P prompts."""
+    """What the sampling loop asks of a forward pass. B rows continue P prompts.
+
+    ``static``: whether every step after the first has the same shapes, keeps its state in place and
+    reads nothing back from the device. A CUDA graph can then replay it (graphs.py).
+    """
+
+    static: bool
 
     def prefill(self, ids, mask, prompt_of, new_tokens: int) -> torch.Tensor:
         """Read the padded prompts (P, L). Returns each row's next-token logits (B, V)."""
@@ -102,6 +109,9 @@ def sample_tokens(
     - pad_id: fills prompts on the left and completions after their end
     - temperature: divides the logits; ValueError unless above 0
     - forward: what computes the logits; None for the model's own forward pass
+
+    On a GPU nothing is read back while a token is drawn. Every 8 tokens (``LOOK_EVERY``) the loop
+    looks whether all rows have ended. The rollouts do not depend on that number.
     """
     if not temperature > 0:
         raise ValueError(f"temperature = {temperature}: must be above 0")
@@ -109,31 +119,24 @@ def sample_tokens(
     device = next(model.parameters()).device
     padded = pad_prompts(prompts, pad_id, device)
     groups, copies, longest = uniforms.shape
-    rows = groups * copies
-    u = torch.as_tensor(uniforms, dtype=torch.float64, device=device).reshape(rows, longest)
-    ends = torch.tensor(sorted(eos_ids), device=device)
+    rows, every = groups * copies, LOOK_EVERY.get(device.type, 8)
     prompt_of = torch.arange(groups, device=device).repeat_interleave(copies)
-    tokens = torch.full((rows, longest), pad_id, device=device)
-    mask = torch.zeros(tokens.shape, dtype=torch.bool, device=device)
-    logprobs = torch.zeros(tokens.shape, device=device)
-    unfinished = torch.ones(rows, dtype=torch.bool, device=device)
+    drawing = Drawing(uniforms, eos_ids, pad_id, temperature, device)
     # Prompts are read once and steps are many, so a prompt token counts an eighth.
     with one_thread_if_small(model, max(rows, padded.ids.numel() // 8), SMALL_STEP):
-        logits = forward.prefill(padded.ids, padded.mask, prompt_of, longest)
-        for t in range(longest):
-            logp = F.log_softmax(logits.float() / temperature, dim=-1)
-            drawn = _invert(logp, u[:, t])
-            latest = torch.where(unfinished, drawn, pad_id)
-            tokens[:, t] = latest
-            mask[:, t] = unfinished
-            drawn_logp = logp.gather(1, drawn[:, None])[:, 0]
-            logprobs[:, t] = torch.where(unfinished, drawn_logp, 0.0)
-            unfinished = unfinished & ~torch.isin(drawn, ends)
-            if t + 1 == longest or not unfinished.any():
+        drawing.draw(forward.prefill(padded.ids, padded.mask, prompt_of, longest))
+
+        def advance():
+            drawing.draw(forward.step(drawing.latest))
+
+        for t in range(1, longest):
+            if t % every == 0 and not drawing.unfinished.any():
                 break
-            # Not tokens[:, t]: a compiled step would be tied to the stride of that column.
-            logits = forward.step(latest)
-    used = t + 1
+            if t == 2 and forward.static:  # the first step has run every kernel once
+                advance = replayed(advance, device)
+            advance()
+    tokens, mask, logprobs = drawing.tokens, drawing.mask, drawing.logprobs
+    used = int(mask.any(0).sum())  # a row is in the mask up to its end
     return Rollouts(
         padded.ids,
         padded.mask,
@@ -141,17 +144,75 @@ def sample_tokens(
         tokens[:, :used],
         mask[:, :used],
         logprobs[:, :used],
-        truncated=unfinished,
+        truncated=drawing.unfinished,
     )
 
 
-def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """Token ids (B,) at which the cumulative distribution passes u.
+# {device: tokens between two looks whether all rows have ended}, elsewhere 8. On a GPU a look waits
+# for all that was asked for, and takes longer than a token in vain.
+LOOK_EVERY = {"cpu": 1}
+SINGLE = ("mps",)  # devices without double precision
 
-    Double precision, so that the probability of a rare token is not rounded to 0.
+
+class Drawing:
+    """B completions in the making, on their device.
+
+    All that changes is changed in place, and the place of the next token is a tensor, too. So a
+    CUDA graph can replay :meth:`draw`.
+
+    - latest (B,): the token drawn last; unfinished (B,): rows without an end so far
+    - tokens, mask, logprobs (B, T): as in :class:`Rollouts`
     """
-    cumulative = logp.double().exp().cumsum(-1)
-    drawn = torch.searchsorted(cumulative, (u * cumulative[:, -1])[:, None], right=True)[:, 0]
+
+    def __init__(self, uniforms, eos_ids, pad_id: int, temperature: float, device: torch.device):
+        groups, copies, longest = uniforms.shape
+        shape, here = (groups * copies, longest), dict(device=device)
+        self.u = _on_device(uniforms, device).reshape(shape)
+        self.ends = torch.tensor(sorted(eos_ids), dtype=torch.long, **here)
+        self.pad_id, self.temperature = pad_id, temperature
+        self.place = torch.zeros(1, dtype=torch.long, **here)
+        self.latest = torch.full(shape[:1], pad_id, **here)
+        self.unfinished = torch.ones(shape[:1], dtype=torch.bool, **here)
+        self.tokens = torch.full(shape, pad_id, **here)
+        self.mask = torch.zeros(shape, dtype=torch.bool, **here)
+        self.logprobs = torch.zeros(shape, **here)
+
+    def draw(self, logits) -> None:
+        """Draw the next token of every row from its logits (B, V)."""
+        logits = logits.float()
+        if self.temperature != 1:
+            logits = logits / self.temperature
+        logp = F.log_softmax(logits, dim=-1)
+        drawn = _invert(logp, self.u.index_select(1, self.place))
+        finished = ~self.unfinished
+        self.latest.copy_(drawn[:, 0].masked_fill(finished, self.pad_id))
+        drawn_logp = logp.gather(1, drawn).masked_fill(finished[:, None], 0.0)
+        self.tokens.index_copy_(1, self.place, self.latest[:, None])
+        self.mask.index_copy_(1, self.place, self.unfinished[:, None])
+        self.logprobs.index_copy_(1, self.place, drawn_logp)
+        self.unfinished.logical_and_((drawn != self.ends).all(1))
+        self.place += 1
+
+
+def _on_device(uniforms, device: torch.device) -> torch.Tensor:
+    """Uniform numbers in the precision in which tokens are drawn: double, where there is one.
+
+    Apple's mps has single precision only. Numbers that would be rounded to 1 become the largest
+    one below it, and a token of probability below 6e-8 may never be drawn.
+    """
+    u = torch.as_tensor(uniforms, dtype=torch.float64)
+    if device.type in SINGLE:
+        u = u.float().clamp(max=1 - 2**-24)
+    return u.to(device)
+
+
+def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """Token ids (B, 1) at which the cumulative distribution passes u (B, 1).
+
+    In the precision of u. In double precision the probability of a rare token is not rounded to 0.
+    """
+    cumulative = logp.to(u.dtype).exp().cumsum(-1)
+    drawn = torch.searchsorted(cumulative, u * cumulative[:, -1:], right=True)
     return drawn.clamp_(max=logp.shape[-1] - 1)
 
 
@@ -159,7 +220,12 @@ def _invert(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
 
 
 class HFForward:
-    """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it."""
+    """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it.
+
+    On a GPU it is slow: transformers reads the attention mask back at every token.
+    """
+
+    static = False  # the cache grows with every token
 
     def __init__(self, model):
         self.model = model

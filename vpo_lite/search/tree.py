@@ -173,7 +173,7 @@ class _BestFirst:
     def grow(self, picked: list[_Prefix], rows: torch.Tensor) -> None:
         """Put what may follow these prefixes into the queue; rows (n, V): log-probabilities."""
         self.spent += len(picked)
-        for prefix, logprobs in zip(picked, rows.double().cpu(), strict=True):
+        for prefix, logprobs in zip(picked, rows.cpu().double(), strict=True):
             for end in self.ends:
                 cost = -(prefix.logprob + logprobs[end].item())
                 heapq.heappush(self.complete, (cost, (*prefix.ids, end)))

@@ -144,7 +144,7 @@ class TrainConfig:
     )
     compile: bool = setting(False, "sample through torch.compile: pays in runs of many minutes")
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
-    device: str = setting("auto", "device: auto, cpu or cuda")
+    device: str = setting("auto", "device: auto, cpu, cuda or mps")
     threads: int | None = setting(
         None, "threads of torch on the CPU; default: torch decides", least=1, most=1024
     )

@@ -38,7 +38,7 @@ def token_weights(mask, aggregation: str = "token", longest: int | None = None):
 
 
 def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
-    """PPO's clipped loss, and the number of tokens at which the clip was active.
+    """PPO's clipped loss, and the number of tokens at which the clip was active, as two scalars.
 
     L = - sum_t token_weight_t min(ratio_t A, clamp(ratio_t, 1 - clip, 1 + clip) A)
     with ratio_t = exp(logp_t - old_logp_t)
@@ -52,14 +52,14 @@ def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
     >>> one = torch.zeros(1, 2)
     >>> weights = token_weights(torch.tensor([[True, True]]))
     >>> loss, clipped = clipped_loss(one, one, torch.tensor([0.5]), weights)
-    >>> round(loss.item(), 3), clipped
+    >>> round(loss.item(), 3), clipped.item()
     (-0.5, 0)
     """
     counted = weights > 0
     ratio = torch.where(counted, logp - old_logp, 0.0).exp()
     gain = advantages[:, None].to(logp.dtype)
     free, clipped = ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain
-    return -(torch.minimum(free, clipped) * weights).sum(), int(((clipped < free) & counted).sum())
+    return -(torch.minimum(free, clipped) * weights).sum(), ((clipped < free) & counted).sum()
 
 
 def kl_to_reference(logp, reference_logp, weights):

@@ -136,7 +136,8 @@ def enough_memory(config: TrainConfig):
     try:
         yield
     except RuntimeError as error:
-        if not (isinstance(error, torch.OutOfMemoryError) or "can't allocate" in str(error)):
+        said = ("can't allocate", "MPS backend out of memory")
+        if not (isinstance(error, torch.OutOfMemoryError) or any(s in str(error) for s in said)):
             raise
         first = str(error).splitlines()[0]
         raise MemoryError(

@@ -168,16 +168,17 @@ def update_policy(
     Raises TrainingError if loss or gradient is not finite. That pass changes no parameter.
     """
     rows, mask = config.micro_batch or len(rollouts.tokens), rollouts.mask
-    parts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
+    cuts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
+    parts = [(cut, rollouts.rows(cut)) for cut in cuts]
     weights = token_weights(mask, config.aggregation, longest)
-    gain = torch.as_tensor(advantages.reshape(-1), device=mask.device)
+    gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
     before = [None] * len(parts)  # (old, reference) log-probabilities of each part
-    gap = 0.0
+    gaps = []
     for _ in range(config.epochs):
         learner.optimizer.zero_grad(set_to_none=True)
-        total = kl_total = entropy_total = clipped_total = 0.0
-        for i, part in enumerate(parts):
-            some = rollouts.rows(part)
+        # Scalars of each part. They stay on the device: to read one is to wait for it.
+        losses, kls, entropies, clips = [], [], [], []
+        for i, (part, some) in enumerate(parts):
             logp, entropy = learner.policy.token_logprobs(
                 some, config.temperature, entropy_gradient=config.entropy > 0
             )
@@ -186,36 +187,43 @@ def update_policy(
                     logp.detach(),
                     _reference_logprobs(learner.policy, some, config) if measure_kl else None,
                 )
-                gaps = (logp.detach() - rollouts.logprobs[part]).nan_to_num(0.0).abs()
-                gap += (gaps * mask[part]).sum().item()
+                gap = (logp.detach() - rollouts.logprobs[part]).nan_to_num(0.0).abs()
+                gaps.append((gap * mask[part]).sum())
             old_logp, reference_logp = before[i]
             loss, clipped = clipped_loss(logp, old_logp, gain[part], weights[part], config.clip)
             if measure_kl:
                 kl = kl_to_reference(logp, reference_logp, weights[part])
                 loss = loss + config.kl * kl if config.kl else loss
-                kl_total += kl.item()
+                kls.append(kl.detach())
             if config.entropy:
                 loss = loss - config.entropy * entropy_bonus(entropy, weights[part])
             loss.backward()
-            total, clipped_total = total + loss.item(), clipped_total + clipped
-            entropy_total += (entropy.detach() * mask[part]).sum().item()
+            losses.append(loss.detach())
+            clips.append(clipped)
+            entropies.append((entropy.detach() * mask[part]).sum())
         norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
-        if not (math.isfinite(total) and torch.isfinite(norm)):
+        total, length = _sum(losses), norm.item()
+        if not (math.isfinite(total) and math.isfinite(length)):
             learner.optimizer.zero_grad(set_to_none=True)
             raise TrainingError(
-                f"loss = {total:g}, gradient norm = {norm.item():g}: lower lr ({config.lr:g}) or "
+                f"loss = {total:g}, gradient norm = {length:g}: lower lr ({config.lr:g}) or "
                 f"raise kl ({config.kl:g}); this pass changed nothing. At {where}"
             )
         learner.optimizer.step()
     tokens = int(mask.sum())
     return Update(
         loss=total,
-        kl=kl_total if measure_kl else None,
-        clip_share=clipped_total / tokens,
-        gradient_norm=norm.item(),
-        entropy=entropy_total / tokens,
-        sampler_gap=gap / tokens,
+        kl=_sum(kls) if measure_kl else None,
+        clip_share=_sum(clips) / tokens,
+        gradient_norm=length,
+        entropy=_sum(entropies) / tokens,
+        sampler_gap=_sum(gaps) / tokens,
     )
+
+
+def _sum(scalars) -> float:
+    """The sum of scalars on a device, in double precision. They are read together."""
+    return sum(torch.stack(scalars).tolist())
 
 
 def _reference_logprobs(policy: Policy, rollouts, config: TrainConfig):

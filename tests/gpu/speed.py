@@ -1,0 +1,152 @@
+"""Tokens a second, against `generate` and against what the memory can deliver; parts of a step."""
+
+import functools
+import importlib.util
+import statistics
+import time
+
+import numpy as np
+import torch
+from here import Here, Skipped, policy_of
+from torch.utils._pytree import tree_leaves
+
+from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.sampling import HFForward, sample_tokens
+from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training import step as training_step
+from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.step import Learner
+
+
+def bandwidth(here: Here) -> float:
+    """Bytes a second that a copy on the device reads and writes."""
+    count = 2**22 if here.small else 2**30
+    source = torch.ones(count, dtype=torch.uint8, device=here.device)
+    target = torch.empty_like(source)
+    return 2 * count / here.best(lambda: target.copy_(source), 5)
+
+
+def rollouts(here: Here) -> dict:
+    """8 prompts x 8 rollouts x 48 tokens, as the README's table has them, and the gpu preset's 32 x
+    16. ``limit``: tokens a second if each step took as long as reading parameters and cache once.
+    """
+    moved, found = bandwidth(here), {}
+    sizes = {"1m": torch.float32, "tiny": torch.float32}
+    if not here.small:
+        sizes = {"1m": torch.float32, "10m": torch.float32, "0.5b": torch.bfloat16}
+    for size, dtype in sizes.items():
+        model = policy_of(size, here.device, dtype).model
+        for P, G in ((2, 2),) if here.small else ((8, 8), (32, 16)):
+            found[f"{size}, {P} x {G}"] = sampled(here, model, P, G, 6 if here.small else 48, moved)
+    lines = [
+        f"{name}: {row['over_generate']} x generate, {row['share_of_limit']:.0%} of the limit"
+        for name, row in found.items()
+    ]
+    return {"bandwidth": round(moved), **found, "said": "; ".join(lines)}
+
+
+def sampled(here: Here, model, P: int, G: int, T: int, moved: float) -> dict:
+    prompts = [list(range(5, 85))] * P
+    uniforms = np.random.default_rng(0).random((P, G, T))
+    ids = torch.tensor(prompts, device=here.device).repeat_interleave(G, 0)
+
+    def generate():
+        with torch.no_grad():
+            model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=True,
+                top_k=0,
+                top_p=1.0,
+                temperature=1.0,
+                min_new_tokens=T,
+                max_new_tokens=T,
+                pad_token_id=0,
+            )
+
+    def sample(forward):
+        ends = dict(eos_ids={-1}, pad_id=0)
+        return lambda: sample_tokens(model, prompts, uniforms, forward=forward(), **ends)
+
+    ways = {
+        "generate": generate,
+        "model's own pass": sample(lambda: HFForward(model)),
+        "view": sample(lambda: DecoderView(model, static=False)),
+        "view, CUDA graph": sample(lambda: DecoderView(model)),
+        "view, CUDA graph, bf16": sample(lambda: DecoderView(model, dtype=torch.bfloat16)),
+    }
+    seconds = {name: here.best(work, 1 if here.small else 3) for name, work in ways.items()}
+    view = DecoderView(model)
+    sample_tokens(model, prompts, uniforms[..., :2], eos_ids={-1}, pad_id=0, forward=view)
+    read = [
+        x for x in tree_leaves((view.parameters.layers, view.parameters.output)) if x is not None
+    ]
+    cache = sum(x.nbytes for layer in view.cache for x in layer)
+    cache_at_end = cache * (len(prompts[0]) * P + T * P * G) / (len(prompts[0]) * P + 2 * P * G)
+    limit = P * G * moved / (sum(x.nbytes for x in read) + cache_at_end)
+    speed = {name: round(P * G * T / s) for name, s in seconds.items()}
+    graph = speed["view, CUDA graph"]
+    return {
+        "tokens_per_second": speed,
+        "limit": round(limit),
+        "over_generate": round(graph / speed["generate"], 1),
+        "share_of_limit": round(graph / limit, 3),
+    }
+
+
+def step_time(here: Here) -> dict:
+    """Where the time of a whole step goes: 8 prompts x 8 rollouts x 48 tokens, VPO, one update."""
+    from bench_trl import PARTS, AnyWordsAreRoutes, FullLength
+
+    P, G, T = (2, 4, 6) if here.small else (8, 8, 48)
+    found = {}
+    dtypes = {"1m": torch.float32, "tiny": torch.float32}
+    if not here.small:
+        dtypes = {"1m": torch.float32, "10m": torch.float32, "0.5b": torch.bfloat16}
+    for size, dtype in dtypes.items():
+        device = str(here.device)
+        config = TrainConfig.preset(
+            "demo", prompts=P, group_size=G, max_new_tokens=T, device=device
+        )
+        policy = policy_of(size, here.device, dtype)
+        policy.__class__ = FullLength
+        learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())
+        watch, seconds, parts = watched(here), [], []
+        watch.wrap(policy, "sample", "generate")
+        watch.wrap(learner.optimizer, "step", PARTS[-1])
+        for step in range(2 if here.small else 7):
+            watch.take()
+            started = time.perf_counter()
+            training_step.train_step(learner, config, step)
+            here.wait()
+            seconds.append(time.perf_counter() - started)
+            parts.append(watch.take(seconds[-1]))
+        split = {p: round(statistics.median(row.get(p, 0) for row in parts[1:]), 4) for p in PARTS}
+        found[size] = {"seconds": round(min(seconds[1:]), 4), "split_median_seconds": split}
+    lines = []
+    for size, row in found.items():
+        split = row["split_median_seconds"]
+        shares = ", ".join(f"{p} {s / sum(split.values()):.0%}" for p, s in split.items())
+        lines.append(f"{size} {1000 * row['seconds']:.0f} ms ({shares})")
+    return {**found, "said": "; ".join(lines)}
+
+
+@functools.cache
+def watched(here: Here):
+    """One stopwatch for all parts: it stays on the functions that it times."""
+    from bench_trl import watch_modules
+
+    return watch_modules(here.wait)
+
+
+def trl(here: Here) -> dict:
+    """Whole steps against TRL's GRPOTrainer, as tests/benchmarks/bench_trl.py compares them."""
+    if importlib.util.find_spec("trl") is None:
+        raise Skipped("TRL is not installed")
+    import bench_trl
+
+    rounds, sizes = (1, ("1m",)) if here.small else (8, ("1m", "10m"))
+    how = dict(watch=watched(here), device=str(here.device))
+    found = {size: bench_trl.compare(size, 1, rounds, **how) for size in sizes}
+    said = ", ".join(f"{size} {row['ratio_of_best']} x" for size, row in found.items())
+    return {**found, "said": f"as fast as TRL: {said}"}

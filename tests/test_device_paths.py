@@ -1,0 +1,299 @@
+"""What a GPU needs of the code, proved without one: nothing is read back while tokens are drawn, no
+double precision where there is none, and a step that a CUDA graph can replay.
+
+Torch's device "meta" stands for the GPU: its tensors have shapes and types, but no values. So
+whatever Python wants to know of them is seen, and answered, by :class:`Watched`.
+"""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from vpo_lite import TrainConfig
+from vpo_lite.policy import sampling
+from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.graphs import replayed
+from vpo_lite.policy.loading import choose_device
+from vpo_lite.policy.policy import TokenScores
+from vpo_lite.policy.sampling import Rollouts, sample_tokens
+from vpo_lite.training import step
+from vpo_lite.training.step import update_policy
+
+PROMPTS = [[5, 6, 7, 8, 9], [3, 4]]  # the second is padded
+READ = torch.ops.aten._local_scalar_dense.default  # what .item(), bool() and int() call
+COPY = torch.ops.aten._to_copy.default
+META, CPU = torch.device("meta"), torch.device("cpu")
+
+
+def small_model(kind=LlamaForCausalLM, device="cpu"):
+    torch.manual_seed(0)
+    settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind](
+        vocab_size=37,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(kind(settings).to(device), lora)
+    for p in model.parameters():
+        if p.dim() > 1:
+            torch.nn.init.normal_(p, std=0.2)
+    return model.eval()
+
+
+def tensors(*values):
+    return [x for x in tree_leaves(values) if isinstance(x, torch.Tensor)]
+
+
+class Watched(TorchDispatchMode):
+    """Counts what a device would have to wait for, and answers where a number is read.
+
+    - reads: numbers that Python reads
+    - copies: kernels with tensors on both sides, such as that of .cpu()
+    - dtypes: of all tensors that are made on the device
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.reads, self.copies, self.dtypes = 0, 0, set()
+
+    def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
+        if kernel is READ and args[0].device == META:
+            self.reads += 1
+            return {torch.bool: True, torch.int64: 1}.get(args[0].dtype, 1.0)
+        if kernel is COPY and args[0].device == META and kwargs.get("device") == CPU:
+            self.copies += 1
+            return torch.ones(args[0].shape, dtype=args[0].dtype)
+        made = kernel(*args, **kwargs or {})
+        self.copies += len({x.device for x in tensors(args, kwargs, made)}) > 1
+        self.dtypes |= {x.dtype for x in tensors(made) if x.device == META}
+        return made
+
+
+def sampled(new_tokens, static=True) -> Watched:
+    """What is seen while 2 x 3 rollouts are sampled."""
+    model, uniforms = small_model(device=META), np.random.default_rng(0).random((2, 3, new_tokens))
+    with Watched() as seen:
+        view = DecoderView(model, static=static)
+        sample_tokens(
+            model, PROMPTS, uniforms, eos_ids={2, 3}, pad_id=0, temperature=0.9, forward=view
+        )
+    return seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("static", [True, False])
+def test_a_token_is_drawn_without_a_word_to_python(static):
+    """Eight tokens more cost one more look whether all rows have ended, and nothing else."""
+    short, long = (sampled(tokens, static) for tokens in (9, 17))
+    assert short.reads == 2 + (not static)  # a look, the length, and whether prompts are padded
+    assert long.reads - short.reads == 1
+    assert long.copies == short.copies == 1  # the uniforms
+
+
+@pytest.mark.slow
+def test_where_there_is_no_double_precision_none_is_used(monkeypatch):
+    assert torch.float64 in sampled(3).dtypes
+    monkeypatch.setattr(sampling, "SINGLE", ("meta",))
+    assert sampled(3).dtypes == {torch.float32, torch.int64, torch.bool}
+
+
+def test_in_single_precision_the_largest_uniform_draws_a_token_that_can_be_drawn():
+    """1 - 1e-12 is rounded to 1, and the last token has probability 0."""
+    u = sampling._on_device(np.array([[[0.0, 0.5, 1 - 1e-12]]]), torch.device("cpu")).view(3, 1)
+    logp = torch.log_softmax(torch.tensor([[0.0, 0.0, -1e4]]), -1).expand(3, 3)
+    assert sampling._invert(logp, u)[:, 0].tolist() == [0, 1, 1]
+    single = u.float().clamp(max=1 - 2**-24)
+    assert single.dtype == torch.float32 and single[2] < 1
+    assert sampling._invert(logp, single)[:, 0].tolist() == [0, 1, 1]
+
+
+def test_an_apple_gpu_is_taken_when_it_is_named(monkeypatch):
+    """Never by itself: nobody has run on one yet."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device("mps").type == "mps" and choose_device("auto").type != "mps"
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="'mps' cannot be used here"):
+        choose_device("mps")
+
+
+# --- the update -----------------------------------------------------------------------------------
+
+
+class OneNumber:
+    """A policy of one parameter for each token of the rollouts."""
+
+    def __init__(self, shape):
+        self.logits = torch.nn.Parameter(torch.full(shape, -1.0, device=META))
+
+    def token_logprobs(self, rollouts, temperature, entropy_gradient):
+        logp = self.logits[: len(rollouts.tokens)]
+        return TokenScores(logp, -logp)
+
+
+class Stub:
+    def __init__(self, shape):
+        self.policy = OneNumber(shape)
+        self.parameters = [self.policy.logits]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-3)
+
+
+def updated(micro_batch, monkeypatch) -> Watched:
+    """What is seen during an update of two passes over 12 rollouts of 5 tokens."""
+    rows, T = 12, 5
+    monkeypatch.setattr(
+        Rollouts, "rows", lambda self, part: self._replace(tokens=self.tokens[part])
+    )
+    config = TrainConfig.preset("demo", micro_batch=micro_batch, epochs=2, entropy=0.1)
+    advantages = np.random.default_rng(0).normal(size=(3, 4))
+    mask = torch.ones(rows, T, dtype=torch.bool, device=META)
+    ids, nothing = mask.long(), torch.zeros(rows, T, device=META)
+    rollouts = Rollouts(ids, mask, ids[:, 0], ids, mask, nothing, mask[:, 0])
+    learner = Stub((rows, T))
+    with Watched() as seen:
+        update_policy(learner, config, rollouts, advantages, T, False)
+    return seen
+
+
+@pytest.mark.slow
+def test_an_update_reads_its_figures_when_all_parts_are_under_way(monkeypatch):
+    """Each figure once, whatever the number of parts; loss and gradient norm once a pass."""
+    read = []
+    monkeypatch.setattr(step, "_sum", lambda scalars: read.append(len(scalars)) or 0.5)
+    assert [updated(rows, monkeypatch).reads for rows in (6, 1)] == [3, 3]  # norms, all tokens
+    assert read == [2] * 5 + [12] * 5
+
+
+def test_an_update_needs_no_double_precision(monkeypatch):
+    assert updated(6, monkeypatch).dtypes == {torch.float32, torch.int64, torch.bool}
+
+
+# --- the step that a CUDA graph replays -----------------------------------------------------------
+
+
+class Tape(TorchDispatchMode):
+    """What a CUDA graph keeps of a step: its kernels and the tensors, nothing of Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels = []
+
+    def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
+        assert kernel is not READ, "a step that reads a number cannot be recorded"
+        made = kernel(*args, **kwargs or {})
+        self.kernels.append((kernel, args, kwargs or {}, made))
+        return made
+
+    def replay(self):
+        for kernel, args, kwargs, made in self.kernels:
+            again = kernel(*args, **kwargs)
+            for old, new in zip(tensors(made), tensors(again), strict=True):
+                if old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+def taped(step, device):
+    """As :func:`vpo_lite.policy.graphs.replayed`, on the CPU. The first call records."""
+    tape = Tape()
+
+    def advance():
+        if tape.kernels:
+            return tape.replay()
+        with tape:
+            step()
+
+    return advance
+
+
+def rollouts_of(model, uniforms, forward, eos_ids=(2, 7)) -> Rollouts:
+    return sample_tokens(model, PROMPTS, uniforms, eos_ids=eos_ids, pad_id=0, forward=forward)
+
+
+def equal(one: Rollouts, other: Rollouts) -> bool:
+    exact = ("tokens", "mask", "truncated")
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in exact) and (
+        torch.allclose(one.logprobs, other.logprobs, atol=1e-4)
+    )
+
+
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])
+def test_a_recorded_step_draws_what_python_draws(kind, monkeypatch):
+    model = small_model(kind=kind)
+    uniforms = np.random.default_rng(1).random((2, 8, 20))
+    plain = rollouts_of(model, uniforms, DecoderView(model))
+    assert len(set(plain.mask.sum(1).tolist())) > 3 and plain.tokens.shape[1] > 8
+    assert equal(rollouts_of(model, uniforms, DecoderView(model, static=True)), plain)
+    monkeypatch.setattr(sampling, "replayed", taped)
+    assert equal(rollouts_of(model, uniforms, DecoderView(model, static=True)), plain)
+
+
+def test_a_step_that_keeps_its_place_in_python_is_not_what_a_recorded_one_draws(monkeypatch):
+    """The negative of the test above: the view for the CPU, recorded as if it were static."""
+    model, uniforms = small_model(), np.random.default_rng(1).random((2, 8, 20))
+    plain = rollouts_of(model, uniforms, DecoderView(model))
+    monkeypatch.setattr(sampling, "replayed", taped)
+    view = DecoderView(model)
+    prefill = view.prefill
+
+    def then_static(*args):
+        logits = prefill(*args)
+        view.static = True
+        return logits
+
+    view.prefill = then_static
+    assert not equal(rollouts_of(model, uniforms, view), plain)
+
+
+class FakeGraph:
+    """CUDA's recorder, as far as Python sees it."""
+
+    replays = 0
+
+    def replay(self):
+        self.replays += 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_step_is_recorded_once_and_then_replayed(device, monkeypatch):
+    calls, graph = [], FakeGraph()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
+    advance = replayed(lambda: calls.append(1), torch.device(device))
+    for _ in range(3):
+        advance()
+    assert (len(calls), graph.replays) == {"cpu": (3, 0), "cuda": (1, 3)}[device]
+
+
+def test_a_step_that_cannot_be_recorded_is_run_by_python(monkeypatch):
+    calls = []
+
+    @contextlib.contextmanager
+    def refuse(graph, **_):
+        yield
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    with pytest.warns(
+        UserWarning, match="without a CUDA graph: operation not permitted.*capturing$"
+    ):
+        advance = replayed(lambda: calls.append(1), torch.device("cuda"))
+    advance()
+    assert len(calls) == 2  # one of them recorded, which changes no tensor on a GPU
+
+
+@pytest.mark.parametrize("every", [3, 8, 100])
+def test_rollouts_do_not_depend_on_how_often_their_end_is_looked_for(every, monkeypatch):
+    model, uniforms = small_model(), np.random.default_rng(1).random((2, 3, 40))
+    plain = rollouts_of(model, uniforms, DecoderView(model), set(range(2, 12)))
+    assert 2 < plain.tokens.shape[1] < 39  # it ended before the limit
+    monkeypatch.setattr(sampling, "LOOK_EVERY", {"cpu": every})
+    assert equal(rollouts_of(model, uniforms, DecoderView(model), set(range(2, 12))), plain)
