@@ -53,7 +53,7 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
     "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, "
-    "decomposition, report, front door",
+    "decomposition, report, integrations, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
@@ -79,7 +79,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
 )
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 PACKAGES = {  # third-party package -> the rooms or single modules that may import it
-    "numpy": "envs, core, tasks, policy, training, pocket, search, studies, figures, "
+    "numpy": "envs, core, tasks, policy, training, pocket, search, studies, integrations, figures, "
     "decomposition, report, lab, cli",
     "gymnasium": "envs",
     "scipy": "core",
@@ -98,13 +98,14 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "tqdm": "cli",
     "pydantic": "core, policy, training, pocket, studies, lab",
     "filelock": "core",
-    "pyarrow": "tasks",
+    "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",
+    "verl": "integrations.verl, integrations.verl_estimator",
 }
 LATE = {
     "torch": "lab, cli",
     "ipywidgets": "teaching",
-    "pyarrow": "tasks",
+    "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",
 }  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file

@@ -15,7 +15,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
-from . import decomposition, measure, pretrain, records, study, train
+from . import decomposition, export, measure, pretrain, records, study, train
 from .flags import Parser, Wrong, of_a_file, requests, say, whole
 
 
@@ -115,6 +115,7 @@ _COMMANDS = {
     "compare": _Command(
         "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
     ),
+    "export": _Command("a run for another engine: veRL", export.flags, export.run),
     "study": _Command(
         "run a declared study: methods, learning rates and seeds, one small file a run",
         study.flags,

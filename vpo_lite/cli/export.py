@@ -1,0 +1,86 @@
+"""``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..tasks import DEFAULT, task_class
+from .flags import Parser, Wrong, add_options, add_task_options, given, named_task, path, requests
+from .flags import whole as whole_number
+
+
+class _Kind(NamedTuple):
+    help: str
+    flags: Callable  # adds the kind's flags to its parser: (parser, arguments)
+    run: Callable  # options -> exit status
+
+
+def flags(made, arguments) -> None:
+    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
+    chosen = next((a for a in arguments[1:] if not a.startswith("-")), None)
+    for name, kind in _KINDS.items():
+        one = kinds.add_parser(name, help=kind.help, description=kind.help, allow_abbrev=False)
+        one.set_defaults(run=kind.run)
+        if name == chosen:
+            kind.flags(one, arguments)
+
+
+def run(options) -> int:
+    raise Wrong(f"export: name what to export: {', '.join(_KINDS)}")
+
+
+def _verl_flags(made, arguments) -> None:
+    from ..training.config import TrainConfig
+
+    made.add_argument(
+        "--preset", default="gpu", metavar="NAME", help="as of `vpo-lite train` (default: gpu)"
+    )
+    made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
+    made.add_argument(
+        "--gpus", type=whole_number, default=1, metavar="N", help="GPUs of a node (default: 1)"
+    )
+    made.add_argument(
+        "--nodes", type=whole_number, default=1, metavar="N", help="nodes (default: 1)"
+    )
+    made.add_argument(
+        "--estimator",
+        default="grpo",
+        metavar="NAME",
+        help="grpo: veRL's own (default); vpo: population std and --eps",
+    )
+    made.add_argument(
+        "--problems", type=whole_number, metavar="N", help="held-out problems (default: 64)"
+    )
+    add_options(
+        made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
+    )
+    with requests():
+        task = named_task(made, arguments, DEFAULT)
+    add_task_options(made, task)
+
+
+def _verl(options) -> int:
+    with requests():
+        from ..integrations.verl_export import export
+        from ..training.config import TrainConfig
+
+        task = task_class(DEFAULT if options.task is None else options.task)
+        chosen = given((*TrainConfig.options(), *task.options), options)
+        config = TrainConfig.preset(options.preset, **chosen)
+        count = export(
+            config,
+            options.out,
+            gpus=options.gpus,
+            nodes=options.nodes,
+            estimator=options.estimator,
+            problems=options.problems,
+        )
+    listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())
+    print(
+        f"Written to {options.out}: {listed}, vpo.yaml, run.sh; README.md there says how to go on"
+    )
+    return 0
+
+
+_KINDS = {
+    "verl": _Kind("a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl)
+}

@@ -1,0 +1,193 @@
+"""VPO on veRL: a reward manager that its configuration names. No file of veRL is changed.
+
+    reward:
+      reward_manager:
+        source: importlib
+        name: SetRewardManager
+        module: {path: pkg://vpo_lite.integrations.verl}
+    algorithm:
+      adv_estimator: grpo
+      vpo: {task: hops, options: {}, answers: 3, K: 64, alpha: 1.0, seed: 0}
+
+The manager turns the rewards (m, d) of one rollout into one number, as
+:class:`~vpo_lite.integrations.rewards.RolloutReward` does: veRL scores the rollouts of a group in
+several processes. veRL's own estimator ``grpo`` then compares the group: std with G - 1, eps 1e-6.
+
+Without ``task`` the run's own reward function is called, once for each answer: see
+:class:`OwnScores`. ``objectives: [correct, brief]`` then names what it returns. Written for veRL
+0.9.1.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ..checks import shown
+from ..estimators import METHODS
+from ..tasks.base import Task, TaskError, group_key, task_class
+from ..training.contract import EARLY, check_seeds, objectives_of
+from .rewards import RolloutReward
+
+try:
+    from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+except ImportError:  # everything here can be read and tested without veRL; it alone makes managers
+    RewardManagerBase = object
+
+HELD_OUT = "held_out"  # the split of rows that are measured, not trained on
+
+
+class SetRewardManager(RewardManagerBase):
+    """Rewards of rollouts, one at a time, for veRL's ``reward.reward_manager``.
+
+    ``config.algorithm.vpo`` holds the settings: those of a RolloutReward, and either ``task`` with
+    its ``options``, or ``objectives`` with an optional ``tag``. Raises ValueError for any other.
+    """
+
+    def __init__(self, config, tokenizer, compute_score=None, **_):
+        super().__init__(config, tokenizer, compute_score)
+        self.task, self.reward = read_settings(config.algorithm.get("vpo"), compute_score)
+        self.exact = dataclasses.replace(self.reward, K=math.inf)
+        self.instance = functools.lru_cache(4096)(self.task.instance)
+        self.names = common_objectives(self.task)
+
+    async def run_single(self, data) -> dict:
+        """The reward of a rollout: ``reward_score``, and figures in ``reward_extra_info``.
+
+        data: a DataProto; its last row counts, as in veRL's own managers.
+        """
+        row = data[-1]
+        tokens = row.batch["responses"]
+        written = row.batch["attention_mask"][-len(tokens) :].sum()
+        text = self.tokenizer.decode(tokens[:written], skip_special_tokens=True)
+        scored = await asyncio.to_thread(self.score, row.non_tensor_batch, text)
+        answers = scored.answers
+        figures = {
+            f"vpo/{name}": float(np.mean(getattr(answers, name)))
+            for name in ("parsed", "valid", "solved", "repeats")
+        }
+        for i, name in enumerate(self.names):
+            figures[f"vpo/{name}"] = float(answers.rewards[..., i].mean())
+        return {"reward_score": scored.reward, "reward_extra_info": figures}
+
+    def score(self, fields: Mapping, text: str):
+        """The :class:`~.rewards.Scored` of a completion; fields: its row of the non-tensor batch.
+
+        - A row with ``slot`` in ``extra_info`` has the native trainer's weights: those of the seed,
+          the step, the problem and the slot.
+        - Any other row has weights of its ``uid``: all rollouts of the prompt share them, and no
+          other run can draw them again.
+        - A row of the split ``held_out`` has the exact expectation, in every step the same.
+        """
+        extra, steps = fields.get("extra_info") or {}, fields.get("global_steps")
+        x = fields if isinstance(self.task, OwnScores) else self.instance(seed_of(extra))
+        reward, step = self.reward, 0 if steps is None else int(steps) - 1  # veRL counts from 1
+        if extra.get("split") == HELD_OUT:
+            reward, step, key = self.exact, 0, f"{HELD_OUT} {extra.get('index')}"
+        elif steps is None or extra.get("slot") is None:
+            key = str(fields["uid"])
+        else:
+            key = group_key(self.task, x, int(extra["slot"]))
+        return reward.score(self.task, [x], [key], [text], step)[0]
+
+
+def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
+    """Task and reward of ``algorithm.vpo``. ValueError for settings that cannot work."""
+    given = dict(settings or {})
+    rewards = [f.name for f in dataclasses.fields(RolloutReward)]
+    known = ["task", "options", "objectives", "tag", "eps", *rewards]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"algorithm.vpo.{name}: unknown; there are {', '.join(known)}")
+    if ("task" in given) == ("objectives" in given):
+        raise ValueError(
+            "algorithm.vpo: name either a task, or the objectives that your own reward function "
+            "returns"
+        )
+    reward = RolloutReward(**{name: given[name] for name in rewards if name in given})
+    if METHODS[reward.method].weight_in_prompt:
+        raise ValueError(
+            f"algorithm.vpo.method = {reward.method}: its weights stand in the prompts, and veRL's "
+            "data is written before a step draws them; train natively"
+        )
+    if "task" in given:
+        task = task_class(given["task"])(**(given.get("options") or {}))
+        task.check_machine()
+    else:
+        task = OwnScores(compute_score, given["objectives"], given.get("tag", OwnScores.tag))
+    return task, reward
+
+
+def seed_of(extra: Mapping) -> int:
+    """The seed of a row's problem. ValueError where the row has none."""
+    if extra.get("seed") is None:
+        raise ValueError(
+            f"extra_info = {shown(dict(extra))}: holds no seed of a problem; write the data with "
+            "`vpo-lite export verl`, or name objectives instead of a task"
+        )
+    return int(extra["seed"])
+
+
+def common_objectives(task: Task) -> tuple[str, ...]:
+    """The objectives that can be logged; none where they differ from problem to problem."""
+    if isinstance(task, OwnScores):
+        return task.names
+    check_seeds(task)
+    early = task.seeds["train"][: 1 if task.single else EARLY]
+    names = {objectives_of(task, task.instance(seed)) for seed in early}
+    return names.pop() if len(names) == 1 else ()
+
+
+class OwnScores(Task):
+    """Rows of a user's own data, whose answers the run's own reward function scores one by one.
+
+    The prompts ask for m answers in numbered tags, as `numbered_form(m, tag)` of
+    ``vpo_lite/tasks/wording.py`` says. The function is called as veRL calls it, with one answer as
+    ``solution_str``, and returns a dict with a number for each objective. A missing answer has 0 in
+    all of them, so no number should be lower.
+
+    >>> def brief(data_source, solution_str, ground_truth, extra_info):
+    ...     return {"correct": solution_str == ground_truth, "brief": 1 / len(solution_str)}
+    >>> row = {"data_source": "sums", "reward_model": {"ground_truth": "4"}}
+    >>> OwnScores(brief, ["correct", "brief"]).score([row], [["4", "four"]])[0].tolist()
+    [[1.0, 1.0], [0.0, 0.25]]
+    """
+
+    name = "own"
+    noun = "row"
+
+    def __init__(self, compute_score: Callable, objectives: Sequence[str], tag: str = "answer"):
+        super().__init__()
+        if not callable(compute_score) or inspect.iscoroutinefunction(compute_score):
+            raise ValueError(
+                "reward.custom_reward_function: name a plain function, not an asynchronous one"
+            )
+        self.compute_score, self.names, self.tag = compute_score, tuple(objectives), tag
+
+    def objectives(self, instance) -> tuple[str, ...]:
+        return self.names
+
+    def score(self, instances, answers) -> list[np.ndarray]:
+        rows = zip(instances, answers, strict=True)
+        return [
+            np.array([self._one(x, a) for a in texts]).reshape(-1, len(self.names))
+            for x, texts in rows
+        ]
+
+    def _one(self, fields: Mapping, answer: str) -> list[float]:
+        found = self.compute_score(
+            data_source=fields["data_source"],
+            solution_str=answer,
+            ground_truth=fields["reward_model"]["ground_truth"],
+            extra_info=fields.get("extra_info") or {},
+        )
+        if not isinstance(found, Mapping) or not set(self.names) <= set(found):
+            raise TaskError(
+                f"the reward function returned {shown(found)}: expected a dict with a number for "
+                f"each of {', '.join(self.names)}"
+            )
+        return [float(found[name]) for name in self.names]

@@ -1,0 +1,223 @@
+"""A run as files that veRL starts from: data, configuration, launch lines. veRL need not be here.
+
+    train.parquet      the native trainer's problems: step by step, slot by slot
+    held_out.parquet   the problems that are measured
+    vpo.yaml           every setting of the run, over veRL's own ``ppo_trainer`` configuration
+    run.sh, README.md  the launch lines of one node and of a Ray cluster
+
+Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a test reads this list):
+
+- method, answers of a rollout (m), K, alpha, seed, pay_repeats: algorithm.vpo
+- eps: algorithm.vpo, for the estimator vpo; veRL's grpo has 1e-6 and no setting for it
+- task, task options: algorithm.vpo, and the data
+- model, rank, lora_alpha, gradient_checkpointing: model.path, .lora_rank, .lora_alpha,
+  .enable_gradient_checkpointing
+- steps, prompts, group_size: trainer.total_training_steps, data.train_batch_size, rollout.n
+- epochs, lr, clip, entropy: actor.ppo_epochs, .optim.lr, .clip_ratio, .entropy_coeff
+- kl, aggregation: actor.use_kl_loss and .kl_loss_coef, .loss_agg_mode; micro_batch: the same there
+- temperature, max_new_tokens: rollout.temperature, data.max_response_length
+- dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
+- save_every: trainer.save_freq; its default 1 would store the whole model in each step, so then ten
+  checkpoints are stored
+- load_in, compile, device, threads: refused, since veRL has nothing like them or decides itself
+- k, set_size: belong to methods that are refused, and to the native evaluation
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..checks import check_choice, check_whole, shown
+from ..estimators import METHODS
+from ..files import is_free
+from ..policy import shipped
+from ..tasks.base import Task
+from ..training.config import TrainConfig
+from ..training.contract import check_problem, check_seeds, first_problem, prompt_of, tokens_of
+from ..training.evaluate import held_out_seeds
+from ..training.problems import seeds_of_step
+from .rewards import RolloutReward
+from .verl_texts import RUN, configuration, readme
+
+ESTIMATORS = ("grpo", "vpo")
+REFUSED = ("load_in", "compile", "device", "threads")
+MOST_RANK = 512
+TEMPLATE = 256  # tokens that a chat template may add to a prompt
+FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md")
+
+
+def export(
+    config: TrainConfig,
+    out,
+    *,
+    gpus: int = 1,
+    nodes: int = 1,
+    estimator: str = "grpo",
+    problems: int | None = None,
+) -> dict[str, int]:
+    """Write the folder ``out``, whole or not at all; returns the number of problems by file.
+
+    - gpus, nodes: GPUs of a node, nodes of the cluster
+    - estimator: "grpo", veRL's own, or "vpo" (:mod:`~.verl_estimator`)
+    - problems: how many held-out ones are measured; by default 64, or all where there are fewer
+
+    Raises ValueError for settings that veRL cannot keep, for a folder that holds something, and
+    where pyarrow is missing. Nothing is written then.
+    """
+    check_whole(gpus, "gpus"), check_whole(nodes, "nodes")
+    check_settings(config, estimator, gpus * nodes)
+    out = Path(out)
+    if not is_free(out, FILES):
+        raise ValueError(f"{out}: exists already; choose another folder")
+    config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
+    if Path(config.model).is_dir():
+        config = config.but(model=str(Path(config.model).resolve()))
+    task = config.make_task()
+    check_seeds(task)
+    first_problem(task, config.answers, None)
+    rows = {
+        "train.parquet": training_rows(config, task),
+        "held_out.parquet": held_out_rows(config, task, problems),
+    }
+    parquet = _pyarrow()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as staging:
+        made = Path(staging) / out.name
+        made.mkdir()  # with the umask's permissions
+        sizes = [_write_rows(parquet, made / name, some) for name, some in rows.items()]
+        prompt, response = (max(s[i] for s in sizes) for i in (1, 2))
+        lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
+        count = {name: size[0] for name, size in zip(rows, sizes, strict=True)}
+        texts = {
+            "vpo.yaml": configuration(config, lengths, gpus, nodes, estimator),
+            "run.sh": RUN,
+            "README.md": readme(config, gpus, nodes, count),
+        }
+        for name, text in texts.items():
+            (made / name).write_text(text, encoding="utf-8")
+        (made / "run.sh").chmod(0o755 & (made.stat().st_mode | 0o600))
+        if out.is_dir():
+            out.rmdir()
+        os.rename(made, out)
+    return count
+
+
+# --- what can be exported -------------------------------------------------------------------------
+
+
+def check_settings(config: TrainConfig, estimator: str, gpus: int) -> None:
+    """Raise ValueError, in one line, for a setting that veRL cannot keep."""
+    check_choice(estimator, "estimator", ESTIMATORS)
+    RolloutReward.of(config)  # refuses methods whose comparison veRL cannot make
+    if METHODS[config.method].weight_in_prompt:
+        raise ValueError(
+            f"method = {config.method!r}: its weights stand in the prompts, and veRL's data is "
+            "written before a step draws them; train natively"
+        )
+    if shipped.description(config.base_model) is not None:
+        raise ValueError(
+            f"model = {config.base_model!r}: a pocket policy reads symbols, and veRL asks in chat "
+            "messages; name a Hugging Face model, such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
+    defaults = {option.name: option.default for option in TrainConfig.options()}
+    for name in REFUSED:
+        if getattr(config, name) != defaults[name]:
+            raise ValueError(
+                f"{name} = {shown(getattr(config, name))}: cannot be handed to veRL; leave it out"
+            )
+    if estimator == "grpo" and config.eps != 1e-6:
+        raise ValueError(
+            f"eps = {config.eps:g}: veRL's grpo has 1e-6 and no setting for it; take eps = 1e-6, "
+            "or the estimator vpo"
+        )
+    if config.rank > MOST_RANK:
+        raise ValueError(
+            f"rank = {config.rank}: vLLM, which samples for veRL, has {MOST_RANK} at most"
+        )
+    rollouts = config.prompts * config.group_size
+    if rollouts % gpus:
+        raise ValueError(
+            f"{config.prompts} prompts x {config.group_size} rollouts do not divide among {gpus} "
+            "GPUs: change prompts or group_size"
+        )
+
+
+def _pyarrow():
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ValueError(
+            "writing parquet needs pyarrow: pip install pyarrow, or pip install 'vpo_lite[verl]'"
+        ) from error
+    return pyarrow, parquet
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def training_rows(config: TrainConfig, task: Task) -> Iterator[tuple[dict, int]]:
+    """Each problem of each step, in order, as a row of veRL's data and the tokens it may need."""
+    for step in range(config.steps):
+        for slot, seed in enumerate(seeds_of_step(task, config.seed, step, config.prompts)):
+            yield _row(config, task, seed, "train", step * config.prompts + slot, slot)
+
+
+def held_out_rows(
+    config: TrainConfig, task: Task, problems: int | None
+) -> Iterator[tuple[dict, int]]:
+    """The held-out problems of the native evaluation."""
+    for index, seed in enumerate(held_out_seeds(task, problems)):
+        yield _row(config, task, int(seed), "held_out", index, 0)
+
+
+def _row(config, task, seed: int, split: str, index: int, slot: int) -> tuple[dict, int]:
+    x = task.instance(seed)
+    check_problem(task, x)
+    prompt = prompt_of(task, x, config.answers)
+    if prompt.prefix:
+        raise ValueError(
+            f"task {task.name!r}: begins its completions, which veRL's rollouts cannot; train "
+            "natively"
+        )
+    row = {
+        "data_source": task.name,
+        "prompt": [{k: turn[k] for k in ("role", "content")} for turn in prompt.messages],
+        "reward_model": {"style": "rule", "ground_truth": ""},  # veRL asks for one; we have seeds
+        "extra_info": {"split": split, "index": index, "seed": seed, "slot": slot},
+    }
+    return row, tokens_of(task, x, config.answers, None)
+
+
+def _write_rows(modules, path: Path, rows) -> tuple[int, int, int]:
+    """Write the rows; returns how many, the most bytes of a prompt, the most tokens asked for."""
+    pyarrow, parquet = modules
+    text, whole = pyarrow.string(), pyarrow.int64()
+    schema = pyarrow.schema(
+        {
+            "data_source": text,
+            "prompt": pyarrow.list_(pyarrow.struct({"role": text, "content": text})),
+            "reward_model": pyarrow.struct({"style": text, "ground_truth": text}),
+            "extra_info": pyarrow.struct(
+                {"split": text, "index": whole, "seed": whole, "slot": whole}
+            ),
+        }
+    )
+    count = longest = tokens = 0
+    batch = []
+
+    def flush():
+        file.write_table(pyarrow.Table.from_pylist(batch, schema))
+        batch.clear()
+
+    with parquet.ParquetWriter(path, schema) as file:
+        for row, needed in rows:
+            batch.append(row)
+            count, tokens = count + 1, max(tokens, needed)
+            asked = sum(len(turn["content"].encode()) for turn in row["prompt"])
+            longest = max(longest, asked)  # a token has a byte at least
+            if len(batch) == 1024:
+                flush()
+        flush()
+    return count, longest, tokens

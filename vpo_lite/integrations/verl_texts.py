@@ -1,0 +1,216 @@
+"""The texts of an exported run: veRL's configuration, the launch line, how to go on."""
+
+import dataclasses
+import json
+import math
+
+from ..training.config import TrainConfig
+from .rewards import RolloutReward
+
+POOL = 30  # answers to each held-out problem, as in the native evaluation
+LOSSES = {
+    "token": "token-mean",
+    "sequence": "seq-mean-token-mean",
+    "constant": "seq-mean-token-sum-norm",
+}
+
+
+def configuration(
+    config: TrainConfig, lengths: tuple[int, int], gpus: int, nodes: int, estimator: str
+) -> str:
+    """veRL's configuration of this run, as YAML. lengths: most tokens of a prompt, a completion."""
+    prompt, response = lengths
+    own = dataclasses.asdict(RolloutReward.of(config)) | {"eps": config.eps}
+    tenth = max(1, config.steps // 10)
+    values = dict(
+        estimator=estimator,
+        vpo="\n".join(f"    {name}: {as_yaml(value)}" for name, value in own.items()),
+        task=as_yaml(config.task),
+        options=as_yaml(config.task_options),
+        prompts=config.prompts,
+        prompt=prompt,
+        response=response,
+        model=as_yaml(config.base_model),
+        rank=config.rank,
+        lora_alpha=config.lora_alpha,
+        checkpointing=as_yaml(config.gradient_checkpointing),
+        epochs=config.epochs,
+        clip=as_yaml(config.clip),
+        aggregation=LOSSES[config.aggregation],
+        longest=response if config.aggregation == "constant" else "null",
+        entropy=as_yaml(config.entropy),
+        use_kl=as_yaml(config.kl > 0),
+        kl=as_yaml(config.kl),
+        lr=as_yaml(config.lr),
+        dynamic=as_yaml(config.micro_batch is None),
+        micro_batch=as_yaml(config.micro_batch),
+        tokens=max(16384, prompt + response),
+        model_dtype={"auto": "fp32", "bfloat16": "bfloat16", "float32": "fp32"}[config.dtype],
+        G=config.group_size,
+        temperature=as_yaml(config.temperature),
+        rollout_dtype="float32" if config.rollout_dtype == "float32" else "bfloat16",
+        seed=config.seed % 2**31,
+        pool=-(-POOL // config.answers),
+        steps=config.steps,
+        tenth=tenth,
+        save=tenth if config.save_every == 1 else config.save_every,
+        nodes=nodes,
+        gpus=gpus,
+        name=as_yaml(f"{config.make_task().name}-{config.method}"),
+    )
+    return _CONFIGURATION.format(**values)
+
+
+def as_yaml(value) -> str:
+    """A value as YAML 1.1 reads it.
+
+    >>> as_yaml(1e-05), as_yaml(math.inf), as_yaml(None), as_yaml({"n": True})
+    ('1.0e-05', '.inf', 'null', '{"n": true}')
+    """
+    if isinstance(value, float) and math.isinf(value):
+        return ".inf"
+    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
+        return text.replace("e", ".0e")  # 1e-05 would be read as a text
+    return json.dumps(value, ensure_ascii=False)
+
+
+_CONFIGURATION = """\
+# A run of vpo_lite on veRL. Start it with run.sh. What is not here stays as veRL has it.
+defaults:
+  - ppo_trainer
+  - _self_
+
+hydra:
+  searchpath: [pkg://verl.trainer.config]
+
+algorithm:
+  # grpo is veRL's: std with G - 1, eps 1e-6. vpo has the std of the paper and the eps below.
+  adv_estimator: {estimator}
+  vpo:
+    task: {task}
+    options: {options}
+{vpo}
+
+reward:
+  reward_manager:
+    source: importlib
+    name: SetRewardManager
+    module:
+      path: pkg://vpo_lite.integrations.verl
+
+data:
+  train_files: train.parquet
+  val_files: held_out.parquet
+  # The rows are the steps in order: never shuffle, filter or cut them.
+  shuffle: false
+  filter_overlong_prompts: false
+  train_batch_size: {prompts}
+  # The bytes of the longest prompt, and room for a chat template: more than its tokens.
+  max_prompt_length: {prompt}
+  max_response_length: {response}
+
+actor_rollout_ref:
+  model:
+    path: {model}
+    lora_rank: {rank}
+    lora_alpha: {lora_alpha}
+    target_modules: all-linear
+    enable_gradient_checkpointing: {checkpointing}
+  actor:
+    # One update for each step.
+    ppo_mini_batch_size: {prompts}
+    ppo_epochs: {epochs}
+    clip_ratio: {clip}
+    clip_ratio_low: {clip}
+    clip_ratio_high: {clip}
+    # The native loss has no bound on the ratio of bad rollouts: this one is out of reach.
+    clip_ratio_c: 1.0e+6
+    loss_agg_mode: {aggregation}
+    loss_scale_factor: {longest}
+    entropy_coeff: {entropy}
+    use_kl_loss: {use_kl}
+    kl_loss_coef: {kl}
+    kl_loss_type: low_var_kl
+    use_dynamic_bsz: {dynamic}
+    ppo_micro_batch_size_per_gpu: {micro_batch}
+    ppo_max_token_len_per_gpu: {tokens}
+    optim:
+      lr: {lr}
+      weight_decay: 0.0
+    fsdp_config:
+      model_dtype: {model_dtype}
+  ref:
+    log_prob_micro_batch_size_per_gpu: {micro_batch}
+  rollout:
+    name: vllm
+    n: {G}
+    temperature: {temperature}
+    dtype: {rollout_dtype}
+    seed: {seed}
+    tensor_model_parallel_size: 1
+    # With LoRA the engine reads the base parameters itself.
+    load_format: safetensors
+    log_prob_micro_batch_size_per_gpu: {micro_batch}
+    # {pool} rollouts for each held-out problem, as in the native evaluation.
+    val_kwargs:
+      n: {pool}
+      do_sample: true
+      temperature: {temperature}
+
+trainer:
+  total_epochs: 1
+  total_training_steps: {steps}
+  save_freq: {save}
+  test_freq: {tenth}
+  nnodes: {nodes}
+  n_gpus_per_node: {gpus}
+  logger: [console]
+  project_name: vpo_lite
+  experiment_name: {name}
+"""
+
+RUN = """\
+#!/bin/sh
+# One node, or the first node of a cluster (README.md). To change more: ./run.sh trainer.test_freq=5
+set -e
+here="$(cd "$(dirname "$0")" && pwd)"
+exec python3 -m verl.trainer.main_ppo --config-path "$here" --config-name vpo \\
+  "data.train_files='$here/train.parquet'" "data.val_files='$here/held_out.parquet'" \\
+  "trainer.default_local_dir='$here/checkpoints'" "hydra.run.dir='$here/hydra'" "$@"
+"""
+
+
+def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) -> str:
+    own = f"The module of `{config.task}` must be importable there.\n" if ":" in config.task else ""
+    data = "".join(f"The data file `{f}` must be readable there.\n" for f in config.files.values())
+    train, held_out = (
+        f"{count[name]:,} problems" for name in ("train.parquet", "held_out.parquet")
+    )
+    return f"""\
+# {config.make_task().name}, {config.method}: {config.steps} steps on veRL
+
+`vpo-lite export verl` wrote this folder:
+
+- `vpo.yaml`: the settings, over veRL's own
+- `train.parquet`: {train}, in the order of the steps
+- `held_out.parquet`: {held_out} that are measured, not trained on
+- `run.sh`: the launch line
+
+On every node: `pip install "vpo_lite[verl]" "verl[vllm]==0.9.1"`, on Python 3.11 or 3.12.
+{own}{data}
+One node with {gpus} GPU{"s" if gpus > 1 else ""}:
+
+    ./run.sh trainer.nnodes=1
+
+A Ray cluster of {max(nodes, 2)} such nodes, with this folder at the same place on all of them:
+
+    ray start --head                            # on the first node
+    ray start --address=ADDRESS:6379            # on each other node, with the address of the first
+    RAY_ADDRESS=auto ./run.sh trainer.nnodes={max(nodes, 2)}  # on the first node
+
+The same seed gives the native trainer's problems and weights. What is sampled differs, and so does
+the start of LoRA. The rows are the steps: do not shuffle them, and train one epoch.
+
+`vpo/valid`, `vpo/solved` and the objectives are means over the answers of a rollout. On held-out
+problems the reward is exact (K = infinity).
+"""
