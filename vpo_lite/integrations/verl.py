@@ -66,12 +66,13 @@ class SetRewardManager(RewardManagerBase):
         text = self.tokenizer.decode(tokens[:written], skip_special_tokens=True)
         scored = await asyncio.to_thread(self.score, row.non_tensor_batch, text)
         answers = scored.answers
+        rates = dict(parse="parsed", valid="valid", solved="solved", repeat="repeats")
         figures = {
-            f"vpo/{name}": float(np.mean(getattr(answers, name)))
-            for name in ("parsed", "valid", "solved", "repeats")
+            f"vpo/{rate}_rate": float(np.mean(getattr(answers, name)))
+            for rate, name in rates.items()
         }
         for i, name in enumerate(self.names):
-            figures[f"vpo/{name}"] = float(answers.rewards[..., i].mean())
+            figures[f"objectives/{name}"] = float(answers.rewards[..., i].mean())
         return {"reward_score": scored.reward, "reward_extra_info": figures}
 
     def score(self, fields: Mapping, text: str):

@@ -211,6 +211,6 @@ A Ray cluster of {max(nodes, 2)} such nodes, with this folder at the same place 
 The same seed gives the native trainer's problems and weights. What is sampled differs, and so does
 the start of LoRA. The rows are the steps: do not shuffle them, and train one epoch.
 
-`vpo/valid`, `vpo/solved` and the objectives are means over the answers of a rollout. On held-out
-problems the reward is exact (K = infinity).
+`vpo/valid_rate`, `vpo/solved_rate` and `objectives/...` are means over the answers of a rollout. On
+held-out problems the reward is exact (K = infinity).
 """

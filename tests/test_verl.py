@@ -1,0 +1,539 @@
+"""veRL: what is exported, what its own code makes of it, and rewards and advantages through it.
+
+The second part runs where veRL is installed (`make verl`). No Ray cluster is started.
+"""
+
+import asyncio
+import builtins
+import difflib
+import importlib.util
+import os
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.integrations import verl_export
+from vpo_lite.integrations.rewards import RolloutReward
+from vpo_lite.integrations.verl_export import export
+from vpo_lite.objective import sample_weights
+from vpo_lite.randomness import generator
+from vpo_lite.tasks.base import Prompt, Task, group_key
+from vpo_lite.tasks.wording import write_numbered
+from vpo_lite.training.evaluate import held_out_seeds
+from vpo_lite.training.problems import problems_of_step
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # where veRL is here, it warns of engines that are not
+    from vpo_lite.integrations.verl import OwnScores, RewardManagerBase, read_settings
+    from vpo_lite.integrations.verl_estimator import vpo_advantage
+
+ROOT = Path(__file__).resolve().parent.parent
+OWN = ROOT / "tests" / "data" / "verl_own"
+README = (ROOT / "README.md").read_text()
+MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
+
+
+def config_of(preset="gpu", **changes):
+    small = dict(task="calls", model=MODEL, steps=3, prompts=2, group_size=4, K=8)
+    return vpo.TrainConfig.preset(preset, **(small | changes))
+
+
+# --- the exported folder --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("verl") / "run"
+    export(config_of(), folder, gpus=4, nodes=2, problems=5)
+    return folder
+
+
+def rows_of(file):
+    from pyarrow import parquet
+
+    return parquet.read_table(file).to_pylist()
+
+
+def test_the_rows_are_the_native_trainers_problems_step_by_step(exported):
+    config, rows = config_of(), rows_of(exported / "train.parquet")
+    task = config.make_task()
+    assert len(rows) == 6
+    for step in range(3):
+        instances = problems_of_step(task, config.seed, step, 2)
+        for slot, (x, row) in enumerate(zip(instances, rows[2 * step :], strict=False)):
+            extra = row["extra_info"]
+            assert (extra["split"], extra["index"], extra["slot"]) == (
+                "train",
+                2 * step + slot,
+                slot,
+            )
+            assert task.key(task.instance(extra["seed"])) == task.key(x)
+            assert tuple(row["prompt"]) == task.prompt(x, 3).messages
+    held_out = [row["extra_info"]["seed"] for row in rows_of(exported / "held_out.parquet")]
+    assert held_out == list(held_out_seeds(task, 5))
+
+
+def test_the_configuration_has_the_settings_of_the_run(exported):
+    found = yaml.safe_load((exported / "vpo.yaml").read_text())
+    actor, rollout = (found["actor_rollout_ref"][name] for name in ("actor", "rollout"))
+    assert found["algorithm"]["vpo"] == dict(
+        task="calls",
+        options={},
+        method="vpo",
+        answers=3,
+        K=8,
+        alpha=1.0,
+        seed=0,
+        pay_repeats=False,
+        eps=1e-6,
+    )
+    assert found["algorithm"]["adv_estimator"] == "grpo"
+    assert found["actor_rollout_ref"]["model"]["lora_rank"] == 32
+    assert (actor["optim"]["lr"], actor["kl_loss_coef"], actor["use_kl_loss"]) == (2e-4, 1e-3, True)
+    assert (rollout["n"], rollout["temperature"], rollout["val_kwargs"]["n"]) == (4, 1.0, 10)
+    assert found["data"]["train_batch_size"] == actor["ppo_mini_batch_size"] == 2
+    assert found["data"]["shuffle"] is found["data"]["filter_overlong_prompts"] is False
+    assert found["trainer"]["total_training_steps"] == 3 and found["trainer"]["total_epochs"] == 1
+    assert (found["trainer"]["nnodes"], found["trainer"]["n_gpus_per_node"]) == (2, 4)
+    rows = rows_of(exported / "train.parquet") + rows_of(exported / "held_out.parquet")
+    longest = max(sum(len(t["content"].encode()) for t in row["prompt"]) for row in rows)
+    assert found["data"]["max_prompt_length"] == longest + 256
+    assert "RAY_ADDRESS=auto ./run.sh trainer.nnodes=2" in (exported / "README.md").read_text()
+    assert os.access(exported / "run.sh", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "value"),
+    [
+        (dict(K=float("inf")), "algorithm.vpo.K", float("inf")),
+        (dict(kl=0.0), "actor.use_kl_loss", False),
+        (dict(lr=1e-5), "actor.optim.lr", 1e-5),
+        (dict(aggregation="sequence"), "actor.loss_agg_mode", "seq-mean-token-mean"),
+        (dict(aggregation="constant", max_new_tokens=7), "actor.loss_scale_factor", 7),
+        (dict(micro_batch=2), "actor.use_dynamic_bsz", False),
+        (dict(micro_batch=2), "ref.log_prob_micro_batch_size_per_gpu", 2),
+        (dict(steps=40), "trainer.save_freq", 4),
+        (dict(steps=40, save_every=7), "trainer.save_freq", 7),
+        (dict(method="grpo"), "rollout.val_kwargs.n", 30),
+        (dict(method="grpo"), "algorithm.vpo.answers", 1),
+        (dict(task="programs", operations=2), "algorithm.vpo.options", {"operations": 2}),
+        (dict(clip=0.3), "actor.clip_ratio_high", 0.3),
+    ],
+)
+def test_a_setting_goes_where_veRL_reads_it(changes, place, value):
+    from vpo_lite.integrations.verl_texts import configuration
+
+    config = config_of(**changes)
+    lengths = (500, config.max_new_tokens or 100)
+    found = yaml.safe_load(configuration(config, lengths, 1, 1, "grpo"))
+    for name in place.split("."):
+        found = found[name] if name in found else found["actor_rollout_ref"][name]
+    assert found == value
+
+
+def test_the_list_of_translations_names_every_setting():
+    said = verl_export.__doc__
+    for option in vpo.TrainConfig.options():
+        name = {"m": "(m)"}.get(option.name, option.name)
+        assert name in said, f"{option.name}: say where it goes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "words"),
+    [
+        (dict(model="auto"), {}, "model = 'pocket-calls': a pocket policy.*name a Hugging"),
+        (dict(method="max_at_k"), {}, "max_at_k.*z-score.*natively"),
+        (dict(method="goal_conditioned"), {}, "goal_conditioned.*weights stand in the prompts"),
+        (dict(eps=1e-4), {}, "eps = 0.0001: veRL's grpo has 1e-6.*estimator vpo"),
+        (dict(load_in="4bit"), {}, "load_in = '4bit': cannot be handed"),
+        (dict(compile=True), {}, "compile = True"),
+        (dict(rank=1024), {}, "rank = 1024: vLLM.* 512"),
+        ({}, dict(gpus=3), "2 prompts x 4 rollouts do not divide among 3 GPUs"),
+        ({}, dict(gpus=0), "gpus = 0"),
+        ({}, dict(estimator="gae"), "gae"),
+        ({}, dict(problems=0), "problems = 0"),
+    ],
+)
+def test_what_veRL_cannot_keep_is_refused_and_nothing_is_written(tmp_path, changes, more, words):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match=words) as caught:
+        export(config_of(**changes), tmp_path / "out", **more)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_eps_needs_the_estimator_vpo(tmp_path):
+    pytest.importorskip("pyarrow")
+    export(config_of(eps=1e-4), tmp_path / "out", estimator="vpo", problems=1)
+    found = yaml.safe_load((tmp_path / "out" / "vpo.yaml").read_text())["algorithm"]
+    assert (found["adv_estimator"], found["vpo"]["eps"]) == ("vpo", 1e-4)
+
+
+class Begun(Task):
+    """A task that begins its completions after the 20th problem."""
+
+    name = "begun"
+    made = 0
+
+    def instance(self, seed):
+        Begun.made += 1
+        return Begun.made
+
+    def objectives(self, instance):
+        return ("good",)
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt(({"role": "user", "content": "Go."},), prefix="x" if instance > 20 else "")
+
+    def key(self, instance):
+        return "same"
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+    pytest.importorskip("pyarrow")
+    config = config_of(task=Begun, steps=30)
+    with pytest.raises(ValueError, match="begins its completions"):
+        export(config, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    with pytest.raises(ValueError, match="exists already"):
+        export(config_of(), tmp_path / "full")
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["mine"]
+    (tmp_path / "empty").mkdir()
+    export(config_of(), tmp_path / "empty", problems=1)
+    assert {p.name for p in (tmp_path / "empty").iterdir()} == set(verl_export.FILES)
+
+
+def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("pyarrow")
+    command = f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --problems 3 --out"
+    assert main([*command.split(), str(tmp_path / "a")]) == 0
+    assert "train.parquet (4 problems), held_out.parquet (3 problems)" in capsys.readouterr().out
+    assert main([*command.split(), str(tmp_path / "a")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    imported = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return imported(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main([*command.split(), str(tmp_path / "b")]) == 2
+    assert "needs pyarrow: pip install" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+# --- settings, own rewards, the estimator: without veRL -------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (dict(task="hops", answer=3), "algorithm.vpo.answer: unknown"),
+        (None, "name either a task, or the objectives"),
+        (dict(task="hops", objectives=["a"]), "name either a task, or the objectives"),
+        (dict(task="hops", method="goal_conditioned", answers=1), "weights stand in the prompts"),
+        (dict(task="hops", K=0), "K = 0"),
+        (dict(objectives=["a"]), "name a plain function"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        read_settings(settings)
+
+
+def test_own_rewards_are_asked_for_one_answer_at_a_time():
+    task = OwnScores(lambda solution_str, **_: {"a": len(solution_str), "b": 0.5}, ["b", "a"])
+    row = {"data_source": "x", "reward_model": {"ground_truth": "4"}}
+    assert task.parse(row, "<answer_2> hi </answer_2>", 3) == [None, "hi", None]
+    assert [r.tolist() for r in task.score([row, row], [["hi", "you"], []])] == [
+        [[0.5, 2.0], [0.5, 3.0]],
+        [],
+    ]
+    wrong = OwnScores(lambda **_: 0.5, ["a"])
+    with pytest.raises(
+        ValueError, match=r"returned 0.5: expected a dict with a number for each of a"
+    ):
+        wrong.score([row], [["hi"]])
+
+
+def test_the_estimator_is_the_librarys_advantage_in_any_order_of_groups():
+    rng = np.random.default_rng(0)
+    groups = np.array(list("abcabcaaba"), dtype=object)  # c has two, and one group has one rollout
+    groups[-1] = "alone"
+    rewards = torch.zeros(10, 5)
+    mask = (torch.arange(5) < torch.tensor(rng.integers(1, 6, (10, 1)))).float()
+    rewards[torch.arange(10), mask.sum(1).long() - 1] = torch.tensor(rng.random(10)).float()
+    found, returns = vpo_advantage(rewards, mask, groups, {"vpo": {"eps": 1e-3}})
+    total = rewards.sum(1).double().numpy()
+    for name in "abc":
+        own = total[groups == name]
+        expected = (total - own.mean()) / (own.std() + 1e-3)
+        rows = groups == name
+        assert np.allclose(found[rows], expected[rows, None] * mask.numpy()[rows], atol=1e-6)
+    assert (found[-1] == 0).all() and torch.equal(found, returns)
+
+
+# --- with the package -----------------------------------------------------------------------------
+
+
+class Letters:
+    """A tokenizer of one token for each letter."""
+
+    eos_token = ""
+
+    @staticmethod
+    def decode(ids, skip_special_tokens):
+        return "".join(chr(i) for i in ids)
+
+
+@pytest.fixture(scope="module")
+def verl():
+    """The package. Skips where it is not installed."""
+    if importlib.util.find_spec("verl") is None:
+        pytest.skip("veRL is not installed: make verl")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("verl.trainer.ppo.ray_trainer")  # the others come with it
+    return sys.modules["verl"]
+
+
+def composed(folder, name, *overrides):
+    from hydra import compose, initialize_config_dir
+
+    with warnings.catch_warnings(), initialize_config_dir(str(folder), version_base=None):
+        warnings.simplefilter("ignore")
+        return compose(name, list(overrides))
+
+
+def one_rollout(text, prompt="ask", **fields):
+    """A rollout as veRL hands it to a manager: a DataProto of one row."""
+    from tensordict import TensorDict
+    from verl import DataProto
+
+    tokens = {"prompts": prompt, "responses": text}
+    batch = {name: torch.tensor([[ord(c) for c in t]]) for name, t in tokens.items()}
+    batch["attention_mask"] = torch.ones(1, len(prompt) + len(text), dtype=torch.long)
+    columns = {name: np.array([value], dtype=object) for name, value in fields.items()}
+    return DataProto(batch=TensorDict(batch, batch_size=1), non_tensor_batch=columns)
+
+
+def managed(config, rollouts=()):
+    """The manager that veRL loads for a configuration, and what it says of some rollouts."""
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    async def run():
+        manager = load_reward_manager(config, Letters())
+        return manager, [await manager.run_single(data) for data in rollouts]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_the_exported_configuration_composes_with_veRLs_own(verl, exported):
+    from torch.utils.data import SequentialSampler
+    from verl.trainer.ppo.utils import create_rl_sampler, need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    # the last check for vLLM imports vLLM, which is not here
+    config = composed(exported, "vpo", "actor_rollout_ref.rollout.name=sglang")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not need_critic(config) and need_reference_policy(config)
+        validate_config(config, use_reference_policy=True, use_critic=False)
+    assert config.actor_rollout_ref.actor.clip_ratio_c == 1e6
+    assert config.actor_rollout_ref.actor.strategy == "fsdp"  # veRL's own is still there
+    assert isinstance(create_rl_sampler(config.data, [0] * 6), SequentialSampler)
+
+
+@pytest.mark.slow
+def test_the_manager_is_loaded_by_its_path_and_gives_a_rollout_its_reward(verl, exported):
+    settings = composed(exported, "vpo")
+    manager, _ = managed(settings)
+    assert type(manager).__name__ == "SetRewardManager"
+    assert isinstance(manager, RewardManagerBase) and RewardManagerBase is not object
+    config, rows = config_of(), rows_of(exported / "train.parquet")
+    task, row = config.make_task(), rows[3]  # step 1, slot 1
+    x = task.instance(row["extra_info"]["seed"])
+    text = task.write(x, plans_of(task, x)[:6:2])
+    fields = {name: row[name] for name in ("data_source", "reward_model", "extra_info")}
+    _, [found] = managed(settings, [one_rollout(text, **fields, uid="u", global_steps=2)])
+    key = group_key(task, x, 1)
+    [expected] = RolloutReward.of(config).score(task, [x], [key], [text], 1)
+    assert found["reward_score"] == expected.reward > 0
+    figures = found["reward_extra_info"]
+    assert figures["vpo/parse_rate"] == figures["vpo/valid_rate"] == 1
+    means = expected.answers.rewards.mean((0, 1))
+    for i, name in enumerate(task.objectives(x)):
+        assert figures[f"objectives/{name}"] == pytest.approx(means[i])
+    assert all(type(value) is float for value in figures.values())
+
+    def reward(extra=row["extra_info"], **named):
+        named = {"uid": "u", "global_steps": 2, **named}
+        data = one_rollout(text, **(fields | {"extra_info": extra}), **named)
+        return managed(settings, [data])[1][0]["reward_score"]
+
+    extra = row["extra_info"]
+    assert reward(uid="v") == found["reward_score"] != reward(global_steps=3)
+    assert reward({**extra, "slot": 0}) != found["reward_score"]
+    anywhere = {k: v for k, v in extra.items() if k != "slot"}
+    assert reward(anywhere) == reward(anywhere) != reward(anywhere, uid="v")
+    assert (
+        reward(global_steps=None) == reward(global_steps=None) != reward(uid="v", global_steps=None)
+    )
+    held_out = reward({**extra, "split": "held_out"})
+    exact = float(vpo.exact_set_reward(expected.answers.rewards)[0])
+    assert held_out == pytest.approx(exact, abs=1e-12)
+    assert held_out == reward({**extra, "split": "held_out"}, global_steps=9)
+    with pytest.raises(ValueError, match="no seed of a problem"):
+        reward({})
+
+
+def plans_of(task, x):
+    """All plans that serve a request: each pair of tools."""
+    return [
+        f"{task.call(x[0], i)} ; {task.call(x[1], j)}"
+        for i in range(len(x[0].tools))
+        for j in range(len(x[1].tools))
+    ]
+
+
+@pytest.fixture(scope="module")
+def batch(verl, exported):
+    """Two groups of four rollouts, mixed, as veRL scores them: the batch, and the oracle's U."""
+    from tensordict import TensorDict
+    from verl import DataProto
+
+    config, rows = config_of(), rows_of(exported / "train.parquet")[2:4]  # step 1
+    task, rng = config.make_task(), np.random.default_rng(1)
+    rollouts, U, uid = [], [], []
+    for n in range(8):
+        row = rows[n % 2]
+        x, slot = task.instance(row["extra_info"]["seed"]), n % 2
+        picked = rng.permutation(plans_of(task, x))[: rng.integers(1, 4)].tolist()
+        fields = {name: row[name] for name in ("data_source", "reward_model", "extra_info")}
+        text = write_numbered(picked, task.tag) if n else "nothing that can be read"
+        rollouts.append(one_rollout(text, **fields, uid=f"u{slot}", global_steps=2))
+        uid.append(f"u{slot}")
+        W = sample_weights(8, 4, 1.0, rng=generator(0, "weights", 1, group_key(task, x, slot)))
+        R = np.zeros((3, 4))
+        if n:
+            R[: len(picked)] = task.score([x], [picked])[0]
+        U.append((W @ R.T).max(1).mean())
+    manager, found = managed(composed(exported, "vpo"), rollouts)
+    U = np.array(U)
+    assert np.allclose([f["reward_score"] for f in found], U, atol=1e-12) and np.std(U) > 0.05
+    length = torch.tensor(rng.integers(1, 7, 8))
+    mask = torch.arange(6) < length[:, None]
+    tensors = {
+        "prompts": torch.zeros(8, 2, dtype=torch.long),
+        "responses": torch.zeros(8, 6, dtype=torch.long),
+        "attention_mask": torch.cat([torch.ones(8, 2, dtype=torch.bool), mask], 1).long(),
+        "response_mask": mask.long(),
+    }
+    data = DataProto(
+        batch=TensorDict(tensors, batch_size=8),
+        non_tensor_batch={"uid": np.array(uid, dtype=object)},
+    )
+    scores = [f["reward_score"] for f in found]
+    data.batch["token_level_rewards"] = type(manager).assemble_rm_scores(data, scores)
+    return data, U, np.array(uid)
+
+
+EVERY, DROPPED = list(range(8)), [7, 0, 2, 3, 4]  # a filter left 3 and 2 of the rollouts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [EVERY, DROPPED], ids=["all", "unequal groups"])
+def test_veRLs_own_grpo_gives_the_advantages_with_its_convention(batch, kept):
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    data, U, uid = batch[0][kept], batch[1][kept], batch[2][kept]
+    found = compute_advantage(data, "grpo").batch["advantages"].numpy()
+    for group in set(uid):
+        rows = uid == group
+        expected = (U[rows] - U[rows].mean()) / (U[rows].std(ddof=1) + 1e-6)
+        tokens = data.batch["response_mask"].numpy()[rows]
+        assert np.allclose(found[rows], expected[:, None] * tokens, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [EVERY, DROPPED], ids=["all", "unequal groups"])
+def test_the_estimator_vpo_gives_the_librarys_advantages_through_veRL(batch, kept):
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    data, U, uid = batch[0][kept], batch[1][kept], batch[2][kept]
+    found = compute_advantage(data, "vpo", config={"vpo": {"eps": 1e-6}}).batch["advantages"]
+    library = vpo.advantages("grpo", U[:, None, None], groups=list(uid))
+    expected = library[:, None] * data.batch["response_mask"].numpy()
+    assert np.allclose(found, expected, atol=1e-6) and np.abs(found).max() > 0.5
+
+
+@pytest.mark.slow
+def test_veRL_finds_the_estimator_by_the_packages_entry_point(verl, tmp_path, monkeypatch):
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+
+    assert ADV_ESTIMATOR_REGISTRY.pop("vpo") is vpo_advantage  # it was imported above
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    info = tmp_path / "vpo_lite-0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vpo_lite\nVersion: 0.0\n")
+    named = "".join(f"{n} = {v}\n" for n, v in project["entry-points"]["verl.plugins"].items())
+    (info / "entry_points.txt").write_text(f"[verl.plugins]\n{named}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, vpo_advantage.__module__)
+    for variable, value in (("PLUGINS", "auto"), ("MODULES", vpo_advantage.__module__)):
+        monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
+        monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "")
+        sys.modules.pop(vpo_advantage.__module__, None)
+        importlib.reload(verl)
+        assert "vpo" not in ADV_ESTIMATOR_REGISTRY
+        monkeypatch.setenv(f"VERL_USE_EXTERNAL_{variable}", value)
+        importlib.reload(verl)  # what a new process does as it starts
+        assert ADV_ESTIMATOR_REGISTRY.pop("vpo").__module__ == vpo_advantage.__module__
+    ADV_ESTIMATOR_REGISTRY["vpo"] = vpo_advantage
+
+
+# --- a user's own configuration -------------------------------------------------------------------
+
+
+def test_the_readme_shows_the_three_lines_that_change():
+    before, after = ((OWN / f"{name}.yaml").read_text() for name in ("before", "after"))
+    changed = [
+        line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "+-"
+    ]
+    assert len(changed) == 3
+    for line in changed:
+        assert f"{line[0]}{line[2:]}" in README.splitlines()
+
+
+@pytest.mark.slow
+def test_a_users_own_configuration_rewards_sets_of_answers(verl, monkeypatch):
+    monkeypatch.chdir(OWN)
+    row = dict(data_source="sums", reward_model={"ground_truth": "4"}, extra_info={}, uid="u")
+    _, [single] = managed(composed(OWN, "before"), [one_rollout("4", **row)])
+    assert single["reward_score"] == 1.0
+    settings = composed(OWN, "after")
+    text = "<answer_1> 4 </answer_1> <answer_2> it is four </answer_2> <answer_3> no </answer_3>"
+    rollouts = [one_rollout(text, **row, global_steps=1), one_rollout("4", **row, global_steps=1)]
+    _, [found, missed] = managed(settings, rollouts)
+    assert found["reward_score"] == pytest.approx(1.0)  # the first answer is best in both
+    assert found["reward_extra_info"]["objectives/correct"] == pytest.approx(1 / 3)
+    assert found["reward_extra_info"]["objectives/brief"] == pytest.approx((1 + 1 / 3 + 1) / 3)
+    assert missed["reward_score"] == 0 and missed["reward_extra_info"]["vpo/parse_rate"] == 0
+    apart = "<answer_1> it is 4 </answer_1> <answer_2> no </answer_2>"  # neither is best in both
+    data = one_rollout(apart, **row, global_steps=1)
+    W = sample_weights(64, 2, 1.0, rng=generator(0, "weights", 0, "u"))
+    expected = np.maximum(W @ [0.0, 1 / 3], W @ [0.0, 1.0]).mean()
+    assert managed(settings, [data])[1][0]["reward_score"] == pytest.approx(expected)
