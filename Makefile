@@ -4,6 +4,7 @@
 # make lint     format and lint checks alone; make format: format the code
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
 # make gpu      what only a GPU can show: correctness, effect, speed (says so where there is none)
+# make verl     install veRL and what its own code needs into .venv/verl (155 MB), then its tests
 # make study    the runs behind the README's table (half an hour on one core)
 # make picture  the README's screenshot of the panel
 # make clean    remove .venv
@@ -12,7 +13,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: lab test quick lint format bench gpu study picture clean
+.PHONY: lab test quick lint format bench gpu verl study picture clean
 .DEFAULT_GOAL := lab
 
 .venv/made:
@@ -62,6 +63,22 @@ bench: .venv/test-installed
 
 gpu: .venv/test-installed
 	$(BIN)/python tests/gpu/check.py
+# Apart from .venv: pip would take an older transformers and a torch with CUDA for it. These are what
+# the parts of veRL that the tests run import; no engine, no trainer.
+VERL := verl==0.9.1 ray==2.60.0 tensordict==0.10.0 pyvers==0.2.3 torchdata==0.11.0 codetiming==1.4.0 \
+	hydra-core==1.3.8 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3 orjson==3.13.0 cachetools==8.0.1 \
+	datasets==5.2.0 pandas==3.1.1 pyarrow==26.0.1 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0 \
+	aiohttp==3.14.5 aiosignal==1.4.0 aiohappyeyeballs==2.7.1 frozenlist==1.8.0 multidict==7.2.1 \
+	propcache==0.5.4 yarl==1.25.1 fastapi==0.121.3 starlette==0.49.3 uvicorn==0.54.0 msgpack==1.2.4 \
+	protobuf==7.36.2 pillow==13.0.0
+
+.venv/verl: .venv/test-installed
+	@rm -rf $@.new
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps --target $@.new $(VERL)
+	@rm -rf $@ && mv $@.new $@
+
+verl: .venv/verl
+	OMP_NUM_THREADS=1 PYTHONPATH=.venv/verl $(BIN)/python -m pytest -q tests/test_verl.py
 
 study: .venv/test-installed
 	$(BIN)/python tests/benchmarks/demo_study.py

@@ -285,6 +285,12 @@ def test_the_estimator_is_the_librarys_advantage_in_any_order_of_groups():
     assert (found[-1] == 0).all() and torch.equal(found, returns)
 
 
+def test_equal_rewards_teach_exactly_nothing():
+    rewards = torch.full((12, 1), 0.7)  # their mean in float32 is not 0.7
+    found, _ = vpo_advantage(rewards, torch.ones(12, 1), ["a"] * 12)
+    assert rewards.mean() != rewards[0] and (found == 0).all()
+
+
 # --- with the package -----------------------------------------------------------------------------
 
 

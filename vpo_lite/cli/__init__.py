@@ -48,7 +48,7 @@ def main(arguments=None) -> int:
 class _Command(NamedTuple):
     help: str
     flags: Callable  # adds the command's flags to its parser: (parser, arguments)
-    run: Callable  # options -> exit status
+    run: Callable | None  # options -> exit status; None: its flags set it
 
 
 def parser(arguments=()) -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ _COMMANDS = {
     "compare": _Command(
         "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
     ),
-    "export": _Command("a run for another engine: veRL", export.flags, export.run),
+    "export": _Command("a run for another engine: veRL", export.flags, None),
     "study": _Command(
         "run a declared study: methods, learning rates and seeds, one small file a run",
         study.flags,

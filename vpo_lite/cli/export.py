@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..tasks import DEFAULT, task_class
-from .flags import Parser, Wrong, add_options, add_task_options, given, named_task, path, requests
+from .flags import Parser, add_options, add_task_options, given, named_task, path, requests
 from .flags import whole as whole_number
 
 
@@ -15,6 +15,7 @@ class _Kind(NamedTuple):
 
 
 def flags(made, arguments) -> None:
+    """Add a parser for each kind. Each sets the function that runs it."""
     kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
     chosen = next((a for a in arguments[1:] if not a.startswith("-")), None)
     for name, kind in _KINDS.items():
@@ -24,15 +25,14 @@ def flags(made, arguments) -> None:
             kind.flags(one, arguments)
 
 
-def run(options) -> int:
-    raise Wrong(f"export: name what to export: {', '.join(_KINDS)}")
-
-
 def _verl_flags(made, arguments) -> None:
     from ..training.config import TrainConfig
 
     made.add_argument(
-        "--preset", default="gpu", metavar="NAME", help="as of `vpo-lite train` (default: gpu)"
+        "--preset",
+        default="gpu",
+        metavar="NAME",
+        help="demo, patient, laptop, gpu or paper (default: gpu)",
     )
     made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
     made.add_argument(
