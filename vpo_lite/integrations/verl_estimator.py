@@ -3,9 +3,12 @@
 veRL loads this module as it starts: the package's entry point in the group ``verl.plugins`` names
 it. Then ``algorithm.adv_estimator=vpo`` works, with eps from ``algorithm.vpo.eps``.
 
-It differs from ``grpo`` in the convention: std with G, not G - 1; eps of your choice; a group of one
-rollout has advantage 0, not its own reward. And equal rewards have exactly 0. In float32 ``grpo``
-gives them what rounding leaves, divided by 1e-6: twelve rewards of 0.7 had 0.106 each.
+It differs from ``grpo`` in the convention:
+
+- std with G, not G - 1, and eps of your choice
+- a group of one rollout has advantage 0, not its own reward
+- equal rewards have exactly 0. In float32 ``grpo`` divides what rounding leaves by 1e-6: twelve
+  rewards of 0.7 had 0.106 each.
 
 An estimator of veRL sees one reward for each rollout, the ids of the groups and
 ``config.algorithm``. It never sees the m answers, nor their vectors: so it needs
@@ -23,7 +26,7 @@ def vpo_advantage(token_level_rewards, response_mask, index, config=None, **_):
     - index (N,): the id of each rollout's group; groups may differ in size
     - config: ``algorithm`` of veRL's configuration
 
-    Source: 2605.22817, as spec: A = (U - mean) / (std + eps), population std, eps 1e-6.
+    Source: 2605.22817. A = (U - mean) / (std + eps), population std, eps 1e-6.
     """
     rewards = token_level_rewards.sum(-1).double().cpu().numpy()
     eps = ((config or {}).get("vpo") or {}).get("eps", 1e-6)
