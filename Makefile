@@ -63,6 +63,7 @@ bench: .venv/test-installed
 
 gpu: .venv/test-installed
 	$(BIN)/python tests/gpu/check.py
+
 # Apart from .venv: pip would take an older transformers and a torch with CUDA for it. These are what
 # the parts of veRL that the tests run import; no engine, no trainer.
 VERL := verl==0.9.1 ray==2.60.0 tensordict==0.10.0 pyvers==0.2.3 torchdata==0.11.0 codetiming==1.4.0 \
