@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from ..checks import shown
 from ..tasks import DEFAULT, task_class
 from .flags import (
     Wrong,
@@ -19,6 +20,9 @@ from .flags import (
     requests,
     say,
 )
+
+ENGINES = ("native", "trl")
+OF_A_NEW_RUN = ("out", "preset", "engine", "engine_options")
 
 
 def flags(made, arguments) -> None:
@@ -34,6 +38,17 @@ def flags(made, arguments) -> None:
         "--resume", type=path, metavar="FOLDER", help="go on with this run; the rest comes from it"
     )
     made.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="what trains: native, or trl for several GPUs or machines (default: native)",
+    )
+    made.add_argument(
+        "--engine-options",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="of engine trl: fields of its GRPOConfig, such as use_vllm=true",
+    )
+    made.add_argument(
         "--json", action="store_true", help="print the summary as JSON, no bar, no table"
     )
     add_options(
@@ -47,28 +62,30 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..training.config import TrainConfig
-        from ..training.run import Run
 
         task = task_class(DEFAULT if options.task is None else options.task)
         chosen = given((*TrainConfig.options(), *task.options), options)
         if options.resume:
-            extra = [*chosen, *(n for n in ("out", "preset") if getattr(options, n) is not None)]
+            extra = [
+                *chosen,
+                *(name for name in OF_A_NEW_RUN if getattr(options, name) is not None),
+            ]
             if extra:
                 left_out = ", ".join(sorted(extra))
                 raise Wrong(
                     f"--resume {options.resume}: everything else comes from the run; leave out "
                     f"{left_out}"
                 )
-            started = Run.resume(options.resume)
+            started = _engine(_engine_of(options.resume)).resume(options.resume)
         else:
             config = TrainConfig.preset(
                 "demo" if options.preset is None else options.preset, **chosen
             )
-            started = Run.begin(
-                config, options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-            )
+            out = options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+            extra = [_engine_options(options)] if options.engine_options else []
+            started = _engine(options.engine or "native").begin(config, out, *extra)
     try:
-        return _drive(started, options.json)
+        return _drive(started, quiet=options.json or not started.main, as_json=options.json)
     except KeyboardInterrupt:
         return say(f"stopped; go on with: vpo-lite train --resume {started.path}", 1)
     except OSError as error:  # a full disk, for one
@@ -80,36 +97,79 @@ def run(options) -> int:
         started.close()
 
 
-def _drive(run, as_json: bool) -> int:
+def _engine(name: str):
+    """The class of the runs of an engine."""
+    if name == "native":
+        from ..training.run import Run
+
+        return Run
+    if name == "trl":
+        from ..integrations.trl_setup import check_installed
+
+        check_installed()
+        from ..integrations.trl_run import TrlRun
+
+        return TrlRun
+    raise Wrong(f"--engine {shown(name)}: there are {', '.join(ENGINES)}")
+
+
+def _engine_of(folder: Path) -> str:
+    from ..training.folders import RunFolder
+
+    return RunFolder.open(folder).engine().name
+
+
+def _engine_options(options) -> dict:
+    """The values of --engine-options: JSON where they are, else texts."""
+    if options.engine in (None, "native"):
+        raise Wrong("--engine-options: the native engine has none; name another --engine")
+    pairs = [text.partition("=") for text in options.engine_options]
+    for name, sign, _ in pairs:
+        if not name or not sign:
+            raise Wrong(f"--engine-options {shown(name)}: expected NAME=VALUE")
+    return {name: _value(text) for name, _, text in pairs}
+
+
+def _value(text: str):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _drive(run, *, quiet: bool, as_json: bool) -> int:
     from tqdm import tqdm
 
     from ..training.compare import table
 
     started, config = time.perf_counter(), run.config
-    _state_memory(run, quiet=as_json)
-    if run.folder.start() is None:
-        _warn_of_answers(run, run.start())
+    if run.engine.name == "native":
+        _state_memory(run, quiet)
+    start = run.start()
+    if run.first == 0 and run.main:
+        _warn_of_answers(run, start)
     bar = tqdm(
         total=config.steps,
         initial=run.first,
         unit="step",
-        disable=as_json,
+        disable=quiet,
         dynamic_ncols=True,
         file=sys.stderr,
     )
     with bar, _patient() as asked_to_stop:
-        for record in run.steps():
+
+        def tell(record) -> bool:
             bar.update()
             bar.set_postfix_str(_short(record))
-            if asked_to_stop and record.step < config.steps:
-                run.save()
-                bar.close()
-                return say(
-                    f"stopped after step {record.step}; go on with: vpo-lite train --resume "
-                    f"{run.path}",
-                    1,
-                )
+            return bool(asked_to_stop)
+
+        all_done = run.train(tell)
+    if not all_done:
+        then = f"go on with: vpo-lite train --resume {run.path}"
+        return say(f"stopped after step {run.done}; {then}", 1) if run.main else 1
     summary = run.finish()
+    if not run.main:
+        return 0
     _warn_of_truncation(summary["truncated_in_training"], config, "in training")
     if as_json:
         print(json.dumps(summary))

@@ -8,6 +8,7 @@ alone grows line by line. What is read is checked field by field (schemas.py, re
 import contextlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -16,6 +17,7 @@ from ..checks import shortened, shown
 from ..files import (
     BusyError,
     DamagedError,
+    Schema,
     check,
     digest,
     is_free,
@@ -36,19 +38,29 @@ from .schemas import Figures, Summary
 from .state import load_state, read_about, save_state
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
-FILES = "files"  # beside the settings in config.json
+FILES, ENGINE = "files", "engine"  # beside the settings in config.json
 STATE, START, ADAPTER = "state.safetensors", "start.json", "adapter"
 UNDER_WAY = (STATE, START)  # files that a finished run does without
+CHECKPOINTS = "checkpoints"  # a folder that it does without: another engine's states, in its form
 MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
+
+
+class Engine(Schema):
+    """Which engine trains a run, and its own options: how a run is computed, not what."""
+
+    name: str = "native"
+    options: dict[str, JsonValue] = {}
 
 
 class RunFolder:
     """One run on disk.
 
-    - config.json: its settings, and the SHA-256 of each data file under ``files``
+    - config.json: its settings, the SHA-256 of each data file under ``files``, and under ``engine``
+      the engine that is not the native one
     - metrics.jsonl: one record a line
     - start.json: the figures before training, while the run is under way
-    - state.safetensors: the state to resume from, while the run is under way
+    - state.safetensors, or checkpoints/ of another engine: the state to resume from, while the run
+      is under way
     - adapter/, summary.json: the trained adapter and the figures, once the run is finished
 
     Anyone may read. To write, :meth:`create` a folder or :meth:`lock` one, and :meth:`close` it.
@@ -61,8 +73,8 @@ class RunFolder:
         self._lock = self._fingerprint = self._settings = None
 
     @classmethod
-    def create(cls, path, config) -> "RunFolder":
-        """Make the folder of a new run, locked.
+    def create(cls, path, config, engine: Engine | None = None) -> "RunFolder":
+        """Make the folder of a new run, locked. Without an engine it is a run of the native one.
 
         Raises ValueError for a folder that holds something or cannot be written, DamagedError for a
         data file that cannot be read, and BusyError where another process is making the folder.
@@ -77,7 +89,9 @@ class RunFolder:
             folder.lock()
             folder._check_free()  # another process may have been faster
             folder.tidy()
-            write_json(folder.path / CONFIG, config.to_json() | ({FILES: files} if files else {}))
+            beside = {FILES: files} if files else {}
+            beside |= {ENGINE: engine.model_dump()} if engine else {}
+            write_json(folder.path / CONFIG, config.to_json() | beside)
         except BaseException as error:
             folder.close(remove=bool(made))
             with contextlib.suppress(OSError):  # not empty: another process works there
@@ -137,6 +151,8 @@ class RunFolder:
         tidy(self.path, (CONFIG, METRICS, SUMMARY, STATE, START, ADAPTER))
         for name in UNDER_WAY if self.finished else ():
             (self.path / name).unlink(missing_ok=True)
+        if self.finished:
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -144,11 +160,17 @@ class RunFolder:
         """The settings. Raises DamagedError that names the file and the setting."""
         path = self.path / CONFIG
         values = read_json(path)
-        values.pop(FILES, None)
+        for name in (FILES, ENGINE):
+            values.pop(name, None)
         try:
             return TrainConfig.from_json(values)
         except ValueError as error:
             raise DamagedError(f"{path}: {error}") from error
+
+    def engine(self) -> Engine:
+        """The engine of the run. Raises DamagedError for an entry that is none."""
+        path = self.path / CONFIG
+        return check(read_json(path).get(ENGINE, {}), Engine, f"{path}: field {ENGINE}")
 
     def check_files(self) -> None:
         """Raise DamagedError where a data file is not the one that the run began with."""
@@ -209,12 +231,16 @@ class RunFolder:
         """Store the state after ``step`` steps."""
         self._check_locked()
         sync(self.path / METRICS)  # never a state without the lines that lead to it
-        if self._settings is None:
-            self._settings = json.dumps(self.config().to_json())
-        about = {"config": self._settings, "base": self._base(learner)}
+        about = self.about(learner)
         if learner.found:
             about["found"] = json.dumps(learner.found)
         save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
+
+    def about(self, learner) -> dict[str, str]:
+        """Settings and base model, to store with a state for :meth:`check_unchanged`."""
+        if self._settings is None:
+            self._settings = json.dumps(self.config().to_json())
+        return {"config": self._settings, "base": self._base(learner)}
 
     def restore(self, learner) -> int:
         """Put the last stored state into the learner; returns its step, 0 without a state.
@@ -224,17 +250,24 @@ class RunFolder:
         not those that the state was trained with.
         """
         self._check_locked()
-        state, metrics, records = self.path / STATE, self.path / METRICS, self.records()
-        config = self.config()
-        step = 0
+        state, config, step = self.path / STATE, self.config(), 0
         if state.exists():
             about = read_about(state)
-            self._check_unchanged(about, config, learner)
+            self.check_unchanged(about, learner)
             found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
             model, optimizer = learner.policy.model, learner.optimizer
             step = load_state(state, model, optimizer, most=config.steps)
             learner.found = found
-        elif len(records) > config.save_every:
+        self.rewind(step, state)
+        return step
+
+    def rewind(self, step: int, state: Path) -> None:
+        """Remove the lines of metrics.jsonl after the step that the file ``state`` is of, 0 where
+        there is none. Raises DamagedError, before anything is removed, where state or lines miss.
+        """
+        self._check_locked()
+        metrics, records = self.path / METRICS, self.records()
+        if not step and len(records) > self.config().save_every:
             raise DamagedError(
                 f"{state}: missing, and {metrics} goes to step {len(records)}; start the run anew"
             )
@@ -246,9 +279,10 @@ class RunFolder:
         self.tidy()
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
-        return step
 
-    def _check_unchanged(self, about: dict, config: TrainConfig, learner) -> None:
+    def check_unchanged(self, about: dict[str, str], learner) -> None:
+        """Raise DamagedError where settings or base model are not those of :meth:`about`."""
+        config = self.config()
         if about.get("base") not in (None, self._base(learner)):
             raise DamagedError(
                 f"{self.path / STATE}: trained on other weights than those of "

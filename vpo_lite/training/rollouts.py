@@ -87,9 +87,7 @@ def sample_answers(
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
     if notes is not None:
         prompts = [_noted(p, note) for p, note in zip(prompts, notes, strict=True)]
-    if stop is None:  # nothing after the last answer is read or trained
-        stop = (policy.pocket or {}).get("stop")
-        stop = None if stop is None else stop.replace("{m}", str(m))
+    stop = last_word(policy, m) if stop is None else stop
     how = dict(stop=stop, dtype=dtype, compiled=compiled)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
     texts, G = policy.texts(rollouts), np.shape(uniforms)[1]
@@ -103,6 +101,15 @@ def sample_answers(
         truncated=rollouts.truncated.cpu().numpy().reshape(-1, G),
     )
     return Sampled(groups, rollouts)
+
+
+def last_word(policy: Policy, m: int) -> str | None:
+    """The token with which the last of m answers ends, where the policy names one.
+
+    Nothing after it is read or trained.
+    """
+    word = (policy.pocket or {}).get("stop")
+    return None if word is None else word.replace("{m}", str(m))
 
 
 def read_answers(

@@ -1,33 +1,108 @@
 """A run in its folder: figures before, steps with a state to resume from, figures after."""
 
+import contextlib
 import importlib.metadata
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..policy import shipped
 from .config import TrainConfig
 from .contract import check_seeds
 from .evaluate import evaluate
-from .folders import RunFolder
+from .folders import Engine, RunFolder
 from .loop import train
 from .memory import available_memory, check_fits, enough_memory, fitted
 from .record import StepRecord
 from .step import Learner
 
-_VERSIONS = ("vpo_lite", "torch", "transformers", "peft")
 
+class AnyRun(ABC):
+    """What a run of any engine does in its folder, before and after the steps.
 
-class Run:
-    """One run in its folder. Make it with :meth:`begin` or :meth:`resume`.
-
-    Call in order :meth:`start` (figures before training), :meth:`steps`, :meth:`finish`. After a
-    kill :meth:`resume` goes on. On the CPU the result is bit-equal to an uninterrupted run. One
+    Call in order :meth:`start` (figures before training), :meth:`train`, :meth:`finish`. One
     process at a time writes to the folder; :meth:`close` lets go of it early.
+
+    - folder, config, learner; first: steps that were done when this process took over
+    - done: steps that are done
+    - main: whether this process writes and prints. Of several that train together, one does.
     """
+
+    engine = Engine()
+    main = True
+    packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
         self.folder, self.config, self.learner, self.first = folder, config, learner, first
-        self.done = first  # steps
+        self.done = first
+
+    def close(self) -> None:
+        """Let another process go on with this run. :meth:`finish` does it, too."""
+        self.folder.close()
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    def start(self) -> dict:
+        """The figures before training. They are measured once."""
+        return self._start()
+
+    def _start(self) -> dict:
+        figures = self.folder.start()
+        if figures is None:
+            with self.learner.policy.reference():  # a fresh adapter changes nothing
+                figures = self._evaluate()
+            self.folder.save_start(figures)
+        return figures
+
+    @abstractmethod
+    def train(self, tell: Callable[[StepRecord], bool]) -> bool:
+        """Train to the last step; returns whether it was reached.
+
+        tell: called after each step, which is then on disk; True stops, and the state is stored.
+        """
+
+    def finish(self) -> dict:
+        """Measure the trained policy, write adapter and summary.json; returns the summary.
+
+        Raises ValueError unless all steps are done.
+        """
+        if self.done < self.config.steps:
+            raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
+        records = self.folder.records()
+        seconds = sum(r.seconds for r in records)
+        start, figures = self._start(), self._evaluate()
+        summary = {
+            "method": self.config.method,
+            "steps": self.config.steps,
+            "seconds": round(seconds, 3),
+            "rollout_share": round(sum(r.rollout_seconds for r in records) / seconds, 4),
+            "tokens": sum(r.tokens for r in records),
+            "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
+            **figures,
+            "reach_rate": figures["valid_rate"],  # the name of 0.1.0
+            "start": start | {"reach_rate": start["valid_rate"]},
+            "device": str(self.learner.policy.device),
+            "versions": {name: importlib.metadata.version(name) for name in self.packages},
+        }
+        self.folder.finish(self.learner, summary)
+        return summary
+
+    def _evaluate(self) -> dict:
+        learner, seed = self.learner, self.config.seed
+        with enough_memory(self.config):
+            return evaluate(learner.policy, self.config, seed=seed, task=learner.task)
+
+
+class Run(AnyRun):
+    """One run of the native trainer. Make it with :meth:`begin` or :meth:`resume`.
+
+    After a kill :meth:`resume` goes on. On the CPU the result is bit-equal to an uninterrupted run.
+    """
+
+    def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
+        super().__init__(folder, config, learner, first)
         self._walk, self._broken = None, False
 
     @classmethod
@@ -37,10 +112,7 @@ class Run:
         Raises ValueError for a model that cannot be loaded, for sizes that this machine cannot
         hold, and for a folder that cannot be used. Nothing is written then.
         """
-        if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
-            config = config.but(model=str(Path(config.base_model).resolve()))  # found from anywhere
-        config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
-        check_seeds(config.make_task())  # data that cannot be read is said before a model is loaded
+        config = settled(config)
         learner = Learner(config)
         found = available_memory(learner.policy.device)
         config = fitted(learner.policy, config, found, learner.task) if found else config
@@ -53,39 +125,20 @@ class Run:
         """Go on with a run.
 
         Raises ValueError where there is none, where it is finished or damaged, where its data
-        changed, and where another process writes to it. Nothing is changed then.
+        changed, where another engine began it, and where another process writes to it. Nothing is
+        changed then.
         """
-        folder = RunFolder.open(path)
-        folder.lock()
-        try:
+        with going_on(path, cls.engine.name) as folder:
             config = folder.config()
-            if folder.finished:
-                folder.tidy()
-                raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
-            folder.start(), folder.records()  # a damaged file is said before a model is loaded
-            folder.check_files()
             learner = Learner(config)
             return cls(folder, config, learner, folder.restore(learner))
-        except BaseException:
-            folder.close(remove=folder.finished)
-            raise
 
-    def close(self) -> None:
-        """Let another process go on with this run. :meth:`finish` does it, too."""
-        self.folder.close()
-
-    @property
-    def path(self) -> Path:
-        return self.folder.path
-
-    def start(self) -> dict:
-        """The figures before training. They are measured once."""
-        figures = self.folder.start()
-        if figures is None:
-            with self.learner.policy.reference():  # a fresh adapter changes nothing
-                figures = self._evaluate()
-            self.folder.save_start(figures)
-        return figures
+    def train(self, tell: Callable[[StepRecord], bool]) -> bool:
+        for record in self.steps():
+            if tell(record) and record.step < self.config.steps:
+                self.save()
+                return False
+        return True
 
     def steps(self) -> Iterator[StepRecord]:
         """Train to the last step, one record at a time. Each is on disk before it is returned.
@@ -123,32 +176,44 @@ class Run:
             self.folder.save(self.learner, self.done)
 
     def finish(self) -> dict:
-        """Measure the trained policy, write adapter and summary.json; returns the summary.
-
-        Raises ValueError unless all steps are done.
-        """
-        if self.done < self.config.steps or self._broken:
+        if self._broken:
             raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
-        records = self.folder.records()
-        seconds = sum(r.seconds for r in records)
-        start, figures = self.start(), self._evaluate()
-        summary = {
-            "method": self.config.method,
-            "steps": self.config.steps,
-            "seconds": round(seconds, 3),
-            "rollout_share": round(sum(r.rollout_seconds for r in records) / seconds, 4),
-            "tokens": sum(r.tokens for r in records),
-            "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
-            **figures,
-            "reach_rate": figures["valid_rate"],  # the name of 0.1.0
-            "start": start | {"reach_rate": start["valid_rate"]},
-            "device": str(self.learner.policy.device),
-            "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
-        }
-        self.folder.finish(self.learner, summary)
-        return summary
+        return super().finish()
 
-    def _evaluate(self) -> dict:
-        learner, seed = self.learner, self.config.seed
-        with enough_memory(self.config):
-            return evaluate(learner.policy, self.config, seed=seed, task=learner.task)
+
+def settled(config: TrainConfig) -> TrainConfig:
+    """The config of a new run: a model's folder and data files are found from anywhere.
+
+    Data that cannot be read is said here, before a model is loaded.
+    """
+    if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
+        config = config.but(model=str(Path(config.base_model).resolve()))
+    config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
+    check_seeds(config.make_task())
+    return config
+
+
+@contextlib.contextmanager
+def going_on(path, engine: str) -> Iterator[RunFolder]:
+    """A context with the locked folder of a run that this engine began and that is not finished.
+
+    If the block raises, the folder is closed. Raises ValueError as :meth:`Run.resume` says.
+    """
+    folder = RunFolder.open(path)
+    folder.lock()
+    try:
+        config = folder.config()
+        if folder.finished:
+            folder.tidy()
+            raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
+        if folder.engine().name != engine:
+            raise ValueError(
+                f"{path}: engine {folder.engine().name} began this run; go on with: vpo-lite train "
+                f"--resume {path}"
+            )
+        folder.start(), folder.records()  # a damaged file is said before a model is loaded
+        folder.check_files()
+        yield folder
+    except BaseException:
+        folder.close(remove=folder.finished)
+        raise

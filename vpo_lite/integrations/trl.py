@@ -1,0 +1,189 @@
+"""VPO with TRL's stock GRPOTrainer: a reward function that scores sets.
+
+Nothing of TRL is subclassed or replaced, and nothing here imports it. ``trl_setup`` has the rows
+and the settings of a run of this kit, ``trl_run`` the run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .. import estimators
+from ..tasks.base import Task, group_key
+from ..tasks.wording import numbered_form
+from ..training.config import TrainConfig
+from ..training.measure import step_figures
+from ..training.rollouts import Answers, merged
+from .functions import Asked, OfFunctions
+from .rewards import RolloutReward, Scored
+
+EPS = 1e-4  # what TRL adds to the standard deviation of a group
+LOGGED = (
+    "set_reward",
+    "coverage",
+    "diversity",
+    "parse_rate",
+    "valid_rate",
+    "solved_rate",
+    "repeat_rate",
+)
+
+
+@dataclass
+class SetReward:
+    """A reward function for the stock GRPOTrainer: each rollout's set reward, or another score.
+
+    TRL may call it with any part of a group, in any process. The weights of a group depend on the
+    seed, the step and the group's key alone, so all processes draw the same. The step is
+    ``trainer_state.global_step``, or without one the number of earlier calls.
+
+    - task: whose answers the completions hold. Rows need the columns that :func:`~.trl_setup.dataset` makes;
+      for a task of functions (:meth:`of_functions`) all columns are handed to these.
+    - reward: the method, with its settings
+
+    A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or
+    the canonical JSON of the prompt. The object can be pickled if its task can.
+
+    It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
+    in a StepRecord, and ``vpo/objective/NAME``.
+
+    >>> def correct(completions, answer, **columns):
+    ...     return [float(a in text) for text, a in zip(completions, answer)]
+    >>> def brief(completions, **columns):
+    ...     return [1 / (1 + len(text)) for text in completions]
+    >>> reward = SetReward.of_functions([correct, brief], answers=2, K=float("inf"))
+    >>> texts = ["<answer_1> 4 </answer_1> <answer_2> 5 </answer_2>", "4"]
+    >>> reward(prompts=["2 + 2 = ?"] * 2, completions=texts, answer=["4", "4"])
+    [0.75, 0.0]
+    """
+
+    task: Task
+    reward: RolloutReward = field(default_factory=RolloutReward)
+    calls: int = field(default=0, init=False)
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> "SetReward":
+        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`."""
+        return cls(config.make_task(), RolloutReward.of(config))
+
+    @classmethod
+    def of_functions(
+        cls,
+        functions: Sequence[Callable],
+        *,
+        answers: int = 3,
+        worst: float = 0.0,
+        w_star=None,
+        **how,
+    ) -> "SetReward":
+        """The reward of TRL's own reward functions: each is an objective, called once per answer.
+
+        - answers: m; let ``dataset.map(reward.ask)`` ask for them
+        - functions, worst, w_star: as in :class:`~.functions.OfFunctions`
+        - how: settings of :class:`~.rewards.RolloutReward`, such as alpha, K and seed
+        """
+        task = OfFunctions(functions, worst=worst, w_star=w_star)
+        return cls(task, RolloutReward(answers=answers, **how))
+
+    def ask(self, row: Mapping) -> dict:
+        """The row's prompt, which now asks for m answers in their form; for ``Dataset.map``.
+
+        >>> reward = SetReward.of_functions([len], answers=2)
+        >>> print(reward.ask({"prompt": "Name a prime."})["prompt"])
+        Name a prime.
+        <BLANKLINE>
+        Write 2 different answers in exactly this form:
+        <answer_1> ... </answer_1> <answer_2> ... </answer_2>
+        """
+        m, prompt = self.reward.answers, row["prompt"]
+        many = f"{m} different answers" if m > 1 else "your answer"
+        request = f"\n\nWrite {many} in exactly this form:\n{numbered_form(m, self.task.tag)}"
+        if isinstance(prompt, str):
+            return {"prompt": prompt + request}
+        *before, last = prompt
+        return {"prompt": [*before, {**last, "content": last["content"] + request}]}
+
+    def __call__(
+        self,
+        prompts: Sequence,
+        completions: Sequence,
+        trainer_state=None,
+        log_metric: Callable | None = None,
+        log_extra: Callable | None = None,
+        completion_ids=None,
+        **columns,
+    ) -> list[float]:
+        """One reward for each completion: a text, or chat messages of which the last one counts."""
+        step = self.calls if trainer_state is None else trainer_state.global_step
+        self.calls += 1
+        shared = {"trainer_state": trainer_state, "log_metric": log_metric}
+        scored, keys = self.score(prompts, completions, step, columns, shared)
+        if log_metric is not None:
+            self.log(grouped(scored, keys), log_metric)
+        return [one.reward for one in scored]
+
+    def score(
+        self, prompts, completions, step: int, columns: Mapping, shared: Mapping | None = None
+    ) -> tuple[list[Scored], list[str]]:
+        """What a call computes: for each rollout its reward and answers, and the key of its group.
+
+        - columns: lists with one entry for each completion
+        - shared: what functions are given beside the columns
+        """
+        texts = [c if isinstance(c, str) else c[-1]["content"] or "" for c in completions]
+        if isinstance(self.task, OfFunctions):
+            rows = [
+                {name: values[i] for name, values in columns.items()} for i in range(len(texts))
+            ]
+            instances = [Asked(p, row, shared or {}) for p, row in zip(prompts, rows, strict=True)]
+            keys = [self.task.key(x) for x in instances] if "vpo_key" not in columns else []
+        else:
+            instances, keys = self._problems(columns)
+        keys = list(columns.get("vpo_key", keys))
+        return self.reward.score(self.task, instances, keys, texts, step), keys
+
+    def log(self, groups: Sequence[Answers], log_metric: Callable) -> None:
+        """Hand the means over some groups to TRL's ``log_metric(name, value)``."""
+        figures = step_figures(self.task, self.reward, groups)
+        objectives = {f"objective/{name}": x for name, x in figures["objectives"].items()}
+        for name, value in ({n: figures[n] for n in LOGGED} | objectives).items():
+            if value is not None:
+                log_metric(f"vpo/{name}", value)
+
+    def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
+        if not {"seed", "slot"} <= set(columns):
+            raise ValueError(
+                f"task {self.task.name!r}: the rows need columns seed and slot, as those of "
+                "vpo_lite.integrations.trl_setup.dataset(config, tokenizer)"
+            )
+        made = {seed: self.task.instance(seed) for seed in dict.fromkeys(columns["seed"])}
+        instances = [made[seed] for seed in columns["seed"]]
+        slots = zip(instances, columns["slot"], strict=True)
+        return instances, [group_key(self.task, x, slot) for x, slot in slots]
+
+
+def grouped(scored: Sequence[Scored], keys: Sequence[str]) -> list[Answers]:
+    """The answers of rollouts in any order, one :class:`Answers` for each key, in order of
+    appearance.
+    """
+    found: dict[str, list[Answers]] = {}
+    for one, key in zip(scored, keys, strict=True):
+        found.setdefault(key, []).append(one.answers)
+    return [merged(rollouts) for rollouts in found.values()]
+
+
+def advantages(method: str, R, *, weights=None, alpha: float = 1.0, w_star=None) -> np.ndarray:
+    """The advantages (P, G) that TRL computes from the rewards of the same rollouts.
+
+    With c = sqrt((G - 1) / G) and the population deviation s, TRL divides by s / c + 1e-4. Hence
+    they are c times the library's at eps = c 1e-4. Arguments as in :func:`vpo_lite.advantages`.
+
+    >>> R = np.array([[[[1.0, 0.0]], [[0.0, 0.0]]]])  # one group of two single answers
+    >>> advantages("vpo", R).round(3).tolist()  # half the distance .5 over .354 + 1e-4
+    [[0.707, -0.707]]
+    """
+    G = len(R[0])
+    c = float(np.sqrt((G - 1) / G))
+    how = dict(weights=weights, alpha=alpha, w_star=w_star, eps=c * EPS)
+    return c * estimators.advantages(method, R, **how)

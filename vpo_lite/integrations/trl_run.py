@@ -1,0 +1,345 @@
+"""A run of this kit on TRL's GRPOTrainer, in one process or in many.
+
+The run folder is that of a native run, but for the states to resume from: they are TRL's own
+checkpoints, in ``checkpoints/``. One process, the main one, writes everything else.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object
+from huggingface_hub import constants
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import PrinterCallback, TrainerCallback
+
+from ..estimators import zscore
+from ..files import DamagedError, read_bytes, read_json, sync, write_json
+from ..policy.adapter import quiet
+from ..policy.threads import torch_threads
+from ..training.config import TrainConfig
+from ..training.errors import TrainingError
+from ..training.folders import CHECKPOINTS, METRICS, Engine, RunFolder
+from ..training.measure import step_figures
+from ..training.memory import enough_memory
+from ..training.record import Group, StepRecord
+from ..training.rollouts import last_word
+from ..training.run import AnyRun, going_on, settled
+from ..training.step import Learner
+from .rewards import Scored
+from .trl import EPS, SetReward, grouped
+from .trl_setup import check_installed, dataset, grpo_config, on_cpu
+
+NAME = "trl"
+ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
+
+
+class TrlRun(AnyRun):
+    """One run on TRL. Make it with :meth:`begin` or :meth:`resume`, in every process alike.
+
+    After a kill :meth:`resume` goes on from the last complete checkpoint, with the same problems
+    and weights. With as many processes as before it also samples the same rollouts: TRL restores
+    its random streams. We have seen bit-equal ends on the CPU, and promise none elsewhere.
+    """
+
+    packages = (*AnyRun.packages, "trl")
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        config: TrainConfig,
+        learner: Learner,
+        engine: Engine,
+        team: PartialState,
+        checkpoint: Path | None = None,
+    ):
+        super().__init__(folder, config, learner, 0 if checkpoint is None else _step_of(checkpoint))
+        self.engine, self.team, self.checkpoint = engine, team, checkpoint
+        self.main = team.is_main_process
+
+    @classmethod
+    def begin(cls, config: TrainConfig, path, options: Mapping | None = None) -> "TrlRun":
+        """A new run. options: further fields of TRL's GRPOConfig, as for :func:`grpo_config`.
+
+        Raises ValueError where TRL is missing or cannot honour the settings, and as `Run.begin`.
+        Nothing is written then.
+        """
+        check_installed()
+        config, engine = settled(config), Engine(name=NAME, options=dict(options or {}))
+        team = PartialState(cpu=on_cpu(config))
+        _check_options(config, engine, team)
+        learner, folder = _learner(config), None
+        if team.is_main_process:
+            folder = RunFolder.create(path, config, engine)
+            (folder.path / CHECKPOINTS).mkdir(exist_ok=True)
+            write_json(folder.path / CHECKPOINTS / ABOUT, folder.about(learner))
+        (found,) = broadcast_object_list([folder and str(folder.path.resolve())])
+        return cls(folder or RunFolder(found), config, learner, engine, team)
+
+    @classmethod
+    def resume(cls, path) -> "TrlRun":
+        """Go on with a run, also with another number of processes. Raises ValueError as
+        `Run.resume`.
+        """
+        check_installed()
+        folder = RunFolder.open(path)
+        team = PartialState(cpu=on_cpu(folder.config()))
+        main = team.is_main_process
+        with going_on(path, NAME) if main else contextlib.nullcontext(folder) as folder:
+            config, engine = folder.config(), folder.engine()
+            _check_options(config, engine, team)
+            learner = _learner(config)
+            checkpoint = _rewound(folder, learner) if main else None
+            (checkpoint,) = broadcast_object_list([checkpoint])
+        return cls(folder, config, learner, engine, team, checkpoint)
+
+    def start(self) -> dict:
+        figures = super().start() if self.main else {}
+        self.team.wait_for_everyone()
+        return figures
+
+    def train(self, tell: Callable[[StepRecord], bool]) -> bool:
+        with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
+            trainer = self._trainer(tell)
+            trainer.train(resume_from_checkpoint=self.checkpoint and str(self.checkpoint))
+        return self.done == self.config.steps
+
+    def finish(self) -> dict:
+        summary = super().finish() if self.main else {}
+        self.team.wait_for_everyone()
+        return summary
+
+    def _trainer(self, tell):
+        """The stock trainer, whose adapter begins with the native trainer's values."""
+        from trl import GRPOTrainer
+
+        config, policy = self.config, self.learner.policy
+        options = dict(processes=self.team.num_processes, **self.engine.options)
+        args = grpo_config(config, self.path / CHECKPOINTS, **options)
+        trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
+        lora, base = policy.model.peft_config["default"], policy.model.unload()
+        ends = policy.eos_ids | _ids(policy, last_word(policy, config.answers))
+        reward = _Reward(SetReward.of(config), ends, log=bool(args.report_to))
+        with _ends(base, ends):
+            trainer = GRPOTrainer(
+                model=base,
+                args=args,
+                train_dataset=dataset(config, policy.tokenizer),
+                reward_funcs=reward,
+                processing_class=policy.tokenizer,
+                peft_config=lora,
+                callbacks=[_Recorder(self, reward, tell)],
+            )
+        trainer.remove_callback(PrinterCallback)
+        with torch.no_grad():
+            for name, parameter in trainer.model.named_parameters():
+                if parameter.requires_grad:
+                    parameter.copy_(trained[name])
+        policy.model = trainer.model
+        return trainer
+
+    def record(self, step: int, rollouts: list, logs: Mapping, times: Mapping) -> StepRecord:
+        """The record of a step, from all its rollouts, in any order, and from what TRL logged."""
+        config, task = self.config, self.learner.task
+        rollouts = sorted(rollouts, key=lambda rollout: rollout[0])  # by slot
+        groups = grouped([scored for _, scored in rollouts], [slot for slot, _ in rollouts])
+        scores = np.array([scored.reward for _, scored in rollouts]).reshape(len(groups), -1)
+        c = math.sqrt(1 - 1 / config.group_size)  # as in trl.advantages
+        advantages = c * zscore(scores, c * EPS)
+        return StepRecord(
+            step=step,
+            method=config.method,
+            alpha=config.alpha,
+            K=config.K,
+            m=config.answers,
+            score=float(scores.mean()),
+            silent_groups=float((advantages == 0).all(1).mean()),
+            tokens=int(sum(group.tokens.sum() for group in groups)),
+            **step_figures(task, config, groups),
+            loss=logs["loss"],
+            gradient_norm=logs["grad_norm"],
+            entropy=logs["entropy"],
+            kl=logs.get("kl"),
+            clip_share=logs["clip_ratio/region_mean"],
+            sampler_gap=None,
+            **times,
+            groups=tuple(
+                Group(g.instance, g.texts, g.answers, g.rewards, A)
+                for g, A in zip(groups, advantages, strict=True)
+            ),
+        )
+
+
+class _Reward:
+    """The reward of a run; it keeps what it scored last, for the record of the step.
+
+    - rollouts: (slot, Scored) of each rollout of this process, with its tokens
+    - called: when, by time.perf_counter()
+    """
+
+    def __init__(self, reward: SetReward, ends: set[int], log: bool):
+        self.reward, self.ends, self.log = reward, ends, log
+
+    def __call__(
+        self, prompts, completions, completion_ids, trainer_state, log_metric, seed, slot, **_
+    ) -> list[float]:
+        self.called, columns = time.perf_counter(), {"seed": seed, "slot": slot}
+        step = trainer_state.global_step
+        scored, keys = self.reward.score(prompts, completions, step, columns)
+        if self.log:
+            self.reward.log(grouped(scored, keys), log_metric)
+        self.rollouts = [
+            (place, self._counted(one, ids))
+            for place, one, ids in zip(slot, scored, completion_ids, strict=True)
+        ]
+        return [one.reward for one in scored]
+
+    def _counted(self, one: Scored, ids: list[int]) -> Scored:
+        tokens, cut = np.array([len(ids)]), np.array([ids[-1] not in self.ends])
+        return one._replace(answers=replace(one.answers, tokens=tokens, truncated=cut))
+
+
+class _Recorder(TrainerCallback):
+    """Writes the record of each step, before TRL stores its state, and asks whether to go on."""
+
+    def __init__(self, run: TrlRun, reward: _Reward, tell: Callable[[StepRecord], bool]):
+        self.run, self.reward, self.tell = run, reward, tell
+
+    def on_step_begin(self, args, state, control, **_):
+        self.began = time.perf_counter()
+
+    def on_log(self, args, state, control, logs, **_):
+        if "loss" not in logs:  # the last log is of the whole training
+            return
+        run, step = self.run, state.global_step
+        loss, norm = logs["loss"], logs["grad_norm"]
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise TrainingError(
+                f"step {step}: loss = {loss:g}, gradient norm = {norm:g}: lower lr "
+                f"({run.config.lr:g}) or raise kl ({run.config.kl:g}); the state before is kept"
+            )
+        rollouts, stop = gather_object(self.reward.rollouts), [False]
+        run.done = step
+        if run.main:
+            times = dict(
+                seconds=time.perf_counter() - self.began,
+                rollout_seconds=self.reward.called - self.began,
+            )
+            record = run.record(step, rollouts, logs, times)
+            run.folder.append(record)
+            stop = [bool(self.tell(record)) and step < run.config.steps]
+        broadcast_object_list(stop)  # all processes stop after the same step
+        if stop[0]:
+            control.should_save = control.should_training_stop = True
+        if control.should_save and run.main:
+            sync(run.path / METRICS)  # never a state without the lines that lead to it
+
+
+# --- states ---------------------------------------------------------------------------------------
+
+
+def _rewound(folder: RunFolder, learner: Learner) -> Path | None:
+    """The last complete checkpoint, after metrics.jsonl and later checkpoints were cut back to it;
+    None where there is none. Raises DamagedError, before anything is removed.
+    """
+    where = folder.path / CHECKPOINTS
+    about = read_json(where / ABOUT, dict[str, str])
+    folder.check_unchanged(about, learner)
+    complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
+    last = max(complete, key=_step_of, default=None)
+    if last is not None:
+        _check_readable(last)
+    folder.rewind(_step_of(last) if last else 0, last or where / "checkpoint-1")
+    return last
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether TRL finished writing a checkpoint: it writes this file last."""
+    try:
+        state = json.loads(read_bytes(path / "trainer_state.json"))
+    except ValueError:  # DamagedError is one, and so is what json raises
+        return False
+    return isinstance(state, dict) and state.get("global_step") == _step_of(path)
+
+
+def _step_of(path: Path) -> int:
+    step = path.name.rpartition("-")[2]
+    return int(step) if step.isdecimal() else -1
+
+
+def _check_readable(path: Path) -> None:
+    """DamagedError for a state that TRL could not read. Nothing is unpickled but numbers."""
+    files = {"adapter_model.safetensors": load_file}
+    files |= dict.fromkeys(("optimizer.pt", "scheduler.pt"), _load_numbers)
+    for name, load in files.items():
+        try:
+            load(path / name)
+        except (OSError, ValueError, RuntimeError, SafetensorError, EOFError) as error:
+            why = str(error).partition("\n")[0]
+            raise DamagedError(
+                f"{path / name}: this state cannot be read ({why}); start the run anew"
+            ) from error
+        except pickle.UnpicklingError as error:
+            raise DamagedError(
+                f"{path / name}: holds more than numbers, or is damaged; start the run anew"
+            ) from error
+
+
+def _load_numbers(path: Path):
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+# --- TRL's surroundings ---------------------------------------------------------------------------
+
+
+def _learner(config: TrainConfig) -> Learner:
+    """Policy and task; TRL recomputes layers by its own option."""
+    return Learner(config.but(gradient_checkpointing=False))
+
+
+def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
+    """Refuse what TRL refuses before anything is loaded or written."""
+    with _silence():
+        grpo_config(config, "unused", processes=team.num_processes, **engine.options)
+
+
+def _ids(policy, word: str | None) -> set[int]:
+    return set() if word is None else {policy.tokenizer.convert_tokens_to_ids(word)}
+
+
+@contextlib.contextmanager
+def _ends(model, ids: set[int]):
+    """A context in which these tokens end a completion of the model. TRL asks once."""
+    before = model.generation_config.eos_token_id
+    model.generation_config.eos_token_id = sorted(ids)
+    try:
+        yield
+    finally:
+        model.generation_config.eos_token_id = before
+
+
+@contextlib.contextmanager
+def _silence():
+    """A context in which TRL and what it stands on print nothing, and report nothing home."""
+    loggers = [logging.getLogger(name) for name in ("trl", "accelerate")]
+    levels = [logger.level for logger in loggers]
+    told, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with quiet():
+            yield
+    finally:
+        constants.HF_HUB_DISABLE_TELEMETRY = told
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,204 @@
+"""A run of this kit on TRL: what TRL can do of it, its rows, and the settings to use.
+
+TRL is the optional extra ``trl``. It is imported when a function needs it.
+"""
+
+import dataclasses
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+from .. import estimators
+from ..checks import shown
+from ..policy import shipped
+from ..tasks.base import Prompt, Task, group_key
+from ..training.config import TrainConfig
+from ..training.contract import prompt_of, tokens_of
+from ..training.problems import draw_weights, seeds_of_step
+from .rewards import RolloutReward
+
+LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
+LOOKED_AT = 64  # problems of a run that its one token limit is taken from
+
+
+def check_installed() -> None:
+    """ValueError with the cure where TRL is missing."""
+    if importlib.util.find_spec("trl") is None or importlib.util.find_spec("datasets") is None:
+        raise ValueError('engine trl: TRL is not installed; pip install -e ".[trl]"')
+
+
+def check_config(config: TrainConfig) -> None:
+    """ValueError, in one line, for settings that TRL cannot honour."""
+    RolloutReward.of(config)  # names the methods
+    refused = {
+        "epochs": config.epochs > 1 and "a step is one update",
+        "rollout_dtype": config.rollout_dtype != "auto" and "sampling has the model's numbers",
+        "compile": config.compile and "sampling is TRL's",
+        "load_in": config.load_in is not None and "we have not tried quantised parameters",
+        "device": ":" in config.device and "each process takes the GPU of its rank",
+    }
+    for name, why in refused.items():
+        if why:
+            value = shown(getattr(config, name))
+            raise ValueError(f"{name} = {value}: with engine trl {why}; leave it out")
+
+
+def dataset(config: TrainConfig, tokenizer):
+    """The rows of a run, as a data set of the library ``datasets``: the native trainer's problems
+    in its order, step by step and slot by slot.
+
+    - seed, slot: name the problem and its group; every process makes the problem again from them
+    - step: counts from 0
+    - prompt: made when the row is read. A pocket policy gets its symbols as text, after the token
+      of the beginning. Any other model gets chat messages, or text if it has no chat template.
+
+    TRL reads it in this order with ``shuffle_dataset=False``. Both read the same tokens.
+    """
+    from datasets import Dataset
+
+    task = config.make_task()
+    steps = [seeds_of_step(task, config.seed, i, config.prompts) for i in range(config.steps)]
+    rows = [(i, slot, seed) for i, seeds in enumerate(steps) for slot, seed in enumerate(seeds)]
+    columns = dict(zip(("step", "slot", "seed"), map(list, zip(*rows, strict=True)), strict=True))
+    return Dataset.from_dict(columns).with_transform(_Prompts(config, tokenizer))
+
+
+@dataclass
+class _Prompts:
+    """Adds the column ``prompt`` to rows that are read together."""
+
+    config: TrainConfig
+    tokenizer: Any
+
+    def __call__(self, rows: dict) -> dict:
+        task, config = self.config.make_task(), self.config
+        pocket, made = shipped.description(config.base_model), {}
+        for step, slot, seed in zip(rows["step"], rows["slot"], rows["seed"], strict=True):
+            if (step, slot) not in made:
+                x = task.instance(seed)
+                shown_weights = self._weights(task, x, step, slot)
+                prompt = prompt_of(task, x, config.answers, weights=shown_weights, pocket=pocket)
+                made[step, slot] = self._in_trls_form(task, prompt)
+        prompts = [made[at] for at in zip(rows["step"], rows["slot"], strict=True)]
+        return {**rows, "prompt": prompts}
+
+    def _weights(self, task: Task, x, step: int, slot: int):
+        if not estimators.METHODS[self.config.method].weight_in_prompt:
+            return None
+        return draw_weights(task, self.config, [x], [group_key(task, x, slot)], step)[0][0]
+
+    def _in_trls_form(self, task: Task, prompt: Prompt):
+        if prompt.prefix:
+            raise ValueError(
+                f"task {task.name!r} begins completions with a prefix, which TRL cannot: train "
+                "natively"
+            )
+        if prompt.symbols:
+            return f"{self.tokenizer.bos_token or '<bos>'} {prompt.symbols}"
+        return list(prompt.messages) if self.tokenizer.chat_template else prompt.text + "\n"
+
+
+def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **options):
+    """TRL's settings for a run: as close to the native trainer as TRL comes.
+
+    - processes: how many share a step's prompts x group_size rollouts
+    - options: further fields of GRPOConfig, such as ``use_vllm=True``; not those that the run's
+      own settings decide
+
+    What differs from the native trainer:
+
+    - standard deviation: TRL divides by G - 1 (Bessel), we by G. Its advantages are ours times
+      sqrt((G - 1) / G): 0.97 at G = 16.
+    - eps: TRL adds 1e-4 to that deviation, whatever ``config.eps`` says.
+    - rollouts: sampled by ``generate``, or by vLLM, from torch's random stream, not from keyed
+      draws. So two runs of one seed see the same problems and weights, but other rollouts.
+    - prompts: padded on the left, and run once for each rollout. The native trainer runs each
+      prompt once for its whole group.
+    - token limit: one for the whole run. Without ``max_new_tokens`` it is the largest that the
+      first 64 problems need; the native trainer asks the problems of each step.
+    - loss_type: ``dapo``, ``grpo`` or ``dr_grpo`` for our aggregation ``token``, ``sequence`` or
+      ``constant``. These agree.
+    - kl, entropy: the same estimators (``beta``, ``entropy_coef``). At kl = 0 nothing measures the
+      KL, and records hold None.
+
+    Returns a GRPOConfig. Raises ValueError for settings that TRL cannot honour, for rollouts that
+    the processes cannot share, and for an option that is unknown or decided by the run.
+    """
+    from trl import GRPOConfig
+
+    check_config(config)
+    rollouts = config.prompts * config.group_size
+    if rollouts % processes:
+        raise ValueError(
+            f"prompts x group_size = {rollouts} rollouts cannot be shared by {processes} processes"
+        )
+    local = rollouts // processes
+    most = min(config.micro_batch or local, local)
+    at_once = max(n for n in range(1, most + 1) if local % n == 0)
+    cpu = on_cpu(config)
+    ours = dict(
+        output_dir=str(output_dir),
+        max_steps=config.steps,
+        seed=config.seed % 2**32,
+        shuffle_dataset=False,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=local // at_once,
+        num_generations=config.group_size,
+        num_iterations=config.epochs,
+        max_completion_length=config.max_new_tokens or _token_limit(config),
+        temperature=config.temperature,
+        beta=config.kl,
+        epsilon=config.clip,
+        loss_type=LOSS_TYPES[config.aggregation],
+        scale_rewards="group",
+        learning_rate=config.lr,
+        gradient_checkpointing=config.gradient_checkpointing,
+        save_strategy="steps",
+        save_steps=config.save_every,
+        logging_strategy="steps",
+        logging_steps=1,
+        use_cpu=cpu,
+        **({"entropy_coef": config.entropy} if config.entropy else {}),
+    )
+    recommended = dict(
+        top_p=1.0,
+        top_k=0,
+        lr_scheduler_type="constant",
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        bf16=False,  # the base's own numbers, and a float32 adapter, as in the native trainer
+        dataloader_pin_memory=not cpu,
+        logging_nan_inf_filter=False,
+        save_total_limit=1,
+        report_to=[],
+        disable_tqdm=True,
+    )
+    known = {f.name for f in dataclasses.fields(GRPOConfig)}
+    for name in options:
+        if name not in known:
+            raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
+        if name in ours or name in ("steps_per_generation", "generation_batch_size"):
+            raise ValueError(
+                f"engine option {name}: the run's own settings decide it; leave it out"
+            )
+    if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:
+        raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
+    try:
+        return GRPOConfig(**ours | recommended | options)
+    except (TypeError, ImportError) as error:
+        raise ValueError(f"engine options {shown(options)}: {error}") from error
+
+
+def on_cpu(config: TrainConfig) -> bool:
+    """Whether the run is on the CPU: it asks for that, or there is nothing else."""
+    import torch
+
+    return config.device == "cpu" or not torch.cuda.is_available()
+
+
+def _token_limit(config: TrainConfig) -> int:
+    task, pocket = config.make_task(), shipped.description(config.base_model)
+    steps = range(-(-LOOKED_AT // config.prompts))
+    seeds = [s for i in steps for s in seeds_of_step(task, config.seed, i, config.prompts)]
+    instances = [task.instance(seed) for seed in dict.fromkeys(seeds[:LOOKED_AT])]
+    return max(tokens_of(task, x, config.answers, pocket) for x in instances)
