@@ -84,12 +84,12 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "gymnasium": "envs",
     "scipy": "core",
     "moocore": "core",
-    "torch": "policy, training, pocket, search, studies, lab, cli",
-    "transformers": "policy, pocket",
+    "torch": "policy, training, pocket, search, studies, integrations, lab, cli",
+    "transformers": "policy, pocket, integrations.trl_run",
     "peft": "policy",
     "tokenizers": "policy",
-    "huggingface_hub": "policy",
-    "safetensors": "policy, training",
+    "huggingface_hub": "policy, integrations.trl_run",
+    "safetensors": "policy, training, integrations.trl_run",
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
     "anywidget": "lab.board, lab.panel, lab.player",
@@ -101,12 +101,17 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",
     "verl": "integrations.verl, integrations.verl_estimator",
+    "accelerate": "integrations.trl_run",
+    "trl": "integrations",
+    "datasets": "integrations",
 }
 LATE = {
     "torch": "lab, cli",
     "ipywidgets": "teaching",
     "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",
+    "trl": "integrations",
+    "datasets": "integrations",
 }  # package -> the rooms that may import it in functions only
 LONGEST = 350  # lines of a file
 ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML

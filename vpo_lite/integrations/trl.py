@@ -38,8 +38,8 @@ class SetReward:
     seed, the step and the group's key alone, so all processes draw the same. The step is
     ``trainer_state.global_step``, or without one the number of earlier calls.
 
-    - task: whose answers the completions hold. Rows need the columns that :func:`~.trl_setup.dataset` makes;
-      for a task of functions (:meth:`of_functions`) all columns are handed to these.
+    - task: whose answers the completions hold. Rows need the columns seed and slot, as those of
+      :func:`~.trl_setup.dataset`. Functions (:meth:`of_functions`) are handed all columns.
     - reward: the method, with its settings
 
     A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or

@@ -168,6 +168,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         max_grad_norm=1.0,
         bf16=False,  # the base's own numbers, and a float32 adapter, as in the native trainer
         dataloader_pin_memory=not cpu,
+        ddp_find_unused_parameters=False,
         logging_nan_inf_filter=False,
         save_total_limit=1,
         report_to=[],

@@ -16,11 +16,12 @@ from .schemas import FIGURES
 
 
 class _Finished(NamedTuple):
-    """A finished run: its settings, its summary, and the name of its folder."""
+    """A finished run: its settings, its summary, the names of its folder and its engine."""
 
     config: TrainConfig
     summary: dict
     folder: str
+    engine: str
 
 
 def compare(folders) -> list[dict]:
@@ -28,8 +29,8 @@ def compare(folders) -> list[dict]:
 
     Runs are of one kind if they differ only in seed, single problem, or machine. A row holds
 
-    - label: the method, and the settings in which the kinds of that method differ; also the task,
-      where the kinds differ in it
+    - label: the method, and the settings in which the kinds of that method differ, among them the
+      engine; also the task, where the kinds differ in it
     - method; set: answers in a compared set; runs, problems: how many; folders
     - the means of the figures of ``summary.json``
     - start: the same figures before training
@@ -43,11 +44,12 @@ def compare(folders) -> list[dict]:
     seen = set()
     for run in map(RunFolder.open, folders):
         folder = run.path
-        finished = _Finished(run.config(), run.summary(), str(folder))
+        finished = _Finished(run.config(), run.summary(), str(folder), run.engine().name)
         if folder.resolve() in seen:
             raise ValueError(f"{folder}: given twice")
         seen.add(folder.resolve())
-        kinds.setdefault(json.dumps(_kind(finished.config)), []).append(finished)
+        kind = _kind(finished.config) | {"engine": finished.engine}
+        kinds.setdefault(json.dumps(kind), []).append(finished)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
     return [

@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from ..checks import shortened, shown
 from ..files import (
@@ -49,7 +49,7 @@ class Engine(Schema):
     """Which engine trains a run, and its own options: how a run is computed, not what."""
 
     name: str = "native"
-    options: dict[str, JsonValue] = {}
+    options: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class RunFolder:
