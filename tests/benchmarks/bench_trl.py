@@ -26,7 +26,6 @@ import argparse
 import functools
 import importlib.util
 import json
-import math
 import os
 import platform
 import statistics
@@ -39,8 +38,6 @@ from pathlib import Path
 
 import numpy as np
 
-import vpo_lite as vpo  # before torch: spinning threads would slow both sides down
-
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 import torch
 from transformers import (
@@ -51,16 +48,17 @@ from transformers import (
     TrainerCallback,
 )
 
+from vpo_lite.integrations.rewards import RolloutReward
+from vpo_lite.integrations.trl import SetReward, advantages
+from vpo_lite.integrations.trl_setup import dataset, grpo_config
 from vpo_lite.policy import shipped
 from vpo_lite.policy.adapter import quiet
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
-from vpo_lite.randomness import generator
-from vpo_lite.tasks.base import group_key
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.problems import draw_weights
 from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "trl.json"
@@ -126,29 +124,30 @@ class Stopwatch:
         return {"step": whole, **parts}
 
 
-class SetReward:
-    """The VPO set reward as a reward function of TRL. Column ``key`` names a prompt's group."""
+class Checked:
+    """The set reward of the library, of rollouts that are as long as they should be."""
 
-    def __init__(self, config, task, instances):
-        self.config, self.task, self.instances = config, task, instances
+    def __init__(self, config, task):
+        self.config, self.reward = config, SetReward(task, RolloutReward.of(config))
 
-    def __call__(self, prompts, completions, completion_ids, key, trainer_state, **_):
+    def __call__(self, prompts, completions, completion_ids, trainer_state, seed, slot, **_):
         if any(len(ids) != TOKENS for ids in completion_ids):
             raise RuntimeError(
                 f"TRL's rollouts have {sorted({len(ids) for ids in completion_ids})} tokens, not "
                 f"{TOKENS}"
             )
-        self.R, self.W = [], []
-        for k, start in zip(key[::GROUP], range(0, len(key), GROUP), strict=True):
-            maze = self.instances[k]
-            texts = completions[start : start + GROUP]
-            (group,) = read_answers(self.task, [maze], [texts], self.config.answers)
-            self.R.append(group.for_training(self.task.worst(maze)))
-            rng = generator(self.config.seed, "weights", trainer_state.global_step, k)
-            self.W.append(
-                vpo.sample_weights(self.config.K, self.R[-1].shape[-1], self.config.alpha, rng=rng)
-            )
-        return vpo.set_reward(np.array(self.R), np.array(self.W)).ravel().tolist()
+        step, columns = trainer_state.global_step, dict(seed=seed, slot=slot)
+        scored, self.keys = self.reward.score(prompts, completions, step, columns)
+        self.answers, self.step = [one.answers for one in scored], step
+        return [one.reward for one in scored]
+
+    def expected(self):
+        """TRL's advantages (P, G), as the library computes them group by group."""
+        task, first = self.reward.task, self.answers[::GROUP]
+        mazes, keys = [a.instance for a in first], self.keys[::GROUP]
+        R = np.array([a.for_training(task.worst(a.instance))[0] for a in self.answers])
+        W = draw_weights(task, self.config, mazes, keys, self.step)
+        return advantages("vpo", R.reshape(PROMPTS, GROUP, *R.shape[1:]), weights=np.array(W))
 
 
 class Alternate(TrainerCallback):
@@ -202,41 +201,10 @@ def random_qwen(folder):
     return folder
 
 
-def trl_trainer(folder, config, rows, reward, output):
-    from datasets import Dataset
+def trl_trainer(folder, config, reward, output):
     from peft import LoraConfig
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOTrainer
 
-    settings = GRPOConfig(
-        output_dir=output,
-        max_steps=config.steps,
-        seed=config.seed,
-        shuffle_dataset=False,
-        use_cpu=config.device == "cpu",
-        bf16=False,
-        gradient_checkpointing=False,
-        dataloader_pin_memory=False,
-        report_to=[],
-        logging_strategy="no",
-        save_strategy="no",
-        disable_tqdm=True,
-        per_device_train_batch_size=PROMPTS * GROUP,
-        num_generations=GROUP,
-        max_completion_length=TOKENS,
-        generation_kwargs={"min_new_tokens": TOKENS},
-        temperature=config.temperature,
-        top_p=1.0,
-        top_k=0,
-        beta=config.kl,
-        epsilon=config.clip,
-        num_iterations=config.epochs,
-        loss_type="dapo",
-        scale_rewards="group",
-        learning_rate=config.lr,
-        lr_scheduler_type="constant",
-        weight_decay=0.0,
-        max_grad_norm=1.0,
-    )
     lora = LoraConfig(
         r=config.rank,
         lora_alpha=config.lora_alpha,
@@ -244,11 +212,12 @@ def trl_trainer(folder, config, rows, reward, output):
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
-        processing_class=AutoTokenizer.from_pretrained(folder, padding_side="left"),
-        args=settings,
-        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        args=grpo_config(config, output, generation_kwargs={"min_new_tokens": TOKENS}),
+        train_dataset=dataset(config, tokenizer),
         reward_funcs=reward,
         peft_config=lora,
     )
@@ -300,27 +269,15 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch, device: str 
             max_new_tokens=TOKENS,
             device=device,
             threads=threads,
+            save_every=WARM_UP + rounds,
         )
         policy = load_policy(folder, device=device, rank=config.rank, lora_alpha=config.lora_alpha)
         policy.__class__ = FullLength
         torch.set_num_threads(threads)
         learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())
-        instances, rows = {}, []
-        for step in range(config.steps):  # TRL reads the prompts of our steps, in their order
-            for slot, maze in enumerate(learner.instances(config, step)):
-                key = group_key(learner.task, maze, slot)
-                prompt = learner.task.prompt(maze, config.answers, pocket=policy.pocket)
-                instances[key] = maze
-                rows.append(
-                    {"prompt": f"{policy.tokenizer.bos_token} {prompt.symbols}", "key": key}
-                )
-                if policy.tokenizer(rows[-1]["prompt"])["input_ids"] != policy.encode(prompt):
-                    raise RuntimeError(
-                        f"TRL would read other tokens in {prompt.symbols!r} than we do"
-                    )
-        reward = SetReward(config, learner.task, instances)
+        reward = Checked(config, learner.task)
         with quiet():
-            trainer = trl_trainer(folder, config, rows, reward, f"{scratch}/trl")
+            trainer = trl_trainer(folder, config, reward, f"{scratch}/trl")
         parameters, trained = start_alike(policy.model, trainer.model)
 
         watch.wrap(policy, "sample", "generate")
@@ -331,10 +288,7 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch, device: str 
         gaps = []  # between TRL's advantages and ours
 
         def check_advantages():
-            c = math.sqrt((GROUP - 1) / GROUP)
-            expected = c * vpo.advantages(
-                "vpo", np.array(reward.R), weights=np.array(reward.W), eps=c * 1e-4
-            )
+            expected = reward.expected()
             theirs = np.array(list(trainer._logs["advantages"])[-PROMPTS * GROUP :]).reshape(
                 PROMPTS, GROUP
             )

@@ -144,12 +144,19 @@ class SetReward:
         return self.reward.score(self.task, instances, keys, texts, step), keys
 
     def log(self, groups: Sequence[Answers], log_metric: Callable) -> None:
-        """Hand the means over some groups to TRL's ``log_metric(name, value)``."""
-        figures = step_figures(self.task, self.reward, groups)
-        objectives = {f"objective/{name}": x for name, x in figures["objectives"].items()}
-        for name, value in ({n: figures[n] for n in LOGGED} | objectives).items():
-            if value is not None:
-                log_metric(f"vpo/{name}", value)
+        """Hand the means over the rollouts of some groups, or parts of groups, to TRL's
+        ``log_metric(name, value)``. A figure that a group lacks is left out.
+        """
+        rows = []
+        for group in groups:
+            figures = step_figures(self.task, self.reward, [group])
+            objectives = {f"objective/{name}": x for name, x in figures["objectives"].items()}
+            rows.append({name: figures[name] for name in LOGGED} | objectives)
+        rollouts = [len(group.texts) for group in groups]
+        for name in rows[0]:
+            values = [row.get(name) for row in rows]
+            if None not in values:
+                log_metric(f"vpo/{name}", float(np.average(values, weights=rollouts)))
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):

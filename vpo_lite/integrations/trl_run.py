@@ -81,8 +81,7 @@ class TrlRun(AnyRun):
         learner, folder = _learner(config), None
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
-            (folder.path / CHECKPOINTS).mkdir(exist_ok=True)
-            write_json(folder.path / CHECKPOINTS / ABOUT, folder.about(learner))
+            _rewound(folder, learner)
         (found,) = broadcast_object_list([folder and str(folder.path.resolve())])
         return cls(folder or RunFolder(found), config, learner, engine, team)
 
@@ -115,6 +114,7 @@ class TrlRun(AnyRun):
         return self.done == self.config.steps
 
     def finish(self) -> dict:
+        self.team.wait_for_everyone()  # each stored its random streams beside the checkpoint
         summary = super().finish() if self.main else {}
         self.team.wait_for_everyone()
         return summary
@@ -249,12 +249,16 @@ class _Recorder(TrainerCallback):
 
 
 def _rewound(folder: RunFolder, learner: Learner) -> Path | None:
-    """The last complete checkpoint, after metrics.jsonl and later checkpoints were cut back to it;
-    None where there is none. Raises DamagedError, before anything is removed.
+    """The last complete checkpoint, None where there is none; metrics.jsonl is cut back to it.
+
+    Raises DamagedError, before anything is removed, for what cannot be gone on with.
     """
     where = folder.path / CHECKPOINTS
-    about = read_json(where / ABOUT, dict[str, str])
-    folder.check_unchanged(about, learner)
+    where.mkdir(exist_ok=True)
+    if (where / ABOUT).exists():
+        folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner)
+    else:  # a new run, or one that was killed before it had any state
+        write_json(where / ABOUT, folder.about(learner))
     complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
     last = max(complete, key=_step_of, default=None)
     if last is not None:

@@ -174,14 +174,18 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         report_to=[],
         disable_tqdm=True,
     )
-    known = {f.name for f in dataclasses.fields(GRPOConfig)}
-    for name in options:
+    known = {
+        f.name: getattr(f.type, "__name__", str(f.type)) for f in dataclasses.fields(GRPOConfig)
+    }
+    for name, value in options.items():
         if name not in known:
             raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
         if name in ours or name in ("steps_per_generation", "generation_batch_size"):
             raise ValueError(
                 f"engine option {name}: the run's own settings decide it; leave it out"
             )
+        if isinstance(value, str) and "str" not in known[name]:
+            raise ValueError(f"engine option {name} = {shown(value)}: expected {known[name]}")
     if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:
         raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
     try:

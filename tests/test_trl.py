@@ -1,0 +1,573 @@
+"""TRL: the reward of sets in its stock trainer, and runs of this kit on it."""
+
+import contextlib
+import dataclasses
+import difflib
+import importlib.util
+import json
+import os
+import pickle
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trl")
+
+import torch
+from peft import AutoPeftModelForCausalLM
+from test_models import byte_model, byte_tokenizer
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.integrations import trl as of_sets
+from vpo_lite.integrations import trl_run
+from vpo_lite.integrations.trl import SetReward
+from vpo_lite.integrations.trl_run import TrlRun
+from vpo_lite.integrations.trl_setup import dataset, grpo_config
+from vpo_lite.policy import shipped
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.randomness import generator
+from vpo_lite.tasks.base import Prompt, Task, TaskError
+from vpo_lite.training.errors import TrainingError
+from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.problems import draw_weights, problems_of_step
+from vpo_lite.training.run import Run
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "tests" / "data" / "trl"
+
+
+# --- the reward function --------------------------------------------------------------------------
+
+
+def correct(completions, total, **columns):
+    return [float(t in _text(c)) for c, t in zip(completions, total, strict=True)]
+
+
+def brief(prompts, completions, **columns):
+    return [None if "?" in _text(c) else 1 / (1 + len(_text(c))) for c in completions]
+
+
+def _text(completion):
+    return completion if isinstance(completion, str) else completion[0]["content"]
+
+
+TEXTS = [  # of two groups, with rewards (correct, brief) worked by hand below
+    ("1 + 1", "2", "<answer_1> 2 </answer_1> <answer_2> two </answer_2>"),
+    ("1 + 1", "2", "<answer_1> 345 </answer_1> no more"),
+    ("1 + 2", "3", "<answer_2> 3 </answer_2> <answer_1> ? </answer_1>"),
+    ("1 + 1", "2", "nothing"),
+]
+BY_HAND = [
+    [[1, 1 / 2], [0, 1 / 4]],
+    [[0, 1 / 4], [0, 0]],
+    [[0, 0], [1, 1 / 2]],
+    [[0, 0], [0, 0]],
+]
+
+
+class Letters(Task):
+    """Any text is m answers; an answer's rewards are its shares of vowels and of small letters."""
+
+    name, seeds = "letters", {"train": range(100), "held_out": range(2)}
+
+    def instance(self, seed):
+        return seed
+
+    def objectives(self, instance):
+        return "vowels", "small"
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words(f"Write. {instance}")
+
+    def parse(self, instance, text, m):
+        return [text[i::m] or None for i in range(m)]
+
+    def score(self, instances, answers):
+        shares = [[[_share(t, "aeiou"), _share(t, str.islower)] for t in row] for row in answers]
+        return [np.reshape(rows, (-1, 2)) for rows in shares]
+
+
+def _share(text, letters):
+    wanted = letters if callable(letters) else letters.__contains__
+    return sum(map(wanted, text)) / len(text)
+
+
+def call(reward, rows, *, chat=False, **more):
+    prompts, totals, texts = (list(column) for column in zip(*rows, strict=True))
+    if chat:
+        prompts = [[{"role": "user", "content": p}] for p in prompts]
+        texts = [[{"role": "assistant", "content": t}] for t in texts]
+    return reward(prompts=prompts, completions=texts, total=totals, **more)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_functions_become_objectives(chat):
+    """A set's reward is the mean over the group's weights of its best answer's w . r."""
+    reward = SetReward.of_functions([correct, brief], answers=2, K=5, seed=7)
+    found = call(reward, TEXTS, chat=chat)
+    for (prompt, *_), R, value in zip(TEXTS, BY_HAND, found, strict=True):
+        asked = [{"content": prompt, "role": "user"}] if chat else prompt
+        key = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+        W = vpo.sample_weights(5, 2, 1.0, rng=generator(7, "weights", 0, key))
+        assert value == pytest.approx(np.mean([max(w @ r for r in np.array(R)) for w in W]))
+    assert found[0] > found[1] > found[3] == 0
+
+
+def test_any_part_of_a_group_in_any_process_is_scored_alike():
+    reward = SetReward.of_functions([correct, brief], answers=2, K=3)
+    whole = call(reward, TEXTS)
+    again = pickle.loads(pickle.dumps(SetReward.of_functions([correct, brief], answers=2, K=3)))
+    assert call(again, TEXTS[2:]) == whole[2:]
+    assert call(again, TEXTS[2:]) != whole[2:]  # by its own count this is the next step
+    state = type("State", (), {"global_step": 0})
+    assert call(again, TEXTS[:2][::-1], trainer_state=state) == whole[:2][::-1]
+    named = call(reward, TEXTS, trainer_state=state, vpo_key=["a", "b", "c", "b"])
+    assert named != whole
+    assert call(reward, TEXTS[:2], trainer_state=state, vpo_key=["a", "b"]) == named[:2]
+
+
+def test_functions_are_called_as_trl_calls_them_once_per_answer():
+    seen = []
+
+    def spy(prompts, completions, total, trainer_state, **columns):
+        seen.append((prompts, completions, total, trainer_state, sorted(columns)))
+        return [0] * len(prompts)
+
+    state = type("State", (), {"global_step": 3})
+    ids = [[1]] * 2
+    call(
+        SetReward.of_functions([spy], answers=2), TEXTS[:2], trainer_state=state, completion_ids=ids
+    )
+    asked = ["1 + 1"] * 3
+    assert seen == [(asked, ["2", "two", "345"], ["2"] * 3, state, ["log_metric"])]
+
+
+def test_what_is_logged():
+    """Means over the rollouts of a call: here three of one group and one of another."""
+    logged = {}
+    reward = SetReward.of_functions([correct, brief], answers=2)
+    call(reward, TEXTS, log_metric=logged.__setitem__)
+    R = np.array(BY_HAND)
+    assert logged["vpo/objective/correct"] == pytest.approx(R[..., 0].mean())
+    assert logged["vpo/objective/brief"] == pytest.approx(R[..., 1].mean())
+    assert logged["vpo/set_reward"] == pytest.approx(vpo.exact_set_reward(R).mean())
+    assert logged["vpo/parse_rate"] == pytest.approx(5 / 8)
+    assert logged["vpo/valid_rate"] == pytest.approx(4 / 8)
+    assert "vpo/coverage" not in logged  # nobody knows the front
+
+
+def test_coverage_is_logged_where_the_front_is_known():
+    config = vpo.TrainConfig.preset("demo", maze_seed=1000, m=2)
+    reward, logged = SetReward.of(config), {}
+    x = reward.task.instance(0)
+    routes = x.pareto_front().routes
+    text = reward.task.write(x, routes[:1])
+    columns = dict(seed=[5, 6], slot=[0, 1], log_metric=logged.__setitem__)
+    found = reward(["", ""], [text, ""], **columns)
+    front = x.pareto_front().rewards
+    assert logged["vpo/coverage"] == pytest.approx(vpo.coverage(front[:1], front) / 2)
+    assert found[0] > found[1] == 0
+    with pytest.raises(ValueError, match="rows need columns seed and slot"):
+        reward([""], [text])
+
+
+def test_asking_for_answers_goes_with_reading_them():
+    reward = SetReward.of_functions([brief], answers=3)
+    text = reward.ask({"prompt": "Name three."})["prompt"]
+    assert text.startswith("Name three.\n\nWrite 3 different answers")
+    assert reward.task.parse(None, text, 3) == ["..."] * 3
+    system = {"role": "system", "content": "Be brief."}
+    chat = [system, {"role": "user", "content": "Name three."}]
+    asked = reward.ask({"prompt": chat})["prompt"]
+    assert asked == [system, {"role": "user", "content": text}] and chat[1]["content"][-1] == "."
+
+
+def low(completions, **columns):
+    return [-1.0] * len(completions)
+
+
+def short(completions, **columns):
+    return [0.0]
+
+
+async def later(completions, **columns):
+    return [0.0] * len(completions)
+
+
+def test_wrong_functions_are_said_in_one_line():
+    with pytest.raises(TaskError, match="low returned -1, less than worst = 0"):
+        call(SetReward.of_functions([low], answers=2), TEXTS)
+    assert call(SetReward.of_functions([low], answers=2, worst=-2.0, K=1), TEXTS)[3] == -2
+    with pytest.raises(TaskError, match="short returned 1 rewards for 5 answers"):
+        call(SetReward.of_functions([short], answers=2), TEXTS)
+    with pytest.raises(ValueError, match="is no plain function"):
+        SetReward.of_functions([later])
+    with pytest.raises(ValueError, match="at least one"):
+        SetReward.of_functions([])
+    with pytest.raises(ValueError, match="worst = nan"):
+        SetReward.of_functions([low], worst=float("nan"))
+    with pytest.raises(ValueError, match="expected 1 weights"):
+        SetReward.of_functions([low], w_star=[1, 2])
+    twice = SetReward.of_functions([low, low, short])
+    assert twice.task.names == ("low_1", "low_2", "short")
+
+
+# --- the rows and the settings of a run -----------------------------------------------------------
+
+
+def pocket_config(**changes):
+    small = dict(steps=3, prompts=2, group_size=4, maze_seed=1000, m=2, K=4)
+    return vpo.TrainConfig.preset("demo", **{**small, "device": "cpu", "threads": 1, **changes})
+
+
+@pytest.fixture(scope="module")
+def chat_folder(tmp_path_factory):
+    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+    heads = dict(num_attention_heads=4, num_key_value_heads=2)
+    return byte_model(tmp_path_factory.mktemp("models") / "chat", **shape, **heads)
+
+
+@pytest.mark.parametrize("kind", ["pocket", "chat", "plain", "weighed"])
+def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
+    """The same tokens for the same problems in the same order."""
+    tokenizer = byte_tokenizer(chat=False) if kind == "plain" else None
+    model = str(chat_folder) if kind in ("chat", "plain") else "auto"
+    config = pocket_config(
+        steps=2,
+        maze_seed=None,
+        model=model,
+        method="goal_conditioned" if kind == "weighed" else "vpo",
+    )
+    policy = load_policy(config.base_model, device="cpu")
+    policy.tokenizer = tokenizer or policy.tokenizer
+    rows, task = dataset(config, policy.tokenizer), config.make_task()
+    assert rows["slot"] == [0, 1] * 2 and rows["step"] == [0, 0, 1, 1]
+    for row in rows:
+        x = problems_of_step(task, config.seed, row["step"], config.prompts)[row["slot"]]
+        assert task.key(task.instance(row["seed"])) == task.key(x)
+        weights = draw_weights(task, config, [x], [f"{task.key(x)}#{row['slot']}"], row["step"])
+        shown = weights[0][0] if kind == "weighed" else None
+        prompt = task.prompt(x, config.answers, weights=shown, pocket=policy.pocket)
+        if kind == "chat":
+            ids = policy.tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True)
+            ids = ids["input_ids"]
+        else:
+            ids = policy.tokenizer(text=row["prompt"])["input_ids"]
+        assert ids == policy.encode(prompt)
+
+
+def test_the_recommended_settings():
+    args = grpo_config(pocket_config(micro_batch=3, kl=0.1, aggregation="sequence"), "unused")
+    batch = args.per_device_train_batch_size, args.gradient_accumulation_steps
+    assert batch == (2, 4) and args.generation_batch_size == 8  # the largest divisor of 8 up to 3
+    assert (args.loss_type, args.beta, args.num_generations) == ("grpo", 0.1, 4)
+    task, pocket = pocket_config().make_task(), shipped.description("pocket-6x6")
+    assert args.max_completion_length == task.max_tokens(task.instance(0), 2, pocket)
+    with pytest.raises(ValueError, match="= 8 rollouts cannot be shared by 3 processes"):
+        grpo_config(pocket_config(), "unused", processes=3)
+
+
+REFUSED = {
+    "max_at_k": dict(method="max_at_k"),
+    "gdpo": dict(method="gdpo"),
+    "maxrl": dict(method="maxrl"),
+    "vpo_recombined": dict(method="vpo_recombined"),
+    "epochs": dict(epochs=2),
+    "rollout_dtype": dict(rollout_dtype="bfloat16"),
+    "compile": dict(compile=True),
+    "load_in": dict(load_in="4bit"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_trl_cannot_honour_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name}.*(natively|leave it out)"):
+        grpo_config(pocket_config(**REFUSED[name]), "unused")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--engine", "magic"], "--engine 'magic': there are native, trl"),
+        (["--engine-options", "a=1"], "the native engine has none"),
+        (["--engine", "trl", "--engine-options", "a"], "expected NAME=VALUE"),
+        (["--engine", "trl", "--engine-options", "a=1"], "GRPOConfig of TRL has no such field"),
+        (["--engine", "trl", "--engine-options", "beta=1"], "the run's own settings decide it"),
+        (["--engine", "trl", "--engine-options", "use_vllm=true"], "vLLM is not installed"),
+        (["--engine", "trl", "--engine-options", "top_p=a"], "top_p = 'a': expected float"),
+        (["--engine", "trl", "--compile"], "compile = True: with engine trl"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_writes_nothing(options, words, tmp_path, capsys):
+    assert main(["train", *options, "--device", "cpu", "--out", str(tmp_path / "run")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and words in err and len(err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_trl_the_cure_is_said(tmp_path, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "trl" else found(name, *rest),
+    )
+    assert main(["train", "--engine", "trl", "--out", str(tmp_path / "run")]) == 2
+    assert 'pip install -e ".[trl]"' in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+# --- a run in one process -------------------------------------------------------------------------
+
+
+def by_hand(config, group, weights):
+    """TRL's advantages of a group (G,): Bessel's deviation, eps 1e-4."""
+    score = [np.mean([max(w @ r for r in R) for w in weights]) for R in group.rewards]
+    return (score - np.mean(score)) / (np.std(score, ddof=1) + 1e-4)
+
+
+def keys(config, step):
+    task = config.make_task()
+    problems = problems_of_step(task, config.seed, step, config.prompts)
+    return task, problems, [f"{task.key(x)}#{slot}" for slot, x in enumerate(problems)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes", [dict(), dict(m=1, micro_batch=2), dict(method="grpo", kl=0.1)], ids=str
+)
+def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
+    config = pocket_config(pay_repeats=True, **changes)
+    run = TrlRun.begin(config, tmp_path / "run")
+    gaps, sizes, held = [], [], {}
+
+    def compare(record):
+        theirs = np.array(held["trainer"]._logs["advantages"]).reshape(2, 4)
+        task, problems, names = keys(config, record.step - 1)
+        W = draw_weights(task, config, problems, names, record.step - 1)
+        W = [task.w_star(x)[None] for x in problems] if W is None else W
+        ours = [by_hand(config, g, w) for g, w in zip(record.groups, W, strict=True)]
+        R = [group.rewards for group in record.groups]
+        same = of_sets.advantages(config.method, R, weights=W, w_star=[w[0] for w in W])
+        assert np.allclose(ours, same, atol=1e-12)
+        assert np.allclose([group.advantages for group in record.groups], same, atol=1e-12)
+        gaps.append(abs(theirs - ours).max())
+        sizes.append(abs(theirs).max())
+        return False
+
+    made = run._trainer
+    run._trainer = lambda tell: held.setdefault("trainer", made(tell))
+    assert run.train(compare)
+    run.close()
+    assert len(gaps) == 3 and max(gaps) < 5e-6 < max(sizes)
+
+
+@pytest.fixture(scope="module")
+def tiny(chat_folder):
+    small = dict(task=Letters, model=str(chat_folder), max_new_tokens=8)
+    return vpo.TrainConfig.preset("demo", **small, **SIZES, lr=0.01)
+
+
+SIZES = dict(steps=3, prompts=1, group_size=4, m=2, K=4, device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, tmp_path_factory):
+    """A finished run of the command line. Not to be changed."""
+    path = tmp_path_factory.mktemp("trl") / "run"
+    flags = SIZES | dict(task=tiny.task, model=tiny.model, max_new_tokens=8, lr=0.01)
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    assert main(["train", "--engine", "trl", *arguments, "--out", str(path), "--json"]) == 0
+    return path
+
+
+def files(path):
+    return {p.name for p in path.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys):
+    assert files(trained) == {"config.json", "metrics.jsonl", "summary.json", "adapter"}
+    folder = RunFolder.open(trained)
+    assert folder.config() == tiny and folder.engine().name == "trl"
+    records = folder.records()
+    assert [r.step for r in records] == [1, 2, 3]
+    assert all(0 < r.rollout_seconds < r.seconds and r.tokens <= 32 for r in records)
+    assert all(r.kl is None and r.sampler_gap is None and r.entropy > 0 for r in records)
+    assert any(r.gradient_norm > 0 for r in records)
+    summary = folder.summary()
+    assert "trl" in summary["versions"] and summary["steps"] == 3
+    capsys.readouterr()
+    assert main(["evaluate", str(trained), "--json", "--device", "cpu"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again == {name: summary[name] for name in again}
+
+    native = Run.begin(tiny, tmp_path / "native")
+    assert native.start() == summary["start"]  # of the same policy
+    assert native.train(lambda record: False)
+    native.finish()
+    assert main(["compare", str(trained), str(tmp_path / "native"), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["label"] for row in rows] == ["vpo, engine=trl", "vpo, engine=native"]
+    assert main(["train", "--resume", str(trained)]) == 2
+    assert "this run is finished (3 steps)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_adapter_is_one_of_peft(trained, tiny):
+    policy = load_policy(trained, device="cpu")
+    ids = torch.tensor([policy.encode(policy_prompt(tiny))])
+    with torch.no_grad():
+        ours = policy.model(ids).logits
+        theirs = AutoPeftModelForCausalLM.from_pretrained(trained / "adapter")(ids).logits
+        with policy.reference():
+            before = policy.model(ids).logits
+    assert torch.equal(ours, theirs) and not torch.equal(ours, before)
+
+
+def policy_prompt(config):
+    task = config.make_task()
+    pocket = shipped.description(config.base_model)
+    return task.prompt(task.instance(0), config.answers, pocket=pocket)
+
+
+class Killed(BaseException):
+    """Ends a run as kill -9 would: nothing after the last write happens."""
+
+
+def cut(config, path, after, by=Killed):
+    """A run that is killed in step ``after``: its line is written, its state is not."""
+
+    def tell(record):
+        if record.step == after and by is Killed:
+            raise Killed
+        return record.step == after
+
+    run = TrlRun.begin(config, path)
+    with contextlib.suppress(Killed):
+        assert not run.train(tell)
+    run.close()
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", [Killed, "asked to stop"])
+def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp_path):
+    """On the CPU, with as many processes: the same lines but for the seconds, the same adapter."""
+    path = cut(tiny, tmp_path / "run", 2, by)
+    half = path / "checkpoints" / "checkpoint-3"  # TRL was writing it
+    half.mkdir()
+    (half / "trainer_state.json").write_text('{"global_')
+    assert main(["train", "--resume", str(path), "--json"]) == 0
+    assert files(path) == files(trained)
+    one, other = (
+        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
+        for p in (trained, path)
+    )
+    assert one == other
+    adapter = "adapter/adapter_model.safetensors"
+    assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, capsys):
+    path = cut(tiny, tmp_path / "run", 2)
+    with pytest.raises(ValueError, match="engine trl began this run"):
+        Run.resume(path)
+    last = path / "checkpoints" / "checkpoint-1"
+
+    def refused(words):
+        before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        assert main(["train", "--resume", str(path)]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and len(err.splitlines()) == 1 and words in err, err
+        assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+
+    def damaged(file, content, words):
+        kept = file.read_bytes()
+        file.write_bytes(content(kept))
+        refused(words)
+        file.write_bytes(kept)
+
+    half = lambda content: content[: len(content) // 2]  # noqa: E731
+    for name in ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt"):
+        damaged(last / name, half, f"{name}: this state cannot be read")
+    stranger = pickle.dumps(print, protocol=2)
+    damaged(last / "optimizer.pt", lambda _: stranger, "optimizer.pt: holds more than numbers")
+    damaged(path / "config.json", lambda text: text.replace(b'"K": 4', b'"K": 5'), "K changed")
+    damaged(path / "config.json", lambda text: text.replace(b'"trl"', b'"no"'), "--engine 'no'")
+    damaged(path / "config.json", lambda text: text.replace(b'"trl"', b"1"), "field engine")
+    (last / "trainer_state.json").unlink()
+    refused("missing, and")
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_stored(tiny, tmp_path, monkeypatch):
+    run = TrlRun.begin(tiny, tmp_path / "run")
+    made = trl_run._Recorder.on_log
+
+    def broken(self, args, state, control, logs, **rest):
+        made(self, args, state, control, {**logs, "grad_norm": float("nan")}, **rest)
+
+    monkeypatch.setattr(trl_run._Recorder, "on_log", broken)
+    with pytest.raises(TrainingError, match=r"step 1: loss = .*gradient norm = nan: lower lr"):
+        run.train(lambda record: False)
+    run.close()
+    assert not list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
+
+
+# --- a script of somebody's own -------------------------------------------------------------------
+
+
+def changed():
+    """The lines that the example changes, as in a diff."""
+    before, after = ((EXAMPLE / f"{name}.py").read_text() for name in ("before", "after"))
+    lines = difflib.ndiff(*(text.splitlines()[1:] for text in (before, after)))
+    return [line for line in lines if line[:2] in ("- ", "+ ") and line[2:]]
+
+
+def test_the_readme_shows_the_lines_that_the_example_changes():
+    readme = (ROOT / "README.md").read_text()
+    (shown,) = re.findall(r"```diff\n(.*?)```", readme, re.DOTALL)
+    lines = [line[0] + " " + line[1:].strip() for line in shown.splitlines() if line[0] in "-+"]
+    assert lines == [line[:2] + line[2:].strip() for line in changed()]
+    assert sum(line[0] == "+" for line in lines) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # TRL's settings are the script's, warnings and all
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_the_example_trains(name, chat_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [name, str(chat_folder), str(tmp_path)])
+    trainer = runpy.run_path(str(EXAMPLE / f"{name}.py"))["trainer"]
+    first = trainer.state.log_history[0]
+    assert trainer.state.global_step == 2 and first["completions/mean_length"] > 1
+    assert ("vpo/objective/correct" in first) == (name == "after")
+    prompt = trainer.train_dataset[0]["prompt"]
+    assert ("<answer_3> ... </answer_3>" in prompt) == (name == "after")
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
+    """By TRL's own gathering; weights that each process draws for itself are caught."""
+    script = Path(__file__).with_name("trl_two_processes.py")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    launch += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", str(script), str(tmp_path)]
+    settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(launch, env=settings, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
+    assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])
+    assert len(found["keyed"]) == 2 and found["size"] > 0.1
+    assert files(tmp_path / "run") == {"config.json", "metrics.jsonl", "summary.json", "adapter"}
+    assert found["resumed"] == [3]
+    assert load_policy(tmp_path / "run", device="cpu").model is not None
