@@ -7,19 +7,17 @@ reward, one process.
 Needs the extra `trl`. Writes tests/benchmarks/results/trl.json, one entry per number of threads. A
 step: 8 prompts x 8 rollouts of exactly 48 new tokens, the VPO set reward, one AdamW update of a
 LoRA adapter on all linear layers but lm_head, in fp32, no dropout, beta = kl = 0, mean over tokens
-(TRL's loss_type "dapo" is our aggregation "token"). In all else TRL runs with its own defaults. The
-two take turns step by step, so that a busy neighbour meets both; TRL's time runs from the end of
+(TRL's loss_type "dapo" is our aggregation "token"). TRL runs with the settings of
+`vpo_lite.integrations.trl_setup.grpo_config`. The two take turns step by step, so that a busy neighbour meets both; TRL's time runs from the end of
 our step to the end of its own.
 
 Sizes: 1m is the shipped pocket-6x6; 10m is a Qwen3 of random weights with the same tokenizer. That
 one writes no routes, so a stand-in for the parser reads some into whatever it writes: rewards of 0
 throughout would make advantages of 0, and less work.
 
-Checked in every run, which else stops: the prompts have the same tokens, the adapters the same
-parameters and first values, every rollout has 48 tokens, and TRL's advantages are those of
-`vpo_lite.advantages` on the same rewards. TRL divides by the sample deviation (ddof 1) plus 1e-4,
-we by the population deviation (ddof 0) plus eps: with c = sqrt((G - 1) / G), TRL's are c times ours
-at eps = c 1e-4.
+Checked in every run, which else stops: the adapters have the same parameters and first values,
+every rollout has 48 tokens, and TRL's advantages are those of `vpo_lite.integrations.trl` on the
+same rewards. That both read the same tokens is for tests/test_trl.py.
 """
 
 import argparse
