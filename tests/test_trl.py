@@ -262,6 +262,20 @@ def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
         assert ids == policy.encode(prompt)
 
 
+class Begun(Letters):
+    """Completions begin with a word of the task's."""
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return dataclasses.replace(super().prompt(instance, m), prefix="So")
+
+
+def test_a_task_that_begins_completions_is_refused(chat_folder, tmp_path):
+    config = vpo.TrainConfig.preset("demo", task=Begun, model=str(chat_folder), device="cpu")
+    with pytest.raises(TaskError, match="begins completions with a prefix, which TRL cannot"):
+        TrlRun.begin(config, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_recommended_settings():
     args = grpo_config(pocket_config(micro_batch=3, kl=0.1, aggregation="sequence"), "unused")
     batch = args.per_device_train_batch_size, args.gradient_accumulation_steps

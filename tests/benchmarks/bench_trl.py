@@ -8,8 +8,8 @@ Needs the extra `trl`. Writes tests/benchmarks/results/trl.json, one entry per n
 step: 8 prompts x 8 rollouts of exactly 48 new tokens, the VPO set reward, one AdamW update of a
 LoRA adapter on all linear layers but lm_head, in fp32, no dropout, beta = kl = 0, mean over tokens
 (TRL's loss_type "dapo" is our aggregation "token"). TRL runs with the settings of
-`vpo_lite.integrations.trl_setup.grpo_config`. The two take turns step by step, so that a busy neighbour meets both; TRL's time runs from the end of
-our step to the end of its own.
+`vpo_lite.integrations.trl_setup.grpo_config`. The two take turns step by step, so that a busy
+neighbour meets both; TRL's time runs from the end of our step to the end of its own.
 
 Sizes: 1m is the shipped pocket-6x6; 10m is a Qwen3 of random weights with the same tokenizer. That
 one writes no routes, so a stand-in for the parser reads some into whatever it writes: rewards of 0

@@ -85,7 +85,7 @@ def run(options) -> int:
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
     try:
-        return _drive(started, quiet=options.json or not started.main, as_json=options.json)
+        return _drive(started, options.json)
     except KeyboardInterrupt:
         return say(f"stopped; go on with: vpo-lite train --resume {started.path}", 1)
     except OSError as error:  # a full disk, for one
@@ -137,12 +137,12 @@ def _value(text: str):
         return text
 
 
-def _drive(run, *, quiet: bool, as_json: bool) -> int:
+def _drive(run, as_json: bool) -> int:
     from tqdm import tqdm
 
     from ..training.compare import table
 
-    started, config = time.perf_counter(), run.config
+    started, config, quiet = time.perf_counter(), run.config, as_json or not run.main
     if run.engine.name == "native":
         _state_memory(run, quiet)
     start = run.start()

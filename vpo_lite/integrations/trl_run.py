@@ -79,6 +79,7 @@ class TrlRun(AnyRun):
         team = PartialState(cpu=on_cpu(config))
         _check_options(config, engine, team)
         learner, folder = _learner(config), None
+        dataset(config.but(steps=1), learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
             _rewound(folder, learner)

@@ -11,7 +11,7 @@ from typing import Any
 from .. import estimators
 from ..checks import shown
 from ..policy import shipped
-from ..tasks.base import Prompt, Task, group_key
+from ..tasks.base import Prompt, Task, TaskError, group_key
 from ..training.config import TrainConfig
 from ..training.contract import prompt_of, tokens_of
 from ..training.problems import draw_weights, seeds_of_step
@@ -89,7 +89,7 @@ class _Prompts:
 
     def _in_trls_form(self, task: Task, prompt: Prompt):
         if prompt.prefix:
-            raise ValueError(
+            raise TaskError(
                 f"task {task.name!r} begins completions with a prefix, which TRL cannot: train "
                 "natively"
             )
