@@ -358,6 +358,7 @@ def keys(config, step):
 def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
     config = pocket_config(pay_repeats=True, **changes)
     run = TrlRun.begin(config, tmp_path / "run")
+    assert run.notes == ()
     gaps, sizes, held = [], [], {}
 
     def compare(record):
@@ -471,13 +472,16 @@ def cut(config, path, after, by=Killed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [Killed, "asked to stop"])
-def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp_path):
+def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp_path, capfd):
     """On the CPU, with as many processes: the same lines but for the seconds, the same adapter."""
     path = cut(tiny, tmp_path / "run", 2, by)
     half = path / "checkpoints" / "checkpoint-3"  # TRL was writing it
     half.mkdir()
     (half / "trainer_state.json").write_text('{"global_')
+    capfd.readouterr()
     assert main(["train", "--resume", str(path), "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["steps"] == 3 and err == ""  # TRL's own messages stay out
     assert files(path) == files(trained)
     one, other = (
         [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
@@ -522,7 +526,8 @@ def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, ca
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_stored(tiny, tmp_path, monkeypatch):
-    run = TrlRun.begin(tiny, tmp_path / "run")
+    run = TrlRun.begin(tiny.but(eps=1e-6), tmp_path / "run")
+    assert run.notes == ("eps = 1e-06 is not used: TRL adds 0.0001 to the deviation",)
     made = trl_run._Recorder.on_log
 
     def broken(self, args, state, control, logs, **rest):

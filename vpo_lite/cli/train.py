@@ -145,6 +145,8 @@ def _drive(run, as_json: bool) -> int:
     started, config, quiet = time.perf_counter(), run.config, as_json or not run.main
     if run.engine.name == "native":
         _state_memory(run, quiet)
+    for note in () if quiet else run.notes:
+        print(note, file=sys.stderr)
     start = run.start()
     if run.first == 0 and run.main:
         _warn_of_answers(run, start)

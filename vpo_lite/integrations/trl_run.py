@@ -66,6 +66,8 @@ class TrlRun(AnyRun):
         super().__init__(folder, config, learner, 0 if checkpoint is None else _step_of(checkpoint))
         self.engine, self.team, self.checkpoint = engine, team, checkpoint
         self.main = team.is_main_process
+        if config.eps != EPS:
+            self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
 
     @classmethod
     def begin(cls, config: TrainConfig, path, options: Mapping | None = None) -> "TrlRun":

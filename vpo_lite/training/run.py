@@ -26,10 +26,12 @@ class AnyRun(ABC):
     - folder, config, learner; first: steps that were done when this process took over
     - done: steps that are done
     - main: whether this process writes and prints. Of several that train together, one does.
+    - notes: what a user should know of the engine before the first step
     """
 
     engine = Engine()
     main = True
+    notes: tuple[str, ...] = ()
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
