@@ -89,7 +89,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "peft": "policy",
     "tokenizers": "policy",
     "huggingface_hub": "policy, integrations.trl_run",
-    "safetensors": "policy, training, integrations.trl_run",
+    "safetensors": "policy, training, integrations.trl_states",
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
     "anywidget": "lab.board, lab.panel, lab.player",

@@ -296,6 +296,7 @@ REFUSED = {
     "rollout_dtype": dict(rollout_dtype="bfloat16"),
     "compile": dict(compile=True),
     "load_in": dict(load_in="4bit"),
+    "device": dict(device="cuda:1"),
 }
 
 

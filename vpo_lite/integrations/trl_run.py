@@ -5,10 +5,8 @@ checkpoints, in ``checkpoints/``. One process, the main one, writes everything e
 """
 
 import contextlib
-import json
 import logging
 import math
-import pickle
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,12 +17,10 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub import constants
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from transformers import PrinterCallback, TrainerCallback
 
 from ..estimators import zscore
-from ..files import DamagedError, read_bytes, read_json, sync, write_json
+from ..files import sync
 from ..policy.adapter import quiet
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
@@ -39,9 +35,9 @@ from ..training.step import Learner
 from .rewards import Scored
 from .trl import EPS, SetReward, grouped
 from .trl_setup import check_installed, dataset, grpo_config, on_cpu
+from .trl_states import rewound, step_of
 
 NAME = "trl"
-ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
 
 
 class TrlRun(AnyRun):
@@ -63,7 +59,7 @@ class TrlRun(AnyRun):
         team: PartialState,
         checkpoint: Path | None = None,
     ):
-        super().__init__(folder, config, learner, 0 if checkpoint is None else _step_of(checkpoint))
+        super().__init__(folder, config, learner, 0 if checkpoint is None else step_of(checkpoint))
         self.engine, self.team, self.checkpoint = engine, team, checkpoint
         self.main = team.is_main_process
         if config.eps != EPS:
@@ -84,7 +80,7 @@ class TrlRun(AnyRun):
         dataset(config.but(steps=1), learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
-            _rewound(folder, learner)
+            rewound(folder, learner)
         (found,) = broadcast_object_list([folder and str(folder.path.resolve())])
         return cls(folder or RunFolder(found), config, learner, engine, team)
 
@@ -101,7 +97,7 @@ class TrlRun(AnyRun):
             config, engine = folder.config(), folder.engine()
             _check_options(config, engine, team)
             learner = _learner(config)
-            checkpoint = _rewound(folder, learner) if main else None
+            checkpoint = rewound(folder, learner) if main else None
             (checkpoint,) = broadcast_object_list([checkpoint])
         return cls(folder, config, learner, engine, team, checkpoint)
 
@@ -246,64 +242,6 @@ class _Recorder(TrainerCallback):
             control.should_save = control.should_training_stop = True
         if control.should_save and run.main:
             sync(run.path / METRICS)  # never a state without the lines that lead to it
-
-
-# --- states ---------------------------------------------------------------------------------------
-
-
-def _rewound(folder: RunFolder, learner: Learner) -> Path | None:
-    """The last complete checkpoint, None where there is none; metrics.jsonl is cut back to it.
-
-    Raises DamagedError, before anything is removed, for what cannot be gone on with.
-    """
-    where = folder.path / CHECKPOINTS
-    where.mkdir(exist_ok=True)
-    if (where / ABOUT).exists():
-        folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner)
-    else:  # a new run, or one that was killed before it had any state
-        write_json(where / ABOUT, folder.about(learner))
-    complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
-    last = max(complete, key=_step_of, default=None)
-    if last is not None:
-        _check_readable(last)
-    folder.rewind(_step_of(last) if last else 0, last or where / "checkpoint-1")
-    return last
-
-
-def _is_complete(path: Path) -> bool:
-    """Whether TRL finished writing a checkpoint: it writes this file last."""
-    try:
-        state = json.loads(read_bytes(path / "trainer_state.json"))
-    except ValueError:  # DamagedError is one, and so is what json raises
-        return False
-    return isinstance(state, dict) and state.get("global_step") == _step_of(path)
-
-
-def _step_of(path: Path) -> int:
-    step = path.name.rpartition("-")[2]
-    return int(step) if step.isdecimal() else -1
-
-
-def _check_readable(path: Path) -> None:
-    """DamagedError for a state that TRL could not read. Nothing is unpickled but numbers."""
-    files = {"adapter_model.safetensors": load_file}
-    files |= dict.fromkeys(("optimizer.pt", "scheduler.pt"), _load_numbers)
-    for name, load in files.items():
-        try:
-            load(path / name)
-        except (OSError, ValueError, RuntimeError, SafetensorError, EOFError) as error:
-            why = str(error).partition("\n")[0]
-            raise DamagedError(
-                f"{path / name}: this state cannot be read ({why}); start the run anew"
-            ) from error
-        except pickle.UnpicklingError as error:
-            raise DamagedError(
-                f"{path / name}: holds more than numbers, or is damaged; start the run anew"
-            ) from error
-
-
-def _load_numbers(path: Path):
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 # --- TRL's surroundings ---------------------------------------------------------------------------

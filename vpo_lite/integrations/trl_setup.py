@@ -35,7 +35,8 @@ def check_config(config: TrainConfig) -> None:
         "rollout_dtype": config.rollout_dtype != "auto" and "sampling has the model's numbers",
         "compile": config.compile and "sampling is TRL's",
         "load_in": config.load_in is not None and "we have not tried quantised parameters",
-        "device": ":" in config.device and "each process takes the GPU of its rank",
+        "device": config.device not in ("auto", "cpu", "cuda")
+        and "there is auto, cpu or cuda, and each process takes the GPU of its rank",
     }
     for name, why in refused.items():
         if why:

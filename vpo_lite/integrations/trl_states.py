@@ -1,0 +1,70 @@
+"""The states of a run on TRL: its checkpoints, and the one to go on from."""
+
+import json
+import pickle
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from ..files import DamagedError, read_bytes, read_json, write_json
+from ..training.folders import CHECKPOINTS, RunFolder
+from ..training.step import Learner
+
+ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
+
+
+def rewound(folder: RunFolder, learner: Learner) -> Path | None:
+    """The last complete checkpoint, None where there is none; metrics.jsonl is cut back to it.
+
+    Raises DamagedError, before anything is removed, for what cannot be gone on with.
+    """
+    where = folder.path / CHECKPOINTS
+    where.mkdir(exist_ok=True)
+    if (where / ABOUT).exists():
+        folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner)
+    else:  # a new run, or one that was killed before it had any state
+        write_json(where / ABOUT, folder.about(learner))
+    complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
+    last = max(complete, key=step_of, default=None)
+    if last is not None:
+        _check_readable(last)
+    folder.rewind(step_of(last) if last else 0, last or where / "checkpoint-1")
+    return last
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether TRL finished writing a checkpoint: it writes this file last."""
+    try:
+        state = json.loads(read_bytes(path / "trainer_state.json"))
+    except ValueError:  # DamagedError is one, and so is what json raises
+        return False
+    return isinstance(state, dict) and state.get("global_step") == step_of(path)
+
+
+def step_of(path: Path) -> int:
+    step = path.name.rpartition("-")[2]
+    return int(step) if step.isdecimal() else -1
+
+
+def _check_readable(path: Path) -> None:
+    """DamagedError for a state that TRL could not read. Nothing is unpickled but numbers."""
+    files = {"adapter_model.safetensors": load_file}
+    files |= dict.fromkeys(("optimizer.pt", "scheduler.pt"), _load_numbers)
+    for name, load in files.items():
+        try:
+            load(path / name)
+        except (OSError, ValueError, RuntimeError, SafetensorError, EOFError) as error:
+            why = str(error).partition("\n")[0]
+            raise DamagedError(
+                f"{path / name}: this state cannot be read ({why}); start the run anew"
+            ) from error
+        except pickle.UnpicklingError as error:
+            raise DamagedError(
+                f"{path / name}: holds more than numbers, or is damaged; start the run anew"
+            ) from error
+
+
+def _load_numbers(path: Path):
+    return torch.load(path, map_location="cpu", weights_only=True)
