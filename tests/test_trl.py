@@ -352,6 +352,11 @@ def keys(config, step):
     return task, problems, [f"{task.key(x)}#{slot}" for slot, x in enumerate(problems)]
 
 
+def adapter_of(model):
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    return {name: parameter.detach().clone() for name, parameter in trained.items()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [dict(), dict(m=1, micro_batch=2), dict(method="grpo", kl=0.1)], ids=str
@@ -376,8 +381,13 @@ def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
         sizes.append(abs(theirs).max())
         return False
 
-    made = run._trainer
+    made, native = run._trainer, adapter_of(run.learner.policy.model)
     run._trainer = lambda tell: held.setdefault("trainer", made(tell))
+    run._trainer(compare)
+    begun = adapter_of(held["trainer"].model)
+    assert begun.keys() == native.keys()
+    assert all(torch.equal(begun[name], native[name]) for name in native)
+    run._trainer = lambda tell: held["trainer"]
     assert run.train(compare)
     run.close()
     assert len(gaps) == 3 and max(gaps) < 5e-6 < max(sizes)
@@ -482,7 +492,8 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
     capfd.readouterr()
     assert main(["train", "--resume", str(path), "--json"]) == 0
     out, err = capfd.readouterr()
-    assert json.loads(out)["steps"] == 3 and err == ""  # TRL's own messages stay out
+    assert json.loads(out)["steps"] == 3
+    assert re.fullmatch("vpo-lite: in training, .* were cut off .*\n", err)  # TRL says nothing
     assert files(path) == files(trained)
     one, other = (
         [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
