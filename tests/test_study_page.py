@@ -43,7 +43,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 9 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 13 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -93,6 +93,87 @@ def test_max_at_k_finds_more_with_thirty_and_less_with_one(found):
     assert sure("max_at_k", "best@3", "vpo") == -1
     most = [study_page.curve(found, kind, "best")[29] for kind in ("max_at_k", "start_single")]
     assert 1.4 < most[0] / most[1] < 1.6
+
+
+def pair(name):
+    """The study, a function that says which differences are sure, and its runs."""
+    study, found = study_page.runs(name)
+
+    def certain(kind, figure, against=None):
+        return tables.difference(study, results.SHIPPED / name, kind, figure, against).sure
+
+    return study, certain, found
+
+
+def test_mazes_of_the_papers_size():
+    study, certain, found = pair("paper-9x9")
+    assert len(found["vpo"]) == len(found["grpo_x3"]) == 3
+    assert certain("vpo", "best@1") == certain("vpo", "any@1") == -1
+    for figure in ("any@3", "any@10", "any@30", "coverage", "best@30"):
+        assert certain("vpo", figure) == 1
+    assert certain("vpo", "best@3") == certain("vpo", "best@10") == 0
+    gap = tables.difference(study, results.SHIPPED / study.name, "vpo", "best@30")
+    assert 0.002 < gap.mean < 0.004
+    means = tables.means(study, results.SHIPPED / study.name, ())
+    assert means["vpo"]["training_answers"] == means["grpo_x3"]["training_answers"]
+    assert means["vpo"]["training_tokens"] < means["grpo_x3"]["training_tokens"]
+    for figure in ("best@3", "best@10", "best@30", "any@3", "any@10", "any@30"):
+        assert certain("start_set", figure, "vpo") == certain("start_single", figure, "vpo") == -1
+    kept = [run.per_problem for run in found["vpo"]]
+    ceiling = np.array(kept[0]["coverage"]) / np.array(kept[0]["attained"])
+    assert (ceiling > 0.999).mean() > 0.9
+
+
+def test_the_collapse_on_mazes_and_the_fair_objection():
+    _, _, found = pair("paper-9x9")
+    walks = {
+        kind: {
+            name: np.array(
+                [
+                    [np.ravel(p.figures[name])[k] for p in run.checkpoints[:-1]]
+                    for run in found[kind]
+                ]
+            )
+            for name, k in (("best", 0), ("any", 29), ("diversity", 0))
+        }
+        for kind in ("vpo", "grpo_x3")
+    }
+    other, ours = walks["grpo_x3"], walks["vpo"]
+    assert (other["any"].argmax(1) <= 2).all()
+    assert (other["any"][:, -1] < other["any"].max(1) - 0.01).all()
+    assert (np.diff(other["diversity"], axis=1) < 0).all()
+    third = [run.checkpoints[1] for run in found["grpo_x3"]]
+    spent = np.mean([p.tokens for p in third]) / np.mean(
+        [run.checkpoints[-2].tokens for run in found["vpo"]]
+    )
+    assert third[0].step == 33 and spent == pytest.approx(0.4, abs=0.02)
+    assert other["any"][:, 1].mean() == pytest.approx(0.846, abs=0.001)
+    assert ours["any"][:, -1].mean() == pytest.approx(0.855, abs=0.001)
+    end = np.mean([run.last["best"][0] for run in found["vpo"]])
+    assert other["best"][:, 1].mean() == pytest.approx(end, abs=0.01)
+
+
+def test_questions_of_four_steps():
+    _, certain, found = pair("hops")
+    assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
+    for name in ("best", "any"):
+        ours, other = (study_page.curve(found, kind, name) for kind in ("vpo", "grpo_x3"))
+        assert (ours < other).all()
+        assert certain("vpo", f"{name}@1") == certain("vpo", f"{name}@3") == -1
+    assert certain("vpo", "any@30") == 0
+    ends = {kind: study_page.curve(found, kind, "diversity") for kind in found}
+    assert ends["grpo_x3"] == pytest.approx(ends["start_single"], abs=0.02)
+    assert found["start_single"][0].last["valid"] == pytest.approx(0.4, abs=0.05)
+    for figure in ("any@30", "best@30"):
+        assert certain("max_at_k", figure) == 1
+        assert certain("start_single", figure, "vpo") == -1
+    for name in ("best", "any"):
+        for k in (0, 2):
+            at = {kind: study_page.curve(found, kind, name)[k] for kind in found}
+            trained = {kind: x for kind, x in at.items() if not kind.startswith("start")}
+            assert min(trained, key=trained.get) == "max_at_k"
+    gaps = [certain("set_max", figure, "vpo") for figure in ("best@1", "best@30", "any@30")]
+    assert gaps == [0, 0, 0]
 
 
 def test_evolution_on_rules_that_the_policy_knows(evolved):
