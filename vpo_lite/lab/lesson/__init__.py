@@ -13,6 +13,7 @@ from ...checks import shortened, shown
 from ...files import write_atomically
 from ...markup import Html, data_block, filled, html, joined, packaged, scripts
 from ..recordings import read
+from . import texts
 from .content import Lesson, Recorded
 
 PAGE = "lab/lesson/page.html"
@@ -56,22 +57,18 @@ def _page(lesson: Lesson) -> Html:
         PAGE,
         digest=base64.b64encode(digest).decode(),
         style=packaged(STYLE),
-        title=lesson.title,
-        problem=_problem(lesson),
-        judged=lesson.judged,
-        tasks=_items(lesson.tasks),
-        words=joined(html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in lesson.words),
-        runs=_items(lesson.settings),
+        title=texts.title(lesson),
+        problem=_problem(texts.problem(lesson)),
+        tasks=_items(texts.tasks(lesson)),
+        words=joined(html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in texts.words(lesson)),
+        runs=_items(map(texts.settings, lesson.shown)),
         data=data_block(lesson.data()),
         script=script,
     )
 
 
-def _problem(lesson: Lesson) -> Html:
-    """The problem in words, where no board shows it."""
-    if not lesson.problem:
-        return html("")
-    return html('<pre class="problem" tabindex="0">{}</pre>', lesson.problem)
+def _problem(text: str) -> Html:
+    return html('<pre class="problem" tabindex="0">{}</pre>', text) if text else html("")
 
 
 def _items(texts) -> Html:

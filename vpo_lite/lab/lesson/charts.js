@@ -100,7 +100,7 @@ function space(figure, { front, clouds, numbers, names, range, said }) {
   const { X, Y } = axes(canvas, { x: range, y: range, xticks: marks, yticks: marks, xname: `${names[0]} →`, yname: names[1], right: 1.4 * em });
   for (const [x, y, asked] of front) {
     make(svg, "circle", { cx: X(x), cy: Y(y), r: 15, fill: "none", stroke: "var(--quiet)", "stroke-width": 2 });
-    if (asked) make(svg, "circle", { cx: X(x), cy: Y(y), r: 20, fill: "none", class: "edge", "stroke-width": 4 });
+    if (asked) make(svg, "circle", { cx: X(x), cy: Y(y), r: 20, fill: "none", class: "edge asked", "stroke-width": 4 });
   }
   clouds.forEach(({ colour, marker: symbol, points }, i) => {
     const aside = (i - (clouds.length - 1) / 2) * 13; // between the markers of two runs at one point

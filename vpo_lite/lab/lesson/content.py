@@ -1,21 +1,17 @@
-"""What a lesson tells: the runs of its recordings as plain data, and the texts around them."""
+"""What a lesson shows: the runs of its recordings, side by side, as plain data."""
 
-import inspect
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ...checks import shortened
-from ...estimators import METHODS
 from ...exact import SCRAMBLINGS
 from ...looks import STYLES, Look, look
 from ...objective import sobol_points
 from ..codes import decode
-from ..curves import changes
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of
 from ..faces import face_of
 from ..judging import POINTS
@@ -24,7 +20,7 @@ from ..view import Run, View
 from ..words import is_maze, where
 
 MOST = 4  # runs side by side
-ALPHAS = [float(f"{10**exponent:.3g}") for exponent in np.arange(-13, 14) / 10]  # the panel's range
+ALPHAS = [float(f"{10**exponent:.2g}") for exponent in np.arange(-13, 14) / 10]  # the panel's range
 LEAST_ALPHA = 0.01  # of points in the page
 LONGEST_NAME = 60  # letters of a recording's name
 STROKES = {  # plotly's name of a dash -> SVG's
@@ -35,47 +31,6 @@ STROKES = {  # plotly's name of a dash -> SVG's
     "dashdot": "9 6 2 6",
     "longdashdot": "16 6 2 6",
 }
-WORDS = (
-    ("Rollout", "One text that the policy writes. It holds one answer or several."),
-    (
-        "Set",
-        "What a run is judged by: the answers of one rollout, or as many single answers. Each "
-        "board shows a typical set of its step, the one of median set reward.",
-    ),
-    (
-        "Weights w",
-        "How much each objective counts. A preference: somebody wants gold, somebody else wants "
-        "everything alike.",
-    ),
-    (
-        "α",
-        "How the weights are drawn. A small α puts most weight on one objective. A large α weights "
-        "all objectives about equally. With α = 1 every w is equally likely.",
-    ),
-    (
-        "Set reward",
-        "For each w only the best answer of the set counts. The set reward is the mean over all w.",
-    ),
-    ("Win share", "How often an answer is the best of its set, over all w."),
-    ("Diversity", "The mean distance (L1) between the reward vectors of two valid answers."),
-)
-WITH_FRONT = (
-    (
-        "True front",
-        "The reward vectors that no other answer beats: none is at least as good in all objectives "
-        "and better in one.",
-    ),
-    (
-        "Coverage",
-        "The set reward divided by that of the true front. At 1 nothing is missing. A curve shows "
-        "the mean over the sets of a step.",
-    ),
-    (
-        "Best 1, best 2, ...",
-        "What the best one, two, ... answers of the true front cover together. A policy that "
-        "always writes the same answer cannot pass best 1.",
-    ),
-)
 
 
 class Recorded(NamedTuple):
@@ -128,16 +83,8 @@ class Lesson:
             taken = [other.look for other in shown]
             shown.append(Shown(run, text, _look(run.method, taken), name, recording.command))
         active = tuple(dict.fromkeys(methods))
-        view = View(
-            **{**vars(views[0]), "runs": tuple(run for _, run in runs), "active": active},
-        )
-        return cls(view, tuple(shown))
-
-    @property
-    def title(self) -> str:
-        methods = list(dict.fromkeys(look(one.run.method).text for one in self.shown))
-        *first, last = methods
-        return f"{', '.join(first)}{' and ' * bool(first)}{last} on {where(self.view)}"
+        all_runs = tuple(run for _, run in runs)
+        return cls(replace(views[0], runs=all_runs, active=active), tuple(shown))
 
     @property
     def known(self) -> bool:
@@ -148,39 +95,6 @@ class Lesson:
     def judged(self) -> str:
         """What the sets are judged by."""
         return "coverage" if self.known else "set reward"
-
-    @property
-    def problem(self) -> str:
-        """The problem in words; "" where the board draws it."""
-        return "" if is_maze(self.view) else self.view.task.summary(self.view.instance)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """What a student is asked to do. It claims nothing."""
-        first = (
-            "Which runs pass the dotted line of best 1, and at which step?"
-            if self.known
-            else "Which run has the highest set reward at the end?"
-        )
-        best = " Which answers does the best set hold now?" if self.known else ""
-        return (
-            f"Press Play and watch the boards. {first} Do the answers of a run become alike? "
-            "Diversity shows it.",
-            f"Stop at the last step. Predict first: does {self.judged} rise or fall if α becomes "
-            f"small? Move α to the left end, then to the right end.{best}",
-            "Choose another run at Who wins. How many of its answers win for some weights? What "
-            "would you have to add to its set?",
-        )
-
-    @property
-    def words(self) -> tuple[tuple[str, str], ...]:
-        """The words of the page, each with what it means."""
-        return WORDS + WITH_FRONT * self.known
-
-    @property
-    def settings(self) -> list[str]:
-        """A line for each run: what it is trained on, its settings, and what made it."""
-        return [_settings(one) for one in self.shown]
 
     @cached_property
     def size(self) -> int:
@@ -314,22 +228,6 @@ def _look(method: str, taken: list[Look]) -> Look:
         return own
     free = [style for style in STYLES.values() if style.marker not in {t.marker for t in taken}]
     return own._replace(marker=free[0].marker, dash=free[0].dash)
-
-
-def _settings(one: Shown) -> str:
-    config, record = one.run.config, one.run.records[0]
-    trained_on = inspect.getdoc(METHODS[one.run.method].estimate).splitlines()[0].rstrip(".")
-    K = "∞" if record.K == math.inf else record.K
-    parts = [
-        f"{one.label} is trained on: {trained_on}",
-        f"m = {record.m}, G = {config.group_size}, P = {config.prompts}, K = {K}, "
-        f"α = {record.alpha:g}, seed {config.seed}, {len(one.run.records)} steps",
-        *(f"From step {step} on: {text}" for step, text in changes(one.run.records)),
-        f"Recording: {one.source}",
-    ]
-    if one.command:
-        parts.append(f"Made by: {one.command}")
-    return ". ".join(parts) + "."
 
 
 def _run(one: Shown, points: _Table, answers: _Table) -> dict:

@@ -15,30 +15,28 @@ const integral = (indices) => exact.integrate(rows(indices), alphaNow(), data.so
 
 // ---- what sets are worth at the α of now ----
 
-// Sets with the same useful answers are worth the same, whatever α: each kind is computed once for each α.
-const kinds = new Map(), worths = new Map();
-function kindOf(indices) {
-  const key = [...indices].sort((a, b) => a - b).join();
-  if (!kinds.has(key)) kinds.set(key, exact.nondominated(rows(indices)).map((i) => indices[i]).sort((a, b) => a - b));
+// Sets with the same useful answers are worth the same, whatever α. So each kind is integrated once for each α.
+const kinds = new Map();
+function kindOf(set) {
+  const useful = exact.nondominated(rows(set)).map((i) => set[i]).sort((a, b) => a - b), key = String(useful);
+  if (!kinds.has(key)) kinds.set(key, { useful, worths: [] });
   return kinds.get(key);
 }
-function reward(indices) {
-  const kind = kindOf(indices), key = `${state.alpha}|${kind}`;
-  if (!worths.has(key)) worths.set(key, integral(kind).value);
-  return worths.get(key);
+const worth = ({ useful, worths }) => worths[state.alpha] ??= integral(useful).value;
+const reward = (set) => worth(kindOf(set));
+for (const run of runs) {
+  for (const moment of run.steps) moment.sets = moment.sets.map(([count, ...set]) => [count, kindOf(set)]);
 }
 
 const whole = front?.map(([, point]) => point);
 const judge = (value) => front ? value / reward(whole) : value;
-const ofMoment = ({ sets }) => judge(sum(sets.map(([count, ...set]) => count * reward(set))) / sum(sets.map(([count]) => count)));
-const bests = new Map();
+const ofMoment = ({ sets }) => judge(sum(sets.map(([count, kind]) => count * worth(kind))) / sum(sets.map(([count]) => count)));
+const curvesAt = [], bestsAt = []; // by α
+const curvesNow = () => curvesAt[state.alpha] ??= runs.map((run) => run.steps.map(ofMoment));
 // the best 1, 2, ... answers of the front, up to the size of a set: [{indices, value}]
 function best() {
-  if (!bests.has(state.alpha)) {
-    const of = (m) => exact.bestSubset(rows(whole), m, (indices) => reward(indices.map((i) => whole[i])));
-    bests.set(state.alpha, front ? Array.from({ length: data.size }, (_, i) => of(i + 1)) : []);
-  }
-  return bests.get(state.alpha);
+  const of = (m) => exact.bestSubset(rows(whole), m, (indices) => reward(indices.map((i) => whole[i])));
+  return bestsAt[state.alpha] ??= front ? Array.from({ length: data.size }, (_, i) => of(i + 1)) : [];
 }
 const asked = () => best().at(-1)?.indices ?? [];
 
@@ -207,8 +205,7 @@ function drawCurves(curves) {
 // ---- drawing and asking ----
 
 function draw() {
-  const curves = runs.map((run) => run.steps.map(ofMoment));
-  const judged = curves.map((curve) => curve[Math.min(state.step, curve.length) - 1]);
+  const curves = curvesNow(), judged = curves.map((curve) => curve[Math.min(state.step, curve.length) - 1]);
   find("step").value = state.step;
   find("alpha").value = state.alpha;
   find("step").setAttribute("aria-valuetext", `step ${state.step} of ${LAST}`);
