@@ -15,7 +15,7 @@ from envs import walk
 from vpo_lite import exact, metrics
 from vpo_lite.cli import main
 from vpo_lite.lab import judging, recordings
-from vpo_lite.lab.lesson import Lesson, Recorded, write_lesson
+from vpo_lite.lab.lesson import Lesson, Recorded, _page, write_lesson
 from vpo_lite.lab.lesson.content import sobol_tables
 from vpo_lite.lab.view import Run
 from vpo_lite.objective import sobol_points
@@ -124,6 +124,10 @@ def test_a_second_run_of_a_method_is_told_apart():
     lesson = lesson_of("few_weights/K-1", "few_weights/K-64", "equal_answers/seed-0")
     labels = [one.label for one in lesson.shown]
     assert labels == ["VPO (few_weights/K-1)", "VPO (few_weights/K-64)", "GRPO"]
+    assert [one.label for one in lesson_of(*ALPHA).shown] == [
+        "VPO, recombined (small)",
+        "VPO, recombined (large)",
+    ]
     looks = [one.look for one in lesson.shown]
     assert looks[0].colour == looks[1].colour == "#0072B2"
     assert len({look.marker for look in looks}) == len({look.dash for look in looks}) == 3
@@ -430,6 +434,7 @@ def test_walkers_rest_where_less_motion_is_asked_for(page):
     def moved():
         put(page, "step", 1)
         put(page, "step", 40)
+        page.wait_for_timeout(150)  # the board draws in a frame of its own
         first = page.evaluate(place)
         page.wait_for_timeout(250)
         return page.evaluate(place) != first
@@ -543,8 +548,8 @@ def test_other_recordings_open_too(context, tmp_path, monkeypatch, name):
     if name == "no front":
         monkeypatch.setattr(MazeTask, "front", lambda self, instance: None)
         name = THREE
-    path = write_lesson([name], tmp_path / "other.html")
-    lesson = lesson_of(name)
+    lesson, path = lesson_of(name), tmp_path / "other.html"
+    path.write_text(_page(lesson), encoding="utf-8")
     page, wrong = opened(context, path)
     record, run = lesson.shown[0].run.record, cells(page)["VPO"]
     assert run[0] == f"{record.coverage if lesson.known else record.set_reward:.3f}"

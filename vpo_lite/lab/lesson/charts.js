@@ -59,9 +59,9 @@ function axes({ svg, em, width, height }, { x, y, xticks, yticks, xname, yname, 
   return { X, Y, left, end, top, bottom };
 }
 
-// round values between two ends, at most so many
-function ticks(low, high, most) {
-  const rough = (high - low) / most, unit = 10 ** Math.floor(Math.log10(rough));
+// round values between two ends: five, or fewer where there is no room for more
+function ticks(low, high, room) {
+  const rough = (high - low) / Math.max(1, Math.min(5, Math.floor(room))), unit = 10 ** Math.floor(Math.log10(rough));
   const step = unit * [1, 2, 5, 10].find((n) => n * unit >= rough - 1e-9), out = [];
   for (let v = Math.ceil(low / step - 1e-9); v * step <= high + 1e-9; v++) out.push(v * step);
   return out;
@@ -70,9 +70,9 @@ function ticks(low, high, most) {
 // curves over steps. runs: {label, colour, marker, dash, values}; levels: dotted lines [value, name], ascending
 function curves(figure, { runs, levels = [], step, last, low, high, said }) {
   const canvas = begin(figure, 0.56, said), { svg, em } = canvas;
-  const whole = ticks(1, last, 5).filter((v) => Number.isInteger(v) && v > 0);
+  const whole = ticks(1, last, (canvas.width - 8 * em) / (3.5 * em)).filter((v) => Number.isInteger(v) && v > 0);
   const { X, Y, left, end, top, bottom } = axes(canvas, {
-    x: [0.5, last + 0.5], y: [low, high], xticks: [...new Set([1, ...whole.filter((v) => v > last / 12)])], yticks: ticks(low, high, 5), xname: "step",
+    x: [0.5, last + 0.5], y: [low, high], xticks: [...new Set([1, ...whole.filter((v) => v > last / 12)])], yticks: ticks(low, high, canvas.height / (2.2 * em)), xname: "step",
     right: levels.length ? 5.4 * em : 0.8 * em,
   });
   let together = [];
@@ -96,7 +96,7 @@ function curves(figure, { runs, levels = [], step, last, low, high, said }) {
 // objective space. front: [x, y, asked for, hollow]; clouds: {colour, marker, points: [x, y, share, hollow]}; numbers: [x, y, text]
 function space(figure, { front, clouds, numbers, names, range, said }) {
   const canvas = begin(figure, 0.66, said), { svg, em } = canvas;
-  const marks = ticks(range[0], range[1], 5);
+  const marks = ticks(...range, (canvas.width - 4 * em) / (4 * em));
   const { X, Y } = axes(canvas, { x: range, y: range, xticks: marks, yticks: marks, xname: `${names[0]} →`, yname: names[1], right: 1.4 * em });
   for (const [x, y, asked] of front) {
     make(svg, "circle", { cx: X(x), cy: Y(y), r: 15, fill: "none", stroke: "var(--quiet)", "stroke-width": 2 });

@@ -1,8 +1,10 @@
 """What a lesson shows: the runs of its recordings, side by side, as plain data."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -75,11 +77,11 @@ class Lesson:
         if not 1 <= len(runs) <= MOST:
             raise ValueError(f"{len(runs)} runs: a lesson shows 1 to {MOST} side by side")
         methods = [run.method for _, run in runs]
-        shown = []
+        shown, short = [], dict(zip(names, _told_apart(names), strict=True))
         for (name, recording), run in runs:
             text = look(run.method).text
             if methods.count(run.method) > 1:
-                text += f" ({shortened(name, LONGEST_NAME)})"
+                text += f" ({shortened(short[name], LONGEST_NAME)})"
             taken = [other.look for other in shown]
             shown.append(Shown(run, text, _look(run.method, taken), name, recording.command))
         active = tuple(dict.fromkeys(methods))
@@ -212,6 +214,19 @@ def _view(name: str, recording: Recording) -> View:
         steps=max(len(run.records) for run in recording.runs),
         active=tuple(run.method for run in recording.runs),
     )
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Paths without the folders that all of them begin or end with.
+
+    >>> _told_apart(["runs/a/seed-0", "runs/b/seed-0"]), _told_apart(["a", "a/b"])
+    (['a', 'b'], ['a', 'a/b'])
+    """
+    parts = [Path(name).parts for name in names]
+    first = len(os.path.commonprefix(parts))
+    last = len(os.path.commonprefix([own[first:][::-1] for own in parts]))
+    told = ["/".join(own[first : len(own) - last]) for own in parts]
+    return told if all(told) else names
 
 
 def _key(view: View):
