@@ -1,6 +1,6 @@
 """What a lesson shows: the runs of its recordings, side by side, as plain data."""
 
-import os
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -223,10 +223,16 @@ def _told_apart(names: list[str]) -> list[str]:
     (['a', 'b'], ['a', 'a/b'])
     """
     parts = [Path(name).parts for name in names]
-    first = len(os.path.commonprefix(parts))
-    last = len(os.path.commonprefix([own[first:][::-1] for own in parts]))
+    first = _shared(parts)
+    last = _shared([own[first:][::-1] for own in parts])
     told = ["/".join(own[first : len(own) - last]) for own in parts]
     return told if all(told) else names
+
+
+def _shared(paths) -> int:
+    """How many parts all of these paths begin with."""
+    alike = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return sum(1 for _ in alike)
 
 
 def _key(view: View):
