@@ -501,7 +501,7 @@ def test_both_themes_can_be_read(page, dark):
 
 # Boxes of the parts of the page, and of the texts of each figure; texts that are cut off.
 PARTS = (
-    "h1, header label, .intro, #play, .knob, #board, #words, #runs, #space, #winners, #judged, "
+    "h1, header label, .intro, #play, .knob, #board, #words, .numbers, #space, #winners, #judged, "
     "#diversity, .texts section"
 )
 LAYOUT = """(parts) => {

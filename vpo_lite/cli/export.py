@@ -98,7 +98,7 @@ def _lesson(options) -> int:
 
         written = write_lesson(options.recordings, options.out)
     size = written.stat().st_size / 1000
-    print(f"{written}: {size:,.0f} kB; it opens in any browser, without a network")
+    print(f"{written}: {size:,.0f} kB; open it in a browser; it needs no network")
     return 0
 
 

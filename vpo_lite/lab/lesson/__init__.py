@@ -1,4 +1,4 @@
-"""A lesson: recorded runs as one page that opens offline in any browser, with a live α.
+"""A lesson: recorded runs as one page that a browser opens offline, with a live α.
 
 The page needs no server, no network and no plotly. It draws with board.js, the panel's own, and
 computes the exact set reward with exact.js.
