@@ -67,8 +67,8 @@ def scripts(**files: str) -> Html:
 def data_block(value) -> Html:
     """A value as JSON that can stand in a script element: no text in it ends the element.
 
-    >>> data_block({"a": "</script>"})
-    '{"a":"\\u003c/script>"}'
+    >>> print(data_block({"a": "</script>"}))
+    {"a":"\\u003c/script>"}
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Html(text.replace("<", "\\u003c"))

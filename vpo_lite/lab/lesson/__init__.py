@@ -58,7 +58,7 @@ def _page(lesson: Lesson) -> Html:
         digest=base64.b64encode(digest).decode(),
         style=packaged(STYLE),
         title=texts.title(lesson),
-        problem=_problem(texts.problem(lesson)),
+        problem=_problem(lesson.problem),
         tasks=_items(texts.tasks(lesson)),
         words=joined(html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in texts.words(lesson)),
         runs=_items(map(texts.settings, lesson.shown)),

@@ -98,6 +98,11 @@ class Lesson:
         """What the sets are judged by."""
         return "coverage" if self.known else "set reward"
 
+    @property
+    def problem(self) -> str:
+        """The problem in words; "" where the board draws it."""
+        return "" if is_maze(self.view) else self.view.task.summary(self.view.instance)
+
     @cached_property
     def size(self) -> int:
         """The size of the largest sets."""

@@ -9,7 +9,7 @@ import math
 from ...estimators import METHODS
 from ...looks import look
 from ..curves import changes
-from ..words import is_maze, where
+from ..words import where
 from .content import Lesson, Shown
 
 WORDS = (
@@ -59,12 +59,6 @@ def title(lesson: Lesson) -> str:
     """The methods, and the problem."""
     *first, last = dict.fromkeys(look(one.run.method).text for one in lesson.shown)
     return f"{', '.join(first)}{' and ' * bool(first)}{last} on {where(lesson.view)}"
-
-
-def problem(lesson: Lesson) -> str:
-    """The problem in words; "" where the board draws it."""
-    view = lesson.view
-    return "" if is_maze(view) else view.task.summary(view.instance)
 
 
 def tasks(lesson: Lesson) -> tuple[str, ...]:
