@@ -72,7 +72,8 @@ function curves(figure, { runs, levels = [], step, last, low, high, said }) {
   const canvas = begin(figure, 0.56, said), { svg, em } = canvas;
   const whole = ticks(1, last, (canvas.width - 8 * em) / (3.5 * em)).filter((v) => Number.isInteger(v) && v > 0);
   const { X, Y, left, end, top, bottom } = axes(canvas, {
-    x: [0.5, last + 0.5], y: [low, high], xticks: [...new Set([1, ...whole.filter((v) => v > last / 12)])], yticks: ticks(low, high, canvas.height / (2.2 * em)), xname: "step",
+    x: [0.5, last + 0.5], y: [low, high], xname: "step",
+    xticks: [...new Set([1, ...whole.filter((v) => v > last / 12)])], yticks: ticks(low, high, canvas.height / (2.2 * em)),
     right: levels.length ? 5.4 * em : 0.8 * em,
   });
   let together = [];
@@ -136,7 +137,9 @@ function triangle(figure, { regions, dots, corners, said }) {
 function bar(figure, { regions, dots, corners, said }) {
   const { svg, em, width, height } = begin(figure, 0.45, said), left = 1.5 * em, end = width - 1.5 * em, low = height - 3 * em, top = 2 * em;
   const X = (v) => left + v * (end - left);
-  for (const { from, to, style } of regions) make(svg, "rect", { x: X(from), y: top, width: Math.max(0, X(to) - X(from)), height: low - top, ...tint(style.colour) });
+  for (const { from, to, style } of regions) {
+    make(svg, "rect", { x: X(from), y: top, width: Math.max(0, X(to) - X(from)), height: low - top, ...tint(style.colour) });
+  }
   dots.forEach(({ at, style }, i) => marker(svg, style.marker, X(at), top + (low - top) * (0.1 + 0.8 * ((i * 0.618) % 1)), 2.6, style.colour));
   for (const { from, to, style, name } of regions) badge(svg, em, X((from + to) / 2), (top + low) / 2, style, name);
   label(svg, left, low + 1.3 * em, `all for ${corners[1]}`);
@@ -149,7 +152,8 @@ function shares(figure, { parts, said }) {
   parts.forEach(({ share, style, name }, i) => {
     const y = (1 + 2 * i) * em + em;
     badge(svg, em, 1.1 * em, y, style, name);
-    make(svg, "rect", { x: left, y: y - 0.6 * em, width: Math.max(1, share * (end - left)), height: 1.2 * em, fill: style.colour, class: "edge", "stroke-width": 1 });
+    const bounds = { x: left, y: y - 0.6 * em, width: Math.max(1, share * (end - left)), height: 1.2 * em };
+    make(svg, "rect", { ...bounds, fill: style.colour, class: "edge", "stroke-width": 1 });
     label(svg, left + share * (end - left) + 0.4 * em, y + 0.35 * em, `${Math.round(100 * share)} %`);
   });
 }
@@ -162,4 +166,4 @@ function swatch(svg, { colour, marker: symbol, dash }) {
   marker(svg, symbol, 23, 8, 5.5, colour);
 }
 
-export default { curves, space, triangle, bar, shares, swatch, make };
+export default { curves, space, triangle, bar, shares, swatch };

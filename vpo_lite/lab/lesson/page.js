@@ -46,7 +46,9 @@ const sharesOf = (set) => integral(set.map(([, point]) => point)).shares;
 
 // ---- the board: the panel's own, with these values in the place of a kernel ----
 
-const values = { text: data.text, groups: [], description: data.description, note: "", editable: false, large: false, edit: {}, room: 0, dark: false, ready: true };
+const values = {
+  text: data.text, groups: [], description: data.description, note: "", editable: false, large: false, edit: {}, room: 0, dark: false, ready: true,
+};
 const listeners = {};
 const model = {
   get: (name) => values[name],
@@ -78,13 +80,16 @@ function drawBoard() {
 const bestName = () => `best set of ${asked().length}`;
 const differing = names.map((_, k) => k).filter((k) => whole?.some((point) => Math.abs(points[point][k] - points[whole[0]][k]) > 1e-9));
 const MOST_NAMED = 4; // objectives; beyond, their numbers stand alone
-const inWords = ([answer, point]) => differing.length > MOST_NAMED ? answers[answer].what : differing.map((k) => `${names[k]} ${two(points[point][k])}`).join(", ");
+const numbers = (point) => differing.map((k) => `${names[k]} ${two(points[point][k])}`).join(", ");
+const inWords = ([answer, point]) => differing.length > MOST_NAMED ? answers[answer].what : numbers(point);
 
 function drawWords(judged) {
   const name = data.judged[0].toUpperCase() + data.judged.slice(1);
-  const parts = [`Step ${state.step} of ${LAST}, α = ${alphaNow()}.`, `${name}: ${runs.map((run, i) => `${run.label} ${three(judged[i])}`).join(", ")}.`];
+  const found = runs.map((run, i) => `${run.label} ${three(judged[i])}`).join(", ");
+  const parts = [`Step ${state.step} of ${LAST}, α = ${alphaNow()}.`, `${name}: ${found}.`];
   if (front) {
-    parts.push(`The best single answer covers ${three(judge(best()[0].value))}` + best().slice(1).map(({ value }, i) => `, the best ${i + 2} ${three(judge(value))}`).join("") + ".");
+    const [single, ...others] = best().map(({ value }) => three(judge(value)));
+    parts.push(`The best single answer covers ${[single, ...others.map((level, i) => `the best ${i + 2} ${level}`)].join(", ")}.`);
     parts.push(`The ${bestName()} holds ${asked().map((i) => `(${inWords(front[i])})`).join(" and ")}.`);
   }
   const shares = sharesOf(setOf(state.who)), winning = shares.map((s, i) => [i + 1, s]).filter(([, s]) => s >= 0.005);
@@ -232,7 +237,11 @@ function play(on) {
   state.timer = 0;
   if (on) {
     if (state.step === LAST) state.step = 1;
-    state.timer = setInterval(() => { if (state.step < LAST) state.step++; if (state.step === LAST) play(false); redraw(); }, PAUSE);
+    state.timer = setInterval(() => {
+      state.step = Math.min(state.step + 1, LAST);
+      if (state.step === LAST) play(false);
+      redraw();
+    }, PAUSE);
   }
   find("play").textContent = on ? "⏸ Pause" : "▶ Play";
   find("words").setAttribute("aria-live", on ? "off" : "polite"); // nobody can listen to a sentence a second
@@ -259,6 +268,9 @@ theme();
 board.render({ model, el: find("board") });
 draw();
 let wide = 0;
-new ResizeObserver(() => { if (find("space").clientWidth !== wide) { wide = find("space").clientWidth; redraw(); } }).observe(find("space"));
+new ResizeObserver(([{ target }]) => {
+  if (target.clientWidth !== wide) redraw();
+  wide = target.clientWidth;
+}).observe(find("space"));
 
 export default {};
