@@ -348,7 +348,7 @@ def test_the_best_set_follows_alpha(context, tmp_path):
         wanted = [[f"{front[i][k]:.2f}" for k in differ] for i in best]
         assert pairs == wanted
     assert len(sizes) > 1, "else the test could not fail"
-    assert page.locator("#space circle.asked").count() == lesson.size, "black rings"
+    assert page.locator("#space circle.asked").count() == lesson.size, "thick rings"
     page.close()
     assert not wrong, wrong
 

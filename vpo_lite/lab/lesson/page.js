@@ -148,7 +148,7 @@ function drawSpace() {
       return `${run.label}: ${most.map(([point, n]) => `${percent(n / count)} at ${at(point).map(two).join(", ")}`).join("; ")}.`;
     }).join(" "),
   });
-  const parts = ["size: how many", ...(front ? ["rings: true front, black: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
+  const parts = ["size: how many", ...(front ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
   find("space").querySelector("span").textContent = parts.join(" · ");
 }
 
@@ -198,7 +198,7 @@ function drawCurves(curves) {
   const ofRuns = (series) => runs.map((run, i) => ({ ...run, values: series[i] }));
   const ends = (series) => runs.map((run, i) => `${run.label} from ${two(series[i][0])} to ${two(series[i].at(-1))}`).join(", ");
   figure.querySelector("b").textContent = data.judged[0].toUpperCase() + data.judged.slice(1);
-  figure.querySelector("span").textContent = `at α = ${alphaNow()}${front ? " · dotted: best answers there are" : ""}`;
+  figure.querySelector("span").textContent = `at α = ${alphaNow()}${front ? " · dotted: best answers" : ""}`;
   const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(front ? 1.03 : 0, ...all);
   const shared = { step: state.step, last: LAST };
   charts.curves(figure, { ...shared, runs: ofRuns(curves), levels: distinct, low, high, said: `${data.judged} over ${LAST} steps: ${ends(curves)}` });
