@@ -72,6 +72,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/lab/controls.py", "its buttons choose mazes"),
     ("vpo_lite/lab/requests.py", "one of them is for another maze"),
     ("vpo_lite/lab/words.py", "says what is seen on a maze, too"),
+    ("vpo_lite/lab/lesson/content.py", "takes over the board of a maze"),
     ("vpo_lite/lab/recordings/__main__.py", "makes the recordings that ship"),
     ("vpo_lite/lab/recordings/*.json", "the recorded runs were made on mazes"),
     ("vpo_lite/studies/declared/*.toml", "two studies run on mazes"),

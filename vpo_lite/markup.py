@@ -1,11 +1,16 @@
 """HTML from texts. The one place where a text is escaped before it stands on a page.
 
 A text may come from anywhere: a label, a setting, an error, the command of a recording. So a tag is
-written in the template of :func:`html` only, and what is put in is escaped.
+written in the template of :func:`html` or in a file of this package only, and what is put in is
+escaped.
 """
 
+import json
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
 
 
 class Html(str):
@@ -32,6 +37,41 @@ def joined(parts: Iterable, between: str = "") -> Html:
     '&lt;, <br>'
     """
     return Html(_safe(between).join(map(_safe, parts)))
+
+
+def packaged(name: str) -> Html:
+    """A file of this package as it is. It is ours: nothing in it is escaped."""
+    return Html((PACKAGE / name).read_text(encoding="utf-8"))
+
+
+def filled(name: str, **parts) -> Html:
+    """The template in a file of this package with these parts in place of their ``{names}``, each
+    escaped unless it is `Html`.
+    """
+    return Html(packaged(name).format_map({name: _safe(part) for name, part in parts.items()}))
+
+
+def scripts(**files: str) -> Html:
+    """Modules of this package as one script: each is a constant that the ones after it can use.
+
+    files: the name of the constant and the module's file. A module imports nothing, and ends with
+    its one ``export default``.
+    """
+    made = []
+    for name, file in files.items():
+        body = packaged(file).replace("export default ", "return ")
+        made.append(f"const {name} = (() => {{\n{body}}})();\n")
+    return Html("".join(made))
+
+
+def data_block(value) -> Html:
+    """A value as JSON that can stand in a script element: no text in it ends the element.
+
+    >>> print(data_block({"a": "</script>"}))
+    {"a":"\\u003c/script>"}
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Html(text.replace("<", "\\u003c"))
 
 
 def _safe(part) -> str:

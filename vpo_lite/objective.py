@@ -68,15 +68,24 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     if d == 1:
         return np.ones((K, 1))
     dimensions = d - 1 if alpha == 1 else d
-    scrambling = np.random.default_rng(
-        rng.integers(2**63)
-    )  # SciPy spawns from it; not all rngs can
-    u = qmc.Sobol(dimensions, seed=scrambling).random_base2(int(K - 1).bit_length())[:K]
+    u = sobol_points(K, dimensions, rng=rng)
     if alpha == 1:  # the gaps between d - 1 sorted uniforms are uniform on the simplex
         return np.diff(np.sort(u, axis=1), axis=1, prepend=0.0, append=1.0)
     for rows in np.array_split(u, -(-u.size // BLOCK)):
         rows[:] = _dirichlet(rows, alpha)
     return u
+
+
+def sobol_points(K, dimensions, *, rng):
+    """K scrambled Sobol points (K, dimensions) in the unit cube: those that weights are made of.
+
+    They are whole numbers of 2^-30.
+
+    >>> sobol_points(4, 2, rng=np.random.default_rng(0)).shape
+    (4, 2)
+    """
+    scrambling = np.random.default_rng(rng.integers(2**63))  # SciPy spawns from it; not all can
+    return qmc.Sobol(dimensions, seed=scrambling).random_base2(int(K - 1).bit_length())[:K]
 
 
 def _dirichlet(u, alpha):

@@ -10,7 +10,9 @@ from lab_attacks import FIGURES, group
 import envs
 from vpo_lite import TrainConfig
 from vpo_lite.lab import Lab
+from vpo_lite.lab.lesson import Lesson, Recorded, _page
 from vpo_lite.lab.panel import PlainPanel, _emphasised
+from vpo_lite.lab.recordings import read
 from vpo_lite.lab.view import Run
 from vpo_lite.lab.words import status_line
 from vpo_lite.looks import look
@@ -92,6 +94,25 @@ def test_the_one_place_escapes(text):
     assert Skeleton(html("<p title=\"{}\" class='{}'>x</p>", text, text)).tags[0][1] == attributes
     assert html("{}", html("{}", text)) == html("{}", text), "once is enough"
     assert joined([Html(text)]) == text
+
+
+@pytest.fixture(scope="module")
+def recording():
+    return read("few_weights/K-64")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_page_of_a_lesson(recording, text):
+    """Names and commands: in the texts, and in the data that the page's script reads."""
+
+    def page(t):
+        both = Recorded(t, recording._replace(command=t)), Recorded("other", recording)
+        return _page(Lesson.of(both))
+
+    hostile = assert_only_text(page, text)
+    data = json.loads(hostile.scripts[1])  # after the style sheet
+    assert data["runs"][0]["label"].startswith("VPO (")
+    assert hostile.scripts[1:] != Skeleton(page(PLAIN)).scripts[1:]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -115,7 +115,9 @@ _COMMANDS = {
     "compare": _Command(
         "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
     ),
-    "export": _Command("a run for another engine: veRL", export.flags, None),
+    "export": _Command(
+        "a run for another engine (veRL), or recorded runs as a page (lesson)", export.flags, None
+    ),
     "study": _Command(
         "run a declared study: methods, learning rates and seeds, one small file a run",
         study.flags,

@@ -81,6 +81,30 @@ def _verl(options) -> int:
     return 0
 
 
+def _lesson_flags(made, arguments) -> None:
+    made.add_argument(
+        "recordings",
+        nargs="+",
+        metavar="RECORDING",
+        help="a folder that lab.record() wrote, or the name of a recording that the package "
+        "carries; several must be of one problem",
+    )
+    made.add_argument("--out", type=path, required=True, metavar="FILE", help="a page, FILE.html")
+
+
+def _lesson(options) -> int:
+    with requests():
+        from ..lab.lesson import write_lesson
+
+        written = write_lesson(options.recordings, options.out)
+    size = written.stat().st_size / 1000
+    print(f"{written}: {size:,.0f} kB; open it in a browser; it needs no network")
+    return 0
+
+
 _KINDS = {
-    "verl": _Kind("a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl)
+    "verl": _Kind("a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl),
+    "lesson": _Kind(
+        "recorded runs as one page for a class, with a live alpha", _lesson_flags, _lesson
+    ),
 }

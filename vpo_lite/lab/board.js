@@ -83,13 +83,21 @@ const make = (name, className, parent) => {
   return parent ? parent.appendChild(element) : element;
 };
 
+const CORNERS = { // of the markers that are no circle
+  square: [[-.85, -.85], [.85, -.85], [.85, .85], [-.85, .85]],
+  diamond: [[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]],
+  "triangle-up": [[0, -1.2], [1.15, .85], [-1.15, .85]],
+  "triangle-down": [[0, 1.2], [1.15, -.85], [-1.15, -.85]],
+  bowtie: [[-1.1, -.85], [1.1, .85], [1.1, -.85], [-1.1, .85]],
+  cross: [[-.4, -1.1], [.4, -1.1], [.4, -.4], [1.1, -.4], [1.1, .4], [.4, .4], [.4, 1.1], [-.4, 1.1], [-.4, .4], [-1.1, .4], [-1.1, -.4], [-.4, -.4]],
+  x: [[.49, -1.06], [1.06, -.49], [.57, 0], [1.06, .49], [.49, 1.06], [0, .57], [-.49, 1.06], [-1.06, .49], [-.57, 0], [-1.06, -.49], [-.49, -1.06], [0, -.57]],
+  star: [[0, -1.3], [.31, -.42], [1.24, -.4], [.49, .16], [.76, 1.05], [0, .52], [-.76, 1.05], [-.49, .16], [-1.24, -.4], [-.31, -.42]],
+  hexagon: [[.91, .52], [0, 1.05], [-.91, .53], [-.91, -.53], [0, -1.05], [.91, -.52]],
+};
 function shape(symbol, x, y, r, attributes) {
-  const points = (list) => tag("polygon", { points: list.map(([a, b]) => `${x + a * r},${y + b * r}`).join(" "), ...attributes });
-  if (symbol === "square") return points([[-.85, -.85], [.85, -.85], [.85, .85], [-.85, .85]]);
-  if (symbol === "diamond") return points([[0, -1.2], [1.2, 0], [0, 1.2], [-1.2, 0]]);
-  if (symbol === "triangle-up") return points([[0, -1.2], [1.15, .85], [-1.15, .85]]);
-  if (symbol === "triangle-down") return points([[0, 1.2], [1.15, -.85], [-1.15, -.85]]);
-  return tag("circle", { cx: x, cy: y, r, ...attributes });
+  const corners = CORNERS[symbol];
+  if (!corners) return tag("circle", { cx: x, cy: y, r, ...attributes });
+  return tag("polygon", { points: corners.map(([a, b]) => `${x + a * r},${y + b * r}`).join(" "), ...attributes });
 }
 
 // rows of symbols as a picture below the routes, and the letters above them, of this size
@@ -443,4 +451,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { render, shape }; // shape: for the figures beside a board

@@ -59,14 +59,20 @@ def board_groups(view: View) -> list[dict]:
             text, colour, *_ = look(method)
             title = text if len(drawn) > 1 else f"{text}: a typical set"
         fits = np.shape(rewards)[1] == face.d  # else they are of another problem
-        won = view.win_shares(rewards) if fits else None
-        how = dict(win_shares=won, colour=colour, thin=thin)
-        if is_maze(view):
-            out.append(group(view.instance, title, routes, **how))
-        else:
-            names = face.names if fits else ()
-            out.append(text_group(title, routes, rewards, names, **how))
+        how = dict(colour=colour, thin=thin, win_shares=view.win_shares(rewards) if fits else None)
+        out.append(group_of(view, title, routes, rewards, face.names if fits else (), **how))
     return out
+
+
+def group_of(view: View, title: str, answers, rewards, names, **how) -> dict:
+    """One drawing of n answers to the problem on show, with their rewards (n, d): as routes where
+    it is a maze, else as texts.
+
+    names: of the objectives; how: see `group`
+    """
+    if is_maze(view):
+        return group(view.instance, title, answers, **how)
+    return text_group(title, answers, rewards, names, **how)
 
 
 def group(

@@ -91,7 +91,7 @@ def status_line(view: View) -> Html:
     parts = [
         html("<b>{}</b>", " + ".join(look(m).text for m in methods)),
         STATES.get(view.state, view.state),
-        f"{_where(view)}, seed {view.config.seed}",
+        f"{where(view)}, seed {view.config.seed}",
     ]
     done = [len(run.records) for run in runs]
     if any(done):
@@ -127,7 +127,8 @@ def is_maze(view: View) -> bool:
     return isinstance(view.instance, envs.Maze)
 
 
-def _where(view: View) -> str:
+def where(view: View) -> str:
+    """The problem in a few words: its number, or that somebody drew it."""
     noun = view.task.noun
     moves = f", {view.instance.budget} moves" if is_maze(view) else ""
     if view.many:

@@ -1,0 +1,561 @@
+"""The page of a lesson: what it holds, and what it does in a browser without a network."""
+
+import base64
+import hashlib
+import itertools
+import json
+import re
+
+import browser_harness as harness
+import numpy as np
+import pytest
+from colour_vision import linear
+
+from envs import walk
+from vpo_lite import exact, metrics
+from vpo_lite.cli import main
+from vpo_lite.lab import judging, recordings
+from vpo_lite.lab.lesson import Lesson, Recorded, _page, write_lesson
+from vpo_lite.lab.lesson.content import sobol_tables
+from vpo_lite.lab.view import Run
+from vpo_lite.objective import sobol_points
+from vpo_lite.tasks.maze import MazeTask
+
+THREE, ALPHA = "three_methods/seed-0", ("alpha/small", "alpha/large")
+MANY = 1000  # sets that are compared
+
+
+def lesson_of(*names):
+    return Lesson.of([Recorded(name, recordings.read(name)) for name in names])
+
+
+@pytest.fixture(scope="module")
+def lesson():
+    return lesson_of(THREE)
+
+
+@pytest.fixture(scope="module")
+def data(lesson):
+    return json.loads(json.dumps(lesson.data()))
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    return write_lesson([THREE], tmp_path_factory.mktemp("lesson") / "lesson.html")
+
+
+@pytest.fixture(scope="module")
+def text(page_file):
+    return page_file.read_text(encoding="utf-8")
+
+
+# --- what the file holds --------------------------------------------------------------------------
+
+
+def test_one_small_file_that_asks_for_nothing(text):
+    assert len(text.encode()) < 250_000 and text.rstrip().endswith("</html>")
+    for address in re.findall(r"\w+://[^\"'\s`]*", text):
+        assert address == "http://www.w3.org/2000/svg", "the name of SVG is no address"
+    assert not re.findall(r"\b(?:src|href|url|import|fetch)\s*[=(]", text)
+
+
+def test_only_its_own_script_may_run_and_nothing_may_connect(text):
+    script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert len(script) == 1 and text.count("<script") == 2, "the other one is data"
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'" and rules["script-src"] == f"'sha256-{digest}'"
+    assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
+
+
+def test_the_data_block_is_the_lessons_data(text, data):
+    block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert json.loads(block[1]) == data and "<" not in block[1]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.2])
+def test_every_step_has_the_sets_that_were_recorded(lesson, data, alpha):
+    points = np.array(data["points"])
+    front = points[[point for _, point in data["front"]]]
+    for one, drawn in zip(lesson.shown, data["runs"], strict=True):
+        wanted = one.run.coverages(alpha)
+        assert len(drawn["steps"]) == len(wanted) == 40
+        for step in (1, 7, 40):
+            moment = drawn["steps"][step - 1]
+            counts = np.array([count for count, *_ in moment["sets"]])
+            sets = points[[rows for _, *rows in moment["sets"]]]
+            covered = metrics.coverage(sets, front, alpha, points=judging.POINTS)
+            assert covered @ counts / counts.sum() == pytest.approx(wanted[step - 1], abs=1e-5)
+            record = one.run.records[step - 1]
+            assert moment["diversity"] == record.diversity
+            valid = sum(n for _, n, valid in moment["cloud"] if valid)
+            share = valid / sum(n for _, n, _ in moment["cloud"])
+            assert share == pytest.approx(record.valid_rate, abs=1e-5) == moment["valid"]
+
+
+def test_the_boards_walk_the_answers_that_were_written(lesson, data):
+    maze = lesson.view.instance
+    for one, drawn in zip(lesson.shown, data["runs"], strict=True):
+        moment = one.run.moments[4]
+        for answer, (number, _) in zip(moment.answers, drawn["steps"][4]["typical"], strict=True):
+            path, reached = ([], False) if answer is None else walk(maze, answer)
+            shown = data["answers"][number]
+            assert shown["path"] == [list(square) for square in path]
+            assert shown["reached"] == reached
+            assert shown["by"].split() == [maze.square_name(square) for square in path]
+        rewards = [data["points"][point] for _, point in drawn["steps"][4]["typical"]]
+        assert rewards == moment.rewards.tolist()
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_the_points_come_back_by_exclusive_or(d):
+    first, *digits = np.array(sobol_tables(d)["full"][3])
+    points = [first]
+    for n in range(1, 2 ** len(digits)):
+        lowest = (n & -n).bit_length() - 1
+        points.append(points[-1] ^ digits[lowest])
+    wanted = sobol_points(len(points), d, rng=np.random.default_rng(3))
+    assert len(points) * exact.SCRAMBLINGS == judging.POINTS
+    assert np.array_equal(np.array(points) / 2**30, wanted)
+
+
+def test_a_second_run_of_a_method_is_told_apart():
+    lesson = lesson_of("few_weights/K-1", "few_weights/K-64", "equal_answers/seed-0")
+    labels = [one.label for one in lesson.shown]
+    assert labels == ["VPO (few_weights/K-1)", "VPO (few_weights/K-64)", "GRPO"]
+    assert [one.label for one in lesson_of(*ALPHA).shown] == [
+        "VPO, recombined (small)",
+        "VPO, recombined (large)",
+    ]
+    looks = [one.look for one in lesson.shown]
+    assert looks[0].colour == looks[1].colour == "#0072B2"
+    assert len({look.marker for look in looks}) == len({look.dash for look in looks}) == 3
+
+
+def test_a_front_that_is_not_known_is_not_drawn(monkeypatch):
+    monkeypatch.setattr(MazeTask, "front", lambda self, instance: None)
+    lesson = lesson_of(THREE)
+    data = lesson.data()
+    assert data["front"] is None and data["judged"] == lesson.judged == "set reward"
+
+
+# --- wrong requests -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "no recording"),
+        ([THREE, "stuck/seed-0"], "of maze 1017, 18 moves, but three_methods/seed-0 of maze 1000"),
+        ([THREE, "three_methods/seed-1"], "6 runs: a lesson shows 1 to 4"),
+        ([THREE, THREE], "name each recording once"),
+        ([THREE, "--out", "x.pdf"], "name it FILE.html"),
+        ([THREE, "--out", "."], "is a folder"),
+        ([THREE, "--out", "nowhere/x.html"], "cannot be written"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_writes_nothing(
+    tmp_path, monkeypatch, capsys, arguments, said
+):
+    monkeypatch.chdir(tmp_path)
+    if "--out" not in arguments:
+        arguments = [*arguments, "--out", "x.html"]
+    assert main(["export", "lesson", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error and len(error.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_recording_is_named(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    whole = (recordings.SHIPPED / THREE / recordings.FILE).read_text()
+    (tmp_path / "mine" / recordings.FILE).write_text(whole[: len(whole) // 2])
+    page = tmp_path / "x.html"
+    assert main(["export", "lesson", str(tmp_path / "mine"), "--out", str(page)]) == 2
+    error = capsys.readouterr().err
+    assert "mine" in error and len(error.splitlines()) == 1 and not page.exists()
+
+
+def test_steps_that_draw_different_problems_are_refused():
+    recording = recordings.read("stuck/seed-0")
+    run = recording.runs[0]
+    many = Run(run.method, run.config.but(maze_seed=None), run.records, run.moments)
+    with pytest.raises(ValueError, match="draw different mazes; a lesson shows one"):
+        Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
+
+
+def test_a_folder_of_ones_own_and_a_page_that_is_written_again(tmp_path, capsys):
+    recording = recordings.read("few_weights/K-64")
+    recordings.write(tmp_path / "mine", recording)
+    page = tmp_path / "x.html"
+    page.write_text("what stood here before")
+    assert main(["export", "lesson", str(tmp_path / "mine"), "--out", str(page)]) == 0
+    assert "x.html" in capsys.readouterr().out
+    assert str(tmp_path / "mine") in page.read_text()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "x.html"]
+
+
+# --- in a browser, from the disk ------------------------------------------------------------------
+
+in_browser = [pytest.mark.browser, pytest.mark.slow]
+
+
+def opened(context, path):
+    """A page from the disk, with a list of everything that went wrong or was asked for."""
+    page, wrong = context.new_page(), []
+    page.on("request", lambda r: r.url != path.as_uri() and wrong.append(f"asked for {r.url}"))
+    page.on("console", lambda m: wrong.append(m.text))
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.goto(path.as_uri())
+    page.wait_for_function("() => document.body.dataset.drawn")
+    return page, wrong
+
+
+@pytest.fixture(scope="module")
+def context():
+    with harness.browser(1280, 720) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def shared(context, page_file):
+    page, wrong = opened(context, page_file)
+    yield page
+    page.close()
+    assert not wrong, wrong
+
+
+@pytest.fixture
+def page(shared):
+    """The page as it opens: last step, the α of the runs."""
+    shared.set_viewport_size({"width": 1280, "height": 720})
+    shared.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    shared.evaluate("() => { document.documentElement.style.fontSize = ''; scrollTo(0, 0); }")
+    put(shared, "step", 40)
+    put(shared, "alpha", alphas(shared).index(1))
+    shared.select_option("#theme", "")
+    shared.select_option("#who", "0")
+    return shared
+
+
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def settled(page, act):
+    """Act, and wait until the page has drawn what came of it: it draws in the next frame."""
+    act()
+    page.evaluate(FRAMES)
+
+
+def turn(page, knob, key, times=1):
+    """Move a slider by the keyboard."""
+    page.focus(f"#{knob}")
+    for _ in range(times):
+        settled(page, lambda: page.keyboard.press(key))
+
+
+def put(page, knob, value):
+    """Set a slider at once, as a finger does."""
+    page.evaluate(
+        """([id, value]) => { const knob = document.getElementById(id);
+             knob.value = value; knob.dispatchEvent(new Event('input')); }""",
+        [knob, value],
+    )
+    page.evaluate(FRAMES)
+
+
+def alphas(page):
+    return page.evaluate("() => JSON.parse(document.getElementById('data').textContent).alphas")
+
+
+def cells(page):
+    """{run: the numbers of its row}"""
+    rows = page.locator("#runs tbody tr").all()
+    return {row.locator("th").inner_text(): row.locator("td").all_inner_texts() for row in rows}
+
+
+def sets_to_compare():
+    """Sets of many kinds with an α, and the tables of points for each d."""
+    rng = np.random.default_rng(5)
+    alphas = (1.0, 0.05, 0.4, 2.5, 20.0)
+    found = []
+    for i in range(MANY):
+        d, m = int(rng.integers(1, 7)), int(rng.integers(1, 6))
+        R = rng.random((m, d)) if i % 2 else rng.integers(0, 4, (m, d)) / 3  # these tie and repeat
+        if i % 7 == 0:
+            R = R * 10.0 ** rng.integers(-3, 3) - 0.3
+        found.append((R.tolist(), float(alphas[0 if i % 3 == 0 else rng.integers(1, 5)])))
+    return found, {d: sobol_tables(d) for d in range(1, 7)}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_thousand_sets_are_worth_what_the_library_says(shared):
+    cases, tables = sets_to_compare()
+    found = shared.evaluate(
+        """([cases, tables]) =>
+             cases.map(([R, alpha]) => exact.integrate(R, alpha, tables[R[0].length]))""",
+        [cases, tables],
+    )
+    used = set()
+    for (R, alpha), answer in zip(cases, found, strict=True):
+        wanted = exact.integrate(np.array(R)[None], alpha, judging.POINTS)
+        assert answer["value"] == pytest.approx(float(wanted.value[0]), rel=1e-9, abs=1e-9)
+        assert answer["shares"] == pytest.approx(wanted.win_shares[0].tolist(), abs=1e-3)
+        assert answer["method"] == wanted.method
+        used.add((wanted.method, alpha == 1))
+    assert used == set(itertools.product(("beta", "split", "sobol"), (True, False)))
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.05, 1, 10])
+def test_alpha_by_keyboard_gives_the_librarys_coverage(page, lesson, alpha):
+    steps = alphas(page).index(alpha) - alphas(page).index(1)
+    turn(page, "alpha", "ArrowRight" if steps > 0 else "ArrowLeft", abs(steps))
+    shown = cells(page)
+    for one in lesson.shown:
+        assert shown[one.label][0] == f"{one.run.coverages(alpha)[-1]:.3f}"
+    ceilings = judging.target(lesson.view.front, 3, alpha).ceilings
+    words = page.inner_text("#words")
+    assert f"Step 40 of 40, α = {alpha}." in words
+    assert f"The best single answer covers {ceilings[0]:.3f}, the best 2 {ceilings[1]:.3f}" in words
+    said = page.get_attribute("#judged svg", "aria-label")
+    for one in lesson.shown:
+        first, last = one.run.coverages(alpha)[0], one.run.coverages(alpha)[-1]
+        assert f"{one.label} from {first:.2f} to {last:.2f}" in said
+    shares = exact.integrate(lesson.shown[0].run.moment.rewards[None], alpha, judging.POINTS)
+    first = page.locator("#board figure").first.locator(".share b").all_inner_texts()
+    assert [int(re.sub(r"\D", "", t)) for t in first] == [
+        round(100 * share) for share in shares.win_shares[0]
+    ]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_best_set_follows_alpha(context, tmp_path):
+    lesson = lesson_of(*ALPHA)
+    page, wrong = opened(context, write_lesson(ALPHA, tmp_path / "alpha.html"))
+    front, sizes = lesson.view.front, set()
+    for alpha in (0.1, 1, 10):
+        put(page, "alpha", alphas(page).index(alpha))
+        best = judging.target(front, lesson.size, alpha).best
+        sizes.add(best)
+        held = page.inner_text("#words").split("holds ")[1].split(". Who wins")[0]
+        pairs = [re.findall(r"[\d.]+", part) for part in held.split(" and ")]
+        differ = np.flatnonzero(np.ptp(front, axis=0) > 1e-9)
+        wanted = [[f"{front[i][k]:.2f}" for k in differ] for i in best]
+        assert pairs == wanted
+    assert len(sizes) > 1, "else the test could not fail"
+    assert page.locator("#space circle.asked").count() == lesson.size, "thick rings"
+    page.close()
+    assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_time_slider_changes_board_numbers_and_words(page, lesson):
+    for key, step in (("Home", 1), ("ArrowRight", 2), ("End", 40)):
+        turn(page, "step", key)
+        shown = cells(page)
+        described = page.text_content("#board .text")
+        for one in lesson.shown:
+            moment, record = one.run.moments[step - 1], one.run.records[step - 1]
+            assert shown[one.label][:2] == [f"{record.coverage:.3f}", f"{record.diversity:.2f}"]
+            for i, answer in enumerate(moment.answers, start=1):
+                path = [] if answer is None else walk(lesson.view.instance, answer)[0]
+                squares = " ".join(map(lesson.view.instance.square_name, path))
+                by = f", by {squares}" if squares else ""
+                said = rf"{one.label}, route {i}: [^,]*, wins \d+ percent{by}( |$)"
+                assert re.search(said, described), said
+        assert page.inner_text("#words").startswith(f"Step {step} of 40, α = 1.")
+        assert page.get_attribute("#step", "aria-valuetext") == f"step {step} of 40"
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_play_walks_through_the_steps_and_pause_stops_it(page):
+    page.click("#play")
+    page.wait_for_function(
+        "() => document.getElementById('words').textContent.startsWith('Step 3')"
+    )
+    assert page.get_attribute("#words", "aria-live") == "off"
+    page.click("#play")
+    assert page.inner_text("#play").endswith("Play")
+    assert page.get_attribute("#words", "aria-live") == "polite"
+    step = page.input_value("#step")
+    page.wait_for_timeout(1100)
+    assert page.input_value("#step") == step
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_who_wins_shows_the_set_that_is_chosen(page, lesson):
+    triangle = page.locator("#winners svg")
+    settled(page, lambda: page.select_option("#who", label="GRPO"))
+    assert triangle.get_attribute("aria-label") == "answer 1 wins 100 %"
+    settled(page, lambda: page.select_option("#who", label="best set"))
+    shares = exact.exact_shares(lesson.view.front)
+    said = ", ".join(f"answer {i} wins {s:.0%}" for i, s in enumerate(shares, 1))
+    assert triangle.get_attribute("aria-label").replace(" %", "%") == said
+    assert [t for t in triangle.locator("text").all_text_contents() if t.isdigit()] == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert triangle.locator("polygon, circle").count() > 128, "a dot for each w"
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_all_can_be_reached_and_seen_by_keyboard(page):
+    page.focus("#theme")
+    reached = []
+    for _ in range(5):
+        style = "getComputedStyle(document.activeElement)"
+        assert page.evaluate(f"() => {style}.outlineStyle") == "solid"
+        reached.append(page.evaluate("() => document.activeElement.id || 'board'"))
+        page.keyboard.press("Tab")
+        while page.evaluate("() => !!document.activeElement.closest('#board')"):
+            page.keyboard.press("Tab")
+    assert reached == ["theme", "play", "step", "alpha", "who"]
+    for knob in ("step", "alpha"):
+        assert page.evaluate(f"() => document.getElementById('{knob}').labels.length") == 1
+    assert page.locator("svg[role=img]").count() >= 4 + 4
+    assert page.locator("svg[role=img]:not([aria-label])").count() == 0
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_walkers_rest_where_less_motion_is_asked_for(page):
+    place = "() => document.querySelector('#board g.walkers').innerHTML"
+
+    def moved():
+        put(page, "step", 1)
+        put(page, "step", 40)
+        page.wait_for_timeout(150)  # the board draws in a frame of its own
+        first = page.evaluate(place)
+        page.wait_for_timeout(250)
+        return page.evaluate(place) != first
+
+    assert moved()
+    page.emulate_media(reduced_motion="reduce")
+    assert not moved()
+
+
+# Every text that shows: its letters, their colour, and the colour under them.
+TEXTS = """() => {
+  const out = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const others = 'script, .unseen, option, noscript, svg.maze, .answers, svg [style]';
+  const paper = (e) => getComputedStyle(e).backgroundColor;
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement, text = walker.currentNode.nodeValue.trim();
+    if (!text || e.closest(others) || !e.getClientRects().length) continue;
+    const style = getComputedStyle(e), ink = e instanceof SVGElement ? style.fill : style.color;
+    let under = e;
+    while (!paper(under).startsWith('rgb(')) under = under.parentElement;
+    out.push([text.slice(0, 30), ink, paper(under)]);
+  }
+  return out; }"""
+
+
+def contrast(ink, paper):
+    """As WCAG defines it."""
+
+    def luminance(colour):
+        values = [float(v) for v in re.findall(r"[\d.]+", colour)[:3]]
+        if colour.startswith("color("):
+            values = [255 * v for v in values]
+        return float(
+            linear("#" + "".join(f"{round(v):02x}" for v in values)) @ [0.2126, 0.7152, 0.0722]
+        )
+
+    high, low = sorted((luminance(ink), luminance(paper)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_both_themes_can_be_read(page, dark):
+    """The device's theme, or the one that is chosen; texts stand out 4.5 to 1, edges 3 to 1."""
+    page.select_option("#theme", "dark" if dark else "light")
+    chosen = page.evaluate(TEXTS)
+    page.select_option("#theme", "")
+    page.emulate_media(color_scheme="dark" if dark else "light")
+    page.wait_for_function(
+        f"() => document.documentElement.dataset.theme === '{'dark' if dark else 'light'}'"
+    )
+    page.wait_for_function(
+        f"() => !!document.querySelector('.vpo-board.dark') === {str(dark).lower()}"
+    )
+    texts = page.evaluate(TEXTS)
+    assert texts == chosen and len(texts) > 60
+    faint = [t for t in texts if contrast(*t[1:]) < 4.5]
+    assert not faint, faint
+    ink = page.evaluate("() => getComputedStyle(document.querySelector('#judged .edge')).stroke")
+    paper = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert contrast(ink, paper) > 3, "the edge of every line and marker"
+
+
+# Boxes of the parts of the page, and of the texts of each figure; texts that are cut off.
+PARTS = (
+    "h1, header label, .intro, #play, .knob, #board, #words, .numbers, #space, #winners, #judged, "
+    "#diversity, .texts section"
+)
+LAYOUT = """(parts) => {
+  const all = (selector, e = document) => [...e.querySelectorAll(selector)];
+  const box = (e) => { const r = e.getBoundingClientRect();
+    return [r.left, r.top + scrollY, r.right, r.bottom + scrollY]; };
+  const named = (e) => [e.id || e.textContent.trim().slice(0, 20), ...box(e)];
+  const bounded = 'button, select, .knob span, #runs th, #runs td, #board figcaption';
+  const cut = all(bounded).filter((e) => e.scrollWidth > e.clientWidth + 1);
+  return { parts: all(parts).map(named), cut: cut.map((e) => e.textContent),
+    texts: all('.right figure').map((f) => all('svg text:not([style])', f).map(named)),
+    wide: document.documentElement.scrollWidth, window: innerWidth }; }"""
+
+
+def meet(a, b, slack):
+    return min(a[2], b[2]) - max(a[0], b[0]) > slack and min(a[3], b[3]) - max(a[1], b[1]) > slack
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("letters", [100, 200])
+@pytest.mark.parametrize("size", [(1280, 720), (390, 844), (844, 390), (640, 360), (1920, 1080)])
+def test_nothing_overlaps_or_is_cut_off(page, size, letters):
+    """A projector, a phone both ways, a projector at 200 % zoom; letters twice as large."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.evaluate(f"() => {{ document.documentElement.style.fontSize = '{letters}%'; }}")
+    page.wait_for_timeout(300)  # sizes are watched
+    turn(page, "step", "ArrowLeft")
+    found = page.evaluate(LAYOUT, PARTS)
+    assert len(found["parts"]) == 16 and len(found["texts"]) == 4
+    wrong = [f"cut off: {text}" for text in found["cut"]]
+    wrong += [f"{found['wide']} wide"] * (found["wide"] > found["window"])
+    for group, slack in ((found["parts"], 1), *((texts, 3) for texts in found["texts"])):
+        for i, (name, *box) in enumerate(group):
+            wrong += [f"{name} leaves the window"] * (box[0] < -1 or box[2] > found["window"] + 1)
+            wrong += [f"{name} lies on {b[0]}" for b in group[i + 1 :] if meet(box, b[1:], slack)]
+    assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["programs/seed-0", "no front"])
+def test_other_recordings_open_too(context, tmp_path, monkeypatch, name):
+    if name == "no front":
+        monkeypatch.setattr(MazeTask, "front", lambda self, instance: None)
+        name = THREE
+    lesson, path = lesson_of(name), tmp_path / "other.html"
+    path.write_text(_page(lesson), encoding="utf-8")
+    page, wrong = opened(context, path)
+    record, run = lesson.shown[0].run.record, cells(page)["VPO"]
+    assert run[0] == f"{record.coverage if lesson.known else record.set_reward:.3f}"
+    assert ("best" in page.inner_text("#words")) == lesson.known
+    turn(page, "alpha", "Home")
+    turn(page, "step", "Home")
+    assert page.locator("#winners svg *").count() > 3
+    page.close()
+    assert not wrong, wrong

@@ -1,0 +1,75 @@
+"""A lesson: recorded runs as one page that a browser opens offline, with a live α.
+
+The page needs no server, no network and no plotly. It draws with board.js, the panel's own, and
+computes the exact set reward with exact.js.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...checks import shortened, shown
+from ...files import write_atomically
+from ...markup import Html, data_block, filled, html, joined, packaged, scripts
+from ..recordings import read
+from . import texts
+from .content import Lesson, Recorded
+
+PAGE = "lab/lesson/page.html"
+STYLE = "lab/lesson/page.css"
+SCRIPTS = {  # in this order: each uses only those before it
+    "board": "lab/board.js",
+    "exact": "lab/lesson/exact.js",
+    "charts": "lab/lesson/charts.js",
+    "page": "lab/lesson/page.js",
+}
+
+
+def write_lesson(recordings: Sequence, path) -> Path:
+    """Write these recordings as one HTML file. Returns its path.
+
+    recordings: folders as `Lab.record` writes them, or names of recordings that the package
+    carries. All their runs, at most `content.MOST`, are shown side by side, so they must be of one
+    problem.
+
+    Raises ValueError for recordings that cannot be read or do not fit together, and for a file that
+    cannot be written. Nothing is written then.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{shown(str(path))}: a lesson is a page; name it FILE.html")
+    lesson = Lesson.of([Recorded(str(name), read(name)) for name in recordings])
+    try:
+        write_atomically(path.resolve(), _page(lesson))  # a link stays a link
+    except OSError as error:
+        why = error.strerror or error
+        raise ValueError(f"{shortened(str(path), 200)}: cannot be written ({why})") from error
+    return path
+
+
+def _page(lesson: Lesson) -> Html:
+    script = scripts(**SCRIPTS)
+    digest = hashlib.sha256(script.encode()).digest()
+    return filled(
+        PAGE,
+        digest=base64.b64encode(digest).decode(),
+        style=packaged(STYLE),
+        title=texts.title(lesson),
+        problem=_problem(lesson.problem),
+        tasks=_items(texts.tasks(lesson)),
+        words=joined(html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in texts.words(lesson)),
+        runs=_items(map(texts.settings, lesson.shown)),
+        data=data_block(lesson.data()),
+        script=script,
+    )
+
+
+def _problem(text: str) -> Html:
+    return html('<pre class="problem" tabindex="0">{}</pre>', text) if text else html("")
+
+
+def _items(texts) -> Html:
+    return joined(html("<li>{}</li>", text) for text in texts)

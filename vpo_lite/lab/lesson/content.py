@@ -1,0 +1,301 @@
+"""What a lesson shows: the runs of its recordings, side by side, as plain data."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...checks import shortened
+from ...exact import SCRAMBLINGS
+from ...looks import STYLES, Look, look
+from ...objective import sobol_points
+from ..codes import decode
+from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of
+from ..faces import face_of
+from ..judging import POINTS
+from ..recordings import Recording
+from ..view import Run, View
+from ..words import is_maze, where
+
+MOST = 4  # runs side by side
+ALPHAS = [float(f"{10**exponent:.2g}") for exponent in np.arange(-13, 14) / 10]  # the panel's range
+LEAST_ALPHA = 0.01  # of points in the page
+LONGEST_NAME = 60  # letters of a recording's name
+STROKES = {  # plotly's name of a dash -> SVG's
+    "solid": "",
+    "dot": "2 6",
+    "dash": "9 7",
+    "longdash": "16 7",
+    "dashdot": "9 6 2 6",
+    "longdashdot": "16 6 2 6",
+}
+
+
+class Recorded(NamedTuple):
+    """A recording, and the name that it was asked for by."""
+
+    name: str
+    recording: Recording
+
+
+class Shown(NamedTuple):
+    """A run with its label, the look of its curves, and the name of its recording."""
+
+    run: Run
+    label: str
+    look: Look
+    source: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Runs on one problem, side by side. view: of the first recording, with all runs."""
+
+    view: View
+    shown: tuple[Shown, ...]
+
+    @classmethod
+    def of(cls, recorded: Sequence[Recorded]) -> "Lesson":
+        """From one recording or several. ValueError where they do not fit together."""
+        names = [name for name, _ in recorded]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{shortened(', '.join(names), 200)}: name each recording once")
+        views = [_view(*one) for one in recorded]
+        runs = [(one, run) for one in recorded for run in one.recording.runs]
+        for name, view in zip(names, views, strict=True):
+            if _key(view) != _key(views[0]):
+                raise ValueError(
+                    f"{shortened(name, LONGEST_NAME)} is of {where(view)}, but "
+                    f"{shortened(names[0], LONGEST_NAME)} of {where(views[0])}: a lesson shows one "
+                    "problem; write a page for each"
+                )
+        if not 1 <= len(runs) <= MOST:
+            raise ValueError(f"{len(runs)} runs: a lesson shows 1 to {MOST} side by side")
+        methods = [run.method for _, run in runs]
+        shown, short = [], dict(zip(names, _told_apart(names), strict=True))
+        for (name, recording), run in runs:
+            text = look(run.method).text
+            if methods.count(run.method) > 1:
+                text += f" ({shortened(short[name], LONGEST_NAME)})"
+            taken = [other.look for other in shown]
+            shown.append(Shown(run, text, _look(run.method, taken), name, recording.command))
+        active = tuple(dict.fromkeys(methods))
+        all_runs = tuple(run for _, run in runs)
+        return cls(replace(views[0], runs=all_runs, active=active), tuple(shown))
+
+    @property
+    def known(self) -> bool:
+        """Whether the true front is known."""
+        return self.view.front is not None
+
+    @property
+    def judged(self) -> str:
+        """What the sets are judged by."""
+        return "coverage" if self.known else "set reward"
+
+    @property
+    def problem(self) -> str:
+        """The problem in words; "" where the board draws it."""
+        return "" if is_maze(self.view) else self.view.task.summary(self.view.instance)
+
+    @cached_property
+    def size(self) -> int:
+        """The size of the largest sets."""
+        moments = [moment for one in self.shown for moment in one.run.moments]
+        return max(sets.rewards.shape[1] for moment in moments for sets in moment.sets)
+
+    def data(self) -> dict:
+        """All that the page draws, as plain data. Reward vectors and answers are tables, and all
+        else points into them.
+        """
+        view, face = self.view, face_of(self.view)
+        points, answers = _Table(), _Table()
+        runs = [_run(one, points, answers) for one in self.shown]
+        front = None
+        if self.known:
+            routes = [None] * len(view.front)
+            if is_maze(view):
+                routes = view.instance.pareto_front(view.task.reward_mode).routes
+            rows = zip(routes, view.front, strict=True)
+            front = [
+                (answers.at((a, points.at(_plain(r)), True)), points.at(_plain(r))) for a, r in rows
+            ]
+        beyond = [name for i, name in enumerate(face.names) if i not in (face.corners or ())]
+        return {
+            "judged": self.judged,
+            "text": view.instance.text if is_maze(view) else "",
+            "description": describe(view.instance, []) if is_maze(view) else "",
+            "noun": "route" if is_maze(view) else "answer",
+            "d": face.d,
+            "size": self.size,
+            "axes": face.axes,
+            "axis_names": face.axis_names,
+            "names": face.names,
+            "corners": face.corners,
+            "corner_names": face.corner_names,
+            "beyond": beyond if face.corners else [],
+            "missed": face.missed,
+            "hollow": face.hollow,
+            "styles": [
+                {"colour": colour, "dash": dash, "marker": marker, "ink": FLOOR}
+                for colour, dash, marker in zip(ROUTE_COLOURS, DASHES, MARKERS, strict=True)
+            ],
+            "alphas": self._alphas,
+            "alpha": self._alphas.index(self._alpha),
+            "sobol": sobol_tables(face.d),
+            "front": front,
+            "runs": runs,
+            "points": points.rows,
+            "answers": [_drawn(view, face, a, points.rows[p], thin) for a, p, thin in answers.rows],
+        }
+
+    @property
+    def _alpha(self) -> float:
+        """The α to begin with: that of the runs, if they share one that the page can take."""
+        found = {one.run.record.alpha for one in self.shown}
+        return found.pop() if len(found) == 1 and min(found) >= LEAST_ALPHA else 1.0
+
+    @property
+    def _alphas(self) -> list[float]:
+        trained = {one.run.record.alpha for one in self.shown}
+        return sorted({*ALPHAS, *(alpha for alpha in trained if alpha >= LEAST_ALPHA)})
+
+
+class _Table:
+    """Rows that are stored once, by number."""
+
+    def __init__(self):
+        self.rows, self._numbers = [], {}
+
+    def at(self, row) -> int:
+        if row not in self._numbers:
+            self._numbers[row] = len(self.rows)
+            self.rows.append(row)
+        return self._numbers[row]
+
+
+def sobol_tables(d: int) -> dict:
+    """The points that `exact.py` averages over, as exact.js makes them again.
+
+    - full: in the cube of d dimensions, for any α but 1; flat: in that of d - 1, for α = 1
+    - each holds the scramblings, and each of those its first point and one row for each binary
+      digit: what changes from one point to the next, by exclusive or. Whole numbers of 2^-30.
+    """
+    return {"full": _scramblings(d), "flat": _scramblings(max(d - 1, 1))}
+
+
+def _scramblings(dimensions: int) -> list:
+    K, out = POINTS // SCRAMBLINGS, []
+    for scrambling in range(SCRAMBLINGS):
+        points = sobol_points(K, dimensions, rng=np.random.default_rng(scrambling))
+        whole = np.rint(points * 2**30).astype(int)
+        after = 2 ** np.arange((K - 1).bit_length())
+        out.append([whole[0].tolist(), *(whole[after] ^ whole[after - 1]).tolist()])
+    return out
+
+
+def _view(name: str, recording: Recording) -> View:
+    """What a lab shows of a recording. ValueError where its steps draw different problems."""
+    settings = decode(recording.share)
+    task = settings.task()
+    if not all(run.config.make_task().single for run in recording.runs):
+        raise ValueError(
+            f"{shortened(name, LONGEST_NAME)}: its steps draw different {task.noun}s; a lesson "
+            "shows one"
+        )
+    return View(
+        state="recorded",
+        settings=settings,
+        code=recording.share,
+        task=task,
+        own=recording.runs[0].moment.problem,
+        runs=recording.runs,
+        look=None,
+        steps=max(len(run.records) for run in recording.runs),
+        active=tuple(run.method for run in recording.runs),
+    )
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Paths without the folders that all of them begin or end with.
+
+    >>> _told_apart(["runs/a/seed-0", "runs/b/seed-0"]), _told_apart(["a", "a/b"])
+    (['a', 'b'], ['a', 'a/b'])
+    """
+    parts = [Path(name).parts for name in names]
+    first = _shared(parts)
+    last = _shared([own[first:][::-1] for own in parts])
+    told = ["/".join(own[first : len(own) - last]) for own in parts]
+    return told if all(told) else names
+
+
+def _shared(paths) -> int:
+    """How many parts all of these paths begin with."""
+    alike = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return sum(1 for _ in alike)
+
+
+def _key(view: View):
+    """What tells problems apart."""
+    return view.config.task, view.task.key(view.instance), np.asarray(view.front).tobytes()
+
+
+def _look(method: str, taken: list[Look]) -> Look:
+    """The method's look; a second run of it keeps the colour, with a marker and a dash of its
+    own.
+    """
+    own = look(method)
+    if own.marker not in [other.marker for other in taken]:
+        return own
+    free = [style for style in STYLES.values() if style.marker not in {t.marker for t in taken}]
+    return own._replace(marker=free[0].marker, dash=free[0].dash)
+
+
+def _run(one: Shown, points: _Table, answers: _Table) -> dict:
+    moments = []
+    for record, moment in zip(one.run.records, one.run.moments, strict=True):
+        number = [points.at(_plain(point)) for point in moment.points]
+        cloud = zip(number, moment.counts.tolist(), moment.valid.tolist(), strict=True)
+        sets = [
+            [count, *(points.at(_plain(r)) for r in rewards)]
+            for part in moment.sets
+            for rewards, count in zip(part.rewards, part.counts.tolist(), strict=True)
+        ]
+        typical = [points.at(_plain(r)) for r in moment.rewards]
+        written = zip(moment.answers, typical, strict=True)
+        moments.append(
+            {
+                "cloud": list(cloud),
+                "sets": sets,
+                "typical": [(answers.at((a, p, False)), p) for a, p in written],
+                "diversity": record.diversity,
+                "valid": record.valid_rate,
+            }
+        )
+    _, colour, marker, dash = one.look
+    stroke = STROKES[dash] if dash in STROKES else dash.replace("px", "").replace(",", " ")
+    return {
+        "label": one.label,
+        "colour": colour,
+        "marker": marker,
+        "dash": stroke,
+        "steps": moments,
+    }
+
+
+def _plain(vector) -> tuple[float, ...]:
+    return tuple(float(value) for value in vector)
+
+
+def _drawn(view: View, face, answer, vector, thin: bool) -> dict:
+    """What the board shows of an answer, without what its place in a set decides."""
+    names = face.names
+    found = group_of(view, "", [answer], [vector], names, thin=thin)["routes"][0]
+    kept = ("what", "path", "reached", "text", "thin")
+    squares = " ".join(view.instance.square_name(s) for s in found["path"]) if is_maze(view) else ""
+    return {key: found[key] for key in kept if key in found} | {"by": squares}
