@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.policy.decoder import decoder_for
+from vpo_lite.policy.loading import outline
 from vpo_lite.policy.sampling import Rollouts, sample_tokens
 from vpo_lite.training import memory
 from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
@@ -346,6 +347,45 @@ def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, caps
         and "micro_batch below 3" in line
         and "max_new_tokens (8)" in line
     )
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"dtype": "bfloat16", "rank": 4}, {"gradient_checkpointing": True}], ids=str
+)
+def test_an_outline_needs_what_the_model_itself_needs(build, shape, changes):
+    learner, config = build(Qwen2ForCausalLM, **changes)
+    bare = learner.policy.model.get_base_model().config
+    same = {n: changes[n] for n in ("rank", "gradient_checkpointing") if n in changes}
+    same |= dict(rank=config.rank, dtype=changes.get("dtype", "float32"))
+    policy = outline(bare, learner.policy.tokenizer, **same)
+    assert all(p.is_meta for p in policy.model.parameters())
+    assert memory_needed(policy, config) == memory_needed(learner.policy, config)
+
+
+def test_an_outline_knows_the_sizes_of_published_models_and_packs_linear_layers():
+    """Qwen2.5-0.5B: 494,032,768 parameters on its model card's weights; by hand below. Packed
+    parameters are sampled by the model's own pass, which needs no copy.
+    """
+    H, I, layers, heads, kv, V = 896, 4864, 24, 14, 2, 151_936
+    config = Qwen2Config(
+        hidden_size=H,
+        intermediate_size=I,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        vocab_size=V,
+        tie_word_embeddings=True,
+    )
+    linear = layers * (2 * H * H + 2 * H * kv * 64 + 3 * H * I)
+    others = V * H + layers * (H + 2 * kv * 64 + 2 * H) + H  # embedding, biases, norms
+    assert linear + others == 494_032_768
+    asked = vpo.TrainConfig.preset("gpu", task="hops", model="none", max_new_tokens=8)
+    for load_in, each, copies in ((None, 2, 2), ("8bit", 1, 1), ("4bit", 0.5, 1)):
+        policy = outline(config, byte_tokenizer(chat=True), load_in=load_in)
+        need = memory_needed(policy, asked).parameters
+        assert need == copies * (each * linear + 2 * others), load_in
+    with pytest.raises(ValueError, match="load_in = '3bit': there are"):
+        outline(config, None, load_in="3bit")
 
 
 def test_memory_is_printed_in_one_line():

@@ -4,6 +4,7 @@ Nothing is unpickled and no code of a folder runs: parameters are read from safe
 else from JSON.
 """
 
+import copy
 import functools
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
@@ -90,6 +93,53 @@ def load_policy(
     if gradient_checkpointing:
         checkpoint_layers(model)
     return policy
+
+
+def outline(
+    config: PreTrainedConfig,
+    tokenizer,
+    *,
+    rank: int = 16,
+    lora_alpha: float = 32,
+    dtype: str = "bfloat16",
+    load_in: str | None = None,
+    gradient_checkpointing: bool = False,
+) -> Policy:
+    """A policy of shapes without numbers, on torch's meta device. It takes no memory, and cannot
+    be run: ``vpo_lite.training.memory.memory_needed`` tells from it what a run would need.
+
+    - config: of a transformers model, such as ``AutoConfig.from_pretrained(name)``
+    - tokenizer: counts the tokens of a prompt
+    - rank, lora_alpha, gradient_checkpointing: as for :func:`load_policy`
+    - dtype: of the base's parameters, "float32" or "bfloat16"
+    - load_in: "4bit" or "8bit" packs linear layers as bitsandbytes does. The scales, about 3 % of
+      4 bit, are left out.
+
+    >>> from transformers import LlamaConfig
+    >>> shape = LlamaConfig(vocab_size=10, hidden_size=4, intermediate_size=6, num_hidden_layers=1,
+    ...     num_attention_heads=1, tie_word_embeddings=True)
+    >>> sum(p.numel() for p in outline(shape, None).model.get_base_model().parameters()
+    ...     if not p.requires_grad)  # 10 x 4 embedded, 4 x 4 x 4 and 3 x 4 x 6 linear, 3 norms of 4
+    188
+    """
+    if dtype not in ("bfloat16", "float32") or load_in not in (None, "4bit", "8bit"):
+        raise ValueError(
+            f"dtype = {shown(dtype)}, load_in = {shown(load_in)}: there are bfloat16 and float32; "
+            "None, 4bit and 8bit"
+        )
+    rank, lora_alpha = _adapter_numbers(rank, lora_alpha)
+    with torch.device("meta"):
+        base = AutoModelForCausalLM.from_config(
+            copy.deepcopy(config), dtype=getattr(torch, dtype), trust_remote_code=False
+        )
+        model = _fresh_adapter(base, rank, lora_alpha, 0)
+        for layer in model.modules() if load_in else ():
+            if isinstance(layer, BaseTunerLayer):
+                count = layer.get_base_layer().weight.numel() // (2 if load_in == "4bit" else 1)
+                packed = torch.empty(count, dtype=torch.uint8)
+                layer.get_base_layer().weight = torch.nn.Parameter(packed, requires_grad=False)
+    name = config.name_or_path or type(config).__name__
+    return Policy(model, tokenizer, name, None, dtype, load_in, gradient_checkpointing)
 
 
 def choose_device(name: str | torch.device = "auto") -> torch.device:

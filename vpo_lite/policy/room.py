@@ -21,6 +21,8 @@ def total_memory(device: torch.device) -> int | None:
     """Bytes that the device has in all, or the container's limit; None where this is unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
+    if device.type == "meta":  # holds shapes without numbers
+        return None
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows

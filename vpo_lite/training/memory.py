@@ -20,7 +20,8 @@ __all__ = ["Memory", "available_memory", "cures", "fitted", "memory_needed", "si
 class Memory:
     """Bytes that a run needs on its device.
 
-    - parameters: of the base, and the sampler's copy of them
+    - parameters: of the base, and the sampler's copy of them. The model's own forward pass, which
+      samples for quantised and for unknown models, needs no copy
     - adapter: LoRA, its gradients and AdamW's two moments
     - activations: what one forward pass keeps for the backward pass
     - logits: everything of the size of the completions' logits
@@ -91,10 +92,12 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     layer += 2 * s * A * (b * (L + T) + (u * L if shared else 0))
     kept = s * N * H * layers + layer if policy.checkpointing else layer * layers
     keys = 2 * layers * (getattr(shape, "num_key_value_heads", None) or heads) * (A // heads)
-    cached = rows * T + config.prompts * L if DecoderView.knows(policy.model) else rows * (L + T)
+    fast = DecoderView.knows(policy.model)
+    cached = rows * T + config.prompts * L if fast else rows * (L + T)
     prefill = s * config.prompts * L * (4 * H + 3 * I + heads * L)
+    base = _bytes([p for p in policy.model.parameters() if not p.requires_grad])
     return Memory(
-        parameters=2 * _bytes([p for p in policy.model.parameters() if not p.requires_grad]),
+        parameters=base * (2 if fast else 1),
         adapter=4 * _bytes([p for p in policy.model.parameters() if p.requires_grad]),
         activations=kept + layer // 2,
         logits=(4 + bool(config.kl) + 2 * bool(config.entropy)) * 4 * b * T * V,
@@ -165,10 +168,9 @@ def cures(need: Memory, config: TrainConfig) -> list[str]:
 
 
 def _bytes(tensors) -> int:
-    """Of tensors, shared storage counted once."""
-    return sum(
-        {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values()
-    )
+    """Of tensors, shared storage counted once. On the meta device all storages have address 0."""
+    held = {t.untyped_storage().data_ptr() or id(t): t.untyped_storage().nbytes() for t in tensors}
+    return sum(held.values())
 
 
 def _lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
