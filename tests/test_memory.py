@@ -386,6 +386,8 @@ def test_an_outline_knows_the_sizes_of_published_models_and_packs_linear_layers(
         assert need == copies * (each * linear + 2 * others), load_in
     with pytest.raises(ValueError, match="load_in = '3bit': there are"):
         outline(config, None, load_in="3bit")
+    wide = outline(config, None, rank=2**20)  # adapter and optimizer: 8 TiB, more than there is
+    assert 16 * sum(p.numel() for p in wide.model.parameters() if p.requires_grad) > 2**43
 
 
 def test_memory_is_printed_in_one_line():
