@@ -43,7 +43,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 13 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 14 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -174,6 +174,18 @@ def test_questions_of_four_steps():
             assert min(trained, key=trained.get) == "max_at_k"
     gaps = [certain("set_max", figure, "vpo") for figure in ("best@1", "best@30", "any@30")]
     assert gaps == [0, 0, 0]
+
+
+def test_four_times_the_steps_on_questions():
+    _, certain, found = pair("hops-long")
+    assert [certain("vpo", f"any@{k}") for k in (1, 3, 10, 30)] == [-1, 0, 1, 1]
+    assert certain("vpo", "best@30") == -1
+    walks = {
+        kind: [p.figures["diversity"] for p in found[kind][0].checkpoints]
+        for kind in ("vpo", "grpo_x3")
+    }
+    assert max(walks["grpo_x3"]) - min(walks["grpo_x3"]) < 0.03
+    assert walks["vpo"][-1] > walks["vpo"][0] + 0.2
 
 
 def test_evolution_on_rules_that_the_policy_knows(evolved):
