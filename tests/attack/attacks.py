@@ -123,6 +123,10 @@ def check_error(error: BaseException, kind=ValueError) -> None:
     assert len(text) <= LONGEST, f"{len(text)} characters: {text[:300]}"
 
 
+# How a full disk is said. dill, which TRL brings, asks for a temporary folder when it is imported.
+TOO_LARGE = "File too large|No usable temporary directory"
+
+
 def tree(folder) -> dict:
     """Every file below a folder with its content, to compare before and after. Locks apart."""
     folder = Path(folder)
