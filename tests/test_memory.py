@@ -3,6 +3,7 @@ hold.
 """
 
 import dataclasses
+import gc
 import json
 from unittest import mock
 
@@ -126,6 +127,7 @@ def peak(work) -> int:
     """Most bytes allocated at one time while ``work`` runs, beyond those before it, as torch's
     allocator reports them.
     """
+    gc.collect()  # what other tests left must not be freed meanwhile: it would count as less
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
         work()
     events = [e for e in measured.profiler.kineto_results.events() if e.name() == "[memory]"]
