@@ -77,9 +77,10 @@ def run(options) -> int:
             raise Wrong(
                 "--workers shares runs; leave it out with --plan, --commands, --table, --run"
             )
-        every = every_job(study)
-        if options.run_key is not None and options.run_key not in every:
-            raise Wrong(f"--run {shown(options.run_key)}: there are {', '.join(every)}")
+        if options.run_key is not None:
+            every = every_job(study)
+            if options.run_key not in every:
+                raise Wrong(f"--run {shown(options.run_key)}: there are {', '.join(every)}")
         folder = options.out or path(f"runs/study-{study.name}")
         if folder.exists() and not folder.is_dir():
             raise Wrong(f"--out {folder}: is a file; name a folder")
@@ -98,9 +99,7 @@ def run(options) -> int:
             (folder / "policies").mkdir(parents=True, exist_ok=True)
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):
-            state = "finished" if results.is_done(folder, job) else "to do"
-            state = "failed" if results.failure_path(folder, job).exists() else state
-            print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
+            print(f"{results.state(folder, job):8}  {job.key}  {study.kinds[job.kind].label}")
     elif options.commands:
         for job in jobs(study, folder, options.kinds, options.seeds):
             if not results.is_done(folder, job):
@@ -132,8 +131,13 @@ def _share(study, folder, options) -> int:
     """Start the same command several times. Each run goes to the process that locks it first."""
     from tqdm import tqdm
 
+    from ..studies.results import is_done
+    from ..studies.runner import every_job
+
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
     total = sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
+    every = every_job(study).values()
+    mine = [job for job in every if job.kind in kinds and job.seed < most]
     arguments = _command(options, folder)[1:]
     arguments += ["--kinds", *options.kinds] if options.kinds else []
     arguments += ["--seeds", str(options.seeds)] if options.seeds else []
@@ -148,7 +152,7 @@ def _share(study, folder, options) -> int:
             bar = open_ones.enter_context(tqdm(total=total, unit="run", disable=hidden))
             while any(worker.poll() is None for worker in workers):
                 time.sleep(0.2)
-                bar.n = min(total, sum(1 for _ in folder.glob("*-lr*-seed*.json")))
+                bar.n = min(total, sum(is_done(folder, job) for job in mine))
                 bar.refresh()
         finally:
             for worker in workers:  # after Ctrl-C

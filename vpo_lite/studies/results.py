@@ -74,7 +74,7 @@ def read_result(study: Study, folder, job: Job) -> Result:
 
     A setting that the file does not name is younger than the file: it had its default.
     """
-    path = Path(folder) / f"{job.key}.json"
+    path = result_path(folder, job)
     found = read_json(path, Result)
     config = {option.name: option.default for option in TrainConfig.options()} | found.config
     stated = job.config.to_json() | {"kind": job.kind, "seed": job.seed}
@@ -126,7 +126,7 @@ def chosen_rate(study: Study, folder, kind: str) -> float | None:
     tuning = study.tuning(kind)
     if not all(is_done(folder, job) for job in tuning):
         return None
-    done = [job for job in tuning if _there(folder, job)]
+    done = [job for job in tuning if state(folder, job) == "finished"]
     found = {job.config.lr: read_result(study, folder, job).validation for job in done}
     return max(sorted(found), key=lambda lr: found[lr], default=None)
 
@@ -138,8 +138,15 @@ def chosen(study: Study, folder) -> dict[str, list[Result]]:
         lr = chosen_rate(study, folder, kind)
         jobs = [] if lr is None else [study.job(kind, lr, s) for s in range(study.seeds(kind))]
         if jobs:
-            found[kind] = [read_result(study, folder, job) for job in jobs if _there(folder, job)]
+            found[kind] = [
+                read_result(study, folder, job) for job in jobs if state(folder, job) == "finished"
+            ]
     return found
+
+
+def result_path(folder, job: Job) -> Path:
+    """The file of this run, once it is finished."""
+    return Path(folder) / f"{job.key}.json"
 
 
 def failure_path(folder, job: Job) -> Path:
@@ -147,10 +154,13 @@ def failure_path(folder, job: Job) -> Path:
     return Path(folder) / f"failed-{job.key}.json"
 
 
+def state(folder, job: Job) -> str:
+    """How a run stands: "finished", "failed" or "to do"."""
+    if result_path(folder, job).exists():
+        return "finished"
+    return "failed" if failure_path(folder, job).exists() else "to do"
+
+
 def is_done(folder, job: Job) -> bool:
     """Whether there is nothing more to do for this run: it is finished, or it failed."""
-    return _there(folder, job) or failure_path(folder, job).exists()
-
-
-def _there(folder, job: Job) -> bool:
-    return (Path(folder) / f"{job.key}.json").exists()
+    return state(folder, job) != "to do"

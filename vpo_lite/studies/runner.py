@@ -24,7 +24,16 @@ from ..training.record import StepRecord
 from ..training.step import Learner
 from .declaration import Job, Study
 from .measure import by_problem, measure, summary
-from .results import Failure, Result, chosen_rate, failure_path, is_done, judged, read_result
+from .results import (
+    Failure,
+    Result,
+    chosen_rate,
+    failure_path,
+    judged,
+    read_result,
+    result_path,
+    state,
+)
 
 CHOSEN_BY = 10  # the learning rate with the highest best@10 under held-out preferences is taken
 
@@ -73,9 +82,10 @@ def run_study(
     while True:
         done, busy = False, None
         for job in jobs(study, folder, kinds, seeds):
-            if is_done(folder, job):
-                if not failure_path(folder, job).exists():
-                    read_result(study, folder, job)  # refuses one that was made otherwise
+            stands = state(folder, job)
+            if stands == "finished":
+                read_result(study, folder, job)  # refuses one that was made otherwise
+            if stands != "to do":
                 continue
             try:
                 found = run_job(study, job, folder, tell)
@@ -108,7 +118,7 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
             raise
 
     try:
-        write_once(folder / f"{job.key}.json", place, make)
+        write_once(result_path(folder, job), place, make)
     except _Failed:
         return read_json(failed, Failure)
     return read_result(study, folder, job)
