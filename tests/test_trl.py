@@ -562,9 +562,9 @@ def changed():
     return [line for line in lines if line[:2] in ("- ", "+ ") and line[2:]]
 
 
-def test_the_readme_shows_the_lines_that_the_example_changes():
-    readme = (ROOT / "README.md").read_text()
-    (shown,) = (d for d in re.findall(r"```diff\n(.*?)```", readme, re.DOTALL) if "SetReward." in d)
+def test_the_reference_shows_the_lines_that_the_example_changes():
+    page = (ROOT / "notebooks" / "REFERENCE.md").read_text()
+    (shown,) = (d for d in re.findall(r"```diff\n(.*?)```", page, re.DOTALL) if "SetReward." in d)
     lines = [line[0] + " " + line[1:].strip() for line in shown.splitlines() if line[0] in "-+"]
     assert lines == [line[:2] + line[2:].strip() for line in changed()]
     assert sum(line[0] == "+" for line in lines) == 4

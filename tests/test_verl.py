@@ -37,7 +37,7 @@ with warnings.catch_warnings():
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ROOT / "tests" / "data" / "verl_own"
-README = (ROOT / "README.md").read_text()
+REFERENCE = (ROOT / "notebooks" / "REFERENCE.md").read_text()
 MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
 
 
@@ -514,14 +514,14 @@ def test_veRL_finds_the_estimator_by_the_packages_entry_point(verl, tmp_path, mo
 # --- a user's own configuration -------------------------------------------------------------------
 
 
-def test_the_readme_shows_the_three_lines_that_change():
+def test_the_reference_shows_the_three_lines_that_change():
     before, after = ((OWN / f"{name}.yaml").read_text() for name in ("before", "after"))
     changed = [
         line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "+-"
     ]
     assert len(changed) == 3
     for line in changed:
-        assert f"{line[0]}{line[2:]}" in README.splitlines()
+        assert f"{line[0]}{line[2:]}" in REFERENCE.splitlines()
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from vpo_lite.training.step import Learner
 
 
 def demo(here: Here) -> dict:
-    """Preset demo on mazes of the README's table. Runs drift apart from the first draw that is
-    rounded differently, so their ends are compared as means, within 0.05.
+    """Preset demo on mazes of its table in notebooks/REFERENCE.md. Runs drift apart from the first
+    draw that is rounded differently, so their ends are compared as means, within 0.05.
     """
     study = ROOT / "tests" / "benchmarks" / "results" / "demo_study.json"
     stored, mazes = (

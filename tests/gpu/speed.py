@@ -27,8 +27,9 @@ def bandwidth(here: Here) -> float:
 
 
 def rollouts(here: Here) -> dict:
-    """8 prompts x 8 rollouts x 48 tokens, as the README's table has them, and the gpu preset's 32 x
-    16. ``limit``: tokens a second if each step took as long as reading parameters and cache once.
+    """8 prompts x 8 rollouts x 48 tokens, as in the table of notebooks/REFERENCE.md, and the gpu
+    preset's 32 x 16. ``limit``: tokens a second if each step took as long as reading parameters
+    and cache once.
     """
     moved, found = bandwidth(here), {}
     sizes = {"1m": torch.float32, "tiny": torch.float32}

@@ -6,8 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ..tasks import DEFAULT, task_class
-from .flags import Wrong, add_options, add_task_options, given, named_task, path, requests, whole
+from .flags import Wrong, add_settings, given_settings, path, requests, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 SETTINGS = (  # of a run's settings, those that say which answers are sampled
@@ -42,10 +41,7 @@ def flags(made, arguments) -> None:
         "--html", type=path, metavar="FILE", help="write text and figure as a page, too"
     )
     made.add_argument("--json", action="store_true", help="print all figures as JSON, no bar")
-    add_options(made.add_argument_group("settings, by default those of preset demo"), _settings())
-    with requests():
-        task = named_task(made, arguments, DEFAULT)
-    add_task_options(made, task)
+    add_settings(made, arguments, _settings(), "settings, by default those of preset demo")
 
 
 def _settings():
@@ -61,8 +57,7 @@ def run(options) -> int:
         from ..training.contract import first_problem
         from ..training.evaluate import check_answers, held_out_seeds
 
-        named = task_class(DEFAULT if options.task is None else options.task)
-        config = TrainConfig.preset("demo", **given((*_settings(), *named.options), options))
+        config = TrainConfig.preset("demo", **given_settings(_settings(), options))
         task = config.make_task()
         check_answers(options.answers)
         seeds = held_out_seeds(task, options.problems)

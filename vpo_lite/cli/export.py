@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..tasks import DEFAULT, task_class
-from .flags import Parser, add_options, add_task_options, given, named_task, path, requests
+from .flags import Parser, add_settings, given_settings, path, requests
 from .flags import whole as whole_number
 
 
@@ -50,12 +49,7 @@ def _verl_flags(made, arguments) -> None:
     made.add_argument(
         "--problems", type=whole_number, metavar="N", help="held-out problems (default: 64)"
     )
-    add_options(
-        made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
-    )
-    with requests():
-        task = named_task(made, arguments, DEFAULT)
-    add_task_options(made, task)
+    add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
 
 
 def _verl(options) -> int:
@@ -63,8 +57,7 @@ def _verl(options) -> int:
         from ..integrations.verl_export import export
         from ..training.config import TrainConfig
 
-        task = task_class(DEFAULT if options.task is None else options.task)
-        chosen = given((*TrainConfig.options(), *task.options), options)
+        chosen = given_settings(TrainConfig.options(), options)
         config = TrainConfig.preset(options.preset, **chosen)
         count = export(
             config,
@@ -90,13 +83,18 @@ def _lesson_flags(made, arguments) -> None:
         "carries; several must be of one problem",
     )
     made.add_argument("--out", type=path, required=True, metavar="FILE", help="a page, FILE.html")
+    made.add_argument(
+        "--unseen",
+        action="store_true",
+        help="open at step 1, and draw the curves only up to the step on show: for a vote",
+    )
 
 
 def _lesson(options) -> int:
     with requests():
         from ..lab.lesson import write_lesson
 
-        written = write_lesson(options.recordings, options.out)
+        written = write_lesson(options.recordings, options.out, options.unseen)
     size = written.stat().st_size / 1000
     print(f"{written}: {size:,.0f} kB; open it in a browser; it needs no network")
     return 0

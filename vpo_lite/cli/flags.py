@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..checks import shortened, shown
 from ..options import Option
-from ..tasks import Task, task_class
+from ..tasks import DEFAULT, Task, task_class
 
 LONGEST = 900  # characters of a message
 
@@ -82,6 +82,20 @@ def add_task_options(made, task: type[Task]) -> None:
             f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
             f"of a flag of `{made.prog}`; rename it"
         ) from error
+
+
+def add_settings(made, arguments, settings: tuple[Option, ...], about: str) -> None:
+    """Add a flag for each setting, and for each option of the task that ``--task`` names."""
+    add_options(made.add_argument_group(about), settings)
+    with requests():
+        task = named_task(made, arguments, DEFAULT)
+    add_task_options(made, task)
+
+
+def given_settings(settings: tuple[Option, ...], namespace) -> dict:
+    """The values of the flags that :func:`add_settings` made and that were given."""
+    task = task_class(DEFAULT if namespace.task is None else namespace.task)
+    return given((*settings, *task.options), namespace)
 
 
 def named(made, flag: str, default: str | None, arguments) -> str | None:

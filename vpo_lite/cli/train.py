@@ -8,13 +8,10 @@ import time
 from pathlib import Path
 
 from ..checks import shown
-from ..tasks import DEFAULT, task_class
 from .flags import (
     Wrong,
-    add_options,
-    add_task_options,
-    given,
-    named_task,
+    add_settings,
+    given_settings,
     of_a_file,
     path,
     requests,
@@ -51,20 +48,14 @@ def flags(made, arguments) -> None:
     made.add_argument(
         "--json", action="store_true", help="print the summary as JSON, no bar, no table"
     )
-    add_options(
-        made.add_argument_group("settings, by default those of the preset"), TrainConfig.options()
-    )
-    with requests():
-        task = named_task(made, arguments, DEFAULT)
-    add_task_options(made, task)
+    add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
 
 
 def run(options) -> int:
     with requests():
         from ..training.config import TrainConfig
 
-        task = task_class(DEFAULT if options.task is None else options.task)
-        chosen = given((*TrainConfig.options(), *task.options), options)
+        chosen = given_settings(TrainConfig.options(), options)
         if options.resume:
             extra = [
                 *chosen,
