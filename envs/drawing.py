@@ -7,7 +7,9 @@ signs.
 
 from __future__ import annotations
 
+import base64
 import itertools
+import re
 from html import escape
 
 import numpy as np
@@ -40,9 +42,17 @@ LARGEST_LANE = 7.0  # units between two routes that run side by side
 
 
 class Picture(str):
-    """SVG text that a notebook shows as a picture."""
+    """SVG text that a notebook shows as a picture, with its title as the text for a screen reader.
+
+    JupyterLab shows SVG as an image without a text. So there is HTML with an image that has one.
+    """
 
     __slots__ = ()
+
+    def _repr_html_(self):
+        data = base64.b64encode(self.encode()).decode()
+        said = re.search("<title>(.*?)</title>", self)[1]  # escaped already
+        return f'<img alt="{said}" src="data:image/svg+xml;base64,{data}">'
 
     def _repr_svg_(self):
         return str(self)
@@ -81,7 +91,7 @@ def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, wi
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full_width:g} {full_height:g}" '
         f'width="{full_width * scale:g}" height="{full_height * scale:g}" role="img" '
         'font-family="Helvetica, Arial, sans-serif" font-weight="bold" text-anchor="middle">',
-        f"<title>{escape(_summary(maze, routes))}</title>",
+        f"<title>{escape(_summary(maze, routes, names, position, taken))}</title>",
         f'<rect width="{full_width:g}" height="{full_height:g}" fill="{FLOOR}"/>',
     ]
     if labels:
@@ -110,14 +120,26 @@ def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, wi
     return Picture("".join(parts))
 
 
-def _summary(maze, routes):
+def _summary(maze, routes, names, position, taken):
     """What a screen reader says of the picture."""
+
+    def named(squares):
+        return " ".join(map(maze.square_name, squares))
+
     parts = [f"Maze of {maze.shape[0]} by {maze.shape[1]} squares, budget {maze.budget} steps"]
-    for name in ("gold", "diamonds", "lava", "bonus"):
+    for name in ("walls", "gold", "diamonds", "lava", "bonus"):
         if squares := getattr(maze, name):
-            parts.append(f"{name} on {' '.join(map(maze.square_name, squares))}")
+            parts.append(f"{name} on {named(squares)}")
     parts.append(f"S on {maze.square_name(maze.start)}, E on {maze.square_name(maze.exit)}")
-    parts += [f"route {i}: {route or 'empty'}" for i, route in enumerate(routes, start=1)]
+    if taken:
+        parts.append(f"taken: {named(sorted(taken))}")
+    if position is not None:
+        parts.append(f"walker on {named([position])}")
+    numbers = range(1, len(routes) + 1)
+    for name, route in zip(names or numbers, routes, strict=False):  # _routes counts the names
+        walked = walk(maze, route)
+        end = "reaches E" if walked.reached else "does not reach E"
+        parts.append(f"route {name}: {route or 'no move'}, by {named(walked.squares)}, {end}")
     return "; ".join(parts)
 
 

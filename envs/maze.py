@@ -119,6 +119,9 @@ class Maze:
     def _repr_svg_(self):
         return drawing.svg(self)
 
+    def _repr_html_(self):
+        return drawing.svg(self)._repr_html_()
+
     @property
     def size(self):
         """n of an n x n maze; the larger side of a drawn grid that is not square."""

@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 
 import browser_setup
 
+from vpo_lite.classroom.serve import SHARE
+
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -60,20 +62,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def _die_with_parent():
+def die_with_parent():
     """A test run that is killed leaves no server behind (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)
-
-
-def _offline_template(root):
-    """Voila's own page without the two style sheets that it asks of a public server."""
-    folder = root / "share" / "voila" / "templates" / "offline"
-    folder.mkdir(parents=True)
-    page = Path(sys.prefix, "share/jupyter/voila/templates/lab/index.html.j2").read_text()
-    kept = [line for line in page.splitlines() if not ("<link" in line and "http" in line)]
-    (folder / "index.html.j2").write_text("\n".join(kept))
-    (folder / "conf.json").write_text('{"base_template": "lab"}')
 
 
 @contextlib.contextmanager
@@ -126,8 +118,7 @@ def server(notebooks, command="jupyterlab", copies=0):
         ]
         ready = "/api/status"
     else:
-        _offline_template(root)
-        environment["JUPYTER_PATH"] = str(root / "share")
+        environment["JUPYTER_PATH"] = str(SHARE)
         arguments = [
             "voila",
             str(work),
@@ -144,7 +135,7 @@ def server(notebooks, command="jupyterlab", copies=0):
             stdout=log,
             stderr=log,
             cwd=work,
-            preexec_fn=_die_with_parent if os.name == "posix" else None,
+            preexec_fn=die_with_parent if os.name == "posix" else None,
         )
     address = f"http://127.0.0.1:{port}"
     try:

@@ -3,12 +3,12 @@
 import itertools
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 import vpo_lite as vpo
 from vpo_lite import figures, looks
 from vpo_lite.exact import exact_shares
+from vpo_lite.in_words import Drawn
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -61,7 +61,7 @@ def texts(node):
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_a_plain_figure_of_set_size_without_latex(name):
     figure = FIGURES[name]()
-    assert type(figure) is go.Figure and len(figure.data) >= 1
+    assert type(figure) is Drawn and len(figure.data) >= 1
     assert (
         figure.layout.width >= 700 and figure.layout.height >= 400 and figure.layout.font.size >= 16
     )

@@ -71,7 +71,7 @@ def test_only_its_own_script_may_run_and_nothing_may_connect(text):
 
 def test_the_data_block_is_the_lessons_data(text, data):
     block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert json.loads(block[1]) == data and "<" not in block[1]
+    assert json.loads(block[1]) == data | {"unseen": False} and "<" not in block[1]
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.2])
@@ -371,6 +371,39 @@ def test_the_time_slider_changes_board_numbers_and_words(page, lesson):
                 assert re.search(said, described), said
         assert page.inner_text("#words").startswith(f"Step {step} of 40, α = 1.")
         assert page.get_attribute("#step", "aria-valuetext") == f"step {step} of 40"
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_page_for_a_vote_opens_at_step_one_and_hides_what_comes(context, tmp_path, lesson):
+    path = tmp_path / "vote.html"
+    assert main(["export", "lesson", THREE, "--out", str(path), "--unseen"]) == 0
+    page, wrong = opened(context, path)
+    first = [one.run.records[0].coverage for one in lesson.shown]
+    last = [one.run.records[-1].coverage for one in lesson.shown]
+    assert page.input_value("#step") == "1"
+    said = page.locator("#judged svg").get_attribute("aria-label")
+    assert said.endswith("at step 1: " + ends(lesson, first, first))
+    turn(page, "step", "End")
+    said = page.locator("#judged svg").get_attribute("aria-label")
+    assert said.endswith("over 40 steps: " + ends(lesson, first, last))
+    assert longest_curve(page) == 40
+    turn(page, "step", "Home")
+    turn(page, "step", "ArrowRight")
+    assert longest_curve(page) == 2
+    page.close()
+    assert not wrong, wrong
+
+
+def longest_curve(page):
+    """The most points that a curve of coverage is drawn through."""
+    points = "() => [...document.querySelectorAll('#judged polyline')].map((p) => p.points.length)"
+    return max(page.evaluate(points))
+
+
+def ends(lesson, first, last):
+    pairs = zip(lesson.shown, first, last, strict=True)
+    return ", ".join(f"{one.label} from {a:.2f} to {b:.2f}" for one, a, b in pairs)
 
 
 @pytest.mark.browser

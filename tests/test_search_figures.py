@@ -1,11 +1,11 @@
 """The figures of search show the numbers they are given, told apart without colour."""
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from test_figures import texts
 
 from vpo_lite import search_figures
+from vpo_lite.in_words import Drawn
 from vpo_lite.looks import STYLES
 from vpo_lite.search import best_of
 
@@ -42,7 +42,7 @@ FIGURES = {
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
     figure = FIGURES[name]()
-    assert type(figure) is go.Figure and len(figure.data) >= 2
+    assert type(figure) is Drawn and len(figure.data) >= 2
     assert 700 <= figure.layout.width <= 1090 and 400 <= figure.layout.height <= 580  # one screen
     assert figure.layout.font.size >= 16
     assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]

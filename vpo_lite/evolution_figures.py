@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 from .checks import check_finite, shown
 from .looks import FRONT, finish, look, stroke
 
-PASSED = [[0, "#E3EEF6"], [1, "#0072B2"]]  # light to dark: it can be read in grey print
+PASSED = [[0, "#E3EEF6"], [1, "#4CA3D9"]]  # light to dark, and black numbers stand out from all
 EMPTY = "#F1F1F1"  # a cell without an elite
 MARKERS = 6  # on a curve
 
@@ -35,7 +35,9 @@ def passes_table(programs, tests, *, title=None, width=840, height=420):
     ticks = np.where(passed == 1, "✓", "")
     drawn = go.Heatmap(x=list(tests), y=names, z=passed, text=ticks, texttemplate="%{text}")
     drawn.update(colorscale=PASSED, zmin=0, zmax=1, showscale=False, xgap=3, ygap=3)
-    drawn.update(textfont_size=22, hovertemplate="%{y}: test %{x}<extra></extra>")
+    drawn.update(
+        textfont={"size": 22, "color": "black"}, hovertemplate="%{y}: test %{x}<extra></extra>"
+    )
     figure = finish(go.Figure(drawn), title, width, height)
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure.update_xaxes(title="test", type="category", showgrid=False)
@@ -81,7 +83,9 @@ def archive_grid(archives, d, *, title=None, width=840, height=500):
         figure.add_trace(paper, row=1, col=position)
         drawn = go.Heatmap(x=columns, y=rows, z=_drawn(rewards, d), name=label)
         drawn.update(zmin=0, zmax=d, colorscale=PASSED, showscale=False, xgap=2, ygap=2)
-        drawn.update(texttemplate="%{z}", textfont_size=size, hoverongaps=False)
+        drawn.update(
+            texttemplate="%{z}", textfont={"size": size, "color": "black"}, hoverongaps=False
+        )
         drawn.hovertemplate = "tests ●: %{y}, %{x}<br>%{z} passed<extra></extra>"
         figure.add_trace(drawn, row=1, col=position)
         frame = {"color": FRONT, "width": 4, "dash": "dot"}

@@ -5,6 +5,8 @@ in every figure. So a curve can be told apart in grey print and from the back of
 explicit because JupyterLab draws a figure 700 px wide otherwise. Greek letters are Unicode because
 it does not draw LaTeX in titles.
 
+A notebook shows each figure with its words folded below it. ``in_words(figure)`` returns them.
+
 Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that is the name of a
 method, or begins with it, takes the look of that method.
 """
@@ -13,9 +15,12 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from .in_words import in_words as in_words
+from .in_words import live as live
 from .looks import ANSWERS, EDGE, FRONT, finish, look, note, stroke
 
-SIGNED = {"colorscale": "RdBu", "zmin": -1, "zmax": 1, "hoverongaps": False}  # of a correlation
+RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
+SIGNED = {"colorscale": RED_TO_BLUE, "zmin": -1, "zmax": 1, "hoverongaps": False}  # a correlation
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}
 
 
@@ -160,7 +165,7 @@ def upper_envelope(
     x = np.unique([0, 1, *[c for c in crossings if 0 < c < 1]])
     best = np.max(np.outer(x, R[:, 0]) + np.outer(1 - x, R[:, 1]), axis=1)
     figure = go.Figure()
-    thick = {"color": "#BBBBBB", "width": 14}
+    thick = {"color": "#929292", "width": 14}
     figure.add_scatter(x=x, y=best, mode="lines", name="best answer", line=thick)
     for i, (one, two) in enumerate(R):
         _, colour, symbol, dash = ANSWERS[i % len(ANSWERS)]
@@ -252,7 +257,9 @@ def decomposition(coverage, correlations, *, objectives=None, title=None, width=
         names = objectives or [f"component {i + 1}" for i in range(len(table))]
         words = [["" if np.isnan(x) else f"{x:.2f}" for x in row] for row in table]
         figure.add_heatmap(x=names, y=names, z=table, text=words, **SIGNED, row=1, col=column)
-        figure.data[-1].update(showscale=column == len(titles), texttemplate="%{text}")
+        figure.data[-1].update(
+            showscale=column == len(titles), texttemplate="%{text}", textfont_color="black"
+        )
         figure.update_yaxes(autorange="reversed", row=1, col=column)
     return finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
 

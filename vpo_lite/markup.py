@@ -6,8 +6,9 @@ escaped.
 """
 
 import json
+import re
 from collections.abc import Iterable
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -28,6 +29,16 @@ def html(template: str, *parts) -> Html:
     '<p><b>1</b></p>'
     """
     return Html(template.format(*map(_safe, parts)))
+
+
+def plain(text: str) -> str:
+    """The text of a label that may hold tags, without them and in one line.
+
+    >>> plain("<b>a &lt; b</b><br>c")
+    'a < b c'
+    """
+    words = unescape(re.sub(r"</?[a-zA-Z][^>]*>", "", text.replace("<br>", " ")))
+    return " ".join(words.split())
 
 
 def joined(parts: Iterable, between: str = "") -> Html:

@@ -74,9 +74,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         _series(rows, panels), panels=panels, levels={"coverage": ceiling}, width=1150
     )
     pools = figures.best_at_k({_label(row): row["best_at_k"] for row in rows}, width=1150)
-    first = curves.to_html(full_html=False, include_plotlyjs=True, include_mathjax=False)
-    second = pools.to_html(full_html=False, include_plotlyjs=False, include_mathjax=False)
-    drawn = [_table(rows), Html(first), Html(second), _settings(runs)]
+    drawn = [_table(rows), _picture(curves), _picture(pools, first=False), _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     return _write(path, page)
 
@@ -90,9 +88,18 @@ def write_rewards(report: RewardReport, text: str, path) -> Path:
     drawn = ""
     if report.coverage:
         names = [html("{}", name) for name in report.objectives]  # plotly draws tags in its texts
-        figure = report.figure(objectives=names)
-        drawn = figure.to_html(full_html=False, include_plotlyjs=True, include_mathjax=False)
-    return _write(path, html(_REWARDS, _STYLE, text, Html(drawn)))
+        drawn = _picture(report.figure(objectives=names))
+    return _write(path, html(_REWARDS, _STYLE, text, drawn))
+
+
+def _picture(figure, first: bool = True) -> Html:
+    """A figure with its words. The first one of a page brings plotly's code."""
+    from .in_words import CONFIG, folded
+
+    drawn = figure.to_html(
+        full_html=False, include_plotlyjs=first, include_mathjax=False, config=CONFIG
+    )
+    return joined([Html(drawn), folded(figure)])
 
 
 def _figures():

@@ -141,7 +141,7 @@ def preference_slider(
     ticks = [k for k in BUDGETS if k <= max(np.shape(values)[1] for values in curves.values())]
     figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, row=1, col=2)
     figure.update_yaxes(title="score w · r", range=span, row=1, col=2)
-    finish(figure, None, width, height)
+    figure = finish(figure, None, width, height)
     return figure.update_layout(sliders=[slider], margin_b=40)
 
 

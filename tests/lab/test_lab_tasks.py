@@ -243,7 +243,7 @@ def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
     points = np.array([[1, 0], [0.5, 0], [0, 0.5], [0, 1]])
     valid, counts = np.array([True, False, False, True]), np.array([4, 1, 2, 13])
     moment = SimpleNamespace(points=points, valid=valid, counts=counts)
-    drawn = cloud(face, "vpo", moment, 0, 1, "", 9)
+    drawn = cloud(face, "vpo", moment, 0, 1, False, "", 9)
     assert drawn["text"] == ["", "", "15% are not valid"]
     assert drawn["marker"]["symbol"][-1] == "x" and drawn["hovertext"][-1].startswith("VPO, 3 ans")
     assert [drawn["x"][:2], drawn["y"][:2]] == [[1, 0], [0, 1]]

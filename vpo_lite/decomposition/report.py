@@ -185,9 +185,9 @@ def reward_report(
     covariance matrix of the valid answers' rewards: from 1 to d (Gao et al. 2017, bioRxiv 214262).
 
     The verdict is "much" where the best single answer covers less than 0.85, "hardly anything" from
-    0.95 on, and "something" in between. Two points of reference: in the README's demo it covers
-    0.89, where VPO ends at 0.95 and GRPO at 0.87. With one quality and little noise
-    (`negative_controls.noisy_copies`) it covers 0.99.
+    0.95 on, and "something" in between. Two points of reference: in the demo (notebooks/
+    REFERENCE.md) it covers 0.89, where VPO ends at 0.95 and GRPO at 0.87. With one quality and
+    little noise (`negative_controls.noisy_copies`) it covers 0.99.
 
     Returns a `RewardReport`. Raises ValueError, in one line, for shapes and values that do not fit,
     and for rewards below `worst`.

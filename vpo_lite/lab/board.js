@@ -21,20 +21,21 @@ const CSS = `
 .vpo-board figure { margin: 0; max-width: 440px; container-type: inline-size; }
 .vpo-board.large figure { max-width: 560px; }
 .vpo-board figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 65%, black); }
-.vpo-board.dark figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 65%, white); }
+.vpo-board.dark figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 45%, white); }
 .vpo-board figcaption { font-weight: 700; margin: 0 0 4px; display: flex; gap: 8px; align-items: center; }
 .vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; touch-action: none; }
 .vpo-board .squares :not([data-r]) { pointer-events: none; }
 .vpo-board svg.maze:focus-visible, .vpo-board button:focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
 .vpo-board.dark svg.maze:focus-visible, .vpo-board.dark button:focus-visible { outline-color: #56B4E9; }
 .vpo-board .answers { list-style: none; margin: 5px 0 0; padding: 0; }
-.vpo-board .answers li { display: flex; align-items: center; gap: 8px; padding: 1px 0; white-space: nowrap; }
+.vpo-board .answers li { position: relative; display: flex; align-items: center; gap: 8px; padding: 1px 0; white-space: nowrap; }
 .vpo-board .answers svg { flex: none; width: 1.7em; height: 1.7em; }
 .vpo-board .what { flex: 1 1 auto; overflow: hidden; text-overflow: ellipsis; }
 .vpo-board .share { flex: 0 0 6.6em; height: 1.25em; position: relative; border-radius: 3px;
   background: var(--jp-layout-color2, #eee); overflow: hidden; }
 .vpo-board .share i { position: absolute; inset: 0 auto 0 0; opacity: .38; transition: width .12s; }
 .vpo-board .share b { position: relative; display: block; text-align: center; line-height: 1.3em; font-size: .87em; font-weight: 600; }
+@media (prefers-reduced-motion: reduce) { .vpo-board .share i { transition: none; } }
 .vpo-board .brief { display: none; }
 @container (max-width: 21em) { /* of the figure's letters */
   .vpo-board .answers li { gap: 6px; }
@@ -167,6 +168,26 @@ function along(points, share) {
   return points[points.length - 1];
 }
 
+// What the widgets beside a board lack: names of sliders and players, values in words, which toggle is on.
+function assist(box) {
+  const set = (e, name, value) => { if (e.getAttribute(name) !== value) e.setAttribute(name, value); };
+  const improve = () => {
+    for (const handle of box.querySelectorAll(".noUi-handle")) {
+      const slider = handle.closest(".widget-inline-hbox");
+      set(handle, "aria-label", slider.querySelector(".widget-label").textContent);
+      set(handle, "aria-valuetext", slider.querySelector(".widget-readout").textContent);
+    }
+    for (const button of box.querySelectorAll(".widget-toggle-button")) set(button, "aria-pressed", String(button.classList.contains("mod-active")));
+    const players = [...box.querySelectorAll(".widget-play button")];
+    players.forEach((button, i) => set(button, "aria-label", ["play or pause", "back to the first step"][i] || "repeat"));
+    for (const icon of box.querySelectorAll("button > i")) set(icon, "aria-hidden", "true"); // a letter of a font of pictures
+  };
+  const changes = new MutationObserver(improve);
+  changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class"] });
+  improve();
+  return () => changes.disconnect();
+}
+
 function render({ model, el }) {
   const root = make("div", "vpo-board", el);
   make("style", "", root).textContent = CSS;
@@ -231,15 +252,18 @@ function render({ model, el }) {
       item.innerHTML = `<svg viewBox="-14 -14 28 28" aria-hidden="true">${shape(route.marker, 0, 0, 10, { fill: route.colour, stroke: "#fff", "stroke-width": 1.5 })}` +
         tag("text", { x: 0, y: 5, "text-anchor": "middle", "font-size": 14, "font-weight": 700, fill: route.ink }, route.name) + "</svg>";
       if (route.text) make("code", "", item).textContent = route.text;
+      make("span", "unseen", item).textContent = `${route.name}: `;
       const what = make("span", "what", item);
       make("span", "full", what).textContent = route.what;
       make("span", "brief", what).textContent = route.what.replace(/\/\d+/g, "").replace("does not reach", "misses");
       if (route.win_share !== null) {
+        make("span", "unseen", item).textContent = ", wins ";
         const bar = make("span", "share", item), fill = make("i", "", bar);
         fill.style.width = `${100 * route.win_share}%`;
         fill.style.background = route.colour;
         const said = make("b", "", bar);
         make("span", "word", said).textContent = "wins ";
+        said.firstChild.setAttribute("aria-hidden", true); // said before
         said.append(`${Math.round(100 * route.win_share)}%`);
       }
       return item;
@@ -413,8 +437,10 @@ function render({ model, el }) {
     clearTimeout(waiting);
     waiting = setTimeout(() => { if (box.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
   });
+  let assisted = [];
   const settled = () => {
     box = root.closest(".vpo-lab");
+    if (!assisted.length) assisted = [...(root.closest(".vpo-lab, .vpo-canvas")?.querySelectorAll(".vpo-controls") || [])].map(assist);
     if (--patience > 0 && !box?.querySelector(".js-plotly-plot .main-svg")) return (place = setTimeout(settled, 100));
     stands = true;
     tell("ready", true);
@@ -445,6 +471,7 @@ function render({ model, el }) {
   draw();
   return () => {
     stands = false;
+    assisted.forEach((end) => end());
     model.off("change:ready", still_here);
     tell("ready", false); // off the page: plotly cannot take changes any more
     cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); widths.disconnect(); themes.disconnect();

@@ -60,6 +60,7 @@ class Controls:
             for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
         ]
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
+        self.told = widgets.Checkbox(description="plots in words", indent=False)
         self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **_FIELD)
         self.judge = widgets.Dropdown(description="coverage at", options=JUDGES, **_FIELD)
         self.look = widgets.IntSlider(
@@ -73,11 +74,12 @@ class Controls:
         self.more = widgets.ToggleButton(
             description="More", icon="sliders", layout={"width": "auto"}
         )
-        for name in ("large", "routes", "judge", "look", "code", "more"):
+        for name in ("large", "told", "routes", "judge", "look", "code", "more"):
             getattr(self, name).add_class(f"vpo-{name}")
         if self._mazes:
             self._add_maze(view)
-        self.large.observe(lambda _: act(redraw), "value")
+        for switch in (self.large, self.told):
+            switch.observe(lambda _: act(redraw), "value")
         self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
         self.judge.observe(
             lambda change: self._show(alpha=None if change["new"] == ABOVE else change["new"]),
@@ -133,7 +135,7 @@ class Controls:
             buttons.append(self.maze)
             knobs.append(self.layout)
         shown = [self.judge, self.routes, *self.curves]
-        self._rest = row([*shown, *knobs, self.code, *again, self.large])
+        self._rest = row([*shown, *knobs, self.code, *again, self.large, self.told])
         self._show_more(False)
         self.time = row([self._play, self.look])
         self.time.add_class("vpo-controls")

@@ -26,6 +26,12 @@ LETTER = 0.63  # mean width of a letter, in font sizes
 CSS = """
 .vpo-lab .jupyter-widgets { font-size: 13px; }
 .vpo-lab .widget-readout { min-width: 34px; }
+.vpo-lab :is(select, input, button, summary, .noUi-handle, .widget-readout):focus-visible {
+  outline: 3px solid #0072B2 !important; outline-offset: 1px; }
+[data-jp-theme-light="false"] .vpo-lab :is(select, input, button, summary, .noUi-handle,
+  .widget-readout):focus-visible { outline-color: #56B4E9 !important; }
+.vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
+[data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox > .widget-label { min-width: max-content; }
 .vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px; }
 .vpo-lab.vpo-large .jupyter-widgets,

@@ -17,6 +17,7 @@ from IPython.display import display
 
 import envs
 
+from ..in_words import listed, live
 from ..markup import Html, html, joined
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
@@ -37,17 +38,19 @@ class Panel:
 
     def __init__(self, lab: Requests):
         self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
+        self._told_at = -math.inf  # when the plots were last put in words
         self.controls = Controls(lab, self.act, self.wake)
-        self.status, self.words = widgets.HTML(), widgets.HTML()
+        self.status, self.words, self.told = widgets.HTML(), widgets.HTML(), widgets.HTML()
         layout = widgets.Layout(width="auto", height="10px")
         self.progress = widgets.FloatProgress(min=0, max=1, layout=layout)
         self.status.add_class("vpo-status")
         self.words.add_class("vpo-words")
+        self.told.add_class("vpo-told")
         self.progress.add_class("vpo-progress")
         pictures = self._pictures()
         style = widgets.HTML(str(html("<style>{}</style>", Html(CSS))), layout={"display": "none"})
         above = [self.controls.box, self.status, self.controls.time, self.progress]
-        parts = [*above, *pictures, self.words, style]
+        parts = [*above, *pictures, self.words, self.told, style]
         self.box = widgets.VBox(parts)
         self.box.add_class("vpo-lab")
         self.draw()
@@ -80,6 +83,7 @@ class Panel:
                 view = self.lab.view()
                 self._draw(view, board_groups(view), self.controls.large.value)
                 self._write(view, 20 if self.controls.large.value else 15)
+                self._tell(view)
             except Exception as error:
                 self.lab.report(error, shown=False)  # shown, it would be drawn, and fail, again
                 said = "<b>The panel cannot be drawn:</b> {} (traceback: lab.last_error)"
@@ -89,9 +93,11 @@ class Panel:
     def _write(self, view: View, size: int):
         (self.box.add_class if size > 15 else self.box.remove_class)("vpo-large")
         self.controls.follow(view)
-        said = '<div role="status" style="line-height:1.4;font-size:{}px">{}</div>'
-        put(self.status, value=html(said, size, status_line(view)))
-        words = html(said, size, _emphasised(sentence(view)))
+        # While a run trains they change every step: nobody can listen to that.
+        spoken = "off" if view.busy else "polite"
+        said = '<div role="status" aria-live="{}" style="line-height:1.4;font-size:{}px">{}</div>'
+        put(self.status, value=html(said, spoken, size, status_line(view)))
+        words = html(said, spoken, size, _emphasised(sentence(view)))
         put(self.words, value=words)
         put(self.below, value=words)
         done = [len(run.records) for run in view.runs if run.method in view.active]
@@ -100,13 +106,21 @@ class Panel:
         at_rest = self.controls.time.layout.display == ""
         put(self.progress.layout, display="none" if at_rest else "")
 
+    def _tell(self, view: View):
+        """The plots in words, where somebody asked for them; during training once a second."""
+        if not self.controls.told.value:
+            return put(self.told, value="")
+        if not view.busy or time.monotonic() - self._told_at >= 1:
+            self._told_at = time.monotonic()
+            put(self.told, value=listed(self.plots.figure))
+
     def _pictures(self):
         from .board import MazeBoard  # needs anywidget, which a plain panel does without
 
         self.board = MazeBoard(editable=is_maze(self.lab.view()))
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
-        self.plots = Plots(go.FigureWidget)
+        self.plots = Plots(live)
         self.below = widgets.HTML()  # the words stand where there is room
         self.below.add_class("vpo-words")
         self.asked = widgets.HTML()  # the problem, where no board shows it

@@ -74,7 +74,7 @@ class Player(widgets.VBox):
         earned = ", ".join(f"{name} {reward:.2f}" for name, reward in pairs)
         left = f"{self.maze.budget - len(self.route)} steps left"
         said = f"You are on E: {earned}" if self.reached else left
-        self._verdict.value = html("<b>{}</b> {}", said, self.route)
+        self._verdict.value = html('<div role="status"><b>{}</b> {}</div>', said, self.route)
 
 
 class Canvas(widgets.VBox):
@@ -100,6 +100,8 @@ class Canvas(widgets.VBox):
         self.board.observe(lambda change: self.draw(change["new"]["text"]), "edit")
         self._budget.observe(lambda change: self.draw(self.text), "value")
         super().__init__([self.board, self._budget, self._table])
+        self.add_class("vpo-canvas")
+        self._budget.add_class("vpo-controls")
 
     @property
     def text(self):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from ..looks import FRONT, STYLES, look
+from ..in_words import Drawn
+from ..looks import FRONT, STYLES, look, on_page
 from ..markup import html
 from ..objective import winners
 from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
@@ -29,7 +30,7 @@ _NEVER = object()
 
 def still(view: View, *, width: int = 980, **how) -> go.Figure:
     """A still picture of a view. how: see `Plots.draw`."""
-    plots = Plots(go.Figure)
+    plots = Plots(Drawn)
     plots.draw(view, width=width, **how)
     return plots.figure
 
@@ -37,7 +38,7 @@ def still(view: View, *, width: int = 980, **how) -> go.Figure:
 class Plots:
     """The plots in one plotly figure that is made once and changed.
 
-    figure_class: go.Figure, or go.FigureWidget for a live one. Only what differs from the last
+    figure_class: Drawn, or `live` for a live one. Only what differs from the last
     drawing is sent.
     """
 
@@ -117,15 +118,17 @@ class Plots:
             }
         runs = drawn_runs(view, face)
         for i, run in enumerate(runs):
-            out[f"answers {i}"] |= cloud(face, run.method, run.moment, i, len(runs), ink, size)
-            out[f"search {i}"] |= _search(view, run)
+            out[f"answers {i}"] |= cloud(
+                face, run.method, run.moment, i, len(runs), dark, ink, size
+            )
+            out[f"search {i}"] |= _search(view, run, dark)
         if view.focus:
             typical = view.focus.moment.rewards
         out["typical"] |= numbers(view, face, typical, rings, ink, size)
         out["weightings"] = _dots(view, face, typical)
         _draw_levels(view, "search", SEARCHED, out, ink, size)
         for c, curve in enumerate(curves):
-            _draw_curve(view, c, curve, out, ink, size)
+            _draw_curve(view, c, curve, out, dark, ink, size)
         return out
 
 
@@ -153,7 +156,7 @@ def _blank_traces():
     for c in range(SHOWN):
         place = _on(f"curve {c}")
         yield from _blank_levels(f"curve {c}")
-        thin = {"color": "#999999", "width": 1.5}
+        thin = {"color": "#888888", "width": 1.5}
         said = {"mode": "lines+text", "hoverinfo": "skip", "textposition": "top right"}
         yield go.Scatter, f"marks {c}", said | {"line": thin} | place
         for i in range(MOST_EARLIER):
@@ -211,9 +214,10 @@ def _range(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first}–{last}"
 
 
-def _search(view: View, run) -> dict:
+def _search(view: View, run, dark: bool) -> dict:
     """What a search finds among the answers of a run's step, as a share of the whole front."""
     text, colour, symbol, dash = look(run.method)
+    colour = on_page(colour, dark)
     found = run.moment.search(view.judged_at)
     front = run.moment.problem.front
     most = 1.0 if front is None else whole(front, view.judged_at)
@@ -228,7 +232,7 @@ def _search(view: View, run) -> dict:
     }
 
 
-def _draw_curve(view, c, curve, out, ink, size):
+def _draw_curve(view, c, curve, out, dark, ink, size):
     last, (low, high) = last_step(view), span(view, curve)
     if curve == COVERAGE:
         _draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, ink, size)
@@ -236,7 +240,7 @@ def _draw_curve(view, c, curve, out, ink, size):
         out[f"earlier {c} {i}"] |= {
             "x": [r.step for r in run.records],
             "y": values(run, curve, view.judged_at),
-            "line": {"color": look(run.method).colour, "width": 2},
+            "line": {"color": on_page(look(run.method).colour, dark), "width": 2},
             "hovertemplate": html("{}<extra></extra>", _earlier(run)),
         }
     marks = {"x": [None], "y": [None], "text": [""]}
@@ -248,6 +252,7 @@ def _draw_curve(view, c, curve, out, ink, size):
             "x": [r.step for r in run.records],
             "y": values(run, curve, view.judged_at),
             "name": look(run.method).text,
+            "line_color": on_page(look(run.method).colour, dark),
             "showlegend": c == 0,
             "opacity": 1.0 if run.method in view.active else 0.55,
             "marker_size": [9 if i == end or i % 5 == 0 else 0 for i in range(end + 1)],

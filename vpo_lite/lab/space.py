@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..looks import FRONT, look
+from ..looks import FRONT, look, on_page
 from ..markup import html
 from .faces import Face
 from .view import Moment, Run, View
@@ -23,13 +23,14 @@ def front_colour(face: Face, vector, dark):
     return "#D55E00" if face.open(vector) else "#BBBBBB" if dark else FRONT
 
 
-def cloud(face: Face, method: str, moment: Moment, i: int, n: int, ink, size) -> dict:
+def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, ink, size) -> dict:
     """The answers of run i of n in objective space: a marker for each distinct vector, larger the
     more answers earn it; open if the face says so; a cross below for those that do not count.
     """
     across, up = face.axes
     aside, missed = (i - (n - 1) / 2) * ASIDE, (FAILED_AT[0], FAILED_AT[1] - FAILED_STEP * i)
     text, colour, symbol, _ = look(method)
+    colour = on_page(colour, dark)
     share = (moment.counts / moment.counts.sum()).tolist()
     drawn = {"x": [], "y": [], "text": [], "hovertext": []}
     marker = {"symbol": [], "size": [], "color": colour, "opacity": 0.85}

@@ -108,7 +108,7 @@ def status_line(view: View) -> Html:
         lines.append(view.message)
     lines += cut_off(view)
     if view.error:
-        red = html('<span style="color:#D1362F;font-weight:600">{}</span>', view.error)
+        red = html('<span class="vpo-error">{}</span>', view.error)
         lines.append(html("{} (traceback: lab.last_error)", red))
     return joined(lines, html("<br>"))
 

@@ -26,12 +26,14 @@ SCRIPTS = {  # in this order: each uses only those before it
 }
 
 
-def write_lesson(recordings: Sequence, path) -> Path:
+def write_lesson(recordings: Sequence, path, unseen: bool = False) -> Path:
     """Write these recordings as one HTML file. Returns its path.
 
     recordings: folders as `Lab.record` writes them, or names of recordings that the package
     carries. All their runs, at most `content.MOST`, are shown side by side, so they must be of one
     problem.
+    unseen: the page opens at step 1 and draws curves only up to the step on show, so that a class
+    can vote before it sees the outcome. Otherwise it opens at the last step, with whole curves.
 
     Raises ValueError for recordings that cannot be read or do not fit together, and for a file that
     cannot be written. Nothing is written then.
@@ -43,14 +45,14 @@ def write_lesson(recordings: Sequence, path) -> Path:
         raise ValueError(f"{shown(str(path))}: a lesson is a page; name it FILE.html")
     lesson = Lesson.of([Recorded(str(name), read(name)) for name in recordings])
     try:
-        write_atomically(path.resolve(), _page(lesson))  # a link stays a link
+        write_atomically(path.resolve(), _page(lesson, unseen))  # a link stays a link
     except OSError as error:
         why = error.strerror or error
         raise ValueError(f"{shortened(str(path), 200)}: cannot be written ({why})") from error
     return path
 
 
-def _page(lesson: Lesson) -> Html:
+def _page(lesson: Lesson, unseen: bool = False) -> Html:
     script = scripts(**SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     return filled(
@@ -62,7 +64,7 @@ def _page(lesson: Lesson) -> Html:
         tasks=_items(texts.tasks(lesson)),
         words=joined(html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in texts.words(lesson)),
         runs=_items(map(texts.settings, lesson.shown)),
-        data=data_block(lesson.data()),
+        data=data_block(lesson.data() | {"unseen": unseen}),
         script=script,
     )
 

@@ -5,7 +5,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const find = (id) => document.getElementById(id);
 const { points, runs, answers, styles, front, names } = data;
 const LAST = Math.max(...runs.map((run) => run.steps.length)), PAUSE = 900, DOTS = 128; // milliseconds of a step in Play
-const state = { step: LAST, alpha: data.alpha, who: 0, timer: 0 };
+const state = { step: data.unseen ? 1 : LAST, alpha: data.alpha, who: 0, timer: 0 };
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const two = (value) => value.toFixed(2), three = (value) => value.toFixed(3), percent = (value) => `${Math.round(100 * value)} %`;
 const alphaNow = () => data.alphas[state.alpha];
@@ -196,15 +196,17 @@ function drawCurves(curves) {
   const figure = find("judged"), levels = front ? best().map(({ value }, i) => [judge(value), i + 1]) : [];
   const distinct = levels.filter(([value], i) => !i || value > levels[i - 1][0] + 1e-9), all = [...curves.flat(), ...levels.map(([value]) => value)];
   const ofRuns = (series) => runs.map((run, i) => ({ ...run, values: series[i] }));
+  const seen = (series) => data.unseen ? series.map((values) => values.slice(0, state.step)) : series; // the rest is to be predicted
+  const over = data.unseen ? state.step : LAST, steps = over === 1 ? "at step 1" : `over ${over} steps`;
   const ends = (series) => runs.map((run, i) => `${run.label} from ${two(series[i][0])} to ${two(series[i].at(-1))}`).join(", ");
   figure.querySelector("b").textContent = data.judged[0].toUpperCase() + data.judged.slice(1);
   figure.querySelector("span").textContent = `at α = ${alphaNow()}${front ? " · dotted: best answers" : ""}`;
   const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(front ? 1.03 : 0, ...all);
   const shared = { step: state.step, last: LAST };
-  charts.curves(figure, { ...shared, runs: ofRuns(curves), levels: distinct, low, high, said: `${data.judged} over ${LAST} steps: ${ends(curves)}` });
+  charts.curves(figure, { ...shared, runs: ofRuns(seen(curves)), levels: distinct, low, high, said: `${data.judged} ${steps}: ${ends(seen(curves))}` });
   const spread = runs.map((run) => run.steps.map((moment) => moment.diversity));
   const top = Math.max(1, Math.ceil(5 * Math.max(...spread.flat())) / 5);
-  charts.curves(find("diversity"), { ...shared, runs: ofRuns(spread), low: 0, high: top, said: `diversity over ${LAST} steps: ${ends(spread)}` });
+  charts.curves(find("diversity"), { ...shared, runs: ofRuns(seen(spread)), low: 0, high: top, said: `diversity ${steps}: ${ends(seen(spread))}` });
 }
 
 // ---- drawing and asking ----
