@@ -121,6 +121,53 @@ def test_train_step_fits_one_screen_and_reads_in_the_order_of_the_data():
     assert places == sorted(places)
 
 
+# --- the wheel ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A bare folder into which the wheel of this repository was installed, without a network."""
+    pytest.importorskip("hatchling")
+    made, site = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("site")
+    python = [sys.executable, "-m"]
+    build = [*python, "hatchling", "build", "--target", "wheel", "--directory", str(made)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = made.glob("*.whl")
+    install = [*python, "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
+    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, capture_output=True)
+    return site
+
+
+def from_the_wheel(site, cwd, *arguments):
+    """`vpo-lite` with these arguments, as installed in that folder and nowhere else."""
+    environment = os.environ | {"PYTHONPATH": str(site)}
+    command = [sys.executable, "-P", "-m", "vpo_lite.cli", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_the_course(site, tmp_path):
+    """All that a class needs, read where it was installed: notebooks, recordings, Voila's page."""
+    listed = from_the_wheel(site, tmp_path, "notebooks", "copy", "course")
+    assert listed.returncode == 0, listed.stderr
+    for name in ("00_start_here.ipynb", "STUDY.md", "images/panel.png"):
+        copied, ours = tmp_path / "course" / name, ROOT / "notebooks" / name
+        assert copied.read_bytes() == ours.read_bytes()
+    count = len([*(ROOT / "notebooks").glob("*.ipynb")])
+    assert len([*(tmp_path / "course").glob("*.ipynb")]) == count
+    for inside in ("classroom/share", "lab/recordings", "pocket/weights", "lab/board.js"):
+        ours, theirs = ROOT / "vpo_lite" / inside, site / "vpo_lite" / inside
+        files = [p.relative_to(ours) for p in ours.rglob("*.*") if "__pycache__" not in p.parts]
+        assert all((theirs / file).is_file() for file in files) and theirs.exists()
+
+
+@pytest.mark.slow
+def test_an_installed_lab_names_the_cure_in_one_line(site, tmp_path):
+    done = from_the_wheel(site, tmp_path, "lab")
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "vpo-lite notebooks copy" in done.stderr
+
+
 # --- the browser for the browser tests ---------------------------------------------------------
 
 posix = pytest.mark.skipif(os.name != "posix", reason="the stand-ins are shell scripts")

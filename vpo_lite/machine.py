@@ -1,6 +1,5 @@
 """What this machine has for training and notebooks, and the start of JupyterLab."""
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -9,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .checks import shortened
+from .classroom import notebooks
+from .classroom.check import LAB, version
+from .classroom.notebooks import install_command
 from .policy import shipped
 from .tasks import sandbox
 
@@ -26,7 +29,6 @@ _TRAINING = (
     "filelock",
     "tqdm",
 )
-_NOTEBOOKS = ("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "microsoft-edge")
 
 
@@ -38,15 +40,15 @@ def examine() -> int:
         f"{os.cpu_count()} cores"
     )
     for title, names, cure in (
-        ("training", _TRAINING, "pip install -e ."),
-        ("notebooks", _NOTEBOOKS, 'pip install -e ".[lab]"'),
+        ("training", _TRAINING, install_command()),
+        ("notebooks", LAB, install_command("lab")),
     ):
-        found = {name: _version(name) for name in names}
+        found = {name: version(name) for name in names}
         print(f"{title}: " + ", ".join(f"{n} {v}" for n, v in found.items() if v))
         missing = [n for n, v in found.items() if not v]
         if missing:
             faults.append(f"missing for {title}: {', '.join(missing)}; cure: {cure}")
-    if _version("torch"):
+    if version("torch"):
         _print_device()
     print(f"pocket policies: {', '.join(shipped.names()) or 'none'}")
     print(f"sandbox for answers in Python: {sandbox.described()}")
@@ -56,7 +58,7 @@ def examine() -> int:
         )
     ours, found = ROOT / "envs" / "__init__.py", importlib.util.find_spec("envs")
     if found is None or not ours.is_file():
-        faults.append("the package envs is missing; cure: pip install -e .")
+        faults.append(f"the package envs is missing; cure: {install_command()}")
     elif found.origin is None or Path(found.origin) != ours:
         faults.append(
             f"another package named envs shadows ours: {found.origin}; "
@@ -71,13 +73,6 @@ def examine() -> int:
         print(fault, file=sys.stderr)
     print("ready" if not faults else f"{len(faults)} thing(s) missing")
     return 1 if faults else 0
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _print_device() -> None:
@@ -95,39 +90,39 @@ def _print_device() -> None:
     )
 
 
-def start_jupyter(port: int, browser: str) -> int:
-    """Start JupyterLab on the first notebook, also as root and without a display.
-
-    browser: "yes", "no" or "auto" (yes where there is a display). Raises ValueError where
-    JupyterLab or the notebook is missing.
+def opens_browser(browser: str) -> bool:
+    """Whether to open a browser window: "yes", "no" or "auto", which is yes where there is a
+    display.
     """
-    if importlib.util.find_spec("jupyterlab") is None:
-        raise ValueError(
-            'jupyterlab is not installed; cure, in the repository: pip install -e ".[lab]"'
-        )
-    notebook = ROOT / "notebooks" / "00_start_here.ipynb"
-    if not notebook.is_file():
-        raise ValueError(
-            f"{notebook}: not there; the notebooks live in the repository, clone it and run "
-            "`make lab`"
-        )
     display = (
         sys.platform in ("darwin", "win32")
         or os.environ.get("DISPLAY")
         or os.environ.get("WAYLAND_DISPLAY")
     )
+    return browser == "yes" or (browser == "auto" and bool(display))
+
+
+def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
+    """Start JupyterLab on the first notebook, also as root and without a display.
+
+    folder: with the notebooks; None: those of the repository. browser: see :func:`opens_browser`.
+    Raises ValueError where JupyterLab or the notebooks are missing.
+    """
+    root, opened = _to_open(folder)
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise ValueError(f"jupyterlab is not installed; cure: {install_command('lab')}")
     command = [
         sys.executable,
         "-m",
         "jupyterlab",
         f"--port={port}",
-        f"--ServerApp.root_dir={ROOT}",
+        f"--ServerApp.root_dir={root}",
         "--log-level=WARN",
-        "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
+        f"--LabApp.default_url=/lab/tree/{opened}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]
-    if browser == "no" or (browser == "auto" and not display):
+    if not opens_browser(browser):
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
@@ -136,3 +131,26 @@ def start_jupyter(port: int, browser: str) -> int:
     sys.stdout.flush()
     os.execv(sys.executable, command)
     return 0
+
+
+def _to_open(folder: Path | None) -> tuple[Path, str]:
+    """(JupyterLab's root folder, the notebook in it) for a folder with notebooks."""
+    if folder is None:
+        if not notebooks.in_repository():  # those of the package are not to be edited
+            raise ValueError(
+                "no notebooks here; cure: vpo-lite notebooks copy vpo_notebooks, then vpo-lite lab "
+                "vpo_notebooks"
+            )
+        folder = notebooks.folder()
+        return ROOT, f"{folder.name}/{notebooks.FIRST}"
+    if not folder.is_dir():
+        raise ValueError(
+            f"{shortened(str(folder), 200)}: no such folder; cure: vpo-lite notebooks copy FOLDER"
+        )
+    first = next((n for n in notebooks.names(folder) if n.endswith(".ipynb")), None)
+    if first is None:
+        raise ValueError(
+            f"{shortened(str(folder), 200)}: holds no notebooks; cure: vpo-lite notebooks copy "
+            "FOLDER"
+        )
+    return folder.resolve(), first

@@ -11,12 +11,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import __version__
-from ..checks import shown
 from ..files import DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
-from . import decomposition, export, measure, pretrain, records, study, train
-from .flags import Parser, Wrong, of_a_file, requests, say, whole
+from . import (
+    classroom,
+    course,
+    decomposition,
+    export,
+    measure,
+    pretrain,
+    records,
+    study,
+    train,
+)
+from .flags import Parser, Wrong, of_a_file, say
 
 
 def main(arguments=None) -> int:
@@ -74,34 +83,6 @@ def parser(arguments=()) -> argparse.ArgumentParser:
     return made
 
 
-def _no_flags(made, arguments) -> None:
-    pass
-
-
-def _doctor(options) -> int:
-    from ..machine import examine
-
-    return examine()
-
-
-def _lab_flags(made, arguments) -> None:
-    made.add_argument(
-        "--port", type=whole, default=8888, metavar="N", help="the next free one is taken"
-    )
-    made.add_argument(
-        "--browser", choices=("auto", "yes", "no"), default="auto", help="open a browser window"
-    )
-
-
-def _lab(options) -> int:
-    from ..machine import start_jupyter
-
-    if not 1 <= options.port <= 65535:
-        raise Wrong(f"--port {shown(options.port)}: must be 1 to 65535")
-    with requests():
-        return start_jupyter(options.port, options.browser)
-
-
 _COMMANDS = {
     "train": _Command("train a LoRA policy, leave a run folder", train.flags, train.run),
     "report": _Command(
@@ -118,6 +99,7 @@ _COMMANDS = {
     "export": _Command(
         "a run for another engine (veRL), or recorded runs as a page (lesson)", export.flags, None
     ),
+    "course": _Command("what a teacher takes into a class: the cheat sheet", course.flags, None),
     "study": _Command(
         "run a declared study: methods, learning rates and seeds, one small file a run",
         study.flags,
@@ -133,7 +115,15 @@ _COMMANDS = {
     ),
     "pretrain": _Command("make a pocket policy from a seed", pretrain.flags, pretrain.run),
     "doctor": _Command(
-        "what was found on this machine, what is missing, and the cure", _no_flags, _doctor
+        "what was found on this machine, what is missing, and the cure",
+        classroom.doctor_flags,
+        classroom.doctor,
     ),
-    "lab": _Command("open the notebooks in JupyterLab", _lab_flags, _lab),
+    "lab": _Command("open the notebooks in JupyterLab", classroom.lab_flags, classroom.lab),
+    "notebooks": _Command("copy the notebooks out of the package", classroom.notebooks_flags, None),
+    "classroom": _Command(
+        "serve the panel without code cells: to this machine, or with a token to a room",
+        classroom.flags,
+        classroom.run,
+    ),
 }

@@ -1,0 +1,414 @@
+"""A class on this machine: copies of the notebooks, the check before it, the panel served."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+
+import browser_harness as harness
+import pytest
+
+from vpo_lite import Lab
+from vpo_lite.classroom import check, notebooks, serve
+from vpo_lite.cli import main
+from vpo_lite.lab import recordings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """As from a wheel: the package lies in a folder of its own, with the notebooks inside."""
+    package = tmp_path / "site" / "vpo_lite"
+    notebooks.copy(package / "notebooks")
+    monkeypatch.setattr(notebooks, "PACKAGE", package)
+    return package
+
+
+@pytest.fixture
+def taken():
+    """A port on which something listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield held.getsockname()[1]
+
+
+def refused(capsys, *arguments):
+    """The one line of a wrong request."""
+    assert main([*arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and err.startswith("vpo-lite: ")
+    return err
+
+
+# --- the notebooks --------------------------------------------------------------------------------
+
+
+def test_a_copy_holds_the_course_as_it_ships_and_says_what_is_next(tmp_path, capsys):
+    copied = tmp_path / "deep" / "course"
+    assert main(["notebooks", "copy", str(copied)]) == 0
+    source = ROOT / "notebooks"
+    wanted = [*source.glob("*.ipynb"), *source.glob("*.md"), *source.glob("images/*")]
+    found = {p.relative_to(copied).as_posix(): p.read_bytes() for p in copied.rglob("*.*")}
+    assert found == {p.relative_to(source).as_posix(): p.read_bytes() for p in wanted}
+    said = capsys.readouterr().out
+    assert said.startswith(f"{len(wanted)} files copied") and f"vpo-lite lab {copied}" in said
+
+
+def test_a_copy_is_completed_and_nothing_else_is_written(tmp_path):
+    notebooks.copy(tmp_path)
+    (tmp_path / "03_the_maze.ipynb").unlink()
+    (tmp_path / "mine.ipynb").write_text("{}")
+    assert notebooks.copy(tmp_path) == ["03_the_maze.ipynb"]
+    assert notebooks.copy(tmp_path) == []
+    assert (tmp_path / "mine.ipynb").read_text() == "{}"
+
+
+def test_a_changed_notebook_is_named_and_kept_and_nothing_is_copied(tmp_path, capsys):
+    notebooks.copy(tmp_path)
+    changed = tmp_path / "04_train_live.ipynb"
+    changed.write_text("my work")
+    (tmp_path / notebooks.FIRST).unlink()
+    assert str(changed) in refused(capsys, "notebooks", "copy", str(tmp_path))
+    assert changed.read_text() == "my work" and not (tmp_path / notebooks.FIRST).exists()
+
+
+def test_a_folder_of_other_files_and_a_file_are_refused(tmp_path, capsys):
+    (tmp_path / "letter.txt").write_text("dear")
+    assert "holds other files" in refused(capsys, "notebooks", "copy", str(tmp_path))
+    file = str(tmp_path / "letter.txt")
+    assert "is a file" in refused(capsys, "notebooks", "copy", file)
+    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_what_a_reader_left_beside_the_notebooks_is_not_copied(installed, tmp_path):
+    for left in ("recordings/a/recording.json", ".ipynb_checkpoints/x.ipynb", "notes.txt"):
+        path = installed / "notebooks" / left
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("left")
+    assert "notes.txt" not in notebooks.copy(tmp_path / "copy")
+    assert not any(p.read_bytes() == b"left" for p in (tmp_path / "copy").rglob("*.*"))
+
+
+def test_lab_without_a_repository_names_the_cure(installed, capsys):
+    said = refused(capsys, "lab")
+    assert "vpo-lite notebooks copy vpo_notebooks, then vpo-lite lab vpo_notebooks" in said
+    assert notebooks.install_command("lab") == 'pip install "vpo_lite[lab]"'
+
+
+def test_lab_refuses_a_folder_without_notebooks(tmp_path, capsys):
+    assert "holds no notebooks" in refused(capsys, "lab", str(tmp_path))
+    assert "no such folder" in refused(capsys, "lab", str(tmp_path / "nowhere"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="JupyterLab does not take the place of the process")
+@pytest.mark.parametrize("own", [True, False])
+def test_lab_opens_the_first_notebook(tmp_path, monkeypatch, own):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda program, command: started.extend(command))
+    notebooks.copy(tmp_path)
+    assert main(["lab", "--browser", "no", *([str(tmp_path)] if own else [])]) == 0
+    root = tmp_path if own else ROOT
+    assert f"--ServerApp.root_dir={root}" in started
+    [url] = [part for part in started if part.startswith("--LabApp.default_url=/lab/tree/")]
+    assert (root / url.removeprefix("--LabApp.default_url=/lab/tree/")).name == notebooks.FIRST
+    assert (root / url.removeprefix("--LabApp.default_url=/lab/tree/")).is_file()
+
+
+# --- the check of the day before ------------------------------------------------------------------
+
+
+def test_each_check_is_a_line_with_its_cure_where_it_fails(capsys, monkeypatch):
+    found = {
+        "one": lambda: check.Found(True, "1 of 1", "none needed"),
+        "two": lambda: check.Found(False, "0 of 2", "get more"),
+    }
+    monkeypatch.setattr(check, "CHECKS", found)
+    assert main(["doctor", "--class"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["[+] ok   one: 1 of 1", "[!] FAIL two: 0 of 2; cure: get more"]
+    assert len(lines) == 3 and "1 of 2" in lines[2]
+    monkeypatch.setattr(check, "CHECKS", {"one": found["one"]})
+    assert main(["doctor", "--class"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "ready for a class"
+
+
+def test_the_checks_find_this_machine_and_its_course(monkeypatch):
+    assert str(os.cpu_count()) in check.cores().value
+    assert re.match(r"[\d.,]+ [GM]iB free", check.memory().value)
+    assert check.packages().enough and "voila 0.5" in check.packages().value
+    count = len(list((ROOT / "notebooks").glob("*.ipynb")))
+    assert check.notebooks_there() == (True, f"{count} in {ROOT / 'notebooks'}", "")
+
+
+def test_the_checks_fail_where_something_is_missing(monkeypatch, taken):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert not check.cores().enough
+    monkeypatch.setattr(check, "MEMORY", 2**60)
+    assert not check.memory().enough
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(check.shutil, "which", lambda name: None)
+    assert not check.browser().enough
+    monkeypatch.setattr(check, "LAB", ("voila", "no-such-package"))
+    missing = check.packages()
+    assert missing[:2] == (False, "no-such-package missing") and "[lab]" in missing.cure
+    monkeypatch.setattr(check, "PORT", taken)
+    ports = check.ports()
+    assert not ports.enough and f"{taken} (classroom) taken" in ports.value
+    monkeypatch.setattr(notebooks, "folder", lambda: None)
+    assert not check.notebooks_there().enough
+
+
+def test_a_damaged_recording_fails_the_check_by_name(tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / recordings.FILE).write_text("{}")
+    monkeypatch.setattr(recordings, "SHIPPED", tmp_path)
+    found = check.recordings()
+    assert not found.enough and str(folder) in found.value
+
+
+@pytest.mark.parametrize(("seconds", "enough"), [(3.0, True), (3.1, False)])
+def test_forty_steps_may_take_two_minutes(monkeypatch, seconds, enough):
+    from vpo_lite.training import loop
+
+    def steps(config):
+        assert config.steps == 2
+        return [SimpleNamespace(seconds=s) for s in (50.0, seconds)]  # the first one warms up
+
+    monkeypatch.setattr(loop, "train", steps)
+    found = check.training()
+    assert found.enough is enough
+    assert found.value == f"{seconds} s a step; 40 steps take about {40 * seconds:.0f} s"
+
+
+@pytest.mark.slow
+def test_the_training_is_really_done_and_the_recordings_really_opened():
+    assert re.fullmatch(r"[\d.]+ s a step; 40 steps take about \d+ s", check.training().value)
+    assert check.recordings() == (True, f"{len(recordings.shipped())} can be opened", "")
+
+
+# --- the panel, served ----------------------------------------------------------------------------
+
+
+def opened(source):
+    """The lab that the page's cell makes."""
+    names = {}
+    exec(source, names)
+    return names["lab"]
+
+
+def test_the_page_shows_the_lab_of_a_code_in_large_letters():
+    code = Lab("grpo", alpha=0.3, maze_seed=1001).share()
+    lab = opened(serve.cell(code))
+    assert (lab.methods, lab.config.alpha, lab.maze_seed) == (("grpo",), 0.3, 1001)
+    assert lab.panel.controls.large.value is True
+    assert lab.panel.controls.buttons["record"].layout.display == "none"
+    lab.panel.controls.code.value = Lab("vpo").share()
+    assert lab.methods == ("vpo",), "outside a room the field works"
+    lab.close()
+
+
+def test_in_a_room_a_viewers_share_code_is_not_read():
+    lab = opened(serve.cell(Lab("grpo").share(), room=True))
+    lab.panel.controls.code.value = Lab("vpo").share()
+    assert lab.methods == ("grpo",)
+    lab.close()
+
+
+def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
+    lab = opened(serve.cell(recording="stuck/seed-0"))
+    assert lab.state == "recorded"
+    lab.record(tmp_path / "mine")
+    lab.close()
+    monkeypatch.chdir(tmp_path)
+    source = serve.cell(recording="mine")
+    monkeypatch.chdir(ROOT)  # a kernel works in a folder of its own
+    again = opened(source)
+    assert again.state == "recorded" and again.maze_seed == lab.maze_seed
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["VPO2-nonsense"], "no share code"),
+        (["--recording", "no/such"], "no recording"),
+        (["VPO2-x", "--recording", "y"], "name one of them"),
+        (["--port", "70000"], "70000"),
+        (["--viewers", "0"], "at least 1"),
+        (["--token", "abcdefghijklmnop"], "only with --room"),
+        (["--room", "--token", "short"], "at least 12 characters"),
+        (["--room", "--token", ""], "at least 12 characters"),
+        (["--room", "--token", "twelve&letters"], "of A-Z"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_opens_nothing(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr(serve, "serve", lambda *a, **k: pytest.fail("served"))
+    assert said in refused(capsys, "classroom", *arguments)
+
+
+def test_a_taken_port_is_one_line(monkeypatch, capsys, taken):
+    monkeypatch.setattr(serve, "serve", lambda *a, **k: pytest.fail("served"))
+    for room in ([], ["--room"]):
+        said = refused(capsys, "classroom", "--port", str(taken), *room)
+        assert f"port {taken} is taken" in said
+
+
+def test_what_is_opened_is_said_and_a_room_has_a_new_token_each_time(monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(serve, "serve", lambda source, **settings: given.append(settings))
+    port = str(harness.free_port())
+    assert main(["classroom", "--port", port]) == 0
+    alone = capsys.readouterr().out
+    assert f"http://127.0.0.1:{port}/\n" in alone and "this machine only" in alone
+    said = []
+    for _ in range(2):
+        assert main(["classroom", "--room", "--port", port, "--viewers", "7"]) == 0
+        said.append(capsys.readouterr().out)
+    tokens = [settings["token"] for settings in given]
+    assert tokens[0] is None and len({*tokens}) == 3
+    for text, token in zip(said, tokens[1:], strict=True):
+        assert text.count(token) == 1 and f":{port}/?token={token}\n" in text
+        assert all(word in text for word in ("every network interface", "at most 7", "Ctrl-C"))
+
+
+def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
+    tornado = pytest.importorskip("tornado.web")
+    now, running = [0.0], []
+    monkeypatch.setattr(serve.time, "monotonic", lambda: now[0])
+    handler = SimpleNamespace(kernel_manager=SimpleNamespace(list_kernel_ids=lambda: running))
+    bound = serve.Bound(2)
+
+    def let_in():
+        try:
+            return bound(handler, notebook=None, cwd=None) is None
+        except tornado.HTTPError as error:
+            assert error.status_code == 503 and "No place is free: at most 2" in error.reason
+            return False
+
+    assert [let_in(), let_in(), let_in()] == [True, True, False], "two are starting"
+    running[:] = ["a", "b"]
+    assert not let_in(), "both have started"
+    running[:] = ["b"]
+    assert [let_in(), let_in()] == [True, False], "one has left"
+    now[0] += serve.STARTING
+    assert let_in(), "the third never started"
+
+
+@contextlib.contextmanager
+def classroom(*arguments):
+    """The command itself in a process of its own; yields (process, address, what it printed)."""
+    port = harness.free_port()
+    command = [sys.executable, "-m", "vpo_lite.cli", "classroom", "--port", str(port), *arguments]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=harness.die_with_parent if os.name == "posix" else None,
+    ) as process:
+        try:
+            said = []
+            while not said or not said[-1].strip().startswith("stop"):
+                line = process.stdout.readline()
+                assert line, "the command ended"
+                said.append(line)
+            deadline = time.monotonic() + 60
+            while serve.port_is_free(port) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            yield process, f"http://127.0.0.1:{port}", "".join(said)
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments):
+        return None
+
+
+def get(address, **headers):
+    """(status, body, where it redirects to) of one request."""
+    request = urllib.request.Request(address, headers=headers)
+    try:
+        with urllib.request.build_opener(_Stay).open(request, timeout=120) as answer:
+            return answer.status, answer.read().decode(), None
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode(), error.headers.get("Location")
+
+
+def kernels(process):
+    psutil = pytest.importorskip("psutil")
+    return [child for child in psutil.Process(process.pid).children() if child.is_running()]
+
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
+def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said():
+    with classroom("--room", "--viewers", "1") as (process, address, said):
+        token = re.search(r"token=(\S+)", said).group(1)
+        for wrong in ("/", "/?token=", f"/?token={token[:-1]}", "/?token=aaaa-bbbb-cccc"):
+            status, body, where = get(address + wrong)
+            assert status == 302 and where.startswith("/login") and WIDGET not in body
+        assert "new_password" not in get(f"{address}/login")[1], "viewers set no password"
+        status, body, where = get(f"{address}/api/kernels/0-0-0-0-0")
+        assert status in (302, 403) and "name" not in body
+        assert kernels(process) == [], "nobody has started anything yet"
+        status, body, _ = get(f"{address}/?token={token}")
+        assert status == 200 and WIDGET in body and "Lab(" not in body
+        running = kernels(process)
+        assert len(running) == 1
+        status, body, _ = get(f"{address}/?token={token}")
+        assert status == 503 and "No place is free: at most 1" in body
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert not any(kernel.is_running() for kernel in running)
+
+
+RINGS = "(t) => t.name === 'asked for' && t.x"  # the black rings in objective space
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_page_of_this_machine_has_no_code_and_alpha_moves_the_rings():
+    code = Lab(maze_seed="alpha matters", m=2).share()
+    with classroom(code) as (process, address, _), harness.browser(1280, 720) as context:
+        assert get(f"{address}/", Host="evil.example")[0] == 403, "a name that somebody points here"
+        opened = harness.Page(context, address)
+        page = opened.page
+        page.goto(address)
+        page.wait_for_selector(".vpo-lab.vpo-large .vpo-board svg.maze")
+        page.wait_for_selector(".js-plotly-plot .main-svg")
+        assert page.locator(".jp-InputArea, .jp-CodeMirrorEditor, pre").count() == 0
+        assert "Lab" not in page.locator("body").inner_text()
+        data = "document.querySelector('.js-plotly-plot').data"
+        rings = f"JSON.stringify({data}.filter({RINGS}).map((t) => [...t.x, ...t.y]))"
+        before = page.evaluate(rings)
+        assert len(before) > len("[[]]")
+        page.locator(".vpo-alpha .noUi-handle").focus()
+        for _ in range(12):
+            page.keyboard.press("ArrowLeft")
+        page.wait_for_function(f"(before) => {rings} !== before", arg=before)
+        assert len(kernels(process)) == 1
+        page.close(run_before_unload=True)
+        deadline = time.monotonic() + 30
+        while kernels(process) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert kernels(process) == [], "a closed page gives its place back"
+        assert not opened.wrong

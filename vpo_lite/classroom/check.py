@@ -1,0 +1,129 @@
+"""The check of the day before a class: what it needs, found or not on this machine.
+
+Each check takes no arguments and returns a :class:`Found`. The training comes last; it takes the
+longest.
+"""
+
+import importlib.metadata
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from . import notebooks
+from .serve import LAB_PORT, PORT, port_is_free
+
+CORES, MEMORY = 2, 2 * 2**30  # that a class needs: JupyterLab, a kernel that trains, a browser
+PATIENCE = 120  # seconds that the training of a class may take
+LAB = ("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget", "voila")
+BROWSERS = ("firefox", "chromium", "chromium-browser", "google-chrome", "microsoft-edge")
+
+
+class Found(NamedTuple):
+    """What a check found. cure: what to do where it is not enough."""
+
+    enough: bool
+    value: str
+    cure: str
+
+
+def version(package: str) -> str:
+    """Version of an installed package; nothing where it is missing."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def cores() -> Found:
+    count = os.cpu_count() or 1
+    cure = "training is slow here: show a recording (vpo-lite classroom --recording NAME)"
+    return Found(count >= CORES, f"{count}; a class needs {CORES}", cure)
+
+
+def memory() -> Found:
+    import torch
+
+    from ..policy.room import available_memory, size
+
+    free = available_memory(torch.device("cpu"))
+    needed = f"a class needs {size(MEMORY)}"
+    if free is None:
+        return Found(True, f"not known on this system; {needed}", "")
+    return Found(free >= MEMORY, f"{size(free)} free; {needed}", "close other programs")
+
+
+def browser() -> Found:
+    if sys.platform in ("darwin", "win32"):
+        return Found(True, "the system's own", "")
+    found = next(filter(shutil.which, BROWSERS), "")
+    cure = "install one, such as firefox or chromium; or open the address on another machine"
+    return Found(bool(found), found or "none on PATH", cure)
+
+
+def packages() -> Found:
+    found = {name: version(name) for name in LAB}
+    missing = [name for name, its in found.items() if not its]
+    if missing:
+        return Found(False, f"{', '.join(missing)} missing", notebooks.install_command("lab"))
+    return Found(True, ", ".join(f"{name} {its}" for name, its in found.items()), "")
+
+
+def ports() -> Found:
+    uses = {LAB_PORT: "JupyterLab", PORT: "classroom"}
+    free = {port: port_is_free(port) for port in uses}
+    value = ", ".join(
+        f"{port} ({use}) {'free' if free[port] else 'taken'}" for port, use in uses.items()
+    )
+    return Found(all(free.values()), value, "end the program that holds it, or use --port N")
+
+
+def notebooks_there() -> Found:
+    place = notebooks.folder()
+    if place is None:
+        return Found(False, "none", notebooks.install_command())
+    return Found(True, f"{len(list(place.glob('*.ipynb')))} in {place}", "")
+
+
+def recordings() -> Found:
+    from ..lab.recordings import read, shipped
+
+    names, damaged = shipped(), ""
+    for name in names:
+        try:
+            read(name)
+        except ValueError as error:
+            damaged = damaged or str(error)
+    if damaged or not names:
+        return Found(False, damaged or "none", f"install again: {notebooks.install_command()}")
+    return Found(True, f"{len(names)} can be opened", "")
+
+
+def training() -> Found:
+    """Two steps with the settings of the first notebook. The first one also warms up."""
+    from ..lab import Lab
+    from ..training.errors import TrainingError
+    from ..training.loop import train
+
+    try:
+        config = Lab().config
+        step = [record.seconds for record in train(config.but(steps=2))][-1]
+    except (TrainingError, MemoryError, OSError, ValueError) as error:
+        return Found(False, f"failed: {error}", "vpo-lite doctor says what is missing")
+    whole = step * config.steps
+    value = f"{step:.1f} s a step; {config.steps} steps take about {whole:.0f} s"
+    cure = "close other programs, or show a recording (vpo-lite classroom --recording NAME)"
+    return Found(whole <= PATIENCE, value, cure)
+
+
+CHECKS: dict[str, Callable[[], Found]] = {
+    "cores": cores,
+    "memory": memory,
+    "browser": browser,
+    "packages": packages,
+    "ports": ports,
+    "notebooks": notebooks_there,
+    "recordings": recordings,
+    "training": training,
+}

@@ -1,0 +1,234 @@
+"""The panel as a page without code, served by Voila: to this machine, or with a token to a room.
+
+Each page that is opened starts a kernel of its own. `serve` bounds their number, and ends the
+kernels of closed pages. Who opens the page can move the panel's controls and train; no code that a
+page sends is run.
+"""
+
+import json
+import logging
+import os
+import re
+import secrets
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from ..checks import shown
+from .notebooks import install_command
+
+LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
+SHARE = Path(__file__).parent / "share"  # Voila's page, without what it asks of public servers
+LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
+VIEWERS = 4  # at a time, unless asked for more
+FORSAKEN = 120  # seconds without a page after which a kernel is ended
+STARTING = 30  # seconds after which a kernel that has not appeared is no longer waited for
+LEAST_TOKEN = 12  # characters
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike on a projector
+
+
+def port_is_free(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether a server could listen on this port now."""
+    with socket.socket() as probe:
+        if os.name == "posix":  # as servers do; on Windows it would take a port from another one
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def new_token() -> str:
+    """A random token that can be read off a projector: 12 letters and digits, 59 bits.
+
+    >>> check_token(new_token())
+    """
+    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
+
+
+def check_token(token: str) -> None:
+    """Refuse a token that is short, or that an address cannot hold.
+
+    >>> check_token("abc")
+    Traceback (most recent call last):
+    ...
+    ValueError: token 'abc': at least 12 characters, of A-Z, a-z, 0-9, - and _
+    """
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},}}", token):
+        raise ValueError(
+            f"token {shown(token)}: at least {LEAST_TOKEN} characters, of A-Z, a-z, 0-9, - and _"
+        )
+
+
+def network_address() -> str:
+    """The address of this machine in its network; its name where there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # chooses an interface, and sends nothing
+            return probe.getsockname()[0]
+        except OSError:
+            return socket.gethostname()
+
+
+def cell(code: str | None = None, recording=None, *, room: bool = False) -> str:
+    """The Python of the page: a share code's session, a recording, or the first notebook's panel.
+
+    Raises ValueError for a code or a recording that cannot be opened.
+
+    >>> print(cell(recording="stuck/seed-0"))
+    from vpo_lite import Lab
+    lab = Lab.replay('stuck/seed-0')
+    controls = lab.panel.controls
+    controls.large.value = True
+    controls.buttons["record"].layout.display = "none"
+    lab
+    """
+    from ..lab import codes, recordings
+
+    made = "Lab()"
+    if code is not None:
+        codes.decode(code)
+        made = f"Lab.from_code({code!r})"
+    elif recording is not None:
+        recordings.read(recording)
+        there = Path(recording).exists()
+        made = f"Lab.replay({str(Path(recording).resolve() if there else recording)!r})"
+    lines = [
+        "from vpo_lite import Lab",
+        f"lab = {made}",
+        "controls = lab.panel.controls",
+        "controls.large.value = True",
+        # It would write into a folder that is deleted at the end.
+        'controls.buttons["record"].layout.display = "none"',
+    ]
+    if room:  # a stranger's code may name a file or a model of this machine
+        lines += ["controls.code.unobserve_all()", 'controls.code.layout.display = "none"']
+    return "\n".join([*lines, "lab"])
+
+
+def announcement(port: int, token: str | None, viewers: int) -> str:
+    """What the server opens, to whom, and how to stop it. token: of a room; None: this machine."""
+    each = (
+        f"at most {viewers} at a time; each has a kernel of its own: {LOOKING:g} GiB, "
+        f"{TRAINING:g} GiB while it trains"
+    )
+    stop = "Ctrl-C here ends the server and all kernels"
+    if token is None:
+        reach = "reach    this machine only, every account on it"
+        return "\n  ".join(
+            [f"http://127.0.0.1:{port}/", reach, f"viewers  {each}", f"stop     {stop}"]
+        )
+    return "\n  ".join(
+        [
+            f"http://{network_address()}:{port}/?token={token}",
+            f"opens    port {port} on every network interface of this machine, not encrypted",
+            "reach    everyone who can connect to this machine and has the token; the address "
+            "holds it,",
+            "         and the page without it asks for it",
+            "allows   moving the panel's controls and training; no code, no share codes, no files",
+            f"viewers  {each}",
+            f"stop     {stop}",
+        ]
+    )
+
+
+class Bound:
+    """Voila's prelaunch hook that refuses a page when as many kernels run as are allowed.
+
+    A kernel is on Voila's list only once it has started, so the pages let in since then count, too.
+    """
+
+    def __init__(self, most: int):
+        self.most, self._known, self._starting = most, set(), []
+
+    def __call__(self, handler, notebook=None, cwd=None):
+        from tornado.web import HTTPError
+
+        now, running = time.monotonic(), set(handler.kernel_manager.list_kernel_ids())
+        waited_for = self._starting[len(running - self._known) :]
+        self._known = running
+        self._starting = [since for since in waited_for if now - since < STARTING]
+        if len(running) + len(self._starting) >= self.most:
+            said = (
+                f"No place is free: at most {self.most} at a time. This page tries again by itself."
+            )
+            raise HTTPError(503, reason=said)  # error.html in SHARE tries again
+        self._starting.append(now)
+
+
+def check_can_serve(port: int, token: str | None) -> None:
+    """Refuse where Voila is missing or the port is taken. Loads Voila, which takes seconds."""
+    try:
+        import voila.app  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"voila is not installed; cure: {install_command('lab')}") from error
+    if not port_is_free(port, _listens_to(token)):
+        raise ValueError(f"port {port} is taken; name another one with --port")
+
+
+def _listens_to(token: str | None) -> str:
+    return "127.0.0.1" if token is None else "0.0.0.0"
+
+
+def serve(source: str, *, port: int, token: str | None, viewers: int, browser: bool) -> None:
+    """Serve this cell until the process is interrupted.
+
+    token: serve to the network, and only who has it; None: serve this machine. browser: open a
+    window, too.
+    """
+    from traitlets.config import Config
+    from voila.app import Voila
+
+    before = os.environ.get("JUPYTER_PATH")
+    os.environ["JUPYTER_PATH"] = os.pathsep.join([str(SHARE), *([before] if before else [])])
+    if token is not None:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # no viewer makes a kernel fetch a model
+    with tempfile.TemporaryDirectory(prefix="vpo-classroom-") as folder:
+        notebook = Path(folder, "vpo_lite.ipynb")
+        notebook.write_text(json.dumps(_notebook(source)), encoding="utf-8")
+        config = Config(
+            {
+                "Voila": {
+                    "notebook_path": str(notebook),
+                    "config_file_paths": [],  # nobody's own settings open more than was said
+                    "ip": _listens_to(token),
+                    "port": port,
+                    "port_retries": 0,
+                    "token": token or "",
+                    "open_browser": browser,
+                    "log_level": logging.ERROR,
+                    "tornado_settings": {
+                        # Without a token, only what is addressed to this machine is answered.
+                        "allow_remote_access": token is not None,
+                        # A page that closes ends its kernel by a request without an XSRF token,
+                        # which would be refused. It names the kernel by its random id.
+                        "disable_check_xsrf": True,
+                    },
+                },
+                "VoilaConfiguration": {
+                    "template": "offline",
+                    "allow_template_override": "NO",
+                    "prelaunch_hook": Bound(viewers),
+                },
+                # Else a viewer may set a password, which is written into this account's settings.
+                "PasswordIdentityProvider": {"allow_password_change": False},
+                "MappingKernelManager": {"cull_idle_timeout": FORSAKEN, "cull_interval": 15},
+            }
+        )
+        logging.getLogger("tornado").setLevel(logging.ERROR)
+        app = Voila.instance(config=config)
+        app.initialize([])
+        app.start()
+
+
+def _notebook(source: str) -> dict:
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    code = {"cell_type": "code", "id": "panel", "metadata": {}, "outputs": []}
+    return {
+        "cells": [code | {"execution_count": None, "source": source}],
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }

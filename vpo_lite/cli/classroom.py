@@ -1,0 +1,163 @@
+"""``vpo-lite classroom``, ``doctor``, ``lab`` and ``notebooks``: what a class needs."""
+
+import sys
+
+from ..checks import shown
+from ..classroom import notebooks, serve
+from .flags import Parser, Wrong, path, requests, whole
+
+BROWSER = ("auto", "yes", "no")
+
+
+def _checked_port(port: int) -> int:
+    if not 1 <= port <= 65535:
+        raise Wrong(f"--port {shown(port)}: must be 1 to 65535")
+    return port
+
+
+def _add_browser(made) -> None:
+    made.add_argument("--browser", choices=BROWSER, default="auto", help="open a browser window")
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+def doctor_flags(made, arguments) -> None:
+    made.add_argument(
+        "--class",
+        dest="for_a_class",
+        action="store_true",
+        help="check what a class needs, the day before: under a minute",
+    )
+
+
+def doctor(options) -> int:
+    from ..machine import examine
+
+    return _check_class() if options.for_a_class else examine()
+
+
+def _check_class() -> int:
+    from tqdm import tqdm
+
+    from ..classroom.check import CHECKS
+
+    failed = 0
+    bar = tqdm(CHECKS.items(), unit="check", leave=False, bar_format="{desc} ({n}/{total})")
+    for name, check in bar:
+        bar.set_description_str(f"checking: {name}", refresh=True)
+        found = check()
+        failed += not found.enough
+        sign = "[+] ok  " if found.enough else "[!] FAIL"
+        cure = "" if found.enough else f"; cure: {found.cure}"
+        tqdm.write(f"{sign} {name}: {found.value}{cure}")
+    print("ready for a class" if not failed else f"{failed} of {len(CHECKS)} checks failed")
+    return 1 if failed else 0
+
+
+# --- the notebooks --------------------------------------------------------------------------------
+
+
+def lab_flags(made, arguments) -> None:
+    made.add_argument(
+        "folder",
+        nargs="?",
+        type=path,
+        metavar="FOLDER",
+        help="a folder with notebooks, as `vpo-lite notebooks copy` makes (default: the "
+        "repository's own)",
+    )
+    made.add_argument(
+        "--port",
+        type=whole,
+        default=serve.LAB_PORT,
+        metavar="N",
+        help=f"default: {serve.LAB_PORT}; the next free one is taken",
+    )
+    _add_browser(made)
+
+
+def lab(options) -> int:
+    from ..machine import start_jupyter
+
+    with requests():
+        return start_jupyter(options.folder, _checked_port(options.port), options.browser)
+
+
+def notebooks_flags(made, arguments) -> None:
+    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
+    said = "copy the notebooks into a new or an empty folder"
+    one = kinds.add_parser("copy", help=said, description=said, allow_abbrev=False)
+    one.add_argument("destination", type=path, metavar="DEST", help="the folder")
+    one.set_defaults(run=copy_notebooks)
+
+
+def copy_notebooks(options) -> int:
+    destination = options.destination
+    with requests():
+        written = notebooks.copy(destination)
+    said = f"{len(written)} files copied to" if written else "all files are already in"
+    print(f"{said} {destination}; go on with: vpo-lite lab {destination}")
+    return 0
+
+
+# --- the panel, served ----------------------------------------------------------------------------
+
+
+def flags(made, arguments) -> None:
+    made.add_argument(
+        "code", nargs="?", metavar="CODE", help="a share code; default: the first notebook's panel"
+    )
+    made.add_argument(
+        "--recording",
+        metavar="NAME|FOLDER",
+        help="show this recorded run: one that ships, or a folder that lab.record() wrote",
+    )
+    made.add_argument(
+        "--room",
+        action="store_true",
+        help="serve to the network, and ask for a token; without it only this machine is served",
+    )
+    made.add_argument(
+        "--token",
+        metavar="TEXT",
+        help=f"with --room: at least {serve.LEAST_TOKEN} characters (default: a random one)",
+    )
+    made.add_argument(
+        "--viewers",
+        type=whole,
+        default=serve.VIEWERS,
+        metavar="N",
+        help="pages that may be open at a time; each has a kernel of its own, of "
+        f"{serve.LOOKING:g} GiB, {serve.TRAINING:g} GiB while it trains (default: "
+        f"{serve.VIEWERS})",
+    )
+    made.add_argument(
+        "--port", type=whole, default=serve.PORT, metavar="N", help=f"default: {serve.PORT}"
+    )
+    _add_browser(made)
+
+
+def run(options) -> int:
+    from ..machine import opens_browser
+
+    _checked_port(options.port)
+    if options.code is not None and options.recording is not None:
+        raise Wrong("CODE and --recording: name one of them")
+    if options.token is not None and not options.room:
+        raise Wrong("--token: only with --room")
+    if options.viewers < 1:
+        raise Wrong(f"--viewers {shown(options.viewers)}: must be at least 1")
+    token = options.token
+    if options.room and token is None:
+        token = serve.new_token()
+    with requests():
+        if token is not None:
+            serve.check_token(token)
+        source = serve.cell(options.code, options.recording, room=options.room)
+        serve.check_can_serve(options.port, token)
+    print(serve.announcement(options.port, token, options.viewers))
+    sys.stdout.flush()
+    browser = not options.room and opens_browser(options.browser)
+    serve.serve(source, port=options.port, token=token, viewers=options.viewers, browser=browser)
+    return 0
