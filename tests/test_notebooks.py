@@ -7,6 +7,9 @@ set to a tenth (at least 2) in a cell put behind it, and a last cell tells wheth
 A lesson protects its predictions: each is asked for, stored, and shown against the outcome. Its
 claim stays folded until the reader opens it. The sections marked with a star are a path for a
 class, which needs no other cell.
+
+An exercise is three cells: the task, a cell with a blank and `check`, and the folded solution. The
+run puts each solution behind its blank, so it is checked with the notebook's own numbers.
 """
 
 import ast
@@ -19,8 +22,13 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from vpo_lite.teaching import exercises
+from vpo_lite.teaching.course import solved
+from vpo_lite.teaching.exercises.kinds import BLANK, BLANK_BODY
+
 FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
 by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 STAR = "★"
 FOLD = re.compile(r"<details><summary>([^<]+)</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
@@ -47,6 +55,15 @@ def lowered(cell):
     return small
 
 
+def lower(notebook):
+    """Put a cell behind the parameters that lowers them. Returns {name: small value}."""
+    (at,) = [i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", [])]
+    small = lowered(notebook.cells[at])
+    override = "\n".join(f"{name} = {value}" for name, value in small.items())
+    notebook.cells.insert(at + 1, nbformat.v4.new_code_cell(override))
+    return small
+
+
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDEST = 1100  # pixels of an output on a screen of 1280
 
@@ -56,12 +73,16 @@ def test_there_are_notebooks():
 
 
 def run(notebook):
-    """Run every cell at the small budget, without a choice; fails if one fails or warns."""
-    (at,) = [i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", [])]
-    small = lowered(notebook.cells[at])
-    before = len(notebook.cells)
-    override = "\n".join(f"{name} = {value}" for name, value in small.items())
-    notebook.cells.insert(at + 1, nbformat.v4.new_code_cell(override))
+    """Run every cell at the small budget, without a choice; fails if one fails or warns.
+
+    Behind each blank of an exercise stands its solution, which must be right.
+    """
+    for i, cell in reversed(list(enumerate(notebook.cells))):
+        if is_exercise(cell):
+            right = solved(cell.source, solution_after(notebook, i))
+            right += f"\nassert {checked(cell)[2]}.right, {checked(cell)[2]}"
+            notebook.cells.insert(i + 1, nbformat.v4.new_code_cell(right))
+    small, before = lower(notebook), len(notebook.cells)
     took = (
         "import json as _json; print(_json.dumps({"
         + ", ".join(f"{n!r}: {n}" for n in small)
@@ -79,9 +100,14 @@ def run(notebook):
         client.execute()
     assert json.loads(notebook.cells[-1].outputs[0].text) == small
     run = [c for c in notebook.cells if c.cell_type == "code"]
-    assert len(notebook.cells) == before + 2 and all(c.execution_count for c in run), (
+    assert len(notebook.cells) == before + 1 and all(c.execution_count for c in run), (
         "a cell was not run"
     )
+    for cell in run:
+        if is_exercise(cell):
+            assert cell.outputs[-1].data["text/plain"] in (
+                f"… {checked(cell)[0]}: {blank}" for blank in (BLANK, BLANK_BODY)
+            )
     written = [
         o.text for c in run for o in c.outputs if o.output_type == "stream" and o.name == "stderr"
     ]
@@ -113,9 +139,9 @@ def test_is_committed_clean(path):
     )
     assert sum("parameters" in c.metadata.get("tags", []) for c in notebook.cells) == 1
     opening = notebook.cells[0].source
-    assert all(f"**{word}" in opening for word in ("You will learn", "Time", "Hardware")), (
-        "what, how long, on what"
-    )
+    assert all(
+        f"**{word}" in opening for word in ("You will learn", "Before this", "Time", "Hardware")
+    ), "what, after what, how long, on what"
 
 
 @by_name
@@ -181,10 +207,49 @@ def test_every_claim_is_folded_and_then_checked(path):
 @by_name
 def test_what_to_try_has_a_folded_solution(path):
     prose = "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
-    tasks = re.split(r"\*\*(?:Try this|Settings to find)\.\*\*", prose)[1:]
-    assert tasks
-    for task in tasks:
+    for task in re.split(r"\*\*(?:Try this|Settings to find)\.\*\*", prose)[1:]:
         assert folded(task) and folded(task)[0][0] == "Solution", task
+
+
+# ---- exercises: a task, a blank, a folded solution ----
+
+
+def is_exercise(cell):
+    return "exercise" in cell.metadata.get("tags", [])
+
+
+def checked(cell):
+    """(key, name of the answer, source) of the call of `check` that ends an exercise's cell."""
+    call = ast.parse(cell.source).body[-1].value
+    assert isinstance(call, ast.Call) and ast.unparse(call.func) == "check", cell.source
+    return call.args[0].value, call.args[1].id, ast.unparse(call)
+
+
+def solution_after(notebook, i):
+    """The code of the folded solution in the cell after cell i."""
+    ((summary, content),) = folded(notebook.cells[i + 1].source)
+    (code,) = re.findall(r"```python\n(.+?)\n```", content, re.DOTALL)
+    assert summary == "Solution"
+    return code
+
+
+@by_name
+def test_has_two_or_three_exercises_each_with_its_task_and_solution(path):
+    notebook = read(path)
+    known = exercises.of_notebook(path.stem[:2])
+    at = [i for i, cell in enumerate(notebook.cells) if is_exercise(cell)]
+    assert 2 <= len(at) <= 3
+    assert sorted(checked(notebook.cells[i])[0] for i in at) == list(known)
+    for i in at:
+        key, _, _ = checked(notebook.cells[i])
+        task, cell, solution = notebook.cells[i - 1 : i + 2]
+        assert task.source.startswith(f"{known[key].heading}\n\n")
+        assert [c.id for c in (task, cell, solution)] == [
+            f"ex-{key}-task",
+            f"ex-{key}",
+            f"ex-{key}-solution",
+        ]
+        assert solved(cell.source, solution_after(notebook, i)) != cell.source
 
 
 def on_the_path(notebook):
@@ -204,10 +269,14 @@ def on_the_path(notebook):
 
 
 def minutes(cells):
-    """Half a minute for a code cell, one for a prediction, and 100 words a minute."""
-    code = [c.source for c in cells if c.cell_type == "code"]
-    words = sum(len(c.source.split()) for c in cells if c.cell_type == "markdown")
-    return len(code) / 2 + sum(len(asked(source)) for source in code) + words / 100
+    """Half a minute for a code cell, one for a prediction, 100 words a minute, and what each
+    exercise says (its own text and code take no more)."""
+    tasks = [c for c in cells if is_exercise(c)]
+    code = [c.source for c in cells if c.cell_type == "code" and c not in tasks]
+    prose = [c for c in cells if c.cell_type == "markdown" and not c.id.startswith("ex-")]
+    words = sum(len(c.source.split()) for c in prose)
+    stated = sum(exercises.exercise(checked(c)[0]).minutes for c in tasks)
+    return len(code) / 2 + sum(len(asked(source)) for source in code) + words / 100 + stated
 
 
 @by_name
@@ -231,18 +300,3 @@ def test_the_path_for_a_class_needs_no_other_cell(path, monkeypatch):
     assert any(f"## {STAR} " in c.source for c in notebook.cells if c.cell_type == "markdown")
     notebook.cells = on_the_path(notebook)
     run(notebook)
-
-
-def test_the_solution_of_the_cell_to_write_is_right():
-    import numpy as np
-
-    import vpo_lite as vpo
-
-    texts = [c.source for c in read(FOLDER / "01_why_diversity.ipynb").cells]
-    (solution,) = [code for t in texts for code in re.findall(r"```python\n(.+?)```", t, re.DOTALL)]
-    scope = {}
-    exec(solution, scope)
-    rng = np.random.default_rng(1)
-    R, W = rng.random((24, 3, 2)), vpo.sample_weights(64, 2, rng=rng)
-    ours = vpo.advantages("vpo", R[None], weights=W)[0]
-    assert np.allclose(scope["my_advantages"](R, W), ours, atol=1e-4)

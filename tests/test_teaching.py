@@ -106,7 +106,7 @@ def test_the_field_takes_a_number_and_says_if_it_is_none():
     assert guess.value == 0.76 and "Stored: 0.76." in note.value
     for wrong in ("many", "nan", "1e999", ""):
         field.value = wrong
-        assert guess.value == 0.76 and note.value == "Please type a finite number.", wrong
+        assert guess.value == 0.76 and "Please type a finite number." in note.value, wrong
 
 
 def test_without_the_widget_library_it_is_text(monkeypatch):

@@ -99,7 +99,8 @@ class Prediction:
         note = widgets.HTML()
         if self.options is None:
             start = _text(self.value)
-            field = widgets.Text(start, placeholder="a number", continuous_update=False)
+            shown = dict(description="prediction", placeholder="a number")
+            field = widgets.Text(start, continuous_update=False, **shown)
         else:
             wide = {"button_width": "auto"}
             field = widgets.ToggleButtons(options=self.options, value=self.value, style=wide)
@@ -109,9 +110,10 @@ class Prediction:
                 typed = str(field.value).replace(",", ".")
                 self.value = typed and float(typed) if self.options is None else field.value
             except ValueError:
-                note.value = html("Please type {}.", NUMBER)
+                said = f"Please type {NUMBER}."
             else:
-                note.value = html("Stored: {}. You can still change it.", _text(self.value))
+                said = f"Stored: {_text(self.value)}. You can still change it."
+            note.value = html('<span role="status">{}</span>', said)
 
         field.observe(store, "value")
         return widgets.VBox([widgets.HTML(html("<b>{}</b>", self.question)), field, note])

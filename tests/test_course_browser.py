@@ -1,0 +1,71 @@
+"""The whole course in a browser, as a student walks through it: open, run all, answer exercises."""
+
+import browser_harness as harness
+import nbformat
+import pytest
+from test_notebooks import NOTEBOOKS, lower, read
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+SHOWN = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells.flatMap(
+  (c) => (c.outputs || []).flatMap((o) => Object.keys(o.data || {})))"""
+CHOOSE = """(id) => { const notebook = window.jupyterapp.shell.currentWidget.content;
+  notebook.activeCellIndex = notebook.widgets.findIndex((c) => c.model.id === id);
+  notebook.mode = 'edit'; }"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A JupyterLab on the notebooks at the small budget, and a browser of a projector's size."""
+    folder = tmp_path_factory.mktemp("course")
+    for path in NOTEBOOKS:
+        notebook = read(path)
+        lower(notebook)
+        nbformat.write(notebook, folder / path.name)
+    with (
+        harness.server(sorted(folder.glob("*.ipynb"))) as address,
+        harness.browser(1280, 720) as context,
+    ):
+        yield context, address
+
+
+@pytest.fixture
+def opened(place):
+    pages = []
+
+    def open_notebook(path):
+        pages.append(harness.Page(*place).open(path.name))
+        return pages[-1]
+
+    yield open_notebook
+    for page in pages:
+        page.close()
+
+
+def answer(page, key, text):
+    """Type this into the blank of an exercise, and run its cell, by keyboard alone."""
+    page.page.evaluate(CHOOSE, f"ex-{key}")
+    for keys in ("Control+a", "Delete"):
+        page.page.keyboard.press(keys)
+    page.page.keyboard.insert_text(f'answer = {text}\ncheck("{key}", answer)')
+    page.page.keyboard.press("Control+Enter")
+
+
+def exercise_in_both_ways(page):
+    """Answer one exercise as a student who swaps max and mean, and then rightly."""
+    page.look_at("[role=status]")
+    page.wait_text("[role=status]", "… 00-a Not answered yet.")
+    answer(page, "00-a", "(front[:, 1:3] @ three.T).mean(axis=1).max()")
+    page.wait_text("[role=status]", "✗ 00-a. Not yet. This is the best single route")
+    answer(page, "00-a", "(front[:, 1:3] @ three.T).max(axis=0).mean()")
+    page.wait_text("[role=status]", "✓ 00-a. Right. First each person chooses")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_runs_and_an_exercise_answers(opened, path):
+    page = opened(path)
+    page.run_all()  # fails with the errors of the cells
+    shown = page.page.evaluate(SHOWN)
+    assert {"text/html", "application/vnd.jupyter.widget-view+json"} <= set(shown)
+    if path == NOTEBOOKS[0]:
+        exercise_in_both_ways(page)
+    assert not page.wrong, page.wrong

@@ -1,0 +1,247 @@
+"""Exercises: solutions pass, blanks fail, and each listed wrong answer gets a hint of its own."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import envs
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.objective import nondominated
+from vpo_lite.teaching import check
+from vpo_lite.teaching.course import build, solved
+from vpo_lite.teaching.exercises import NOTEBOOKS, exercise, of_notebook, train_live
+from vpo_lite.teaching.exercises.kinds import BLANK, BLANK_BODY
+
+FOLDER = Path(__file__).parent.parent / "notebooks"
+EXERCISES = [made for number in NOTEBOOKS for made in of_notebook(number).values()]
+by_key = pytest.mark.parametrize("made", EXERCISES, ids=lambda made: made.key)
+
+
+@by_key
+def test_the_solution_is_right_and_says_what_it_shows(made):
+    feedback = check(made.key, made.solution)
+    assert feedback.right and feedback.text == made.learned
+    assert repr(feedback) == f"✓ {made.key}: right. {made.learned}"
+
+
+@by_key
+@pytest.mark.parametrize("blank", [..., None], ids=["dots", "none"])
+def test_a_blank_is_no_answer_and_no_mistake(made, blank):
+    assert check(made.key, blank).text == BLANK
+    assert not check(made.key, blank).right
+
+
+@by_key
+def test_a_function_without_a_body_is_blank_too(made):
+    if callable(made.solution):
+        assert check(made.key, lambda *_: ...).text == BLANK_BODY
+        assert check(made.key, lambda *_: None).text == BLANK_BODY
+
+
+@by_key
+def test_every_slip_gets_its_own_hint(made):
+    hints = []
+    for slip in made.slips:
+        feedback = check(made.key, slip.answer)
+        assert not feedback.right and feedback.text.startswith(slip.hint)
+        hints.append(feedback.text)
+    assert hints and len(set(hints)) == len(hints)
+
+
+ODD = [
+    "abc",
+    True,
+    object(),
+    [],
+    {},
+    float("nan"),
+    float("inf"),
+    1 + 2j,
+    np.zeros((2, 2)),
+    "",
+    b"x",
+]
+ODD += [lambda: 1, lambda *_: "text", lambda *_: 1 / 0, lambda *_: np.zeros(7), print]
+
+
+@by_key
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:12])
+def test_an_odd_answer_gets_a_hint_and_never_an_error(made, odd):
+    feedback = check(made.key, odd)
+    assert not feedback.right and feedback.text.strip() and "\n" not in feedback.text
+
+
+@by_key
+def test_its_minutes_and_its_level_are_such(made):
+    assert 1 <= made.minutes <= 15 and made.level in (1, 2, 3)
+    assert re.fullmatch(r"\d\d-[a-c]", made.key)
+
+
+@pytest.mark.parametrize("key", ["99-a", "02-z", "", None, 2, ["02-a"]])
+def test_a_key_that_no_exercise_has_is_refused(key):
+    with pytest.raises(ValueError, match="exercise"):
+        check(key, 1)
+
+
+# ---- the solutions against another source ----
+
+
+def test_vpos_advantages_are_the_librarys():
+    rng = np.random.default_rng(5)
+    R, W = rng.random((24, 3, 2)), vpo.sample_weights(64, 2, rng=rng)
+    ours = vpo.advantages("vpo", R[None], weights=W)[0]
+    assert np.allclose(exercise("01-a").solution(R, W), ours, atol=1e-4)
+
+
+def test_a_group_is_scored_as_the_library_scores_it_with_the_same_weights():
+    R = np.random.default_rng(6).random((5, 3, 4))
+    W = np.random.default_rng(7).dirichlet(np.ones(4), size=50)
+    ours = exercise("02-b").solution(R, 50, np.random.default_rng(7))
+    assert np.allclose(ours, vpo.set_reward(R, W))
+
+
+def test_a_function_that_changes_its_arguments_spoils_no_case():
+    def rude(R, W):
+        U = (R @ W.T).max(axis=1).mean(axis=1)
+        R[:], W[:] = 0, 0
+        return (U - U.mean()) / U.std()
+
+    assert check("01-a", rude).right
+
+
+def test_the_front_is_the_librarys():
+    R = np.unique(np.random.default_rng(8).integers(4, size=(40, 3)) / 3, axis=0)
+    assert np.array_equal(exercise("03-a").solution(R), nondominated(R))
+
+
+@pytest.mark.parametrize("i", range(7), ids=lambda i: f"drawing {i}")
+def test_a_drawn_maze_is_judged_as_what_stands_for_it(i):
+    made = exercise("03-c")
+    drawn = (made.solution, *(slip.answer for slip in made.slips[1:]))[i]
+    maze = envs.Maze.from_text(drawn.text, drawn.budget)
+    assert (maze.size, maze.lava) == (drawn.size, drawn.lava)
+    assert np.allclose(maze.pareto_front().rewards, drawn.rewards)
+    assert check("03-c", maze) == check("03-c", drawn)
+
+
+def test_a_drawn_maze_without_a_known_front_is_told_why():
+    crowded = envs.Maze.from_text("S G G G G G\n" + "D D D D D D\n" * 2 + "L . . . . E", 100)
+    feedback = check("03-c", crowded)
+    assert not feedback.right and "at most 16" in feedback.text and "\n" not in feedback.text
+
+
+def test_the_numbers_of_the_mazes_are_theirs():
+    front = envs.generate("lite-6x6", 1000).pareto_front().rewards
+    assert np.allclose(train_live.FRONT, front)
+    assert np.isclose(train_live.SPREAD, vpo.diversity(front))
+    assert np.isclose(train_live.CEILING, vpo.price_of_conflict(front)[1])
+    front = envs.generate("lite-6x6", 1011).pareto_front().rewards
+    for at, reward in enumerate(([1, 0, 0, 1], front[0])):  # the careful route, the best one
+        assert np.isclose(exercise("03-b").slips[1 + 2 * at].answer, vpo.coverage([reward], front))
+
+
+def test_the_second_of_two_equal_routes_is_not_paid():
+    rewards, routes = np.ones((3, 2)), ("U", "R", "U")
+    assert exercise("04-c").solution(rewards, routes).tolist() == [[1, 1], [1, 1], [0, 0]]
+
+
+def test_the_headroom_is_what_the_report_leaves_of_the_best_single_answer():
+    R = np.random.default_rng(9).random((1, 9, 4))
+    ours = exercise("05-c").solution(R[0])
+    assert np.isclose(ours, 1 - vpo.reward_report(R).coverage[1])
+
+
+# ---- what is shown ----
+
+
+def test_feedback_is_a_sign_and_a_word_not_only_a_colour():
+    right, wrong, blank = (check("01-b", answer)._repr_html_() for answer in (0.75, 0.5, ...))
+    assert "✓ 01-b. Right." in right and "✗ 01-b. Not yet." in wrong and "… 01-b" in blank
+    assert all('role="status"' in text for text in (right, wrong, blank))
+
+
+def test_what_a_reader_wrote_is_escaped():
+    assert "<b>x" not in check("01-b", "<b>x")._repr_html_().replace("<b>✗ 01-b", "")
+
+
+# ---- copies of the course ----
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    made = tmp_path_factory.mktemp("course")
+    counted = build(FOLDER, made / "student", student=True), build(FOLDER, made / "teacher")
+    return made, counted
+
+
+def cells_of(path):
+    return json.loads(path.read_text())["cells"]
+
+
+def test_students_get_every_blank_and_no_solution(copies):
+    made, (counted, _) = copies
+    for path in FOLDER.glob("*.ipynb"):
+        ours, theirs = cells_of(path), cells_of(made / "student" / path.name)
+        text = json.dumps(theirs)
+        assert "Solution</summary>" not in text and "the solution, checked" not in text
+        tagged = [c for c in ours if "exercise" in c["metadata"].get("tags", [])]
+        assert [c for c in theirs if "exercise" in c["metadata"].get("tags", [])] == tagged
+        assert counted[path.name] == len(tagged)
+        claims = json.dumps(ours).count("**Claim.**")
+        assert text.count("**Claim.**") == claims  # what is learned stays
+
+
+def test_a_teacher_gets_solutions_between_nbgraders_marks_and_cells_with_points(copies):
+    made, (_, counted) = copies
+    for path in sorted((made / "teacher").glob("*.ipynb")):
+        cells = cells_of(path)
+        graded = [c for c in cells if "nbgrader" in c["metadata"]]
+        assert len(graded) == 2 * counted[path.name]
+        ids = [c["metadata"]["nbgrader"]["grade_id"] for c in graded]
+        assert len(set(ids)) == len(ids)
+        assert len({c["id"] for c in cells}) == len(cells)
+        for cell, points in zip(graded[::2], graded[1::2], strict=True):
+            source = "".join(cell["source"])
+            assert source.count("### BEGIN SOLUTION") == source.count("### END SOLUTION") == 1
+            assert cell["metadata"]["nbgrader"]["solution"]
+            key = cell["metadata"]["nbgrader"]["grade_id"]
+            about = points["metadata"]["nbgrader"]
+            assert about["grade"] and about["locked"] and about["points"] == exercise(key).level
+            assert "".join(points["source"]).startswith(f'assert check("{key}"')
+
+
+def test_pages_and_pictures_go_along_but_not_the_answers_to_students(copies):
+    made, _ = copies
+    assert (made / "student" / "STUDY.md").is_file() and (made / "student" / "images").is_dir()
+    assert not (made / "student" / "TEACHING.md").exists()
+
+
+def test_marks_stand_inside_a_function():
+    blank = 'def f(x):\n    """Twice."""\n    ...\n\n\ncheck("00-a", f)'
+    solution = 'def f(x):\n    """Twice."""\n    y = 2 * x\n    return y'
+    assert solved(blank, solution, marks=True) == (
+        'def f(x):\n    """Twice."""\n    ### BEGIN SOLUTION\n    y = 2 * x\n    return y\n'
+        '    ### END SOLUTION\n\n\ncheck("00-a", f)'
+    )
+
+
+def test_the_command_writes_a_students_folder(tmp_path, capsys):
+    assert main(["course", "build", str(tmp_path / "class"), "--student"]) == 0
+    assert "9 notebooks, 27 exercises without solutions" in capsys.readouterr().out
+    assert (tmp_path / "class" / "01_why_diversity.ipynb").is_file()
+    assert main(["course", "build", str(tmp_path / "class")]) == 2  # it is not empty
+    assert "not an empty folder" in capsys.readouterr().err
+    assert main(["course", "build", str(tmp_path / "b"), "--notebooks", str(tmp_path / "no")]) == 2
+
+
+def test_a_folder_that_is_not_empty_is_refused_and_left_as_it_was(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="not an empty folder"):
+        build(FOLDER, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(ValueError, match="holds no notebook"):
+        build(tmp_path, tmp_path / "new")

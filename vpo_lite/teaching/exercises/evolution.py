@@ -1,0 +1,137 @@
+"""The exercises of notebook 07."""
+
+import numpy as np
+
+from ...checks import shown
+from ...metrics import price_of_conflict
+from ...objective import nondominated
+from .kinds import found, number
+
+ROW = "Give the row that `score([program])` returns: a 0 or a 1 for each of the eight tests."
+NONE = "It passes no test. Perhaps A and B are swapped: A runs where the digit is t or more."
+EDGE = "The two programs are right. One test gets the wrong one: compare t with the first digits."
+ONE = (
+    "Only one of the two programs works, as if it stood alone. Whose tests have the large first "
+    "digits?"
+)
+PAIR = "Another pair passes more. Choose two programs that pass three tests each."
+MORE = "Six are asked for: two programs that pass three tests each, and a t between their digits."
+SORT, PLUS_SORT, MAX_PLUS = (
+    [1, 1, 1, 0, 0, 0, 0, 0],
+    [0, 0, 0, 0, 0, 1, 1, 1],
+    [0, 0, 0, 1, 1, 0, 0, 0],
+)
+JOINED = np.add(SORT, PLUS_SORT)  # ?5 plus sort : sort
+
+
+def _judge_row(answer):
+    try:
+        row = np.asarray(answer, dtype=float).ravel()
+    except (TypeError, ValueError):
+        row = np.empty(0)
+    if row.shape != (8,) or not np.isin(row, (0, 1)).all():
+        return f"{ROW} This is {shown(answer)}."
+    passed = int(row.sum())
+    if passed >= 6:
+        return None
+    if passed == 0:
+        return NONE
+    if row.tolist() in (SORT, PLUS_SORT, MAX_PLUS):
+        return ONE
+    if row @ MAX_PLUS:
+        return PAIR
+    return EDGE if passed > 3 else MORE
+
+
+POOL = "Give five or more answers, each with two rewards from 0 to 1: shape (n, 2)."
+COPIES = "Copies count once: fewer than five of these answers differ."
+DOMINATED = "Not all five are on the front: an answer that is worse in both rewards is not."
+CONFLICT = "The best single answer covers too little: for some people it is far from the best."
+BEND = 0.01 * np.linspace(-1, 1, 5)
+
+
+def _judge_front(answer):
+    try:
+        pool = np.asarray(answer, dtype=float)
+    except (TypeError, ValueError):
+        pool = np.empty(0)
+    if pool.ndim != 2 or pool.shape[1] != 2 or not 5 <= len(pool) <= 100:
+        return f"{POOL} This is {shown(answer)}."
+    if not ((pool >= 0) & (pool <= 1)).all():
+        return f"{POOL} One of yours is outside."
+    pool = np.unique(pool, axis=0)
+    if len(pool) < 5:
+        return COPIES
+    front = pool[nondominated(pool)]
+    if len(front) < 5:
+        return f"{DOMINATED} Yours has {len(front)} on it."
+    covered = price_of_conflict(front, sizes=(1,))[1]
+    return None if covered > 0.98 else f"{CONFLICT} It covers {covered:.2f}."
+
+
+HALF = 1 - (1 - 0.5 ** (1 / 16)) ** (1 / 3)
+
+EXERCISES = (
+    found(
+        "07-a",
+        "Join two by hand",
+        minutes=4,
+        level=3,
+        solution=JOINED,
+        judge=_judge_row,
+        slips=(
+            (np.zeros(8), NONE),
+            (SORT, ONE),
+            ([1, 1, 1, 1, 1, 0, 0, 0], PAIR),
+            ([1, 1, 1, 0, 0, 0, 1, 1], EDGE),
+            ([1, 0, 0, 0, 0, 0, 1, 0], MORE),
+            (6, ROW),
+        ),
+        learned="Neither program passes more than three tests, and together they pass six.",
+    ),
+    found(
+        "07-b",
+        "A front that is worth nothing",
+        minutes=5,
+        level=3,
+        solution=np.column_stack([0.5 + BEND, 0.5 - BEND]),
+        judge=_judge_front,
+        slips=(
+            (np.full((5, 2), 0.5), COPIES),
+            (np.column_stack([np.linspace(0.1, 0.9, 5)] * 2), DOMINATED),
+            (np.column_stack([np.linspace(0, 1, 5), np.linspace(1, 0, 5)]), CONFLICT),
+            ([[0.5, 0.5]], POOL),
+        ),
+        learned="Five answers are on the front, and a set gains less than 0.02 of coverage.",
+    ),
+    number(
+        "07-c",
+        "When VPO falls silent",
+        minutes=4,
+        level=2,
+        solution=HALF,
+        tolerance=0.01,
+        hint="`quiet(q, 16)` is the share for rollouts that are right with probability q. For VPO "
+        "a rollout is a set of three answers.",
+        slips=(
+            (
+                0.5 ** (1 / 16),
+                "This is GRPO's. A rollout of VPO holds three answers. One right answer is enough.",
+            ),
+            (
+                0.5 ** (1 / 48),
+                "You ask that all three answers of a set are right, all 48 of a group. One right "
+                "answer is enough for a set.",
+            ),
+            (
+                1 - 0.5 ** (1 / 48),
+                "Below this p nearly no set is right. The other end of the curve is asked for.",
+            ),
+            (
+                0.5,
+                "This is a chance of one half to be right. One half of the groups must be silent.",
+            ),
+        ),
+        learned="From p = 0.65 on most groups teach VPO nothing. For GRPO this begins at 0.96.",
+    ),
+)

@@ -1,0 +1,245 @@
+"""What an exercise is, and how the common kinds of answers are judged.
+
+An exercise knows its solution and the wrong answers that people give (`Slip`), each with a hint of
+its own. A judge compares an answer with the solution first, then with every slip. An answer that is
+neither gets a general hint.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...checks import shortened, shown
+
+BLANK = "Not answered yet. Replace the dots, and run this cell again."
+NO_FUNCTION = "Give the function itself, without brackets."
+BLANK_BODY = "Not answered yet. Replace the dots in the function, and run this cell again."
+
+
+class Slip(NamedTuple):
+    """A common wrong answer, and the hint that it gets."""
+
+    answer: Any
+    hint: str
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise: what it is called, what is right, and what to say to everything else.
+
+    key       of a notebook and a letter: "02-b"
+    title     a few words; the heading in the notebook ends with them
+    minutes   whole minutes to spend on it
+    level     1 (read off), 2 (think) or 3 (write code)
+    solution  an answer that is right
+    learned   what a right answer shows, in a sentence
+    judge     answer -> None where it is right, else a hint
+    slips     the wrong answers that have hints of their own
+    """
+
+    key: str
+    title: str
+    minutes: int
+    level: int
+    solution: Any
+    learned: str
+    judge: Callable[[Any], str | None] = field(repr=False)
+    slips: tuple[Slip, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """The heading of the exercise in its notebook.
+
+        >>> number("09-a", "Half", minutes=2, level=1, solution=0.5, hint="", learned="").heading
+        '### Exercise 09-a · Half (2 minutes, ●○○)'
+        """
+        dots = "●" * self.level + "○" * (3 - self.level)
+        minutes = "1 minute" if self.minutes == 1 else f"{self.minutes} minutes"
+        return f"### Exercise {self.key} · {self.title} ({minutes}, {dots})"
+
+
+def is_blank(answer) -> bool:
+    """Whether nothing was answered: the dots of the empty cell, or None."""
+    return answer is None or answer is ...
+
+
+def number(
+    key: str,
+    title: str,
+    *,
+    minutes: int,
+    level: int,
+    solution: float,
+    hint: str,
+    learned: str,
+    slips: Iterable[tuple[float, str]] = (),
+    tolerance: float = 0.005,
+) -> Exercise:
+    """An exercise whose answer is a number, right within `tolerance` (in the number's unit).
+
+    >>> half = number("09-a", "Half", minutes=2, level=1, solution=0.5, hint="Cut it in two.",
+    ...               slips=[(2, "Twice is not half.")], learned="A half is 0.5.")
+    >>> half.judge(0.501), half.judge(2), half.judge(7)
+    (None, 'Twice is not half.', 'Cut it in two.')
+    """
+    slips = tuple(Slip(*slip) for slip in slips)
+
+    def judge(answer):
+        if isinstance(answer, np.ndarray) and answer.size == 1:
+            answer = answer.item()
+        if isinstance(answer, bool | np.bool_) or not isinstance(answer, Real):
+            return f"A number is asked for, and this is {shown(answer)}."
+        for value, said in ((solution, None), *slips):
+            if abs(answer - value) <= tolerance:
+                return said
+        return hint
+
+    return Exercise(key, title, minutes, level, solution, learned, judge, slips)
+
+
+def choice(
+    key: str,
+    title: str,
+    options: dict[str, str | None],
+    *,
+    minutes: int,
+    level: int,
+    learned: str,
+) -> Exercise:
+    """An exercise whose answer is one of some texts.
+
+    options: each text with the hint that it gets; the one with None is right.
+
+    >>> larger = choice("09-b", "Larger", {"3": "It is the smaller one.", "4": None},
+    ...                 minutes=1, level=1, learned="4 is more than 3.")
+    >>> larger.judge("4"), larger.judge("3"), larger.judge("5")
+    (None, 'It is the smaller one.', "Choose one of '3', '4'. This is '5'.")
+    """
+    (solution,) = (text for text, said in options.items() if said is None)
+    slips = tuple(Slip(text, said) for text, said in options.items() if said is not None)
+
+    def judge(answer):
+        if not isinstance(answer, str) or answer not in options:
+            return f"Choose one of {', '.join(map(repr, options))}. This is {shown(answer)}."
+        return options[answer]
+
+    return Exercise(key, title, minutes, level, solution, learned, judge, slips)
+
+
+def found(
+    key: str,
+    title: str,
+    *,
+    minutes: int,
+    level: int,
+    solution: Any,
+    judge: Callable[[Any], str | None],
+    learned: str,
+    slips: Iterable[tuple[Any, str]] = (),
+) -> Exercise:
+    """An exercise with many right answers: whatever `judge` finds nothing to say about.
+
+    slips: wrong answers and what `judge` says of them, as examples for the tests.
+    """
+    made = tuple(Slip(*slip) for slip in slips)
+    return Exercise(key, title, minutes, level, solution, learned, judge, made)
+
+
+def function(
+    key: str,
+    title: str,
+    *,
+    minutes: int,
+    level: int,
+    solution: Callable,
+    cases: Callable[[], list[tuple]],
+    hint: str,
+    learned: str,
+    slips: Iterable[tuple[Callable, str]] = (),
+    tolerance: float = 1e-4,
+) -> Exercise:
+    """An exercise whose answer is a function. It is called, and compared with the solution.
+
+    solution, slips  functions of the same arguments
+    cases            () -> the arguments of each call; each call gets copies of them
+    tolerance        absolute and relative, of each number that is returned
+
+    >>> twice = function("09-c", "Twice", minutes=1, level=3, solution=lambda x: 2 * x,
+    ...                  cases=lambda: [(1.0,), (3.0,)], hint="Double it.", learned="It doubles.",
+    ...                  slips=[(lambda x: x**2, "This squares.")])
+    >>> twice.judge(lambda x: x + x), twice.judge(lambda x: x * x)
+    (None, 'This squares.')
+    >>> print(twice.judge(lambda x: x))
+    Double it. In the first case it returns 1, and 2 is right.
+    """
+    slips = tuple(Slip(*slip) for slip in slips)
+
+    def judge(answer):
+        calls = cases()
+        outputs, refused = returned(answer, calls)
+        if refused:
+            return refused
+        right = [np.asarray(solution(*call), dtype=float) for call in calls]
+        if _agree(outputs, right, tolerance):
+            return None
+        if outputs[0].shape != right[0].shape:
+            return f"{hint} It returns the shape {outputs[0].shape}, and {right[0].shape} is right."
+        for slip in slips:
+            wrong = [np.asarray(slip.answer(*call), dtype=float) for call in calls]
+            if _agree(outputs, wrong, tolerance):
+                return slip.hint
+        return f"{hint} {_difference(outputs, right, tolerance)}"
+
+    return Exercise(key, title, minutes, level, solution, learned, judge, slips)
+
+
+def returned(answer, calls: Iterable[tuple]) -> tuple[list[np.ndarray], str | None]:
+    """What a reader's function returns for each of these arguments, and None; or [] and a hint.
+
+    The numbers come as arrays of floats. The function gets copies of the arguments that are arrays.
+    """
+    if not callable(answer):
+        return [], f"{NO_FUNCTION} This is {shown(answer)}."
+    outputs = []
+    for call in calls:
+        try:
+            output = answer(*map(_copied, call))
+        except Exception as error:  # whatever the reader's own code raises
+            said = shortened(f"{type(error).__name__}: {error}", 200)
+            return [], f"Your function raises an error: {said}"
+        if is_blank(output):
+            return [], BLANK_BODY
+        try:
+            outputs.append(np.asarray(output, dtype=float))
+        except (TypeError, ValueError):
+            return [], f"Your function returns {shown(output)}. Numbers are asked for."
+    return outputs, None
+
+
+def _copied(value):
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _agree(these, those, tolerance) -> bool:
+    return all(
+        a.shape == b.shape and np.allclose(a, b, rtol=tolerance, atol=tolerance)
+        for a, b in zip(these, those, strict=True)
+    )
+
+
+def _difference(outputs, right, tolerance) -> str:
+    """The first number that is wrong, beside the right one."""
+    at, ours, theirs = next(
+        (i, ours, theirs)
+        for i, (ours, theirs) in enumerate(zip(outputs, right, strict=True))
+        if not _agree([ours], [theirs], tolerance)
+    )
+    where = "In the first case" if at == 0 else f"In case {at + 1}"
+    differs = ~np.isclose(ours, theirs, rtol=tolerance, atol=tolerance)
+    place = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))
+    entry = f" at {list(place)}" if ours.ndim else ""
+    values = np.atleast_1d(ours)[place], np.atleast_1d(theirs)[place]
+    return f"{where} it returns {values[0]:.4g}{entry}, and {values[1]:.4g} is right."

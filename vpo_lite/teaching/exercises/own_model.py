@@ -1,0 +1,97 @@
+"""The exercises of notebook 08."""
+
+import numpy as np
+
+from ...checks import shown
+from ...metrics import price_of_conflict
+from ...objective import nondominated
+from .kinds import NO_FUNCTION, choice, found, number, returned
+
+LIMIT = 99
+NUMBERS = range(1, LIMIT + 1)
+SMALL = 1 - np.array(NUMBERS) / LIMIT
+
+NO_NUMBER = "Return one number for each n."
+OUTSIDE = "A reward lies from 0 to 1. Divide by the largest one."
+NO_CONFLICT = (
+    "One number is the best for everybody, so a set gains nothing. What is good at n = 99?"
+)
+DIVISORS = "This is the reward that you have already. Its best single number covers 0.86."
+COMPROMISE = "Some number is still good at both rewards."
+
+
+def _divisors(n):
+    return sum(n % i == 0 for i in range(1, n + 1)) / 12
+
+
+def _judge_reward(answer):
+    earned, refused = returned(answer, [(n,) for n in NUMBERS])
+    if refused:
+        return refused
+    if any(one.shape for one in earned):
+        return f"{NO_NUMBER} Yours returns {shown(earned[0].tolist())}."
+    second = np.array(earned)
+    if not ((second >= 0) & (second <= 1)).all():
+        return f"{OUTSIDE} Yours reaches {second[np.argmax(abs(second - 0.5))]:.3g}."
+    rewards = np.column_stack([SMALL, second])
+    front = rewards[nondominated(rewards)]
+    if len(np.unique(front, axis=0)) == 1:
+        return NO_CONFLICT
+    if np.allclose(second, [_divisors(n) for n in NUMBERS]):
+        return DIVISORS
+    covered = price_of_conflict(front, sizes=(1,))[1]
+    return None if covered < 0.7 else f"{COMPROMISE} It covers {covered:.2f} of the front."
+
+
+EXERCISES = (
+    found(
+        "08-a",
+        "A reward that needs a set",
+        minutes=5,
+        level=3,
+        solution=lambda n: n / LIMIT,
+        judge=_judge_reward,
+        slips=(
+            (lambda n: 1 - n / LIMIT, NO_CONFLICT),
+            (_divisors, DIVISORS),
+            (lambda n: n % 2 == 0, COMPROMISE),
+            (lambda n: n, OUTSIDE),
+            (lambda n: (1 - n / LIMIT, n / LIMIT), NO_NUMBER),
+            (0.5, NO_FUNCTION),
+        ),
+        learned="Where whatever helps one reward harms the other, one answer covers two thirds.",
+    ),
+    number(
+        "08-b",
+        "Into 24 GiB",
+        minutes=4,
+        level=2,
+        solution=32,
+        tolerance=0.4,
+        hint='Ask `needed("3 B", gradient_checkpointing=True, micro_batch=N).peak / GIB` for '
+        "N = 1, 2, 4, ..., and take the largest N that fits.",
+        slips=(
+            (64, "64 rollouts need 32 GiB. Did you ask for 3 B, and for one option only?"),
+            (16, "16 rollouts fit, but they need 17 GiB only. Go on."),
+            (8, "This is without gradient_checkpointing. It makes room for more rollouts."),
+            (512, "All at once they need 170 GiB: the logits of all rollouts are kept."),
+        ),
+        learned="32 rollouts at a time need 22 GiB, and 16 passes give the gradient of all 512.",
+    ),
+    choice(
+        "08-c",
+        "Which of four",
+        {
+            "A": "A set could gain much, but hardly an answer can be read. So nearly all groups "
+            "are silent, and teach nothing.",
+            "B": "Its answers can be read, but one answer is nearly the best for everybody. So a "
+            "set has nearly nothing to gain.",
+            "C": "Its answers differ most, but diversity is not quality: one answer covers nearly "
+            "everything, and the others differ by being worse.",
+            "D": None,
+        },
+        minutes=3,
+        level=2,
+        learned="Only D has both: answers that can be read, and much that a set can gain.",
+    ),
+)

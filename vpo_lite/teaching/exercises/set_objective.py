@@ -1,0 +1,148 @@
+"""The exercises of notebook 02."""
+
+import numpy as np
+
+from ...checks import shown
+from ...exact import exact_set_reward, exact_shares
+from .kinds import found, number, returned
+
+SETS = np.array(  # (G, m, d): three specialists, three compromises, one of each kind
+    [
+        np.eye(3),
+        np.full((3, 3), 0.4),
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.4, 0.4, 0.4]],
+        [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
+    ]
+)
+FIFTH = np.array([0.6, 0.6, 0.1])
+
+
+def score_group(R, K, rng):
+    """The solution of 02-b: K weights that all rollouts share, then max inside mean."""
+    W = rng.dirichlet(np.ones(R.shape[-1]), size=K)
+    return (R @ W.T).max(axis=-2).mean(axis=-1)
+
+
+def _unshared(R, K, rng):
+    return np.array([score_group(R[None, i], K, rng)[0] for i in range(len(R))])
+
+
+def _swapped(R, K, rng):
+    W = rng.dirichlet(np.ones(R.shape[-1]), size=K)
+    return (R @ W.T).mean(axis=-1).max(axis=-1)
+
+
+def _averaged(R, K, rng):
+    W = rng.dirichlet(np.ones(R.shape[-1]), size=K)
+    return (R @ W.T).mean(axis=(-2, -1))
+
+
+def _fixed(R, K, rng):
+    return score_group(R, K, np.random.default_rng(0))
+
+
+UNSHARED = (
+    "Two rollouts with the same answers get different scores: each has weights of its own. "
+    "Then noise becomes the training signal. Draw the weights once for the whole group."
+)
+SWAPPED = (
+    "Max and mean are swapped: you average over the weights first. Take the best answer for "
+    "each weight, then the mean."
+)
+AVERAGED = "You take the mean over answers. Take the best answer for each weight."
+FIXED = "Another generator gives the same scores: draw the weights from `rng`."
+
+
+def _judge_scores(answer):
+    """Draws differ from reader to reader, so this judges what holds for any draws."""
+    rng = np.random.default_rng
+    calls = [(np.broadcast_to(SETS[0], (8, 3, 3)), 4, rng(1)), (SETS, 4, rng(2)), (SETS, 4, rng(3))]
+    outputs, refused = returned(answer, [*calls, (SETS, 20_000, rng(4))])
+    if refused:
+        return refused
+    equal, few, other, many = outputs
+    if many.shape != (len(SETS),) or equal.shape != (8,):
+        return f"One score for each rollout is asked for, (G,). Yours has shape {many.shape}."
+    if np.ptp(equal) > 1e-9:
+        return UNSHARED
+    exact = exact_set_reward(SETS)
+    for wrong, hint in (
+        (SETS.mean(axis=-1).max(axis=-1), SWAPPED),
+        (SETS.mean(axis=(1, 2)), AVERAGED),
+    ):
+        if np.allclose(many, wrong, atol=0.01):
+            return hint
+    if not np.allclose(many, exact, atol=0.01):
+        return f"With 20,000 weights you get {many.round(3)}, and {exact.round(3)} is right."
+    if np.allclose(few, other):
+        return FIXED
+    return None
+
+
+NUMBERS = "Three numbers from 0 to 1 are asked for."
+COPY = "A copy shares the wins: one of the two wins wherever the fifth did."
+DOMINATED = (
+    "The fifth still wins for some weights. Look for an answer that is at least as good for all "
+    "of them."
+)
+
+
+def _judge_rival(answer):
+    try:
+        rival = np.asarray(answer, dtype=float)
+    except (TypeError, ValueError):
+        rival = np.empty(0)
+    if rival.shape != (3,) or not ((rival >= 0) & (rival <= 1)).all():
+        return f"{NUMBERS} This is {shown(answer)}."
+    if np.allclose(rival, FIFTH):
+        return COPY
+    wins = exact_shares(np.vstack([np.eye(3), rival, FIFTH]))[4]
+    return None if wins < 1e-9 else f"{DOMINATED} It wins {wins:.1%} of the weights."
+
+
+EXERCISES = (
+    number(
+        "02-a",
+        "Specialists or a generalist",
+        minutes=4,
+        level=2,
+        solution=3.0,
+        tolerance=0.25,
+        hint="Set all three sliders of answers to 1, then move α until U is 0.5.",
+        slips=(
+            (1.0, "At α = 1 three specialists are worth 11/18, more than 0.5. Move α on."),
+            (0.33, "The other way: a small α makes people one-sided, and specialists worth more."),
+            (20.0, "There U is close to 1/3. Go back a little."),
+        ),
+        learned="From α = 3 on three specialists are worth less than one generalist.",
+    ),
+    found(
+        "02-b",
+        "Score a group",
+        minutes=6,
+        level=3,
+        solution=score_group,
+        judge=_judge_scores,
+        slips=(
+            (_unshared, UNSHARED),
+            (_swapped, SWAPPED),
+            (_averaged, AVERAGED),
+            (_fixed, FIXED),
+        ),
+        learned="Equal rollouts get equal scores, because the group shares its weights.",
+    ),
+    found(
+        "02-c",
+        "An answer that wins nothing",
+        minutes=3,
+        level=2,
+        solution=(0.6, 0.6, 0.2),
+        judge=_judge_rival,
+        slips=(
+            (FIFTH, COPY),
+            ((0.5, 0.5, 0.5), DOMINATED),
+            ((0.6, 0.6), NUMBERS),
+        ),
+        learned="An answer without a region of its own adds nothing to its set.",
+    ),
+)

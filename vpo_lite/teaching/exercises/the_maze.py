@@ -1,0 +1,178 @@
+"""The exercises of notebook 03."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...checks import shortened, shown
+from .kinds import found, function, number
+
+
+def on_front(R):
+    """The solution of 03-a: a result stays unless another one is as good and somewhere better."""
+    as_good = (R[None] >= R[:, None]).all(axis=-1)  # [i, j]: row j is as good as row i
+    better = (R[None] > R[:, None]).any(axis=-1)
+    return ~(as_good & better).any(axis=1)
+
+
+def _better_in_everything(R):
+    return ~(R[None] > R[:, None]).all(axis=-1).any(axis=1)
+
+
+def _better_in_something(R):
+    return ~(R[None] > R[:, None]).any(axis=-1).any(axis=1)
+
+
+def _without_copies(R):
+    return (R[None] >= R[:, None]).all(axis=-1).sum(axis=1) == 1
+
+
+def _results():
+    rng = np.random.default_rng(3)
+    return [(rng.integers(4, size=(12, 3)) / 3,) for _ in range(6)]
+
+
+class Drawn(NamedTuple):
+    """What the judge of 03-c reads of a maze. The tests compare it with the maze of this text."""
+
+    text: str
+    budget: int
+    size: int
+    lava: tuple
+    rewards: np.ndarray  # of its front: completion, gold, diamond, avoid_lava
+
+    def pareto_front(self):
+        return self
+
+
+def _drawn(text, rewards, budget=100):
+    rows = [line.split() for line in text.splitlines()]
+    squares = ((r, c) for r, row in enumerate(rows) for c in range(len(row)))
+    lava = tuple((r, c) for r, c in squares if rows[r][c] == "L")
+    return Drawn(text, budget, len(rows), lava, np.array(rewards, dtype=float))
+
+
+HASTE = "Steps must be no excuse: use budget=100, on at most 7 × 7 squares."
+NO_LAVA = "There is no lava, and time for everything: one route takes all that can be reached."
+AROUND = "One route takes all treasure and touches no lava. Look for the way round, and close it."
+FORCED = (
+    "One route is best for everybody, and it touches lava: nobody can reach E without that. "
+    "Leave a way to E that is free of lava."
+)
+OUT_OF_REACH = "No route that reaches E can take any treasure, with or without lava. Open a way."
+ALL_IN_ONE = "One route is best for everybody: the front is one point. What could lava guard?"
+
+
+def _judge_conflict(answer):
+    try:
+        budget, size, lava = int(answer.budget), int(answer.size), len(answer.lava)
+        find = answer.pareto_front
+    except Exception:  # anything but a maze may raise anything
+        return f"Give a maze: envs.Maze.from_text(...). This is {shown(answer)}."
+    try:
+        rewards = np.asarray(find().rewards, dtype=float)
+        ((_, gold, diamond, avoided), *others) = rewards.tolist()
+    except Exception as error:  # such as too many items
+        return shortened(f"The front of this maze cannot be found: {error}", 200)
+    if budget < 100 or size > 7:
+        return HASTE
+    if others:
+        return None
+    if not lava:
+        return NO_LAVA
+    if gold == diamond == 0:
+        return OUT_OF_REACH
+    if avoided < 1:
+        return FORCED
+    return AROUND if gold == diamond == 1 else ALL_IN_ONE
+
+
+EXERCISES = (
+    function(
+        "03-a",
+        "The front in three lines",
+        minutes=7,
+        level=3,
+        solution=on_front,
+        cases=_results,
+        hint="Print a small R, and mark the rows that stay by hand.",
+        slips=(
+            (
+                _better_in_everything,
+                "You keep too many. A rival need not be better in everything: as good in "
+                "everything and better in something is enough.",
+            ),
+            (
+                _better_in_something,
+                "You keep too few. A rival that is better in something may be worse in something "
+                "else.",
+            ),
+            (
+                _without_copies,
+                "Two equal rows remove each other. Neither is better in anything, so both stay.",
+            ),
+            (
+                lambda R: np.zeros(len(R)),
+                "Nothing is left. Each row is as good as itself: ask for better in something, too.",
+            ),
+            (
+                lambda R: ~on_front(R),
+                "This marks the dominated results. Turn it round.",
+            ),
+            (
+                lambda R: R.mean(axis=1) == R.mean(axis=1).max(),
+                "You keep the best mean. That is one weighting, and the front needs none.",
+            ),
+            (
+                lambda R: (R == R.max(axis=0)).any(axis=1),
+                "You keep the best of each column. A compromise can be on the front, too.",
+            ),
+        ),
+        learned="A front needs no weights: it only asks who is beaten by whom.",
+    ),
+    number(
+        "03-b",
+        "Straight through the lava",
+        minutes=3,
+        level=2,
+        solution=0.2855477855477855,
+        tolerance=0.01,
+        hint="Which of the four numbers does this route earn? What is that worth to people with "
+        "random weights, and what is the whole front worth to them?",
+        slips=(
+            (
+                0.25,
+                "This is what the route is worth. Coverage divides that by the worth of the front.",
+            ),
+            (
+                0.571095571095571,
+                "This is the careful route. Yours walks through all the lava: which number does "
+                "it lose?",
+            ),
+            (0.0, "It reaches E, so it earns completion. That is worth something."),
+            (
+                0.8566433566433566,
+                "This is the best single route there is. Yours takes no treasure.",
+            ),
+        ),
+        learned="To reach E is already worth 0.29 of the front. Coverage does not begin at 0.",
+    ),
+    found(
+        "03-c",
+        "A conflict without haste",
+        minutes=7,
+        level=3,
+        solution=_drawn("S L G\n. # #\n. D E", [[1, 1, 1, 0], [1, 0, 1, 1]]),
+        judge=_judge_conflict,
+        slips=(
+            ("S L G", "Give a maze: envs.Maze.from_text(...)."),
+            (_drawn("S . G\n. L .\nD . E", [[1, 1, 0, 1], [1, 0, 1, 1]], budget=4), HASTE),
+            (_drawn("S . G\n. . .\nD . E", [[1, 1, 1, 1]]), NO_LAVA),
+            (_drawn("S . G\n. L .\nD . E", [[1, 1, 1, 1]]), AROUND),
+            (_drawn("S . .\nL L L\nG D E", [[1, 1, 1, 2 / 3]]), FORCED),
+            (_drawn("S # G\n. L #\n. . E", [[1, 0, 0, 1]]), OUT_OF_REACH),
+            (_drawn("S # G\n. L #\n. D E", [[1, 0, 1, 1]]), ALL_IN_ONE),
+        ),
+        learned="Lava creates this conflict: a route that avoids it misses what lies behind it.",
+    ),
+)

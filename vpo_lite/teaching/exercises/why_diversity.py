@@ -1,0 +1,97 @@
+"""The exercises of notebook 01."""
+
+import numpy as np
+
+from .kinds import choice, function, number
+
+
+def _z(scores):
+    return (scores - scores.mean()) / (scores.std() + 1e-6)
+
+
+def _advantages(R, W):
+    return _z((R @ W.T).max(axis=1).mean(axis=1))
+
+
+def _groups():
+    rng = np.random.default_rng(1)
+    answers = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
+    return [(answers[rng.integers(3, size=(24, 3))], rng.dirichlet([1, 1], 64)) for _ in range(3)]
+
+
+EXERCISES = (
+    function(
+        "01-a",
+        "VPO's advantages",
+        minutes=8,
+        level=3,
+        solution=_advantages,
+        cases=_groups,
+        hint="Go through the four steps one by one, and print the shape after each.",
+        slips=(
+            (
+                lambda R, W: _z((R @ W.T).mean(axis=2).max(axis=1)),
+                "Max and mean are swapped: you average over people first. Then only the average "
+                "person counts. Take the best answer for each person first.",
+            ),
+            (
+                lambda R, W: _z((R @ W.T).sum(axis=1).mean(axis=1)),
+                "You add up the answers of a rollout, or average them: copies count. Take the max.",
+            ),
+            (
+                lambda R, W: _z((R @ W.T).max(axis=(1, 2))),
+                "You take the max over people, too. It serves one person only: take their mean.",
+            ),
+            (
+                lambda R, W: np.zeros(len(R)),
+                "All are 0: the z-score runs over the wrong axis. Compare the G rollouts with "
+                "each other.",
+            ),
+            (
+                lambda R, W: (R @ W.T).max(axis=1).mean(axis=1),
+                "These are the scores U. Step 4 is missing: compare them within the group.",
+            ),
+            (
+                lambda R, W: (U := (R @ W.T).max(axis=1).mean(axis=1)) - U.mean(),
+                "The group's mean is subtracted. Now divide by the group's standard deviation.",
+            ),
+            (
+                lambda R, W: (
+                    _z((R @ W.T).max(axis=1).mean(axis=1)) * np.sqrt((len(R) - 1) / len(R))
+                ),
+                "Nearly: your standard deviation divides by G - 1. VPO's divides by G (ddof = 0).",
+            ),
+        ),
+        learned="These are VPO's advantages. GRPO has another score in step 1, and nothing else.",
+    ),
+    number(
+        "01-b",
+        "A good compromise",
+        minutes=3,
+        level=2,
+        solution=0.75,
+        hint="{C, C, C} is worth c. What is {A, B, B} worth?",
+        slips=(
+            (
+                0.5,
+                "A and B are worth 0.5 each to the average person. As a set they are worth more.",
+            ),
+            (0.76, "This is what {A, B, C} is worth. The set here holds A and B only."),
+            (1.0, "No compromise has to be that good: not everybody gets 1 from A or B."),
+        ),
+        learned="Below 0.75 for everybody, one compromise is worth less than two specialists.",
+    ),
+    choice(
+        "01-c",
+        "Two slots",
+        {
+            "A and B": None,
+            "A and C": "{A, C} is worth 0.68. Is there a pair that is worth more?",
+            "B and C": "{B, C} is worth 0.68. Is there a pair that is worth more?",
+            "C and C": "That is what the sum over answers pays for. VPO is paid for U.",
+        },
+        minutes=3,
+        level=2,
+        learned="With two slots VPO gives up the compromise: {A, B} is worth 0.75, {A, C} 0.68.",
+    ),
+)
