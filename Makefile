@@ -5,8 +5,8 @@
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
 # make gpu      what only a GPU can show: correctness, effect, speed (says so where there is none)
 # make verl     install veRL and what its own code needs into .venv/verl (155 MB), then its tests
-# make study    the runs behind the README's table (half an hour on one core)
-# make picture  the README's screenshot of the panel
+# make study    the runs behind the demo's table in notebooks/REFERENCE.md (half an hour on one core)
+# make picture  the README's moving picture of the panel, and the reference's still
 # make clean    remove .venv
 
 PYTHON ?= python3

@@ -31,6 +31,7 @@ FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a r
     "__init__": "front door",
     "figures": "figures",
     "looks": "figures",
+    "in_words": "figures",
     "search_figures": "figures",
     "evolution_figures": "figures",
     "report": "report",
@@ -52,8 +53,9 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "report": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
+    "classroom": "core, policy, training, lab",
     "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, "
-    "decomposition, report, integrations, front door",
+    "decomposition, report, integrations, classroom, teaching, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
@@ -73,6 +75,10 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/lab/requests.py", "one of them is for another maze"),
     ("vpo_lite/lab/words.py", "says what is seen on a maze, too"),
     ("vpo_lite/lab/lesson/content.py", "takes over the board of a maze"),
+    ("vpo_lite/teaching/exercises/start_here.py", "exercises on the maze of notebook 00"),
+    ("vpo_lite/teaching/exercises/__init__.py", "names the module of notebook 03"),
+    ("vpo_lite/teaching/exercises/the_maze.py", "exercises on mazes and their fronts"),
+    ("vpo_lite/teaching/exercises/train_live.py", "judges results on the maze of notebook 04"),
     ("vpo_lite/lab/recordings/__main__.py", "makes the recordings that ship"),
     ("vpo_lite/lab/recordings/*.json", "the recorded runs were made on mazes"),
     ("vpo_lite/studies/declared/*.toml", "two studies run on mazes"),
@@ -81,11 +87,11 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 PACKAGES = {  # third-party package -> the rooms or single modules that may import it
     "numpy": "envs, core, tasks, policy, training, pocket, search, studies, integrations, figures, "
-    "decomposition, report, lab, cli",
+    "decomposition, report, lab, cli, teaching",
     "gymnasium": "envs",
     "scipy": "core",
     "moocore": "core",
-    "torch": "policy, training, pocket, search, studies, integrations, lab, cli",
+    "torch": "policy, training, pocket, search, studies, integrations, lab, classroom.check, cli",
     "transformers": "policy, pocket, integrations.trl_run",
     "peft": "policy",
     "tokenizers": "policy",
@@ -94,8 +100,8 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
     "anywidget": "lab.board, lab.panel, lab.player",
-    "traitlets": "lab.board",
-    "IPython": "lab.panel, lab.maze_lab",
+    "traitlets": "lab.board, classroom.serve",
+    "IPython": "in_words, lab.panel, lab.maze_lab",
     "tqdm": "cli",
     "pydantic": "core, policy, training, pocket, studies, lab",
     "filelock": "core",
@@ -105,9 +111,14 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "accelerate": "integrations.trl_run",
     "trl": "integrations",
     "datasets": "integrations",
+    "voila": "classroom.serve",
+    "tornado": "classroom.serve",
 }
 LATE = {
-    "torch": "lab, cli",
+    "IPython": "in_words",
+    "torch": "lab, classroom.check, cli",
+    "voila": "classroom.serve",
+    "tornado": "classroom.serve",
     "ipywidgets": "teaching",
     "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",
@@ -472,6 +483,7 @@ SOUND = {
     "vpo_lite/lab/board.py": "import envs, anywidget\nfrom envs.drawing import walk  # a maze\n",
     "vpo_lite/lab/board.js": "// The maze\n",
     "vpo_lite/lab/recordings/one/recording.json": '{"task": "maze"}\n',
+    "vpo_lite/classroom/serve.py": "def f():\n    import voila\n",
     "vpo_lite/cli.py": "from . import __version__\ndef f():\n    from .pocket import pretrain\n",
     "tests/test_x.py": "def test_x():\n    text = 'fmt: skip'\n    assert text  # assert True\n",
 }

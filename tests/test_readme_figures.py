@@ -1,4 +1,4 @@
-"""The README's tables of other tasks tell what the stored studies found."""
+"""The tables of README and REFERENCE tell what the stored studies found."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vpo_lite.studies import declaration, results, tables
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-OTHER_TASKS = README[README.index("## Other tasks") : README.index("**Chains are the")]
+REFERENCE = (ROOT / "notebooks" / "REFERENCE.md").read_text()
+OTHER_TASKS = REFERENCE.partition("## What other tasks show")[2].partition("**On `chains`")[0]
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 ONE_VPO = "vpo, one problem"
 MINIATURES = ("programs", "calls", "hops")
@@ -82,8 +85,8 @@ def test_what_more_steps_bring():
     [("GRPO", "grpo"), ("Multi-RLVR", "multi_rlvr"), ("set_max", "set_max"), ("VPO", "vpo")],
 )
 def test_what_tables_of_probabilities_make_of_chains(label, kind):
-    start = README.index("| expected of a set of three |")
-    line = next(x for x in README[start:].splitlines() if x.startswith(f"| {label} |"))
+    start = REFERENCE.index("| expected of a set of three |")
+    line = next(x for x in REFERENCE[start:].splitlines() if x.startswith(f"| {label} |"))
     told = [float(cell.strip().strip("*")) for cell in line.split("|")[2:-1]]
     rows = stored("chains_tabular")
     mean = {
@@ -94,3 +97,43 @@ def test_what_tables_of_probabilities_make_of_chains(label, kind):
     goals = [("independent", g) for g in ("set_reward", "best", "solved")]
     goals += [("spreading", "set_reward"), ("spreading", "solved")]
     assert np.allclose(told, [mean[goal] for goal in goals], atol=0.0051)
+
+
+# --- the study, on the front page -----------------------------------------------------------------
+
+HEADLINE = {
+    "paper-9x9": "`paper-9x9`, mazes",
+    "programs": "`programs`",
+    "hops": "`hops`, questions",
+}
+
+
+@pytest.mark.parametrize("name", HEADLINE)
+def test_a_row_of_the_headline(name):
+    """GRPO and VPO for one, three and thirty answers; the surely better one in bold. Then the
+    untrained policy, asked for one answer or for sets, whichever finds more."""
+    study, folder = declaration.read(name), results.SHIPPED / name
+    found, cells = tables.means(study, folder), []
+    for figure in ("any@1", "any@3", "any@30"):
+        sure = tables.difference(study, folder, "vpo", figure).sure
+        for kind, ahead in (("grpo_x3", -1), ("vpo", 1)):
+            told = f"{found[kind][figure]:.3f}"[1:]
+            cells.append(f"**{told}**" if sure == ahead else told)
+    untrained = max(found[kind]["any@30"] for kind in ("start_single", "start_set"))
+    assert found["vpo"]["seeds"] == found["grpo_x3"]["seeds"]
+    row = [HEADLINE[name], str(found["vpo"]["seeds"]), *cells, f"{untrained:.3f}"[1:]]
+    assert f"| {' | '.join(row)} |" in README, row
+
+
+def test_the_limits_of_the_headline():
+    """tests/test_study_page.py holds the claims to STUDY.md; here are the figures told again."""
+    told = " ".join(README.partition("## What the study found")[2].split())
+    found = results.chosen(declaration.read("paper-9x9"), results.SHIPPED / "paper-9x9")
+    early, end = (
+        np.mean([run.checkpoints[i].figures["any"][29] for run in found[kind]])
+        for kind, i in (("grpo_x3", 1), ("vpo", -2))
+    )
+    text = f"has {early:.3f} at k = 30, VPO at the end {end:.3f}".replace(" 0.", " .")
+    assert text in told, text
+    most = tables.means(declaration.read("programs"), results.SHIPPED / "programs")["max_at_k"]
+    assert f"Max@k finds far more, {most['any@30']:.3f}".replace(" 0.", " .") in told

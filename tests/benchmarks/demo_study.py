@@ -1,5 +1,5 @@
-"""The table of the README: preset `demo` on the mazes lite-6x6 with seeds 1000 to 1019, one maze at
-a time, seed 0.
+"""What the demo shows, in notebooks/REFERENCE.md: preset `demo` on the mazes lite-6x6 with seeds
+1000 to 1019, one maze at a time, seed 0.
 
     .venv/bin/python tests/benchmarks/demo_study.py [--out runs/demo] [--threads 1] [--mazes 20]
 
@@ -9,7 +9,7 @@ its number of tokens.
 
 Runs `vpo-lite train` for every maze and kind (finished runs are skipped, interrupted ones resumed).
 Then prints what `vpo-lite compare` prints and writes tests/benchmarks/results/demo_study.json: the
-same rows, and each maze's figures. The README's table is made from that file by readme_table
+same rows, and each maze's figures. The page's table is made from that file by page_table
 (tests/test_docs.py holds the two together).
 """
 
@@ -23,7 +23,7 @@ from vpo_lite.cli import main as vpo_lite
 from vpo_lite.training.compare import compare, table
 
 RESULTS = Path(__file__).parent / "results" / "demo_study.json"
-KINDS = {  # label of `compare` -> name in the README, flags
+KINDS = {  # label of `compare` -> name in the table, flags
     "vpo": ("VPO, m = 3, G = 16", ["--method", "vpo"]),
     "grpo, group_size=16": ("GRPO, G = 16: equal rollouts", ["--method", "grpo"]),
     "grpo, group_size=48": (
@@ -46,7 +46,7 @@ COLUMNS = (
 )
 
 
-def readme_table(results: dict) -> str:
+def page_table(results: dict) -> str:
     """The results as a Markdown table."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     for row in results["rows"]:
@@ -113,7 +113,7 @@ def main():
     }
     if options.mazes == 20:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    print(readme_table(results))
+    print(page_table(results))
 
 
 if __name__ == "__main__":
