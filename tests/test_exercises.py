@@ -144,6 +144,24 @@ def test_the_numbers_of_the_mazes_are_theirs():
         assert np.isclose(exercise("03-b").slips[1 + 2 * at].answer, vpo.coverage([reward], front))
 
 
+@pytest.mark.parametrize(("m", "alpha"), [(1, 1), (3, 1), (2, 10), (2, 0.1)])
+def test_the_slips_of_what_is_missing_are_what_another_slider_shows(m, alpha):
+    front = envs.generate("lite-6x6", 1106).pareto_front().rewards  # three needed
+    feedback = check("00-c", vpo.price_of_conflict(front, (m,), alpha)[m])
+    said = {(1, 1): "best single", (3, 1): "three routes", (2, 10): "α = 10", (2, 0.1): "α = 0.1"}
+    assert not feedback.right and said[m, alpha] in feedback.text
+
+
+def test_a_search_that_never_reaches_the_score_is_told_to_take_all_answers():
+    """The first 30 answers of GRPO are all diamonds, so no k is enough, and argmax gives 0."""
+    never = np.full(30, 0.5) >= 0.8
+    assert "192" in check("06-c", int(np.argmax(never)) + 1).text
+
+
+def test_the_answers_to_one_prompt_are_a_quarter_of_a_step():
+    assert "four prompts" in check("04-a", 9 * 16 * 3).text
+
+
 def test_the_second_of_two_equal_routes_is_not_paid():
     rewards, routes = np.ones((3, 2)), ("U", "R", "U")
     assert exercise("04-c").solution(rewards, routes).tolist() == [[1, 1], [1, 1], [0, 0]]

@@ -49,6 +49,8 @@ EXERCISES = (
         slips=(
             (0.7964601769911503, "This is the best single route. Two are allowed."),
             (1.0, "This is what three routes cover. Only two are allowed."),
+            (0.9863414290909, "This is the coverage at α = 10. Move α back to 1."),
+            (0.8996017306623, "This is the coverage at α = 0.1. Move α back to 1."),
             (1 - 0.9557522123893805, "This is what two routes leave uncovered."),
         ),
         learned="Two routes cover 0.96, three cover everything.",

@@ -154,6 +154,7 @@ EXERCISES = (
                 0.8566433566433566,
                 "This is the best single route there is. Yours takes no treasure.",
             ),
+            (0.5, "This is what the careful route is worth. Yours also loses avoid_lava."),
         ),
         learned="To reach E is already worth 0.29 of the front. Coverage does not begin at 0.",
     ),

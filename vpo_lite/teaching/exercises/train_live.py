@@ -76,6 +76,7 @@ EXERCISES = (
             (1344, "At this step it is above the ceiling for the first time. Does it stay there?"),
             (1536, "One step too early: here it is below once more. (Lists count from 0.)"),
             (576, "You count rollouts. Each of them holds m answers."),
+            (432, "You count the answers to one prompt. Each step has four prompts."),
             (9, "This is the step. How many answers has VPO written by then?"),
         ),
         learned="GRPO has written 7,680 answers with G = 48, and never gets there for good.",
