@@ -19,7 +19,7 @@ def _pools():
 EXERCISES = (
     choice(
         "05-a",
-        "A component that pulls",
+        "A sixth component",
         {
             "form": "A well-formed reply can be the right one, too. It still earns everything.",
             "again": "A copy of a component counts it twice. The right answer still earns both.",
@@ -29,7 +29,7 @@ EXERCISES = (
         },
         minutes=3,
         level=2,
-        learned="The right answer must name all paragraphs: who is brief gives up a component.",
+        learned="The right answer must name all paragraphs. A briefer answer gives up a component.",
     ),
     number(
         "05-b",
@@ -77,6 +77,11 @@ EXERCISES = (
             (
                 lambda R: 1 - R.mean() / exact_set_reward(R),
                 "You take the average answer. Take the best one.",
+            ),
+            (
+                lambda R: 1 - R.sum(axis=1).max() / exact_set_reward(R),
+                "You add up the rewards of an answer. The weights add up to 1, so a single answer "
+                "is worth the mean of its rewards.",
             ),
             (
                 lambda R: 1 - R.max() / exact_set_reward(R),
