@@ -219,7 +219,7 @@ def test_three_times_the_rollouts_end_below_the_line():
     near([more, line], [end("equal_answers/seed-0", "grpo"), vpo.price_of_conflict(front())[1]], 3)
     assert more < line
     config = run_of("equal_answers/seed-0", "grpo").config
-    assert config.group_size == told(r"gets G = (\d+) in place")[0]
+    assert config.group_size == told(r"gets G = (\d+) instead")[0]
     used = run_of("equal_answers/seed-0", "grpo").used[0]
     assert used == run_of("three_methods/seed-0", "vpo").used[0] and f"{used:,} answers" in GUIDE
 
@@ -296,7 +296,7 @@ def test_times_are_those_that_were_measured():
     results = json.loads((ROOT / "tests/benchmarks/results/training.json").read_text())
     demo = [results[f"threads_{n}"]["demo"] for n in (1, 2)]
     vpo_seconds, grpo_seconds = told(
-        rf"forty steps of VPO take {N} s on a quiet machine, and forty of GRPO {N} s"
+        rf"Forty steps of VPO take {N} s on a quiet machine, and forty of GRPO {N} s"
     )
     assert vpo_seconds in [round(d["vpo"]["seconds_for_40_steps"]) for d in demo]
     assert grpo_seconds in [round(d["grpo"]["seconds_for_40_steps"], 1) for d in demo]
