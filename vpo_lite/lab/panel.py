@@ -17,8 +17,9 @@ from IPython.display import display
 
 import envs
 
-from ..in_words import listed, live
+from ..in_words import listed
 from ..markup import Html, html, joined
+from ..shown import live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
 from .layout import CSS, share_out
