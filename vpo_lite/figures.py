@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .in_words import in_words as in_words
+from .in_words import listed as listed
 from .looks import ANSWERS, EDGE, FRONT, look, note, stroke
 from .shown import finish
 from .shown import live as live
