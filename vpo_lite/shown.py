@@ -3,6 +3,7 @@
 finish      the layout that all still figures have
 Drawn       a figure that a notebook shows with its words folded below it
 live        a figure that code and sliders change while it is shown
+bundle      a figure that is shown once and updated in its place, where no widget serves
 """
 
 import plotly.graph_objects as go
@@ -12,7 +13,7 @@ from .in_words import folded, in_words
 
 CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a figure anywhere
 
-__all__ = ["CONFIG", "Drawn", "finish", "live"]
+__all__ = ["CONFIG", "Drawn", "bundle", "finish", "live"]
 
 
 class Drawn(go.Figure):
@@ -36,6 +37,13 @@ def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings 
     made = go.FigureWidget(*args, **parts)
     made.set_trait("_config", CONFIG)
     return made
+
+
+def bundle(figure: go.Figure) -> dict:
+    """The figure as IPython's display takes it: {MIME type: content}, for whichever notebook this
+    is. A figure that is displayed as it is displays itself, each time anew: none can be updated.
+    """
+    return figure._repr_mimebundle_()
 
 
 def finish(figure: go.Figure, title: str | None, width: int, height: int) -> Drawn:
