@@ -24,11 +24,12 @@ from test_looks import distance
 import envs
 from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 from vpo_lite import figures
-from vpo_lite.in_words import Drawn, folded, in_words
+from vpo_lite.in_words import folded, in_words
 from vpo_lite.lab import Lab, layout
 from vpo_lite.lab.plots import Plots
 from vpo_lite.looks import FRONT, STYLES, look, on_page
 from vpo_lite.markup import packaged, plain
+from vpo_lite.shown import Drawn
 
 DARK = [False, True]
 # Of CIE L*a*b*. 2.3 is just noticeable side by side; lines and markers are small, lie apart and are

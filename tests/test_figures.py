@@ -8,7 +8,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import figures, looks
 from vpo_lite.exact import exact_shares
-from vpo_lite.in_words import Drawn
+from vpo_lite.shown import Drawn
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])

@@ -32,6 +32,7 @@ FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a r
     "figures": "figures",
     "looks": "figures",
     "in_words": "figures",
+    "shown": "figures",
     "search_figures": "figures",
     "evolution_figures": "figures",
     "report": "report",
@@ -101,7 +102,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
     "anywidget": "lab.board, lab.panel, lab.player",
     "traitlets": "lab.board, classroom.serve",
-    "IPython": "in_words, lab.panel, lab.maze_lab",
+    "IPython": "shown, lab.panel, lab.maze_lab",
     "tqdm": "cli",
     "pydantic": "core, policy, training, pocket, studies, lab",
     "filelock": "core",
@@ -115,7 +116,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "tornado": "classroom.serve",
 }
 LATE = {
-    "IPython": "in_words",
+    "IPython": "shown",
     "torch": "lab, classroom.check, cli",
     "voila": "classroom.serve",
     "tornado": "classroom.serve",

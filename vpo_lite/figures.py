@@ -16,8 +16,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .in_words import in_words as in_words
-from .in_words import live as live
-from .looks import ANSWERS, EDGE, FRONT, finish, look, note, stroke
+from .in_words import listed as listed
+from .looks import ANSWERS, EDGE, FRONT, look, note, stroke
+from .shown import finish
+from .shown import live as live
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
 SIGNED = {"colorscale": RED_TO_BLUE, "zmin": -1, "zmax": 1, "hoverongaps": False}  # a correlation

@@ -10,7 +10,6 @@ from collections import Counter
 
 import numpy as np
 import plotly.graph_objects as go
-import plotly.io as pio
 
 from .markup import Html, html, joined, plain
 
@@ -18,32 +17,7 @@ KINDS = ("scatter", "scatterternary", "bar", "heatmap")  # of traces: what this 
 LISTED = 30  # markers that are named one by one; of more their number and their range are said
 ON_A_CURVE = 6  # points of a curve that are named one by one
 
-CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a figure anywhere
-
-__all__ = ["CONFIG", "Drawn", "folded", "in_words", "listed", "live"]
-
-
-class Drawn(go.Figure):
-    """A plotly figure. A notebook shows it with its words folded below it."""
-
-    def show(self, *args, **options):
-        super().show(*args, **{"config": CONFIG} | options)
-
-    def _ipython_display_(self):
-        if pio.renderers.render_on_display and pio.renderers.default:
-            self.show()
-        else:
-            super()._ipython_display_()
-        from IPython.display import display  # there is one: it has just called
-
-        display({"text/html": folded(self), "text/plain": in_words(self)}, raw=True)
-
-
-def live(*args, **parts) -> go.FigureWidget:
-    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes."""
-    made = go.FigureWidget(*args, **parts)
-    made.set_trait("_config", CONFIG)
-    return made
+__all__ = ["folded", "in_words", "listed"]
 
 
 def in_words(figure) -> str:

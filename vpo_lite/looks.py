@@ -67,18 +67,3 @@ def stroke(colour: str, dash: str) -> dict:
 def note(text: str) -> dict:
     """A text beside a dotted line, readable over curves."""
     return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.8)"}
-
-
-def finish(figure, title: str | None, width: int, height: int):
-    """The figure with its size, fonts, margins, title, legend and words, as all have them."""
-    from .in_words import Drawn  # brings plotly; a session without a screen reads only the table
-
-    figure = Drawn(figure)
-    figure.update_layout(template="plotly_white", width=width, height=height, font_size=16)
-    figure.update_layout(
-        uirevision="keep",
-        title={"text": title, "x": 0.02, "y": 0.97, "yanchor": "top"} if title else None,
-        margin={"l": 80, "r": 30, "t": 100 if title else 90, "b": 70},
-        legend={"orientation": "h", "x": 0, "y": 1.02 if title else 1.1, "yanchor": "bottom"},
-    )
-    return figure

@@ -94,7 +94,8 @@ def write_rewards(report: RewardReport, text: str, path) -> Path:
 
 def _picture(figure, first: bool = True) -> Html:
     """A figure with its words. The first one of a page brings plotly's code."""
-    from .in_words import CONFIG, folded
+    from .in_words import folded
+    from .shown import CONFIG
 
     drawn = figure.to_html(
         full_html=False, include_plotlyjs=first, include_mathjax=False, config=CONFIG

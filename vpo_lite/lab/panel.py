@@ -17,8 +17,9 @@ from IPython.display import display
 
 import envs
 
-from ..in_words import listed, live
+from ..in_words import listed
 from ..markup import Html, html, joined
+from ..shown import bundle, live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
 from .layout import CSS, share_out
@@ -198,11 +199,11 @@ class PlainPanel(Panel):
         curves = tuple(c.value for c in self.controls.curves)
         changed = self.plots.draw(view, large=large, curves=curves)
         if changed and self._handle is not None:
-            self._handle.update(self.plots.figure)
+            self._handle.update(bundle(self.plots.figure), raw=True)
 
     def display(self):
         display(self.box)
-        self._handle = display(self.plots.figure, display_id=True)
+        self._handle = display(bundle(self.plots.figure), raw=True, display_id=True)
 
 
 def _close(widget):

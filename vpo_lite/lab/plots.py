@@ -7,10 +7,10 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from ..in_words import Drawn
 from ..looks import FRONT, STYLES, look, on_page
 from ..markup import html
 from ..objective import winners
+from ..shown import Drawn
 from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of

@@ -1,0 +1,59 @@
+"""How a figure is shown: its size and fonts, its words below it, its buttons.
+
+finish      the layout that all still figures have
+Drawn       a figure that a notebook shows with its words folded below it
+live        a figure that code and sliders change while it is shown
+bundle      a figure that is shown once and updated in its place, where no widget serves
+"""
+
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from .in_words import folded, in_words
+
+CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a figure anywhere
+
+__all__ = ["CONFIG", "Drawn", "bundle", "finish", "live"]
+
+
+class Drawn(go.Figure):
+    """A plotly figure. A notebook shows it with its words folded below it."""
+
+    def show(self, *args, **options):
+        super().show(*args, **{"config": CONFIG} | options)
+
+    def _ipython_display_(self):
+        if pio.renderers.render_on_display and pio.renderers.default:
+            self.show()
+        else:
+            super()._ipython_display_()
+        from IPython.display import display  # there is one: it has just called
+
+        display({"text/html": folded(self), "text/plain": in_words(self)}, raw=True)
+
+
+def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
+    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes."""
+    made = go.FigureWidget(*args, **parts)
+    made.set_trait("_config", CONFIG)
+    return made
+
+
+def bundle(figure: go.Figure) -> dict:
+    """The figure as IPython's display takes it: {MIME type: content}, for whichever notebook this
+    is. A figure that is displayed as it is displays itself, each time anew: none can be updated.
+    """
+    return figure._repr_mimebundle_()
+
+
+def finish(figure: go.Figure, title: str | None, width: int, height: int) -> Drawn:
+    """The figure with its size, fonts, margins, title, legend and words, as all have them."""
+    figure = Drawn(figure)
+    figure.update_layout(template="plotly_white", width=width, height=height, font_size=16)
+    figure.update_layout(
+        uirevision="keep",
+        title={"text": title, "x": 0.02, "y": 0.97, "yanchor": "top"} if title else None,
+        margin={"l": 80, "r": 30, "t": 100 if title else 90, "b": 70},
+        legend={"orientation": "h", "x": 0, "y": 1.02 if title else 1.1, "yanchor": "bottom"},
+    )
+    return figure
