@@ -158,6 +158,19 @@ def test_a_search_that_never_reaches_the_score_is_told_to_take_all_answers():
     assert "192" in check("06-c", int(np.argmax(never)) + 1).text
 
 
+def test_the_best_person_of_each_route_is_another_axis():
+    front = envs.generate("lite-6x6", 1000).pareto_front().rewards[:, 1:3]
+    scores = front @ np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]).T  # (routes, people)
+    assert check("00-a", scores.max(axis=0).mean()).right
+    assert "other axis" in check("00-a", scores.max(axis=1).mean()).text
+
+
+def test_two_chains_that_exclude_each_other_are_not_independent():
+    right = {"AB": 0.6 * 0.6, "ab": 0.4 * 0.4}
+    assert check("05-b", sum(right.values())).right
+    assert "independent" in check("05-b", 1 - np.prod([1 - p for p in right.values()])).text
+
+
 def test_the_answers_to_one_prompt_are_a_quarter_of_a_step():
     assert "four prompts" in check("04-a", 9 * 16 * 3).text
 

@@ -54,6 +54,11 @@ EXERCISES = (
                 "This is the chance that at least one place of AB is right. Both have to be.",
             ),
             (0.48, "This is the chance that no chain of the set is right."),
+            (
+                1 - (1 - 0.36) * (1 - 0.16),
+                "You treat the two chains as independent. They cannot both be right, so their "
+                "chances add up.",
+            ),
         ),
         learned="Guesses that complement each other solve 0.52, two that share a place 0.60.",
     ),

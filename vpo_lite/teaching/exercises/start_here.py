@@ -21,6 +21,11 @@ EXERCISES = (
                 "This is the mean over routes, too. Nobody walks all three: take each person's "
                 "best route.",
             ),
+            (
+                (0.9 + 0.65 + 0.9) / 3,
+                "This is the mean over routes of the person who likes each most. Take the other "
+                "axis: the best route of each person.",
+            ),
             (0.9 + 3.5 / 6 + 0.9, "This is the sum over the three people. U is their mean."),
         ),
         learned="First each person chooses, then we average over people. That is U.",
