@@ -13,6 +13,7 @@ run puts each solution behind its blank, so it is checked with the notebook's ow
 """
 
 import ast
+import importlib.util
 import json
 import re
 import tempfile
@@ -25,6 +26,12 @@ from nbclient import NotebookClient
 from vpo_lite.teaching import exercises
 from vpo_lite.teaching.course import solved
 from vpo_lite.teaching.exercises.kinds import BLANK, BLANK_BODY
+
+BENCHMARK = Path(__file__).parent / "benchmarks" / "notebook_seconds.py"
+_spec = importlib.util.spec_from_file_location(BENCHMARK.stem, BENCHMARK)
+notebook_seconds = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(notebook_seconds)
+SECONDS = json.loads(notebook_seconds.RESULTS.read_text())
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -290,6 +297,11 @@ def test_says_how_long_it_takes(path):
     assert 0 <= everything - minutes(notebook.cells) <= 10
     assert 0 <= short - minutes(on_the_path(notebook)) <= 10
     assert short <= 50
+
+
+@by_name
+def test_says_how_long_its_code_runs(path):
+    assert notebook_seconds.sentence(SECONDS[path.stem]) in read(path).cells[0].source
 
 
 @pytest.mark.slow

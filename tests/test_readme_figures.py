@@ -103,6 +103,7 @@ def test_what_tables_of_probabilities_make_of_chains(label, kind):
 
 HEADLINE = {
     "paper-9x9": "`paper-9x9`, mazes",
+    "hard-8x8": "`hard-8x8`, mazes",
     "programs": "`programs`",
     "hops": "`hops`, questions",
 }

@@ -43,7 +43,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 14 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 16 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -153,6 +153,43 @@ def test_the_collapse_on_mazes_and_the_fair_objection():
     assert other["best"][:, 1].mean() == pytest.approx(end, abs=0.01)
 
 
+def test_hard_mazes():
+    study, certain, found = pair("hard-8x8")
+    assert len(found["vpo"]) == len(found["grpo_x3"]) == 3
+    for name in ("best", "any"):
+        assert [certain("vpo", f"{name}@{k}") for k in (1, 3, 10, 30)] == [-1, 0, 1, 1]
+        ours, other = (study_page.curve(found, kind, name) for kind in ("vpo", "grpo_x3"))
+        assert crossing(ours, other) == 4
+    starts = [found[kind][0].last for kind in ("start_single", "start_set")]
+    ends = {kind: [run.last for run in found[kind]] for kind in ("vpo", "grpo_x3")}
+    for start in starts:
+        assert all(end["any"][29] > start["any"][29] for end in ends["vpo"])
+        assert all(end["any"][29] < start["any"][29] for end in ends["grpo_x3"])
+        assert all(end["best"][0] < start["best"][0] for end in ends["vpo"])
+        assert all(end["valid"] < start["valid"] for end in ends["vpo"])
+        assert start["solved"][29] < 0.3
+    assert starts[0]["valid"] == pytest.approx(2 / 3, abs=0.02)
+    assert study_page.curve(found, "vpo", "solved")[29] == pytest.approx(0.4, abs=0.02)
+    assert study_page.curve(found, "grpo_x3", "solved")[29] < 0.3
+    assert certain("vpo", "coverage") == 0
+    means = tables.means(study, results.SHIPPED / study.name, ())
+    assert means["vpo"]["training_answers"] == means["grpo_x3"]["training_answers"]
+    tokens = means["vpo"]["training_tokens"] / means["grpo_x3"]["training_tokens"]
+    assert tokens == pytest.approx(10 / 9, abs=0.01)
+
+
+def test_no_objection_on_hard_mazes():
+    _, _, found = pair("hard-8x8")
+    ours, other = (
+        np.array([[p.figures["any"][29] for p in run.checkpoints] for run in found[kind]])
+        for kind in ("vpo", "grpo_x3")
+    )
+    assert ours.shape == (3, 6) and (ours > other).all() and (other.argmax(1) <= 1).all()
+    assert found["vpo"][0].checkpoints[0].step == 17
+    assert ours[:, 0].mean() == pytest.approx(0.725, abs=0.0006)
+    assert ours[:, -2].mean() == pytest.approx(0.735, abs=0.0006)
+
+
 def test_questions_of_four_steps():
     _, certain, found = pair("hops")
     assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
@@ -172,6 +209,10 @@ def test_questions_of_four_steps():
             at = {kind: study_page.curve(found, kind, name)[k] for kind in found}
             trained = {kind: x for kind, x in at.items() if not kind.startswith("start")}
             assert min(trained, key=trained.get) == "max_at_k"
+    ends = {kind: study_page.curve(found, kind, "any")[29] for kind in found}
+    for kind in ("grpo_entropy", "multi_rlvr", "multi_rlvr_paid", "grpo"):
+        assert ends["vpo"] - 0.001 < ends[kind] < ends["grpo_x3"] + 0.004
+        assert certain(kind, "any@30") == 0
     gaps = [certain("set_max", figure, "vpo") for figure in ("best@1", "best@30", "any@30")]
     assert gaps == [0, 0, 0]
 
