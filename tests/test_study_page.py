@@ -178,6 +178,17 @@ def test_hard_mazes():
     assert tokens == pytest.approx(10 / 9, abs=0.01)
 
 
+def test_other_methods_on_hard_mazes():
+    _, certain, found = pair("hard-8x8")
+    assert len(found["max_at_k"]) == len(found["set_max"]) == 1
+    for name in ("best", "any"):
+        ahead = [certain("max_at_k", f"{name}@{k}", "vpo") for k in (1, 3, 10, 30)]
+        assert ahead == [0, 1, 1, 1]
+    assert certain("max_at_k", "coverage", "vpo") == 1
+    figures = [f"{name}@{k}" for name in ("best", "any") for k in (1, 3, 10, 30)]
+    assert not any(certain("set_max", f, "vpo") for f in (*figures, "coverage", "diversity"))
+
+
 def test_no_objection_on_hard_mazes():
     _, _, found = pair("hard-8x8")
     ours, other = (
