@@ -245,8 +245,14 @@ def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
     moment = SimpleNamespace(points=points, valid=valid, counts=counts)
     drawn = cloud(face, "vpo", moment, 0, 1, False, "", 9)
     assert drawn["text"] == ["", "", "15% are not valid"]
-    assert drawn["marker"]["symbol"][-1] == "x" and drawn["hovertext"][-1].startswith("VPO, 3 ans")
+    assert drawn["marker"]["symbol"][-1] == "x"
     assert [drawn["x"][:2], drawn["y"][:2]] == [[1, 0], [0, 1]]
+    assert drawn["hovertext"][-1] == "VPO, 3 answers: 15% are not valid"
+    moment.counts = np.array([1, 1, 0, 13])
+    said = cloud(face, "vpo", moment, 0, 1, False, "", 9)["hovertext"]
+    assert [text.partition(":")[0] for text in said] == [
+        f"VPO, {count}" for count in ("1 answer", "13 answers", "1 answer")
+    ]
 
 
 def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(model):

@@ -432,7 +432,7 @@ function render({ model, el }) {
     try { model.save_changes(); } catch { /* the panel was closed, or the kernel is gone: nobody to tell */ }
   }
   // In the panel Python holds back changes of the plots until they have been drawn once: plotly cannot take them earlier.
-  let box = null, waiting = 0, patience = 100, stands = false;
+  let box = null, waiting = 0, patience = 600, stands = false;
   const sizes = new ResizeObserver(() => {
     clearTimeout(waiting);
     waiting = setTimeout(() => { if (box.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
@@ -441,7 +441,8 @@ function render({ model, el }) {
   const settled = () => {
     box = root.closest(".vpo-lab");
     if (!assisted.length) assisted = [...(root.closest(".vpo-lab, .vpo-canvas")?.querySelectorAll(".vpo-controls") || [])].map(assist);
-    if (--patience > 0 && !box?.querySelector(".js-plotly-plot .main-svg")) return (place = setTimeout(settled, 100));
+    const drawn = box ? box.querySelector(".js-plotly-plot .main-svg") : root.isConnected; // outside a panel there are no plots
+    if (--patience > 0 && !drawn) return (place = setTimeout(settled, 100));
     stands = true;
     tell("ready", true);
     if (box) sizes.observe(box);

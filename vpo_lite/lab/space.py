@@ -41,7 +41,7 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, i
         drawn["x"].append(point[across] + aside)
         drawn["y"].append(point[up] + aside)
         drawn["text"].append("")
-        drawn["hovertext"].append(face.in_words(text, point, f", {moment.counts[p]} answers"))
+        drawn["hovertext"].append(face.in_words(text, point, f", {_answers(moment.counts[p])}"))
         marker["symbol"].append(symbol + "-open" * hollow)
         marker["size"].append(_size(share[p]))
         line["color"].append(colour if hollow else "#000000")
@@ -51,7 +51,7 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, i
         drawn["x"].append(missed[0])
         drawn["y"].append(missed[1])
         drawn["text"].append(f"{lost / moment.counts.sum():.0%} {face.missed}")
-        drawn["hovertext"].append(f"{text}, {lost} answers {face.missed}")
+        drawn["hovertext"].append(f"{text}, {_answers(lost)}: {drawn['text'][-1]}")
         marker["symbol"].append("x")
         marker["size"].append(12)
         line["color"].append(colour)
@@ -92,6 +92,10 @@ def numbers(view: View, face: Face, rewards, rings: tuple[int, int], ink, size) 
 def drawn_runs(view: View, face: Face) -> list[Run]:
     """The runs on show whose step had problems with as many objectives as the one on show."""
     return [run for run in view.on_show() if run.moment.points.shape[1] == face.d]
+
+
+def _answers(count: int) -> str:
+    return f"{count} answer" if count == 1 else f"{count} answers"
 
 
 def _size(share: float) -> float:
