@@ -12,6 +12,7 @@ from .checks import shortened
 from .classroom import notebooks
 from .classroom.check import LAB, version
 from .classroom.notebooks import install_command
+from .classroom.serve import check_jupyter_writes
 from .policy import shipped
 from .tasks import sandbox
 
@@ -106,11 +107,12 @@ def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
     """Start JupyterLab on the first notebook, also as root and without a display.
 
     folder: with the notebooks; None: those of the repository. browser: see :func:`opens_browser`.
-    Raises ValueError where JupyterLab or the notebooks are missing.
+    Raises ValueError where JupyterLab or the notebooks are missing, or Jupyter cannot write.
     """
     root, opened = _to_open(folder)
     if importlib.util.find_spec("jupyterlab") is None:
         raise ValueError(f"jupyterlab is not installed; cure: {install_command('lab')}")
+    check_jupyter_writes()
     command = [
         sys.executable,
         "-m",
