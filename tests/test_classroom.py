@@ -87,7 +87,7 @@ def test_a_folder_of_other_files_and_a_file_are_refused(tmp_path, capsys):
     (tmp_path / "letter.txt").write_text("dear")
     assert "holds other files" in refused(capsys, "notebooks", "copy", str(tmp_path))
     file = str(tmp_path / "letter.txt")
-    assert "is a file" in refused(capsys, "notebooks", "copy", file)
+    assert "is no folder" in refused(capsys, "notebooks", "copy", file)
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 
 

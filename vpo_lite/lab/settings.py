@@ -6,6 +6,7 @@ refused when they are made.
 
 import dataclasses
 import math
+import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,6 @@ from ..checks import shown
 from ..estimators import METHODS
 from ..options import Option
 from ..tasks.base import Task, task_class, task_name
-from ..tasks.sandbox import cores
 from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side
@@ -129,7 +129,9 @@ def checked_methods(names) -> tuple[str, ...]:
 
 def usual_threads() -> int:
     """Threads of torch: at most four, and one core stays with the panel."""
-    return max(1, min(4, cores() - 1))
+    there = getattr(os, "sched_getaffinity", None)
+    cores = len(there(0)) if there else os.cpu_count() or 1
+    return max(1, min(4, cores - 1))
 
 
 def _plain(settings: dict) -> dict:
