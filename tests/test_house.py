@@ -32,6 +32,7 @@ FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a r
     "figures": "figures",
     "looks": "figures",
     "in_words": "figures",
+    "hover": "figures",
     "shown": "figures",
     "search_figures": "figures",
     "evolution_figures": "figures",
