@@ -125,6 +125,16 @@ def test_lab_opens_the_first_notebook(tmp_path, monkeypatch, own):
     assert (root / url.removeprefix("--LabApp.default_url=/lab/tree/")).is_file()
 
 
+def test_lab_opens_a_notebook_of_any_name(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda program, command: started.extend(command))
+    monkeypatch.setattr(subprocess, "call", started.extend)  # on Windows
+    for name in ("my #1, 50% ü.ipynb", ".hidden.ipynb"):
+        (tmp_path / name).write_text("{}")
+    assert main(["lab", "--browser", "no", str(tmp_path)]) in (0, None)
+    assert "--LabApp.default_url=/lab/tree/my%20%231%2C%2050%25%20%C3%BC.ipynb" in started
+
+
 # --- the check of the day before ------------------------------------------------------------------
 
 

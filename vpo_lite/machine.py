@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 from .checks import shortened
 from .classroom import notebooks
@@ -120,7 +121,7 @@ def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
         f"--port={port}",
         f"--ServerApp.root_dir={root}",
         "--log-level=WARN",
-        f"--LabApp.default_url=/lab/tree/{opened}",
+        f"--LabApp.default_url=/lab/tree/{quote(opened)}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]
@@ -149,7 +150,8 @@ def _to_open(folder: Path | None) -> tuple[Path, str]:
         raise ValueError(
             f"{shortened(str(folder), 200)}: no such folder; cure: vpo-lite notebooks copy FOLDER"
         )
-    first = next((n for n in notebooks.names(folder) if n.endswith(".ipynb")), None)
+    there = [name for name in notebooks.names(folder) if not name.startswith(".")]
+    first = next((name for name in there if name.endswith(".ipynb")), None)
     if first is None:
         raise ValueError(
             f"{shortened(str(folder), 200)}: holds no notebooks; cure: vpo-lite notebooks copy "
