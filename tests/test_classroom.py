@@ -1,6 +1,7 @@
 """A class on this machine: copies of the notebooks, the check before it, the panel served."""
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -86,7 +87,7 @@ def test_a_folder_of_other_files_and_a_file_are_refused(tmp_path, capsys):
     (tmp_path / "letter.txt").write_text("dear")
     assert "holds other files" in refused(capsys, "notebooks", "copy", str(tmp_path))
     file = str(tmp_path / "letter.txt")
-    assert "is a file" in refused(capsys, "notebooks", "copy", file)
+    assert "is no folder" in refused(capsys, "notebooks", "copy", file)
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 
 
@@ -124,6 +125,16 @@ def test_lab_opens_the_first_notebook(tmp_path, monkeypatch, own):
     assert (root / url.removeprefix("--LabApp.default_url=/lab/tree/")).is_file()
 
 
+def test_lab_opens_a_notebook_of_any_name(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda program, command: started.extend(command))
+    monkeypatch.setattr(subprocess, "call", started.extend)  # on Windows
+    for name in ("my #1, 50% ü.ipynb", ".hidden.ipynb"):
+        (tmp_path / name).write_text("{}")
+    assert main(["lab", "--browser", "no", str(tmp_path)]) in (0, None)
+    assert "--LabApp.default_url=/lab/tree/my%20%231%2C%2050%25%20%C3%BC.ipynb" in started
+
+
 # --- the check of the day before ------------------------------------------------------------------
 
 
@@ -143,7 +154,8 @@ def test_each_check_is_a_line_with_its_cure_where_it_fails(capsys, monkeypatch):
 
 
 def test_the_checks_find_this_machine_and_its_course(monkeypatch):
-    assert str(os.cpu_count()) in check.cores().value
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert check.cores().value.startswith(f"{ours};")
     assert re.match(r"[\d.,]+ [GM]iB free", check.memory().value)
     assert check.packages().enough and "voila 0.5" in check.packages().value
     count = len(list((ROOT / "notebooks").glob("*.ipynb")))
@@ -151,8 +163,9 @@ def test_the_checks_find_this_machine_and_its_course(monkeypatch):
 
 
 def test_the_checks_fail_where_something_is_missing(monkeypatch, taken):
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert not check.cores().enough
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    assert not check.cores().enough, "this process may use one of eight"
     monkeypatch.setattr(check, "MEMORY", 2**60)
     assert not check.memory().enough
     monkeypatch.setattr(sys, "platform", "linux")
@@ -166,6 +179,25 @@ def test_the_checks_fail_where_something_is_missing(monkeypatch, taken):
     assert not ports.enough and f"{taken} (classroom) taken" in ports.value
     monkeypatch.setattr(notebooks, "folder", lambda: None)
     assert not check.notebooks_there().enough
+
+
+@pytest.fixture
+def unwritable(tmp_path, monkeypatch):
+    """Jupyter's own folder is where none can be made, as in a home that is read-only."""
+    (tmp_path / "file").write_text("")
+    folder = str(tmp_path / "file" / "jupyter")
+    monkeypatch.setenv("JUPYTER_DATA_DIR", folder)
+    return folder
+
+
+def test_a_class_is_refused_where_jupyter_cannot_write(unwritable, monkeypatch, capsys):
+    found = check.packages()
+    assert not found.enough and unwritable in found.value and "JUPYTER_DATA_DIR" in found.cure
+    monkeypatch.setattr(serve, "serve", lambda *a, **k: pytest.fail("served"))
+    monkeypatch.setattr(os, "execv", lambda *a: pytest.fail("started"))
+    for command in ("classroom", "lab"):
+        said = refused(capsys, command, "--port", str(harness.free_port()))
+        assert unwritable in said and "JUPYTER_DATA_DIR" in said
 
 
 def test_a_damaged_recording_fails_the_check_by_name(tmp_path, monkeypatch):
@@ -212,7 +244,6 @@ def test_the_page_shows_the_lab_of_a_code_in_large_letters():
     lab = opened(serve.cell(code))
     assert (lab.methods, lab.config.alpha, lab.maze_seed) == (("grpo",), 0.3, 1001)
     assert lab.panel.controls.large.value is True
-    assert lab.panel.controls.buttons["record"].layout.display == "none"
     lab.panel.controls.code.value = Lab("vpo").share()
     assert lab.methods == ("vpo",), "outside a room the field works"
     lab.close()
@@ -223,6 +254,28 @@ def test_in_a_room_a_viewers_share_code_is_not_read():
     lab.panel.controls.code.value = Lab("vpo").share()
     assert lab.methods == ("grpo",)
     lab.close()
+
+
+def test_no_page_records_even_if_it_presses_the_hidden_button(monkeypatch, tmp_path):
+    """A page can send a press of any button, seen or not."""
+    monkeypatch.chdir(tmp_path)
+    lab = opened(serve.cell(recording="stuck/seed-0"))
+    widgets = held_by(lab.panel.box)
+    [record] = [one for one in widgets if getattr(one, "description", "") == "Record"]
+    assert record.layout.display == "none"
+    record.click()
+    assert lab.last_error is None and list(tmp_path.iterdir()) == []
+    lab.close()
+
+
+def held_by(widget):
+    return [widget, *itertools.chain(*map(held_by, getattr(widget, "children", ())))]
+
+
+def test_an_empty_folder_with_the_name_of_a_recording_hides_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stuck" / "seed-0").mkdir(parents=True)
+    assert "Lab.replay('stuck/seed-0')" in serve.cell(recording="stuck/seed-0")
 
 
 def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
@@ -245,10 +298,13 @@ def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
         (["--recording", "no/such"], "no recording"),
         (["VPO2-x", "--recording", "y"], "name one of them"),
         (["--port", "70000"], "70000"),
-        (["--viewers", "0"], "at least 1"),
+        (["--viewers", "0"], "must be 1 to 1,000"),
+        (["--viewers", "9" * 400], "must be 1 to 1,000"),
         (["--token", "abcdefghijklmnop"], "only with --room"),
-        (["--room", "--token", "short"], "at least 12 characters"),
-        (["--room", "--token", ""], "at least 12 characters"),
+        (["--room", "--token", "short"], "expected 12 to 200 characters"),
+        (["--room", "--token", ""], "expected 12 to 200 characters"),
+        (["--room", "--token", "a" * 201], "expected 12 to 200 characters"),
+        (["--room", "--token", "abcdefghijkl\n"], "expected 12 to 200 characters"),
         (["--room", "--token", "twelve&letters"], "of A-Z"),
     ],
 )

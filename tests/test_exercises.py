@@ -1,11 +1,15 @@
 """Exercises: solutions pass, blanks fail, and each listed wrong answer gets a hint of its own."""
 
+import itertools
 import json
 import re
+import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import envs
 import vpo_lite as vpo
@@ -52,8 +56,24 @@ def test_every_slip_gets_its_own_hint(made):
     assert hints and len(set(hints)) == len(hints)
 
 
+class Rude:
+    """Raises where others look."""
+
+    def __repr__(self):
+        raise AttributeError("half made")
+
+    def __array__(self, *_, **__):
+        raise KeyError("no array")
+
+
 ODD = [
     "abc",
+    "75 %",
+    10**400,
+    [10**400] * 3,
+    np.array([0.6 + 1j, 0.6, 0.2]),
+    np.ma.masked,
+    Rude(),
     True,
     object(),
     [],
@@ -66,13 +86,51 @@ ODD = [
     b"x",
 ]
 ODD += [lambda: 1, lambda *_: "text", lambda *_: 1 / 0, lambda *_: np.zeros(7), print]
+ODD += [lambda *_: 10**400, lambda *_: 1j, lambda *_: Rude(), lambda *_: sys.exit(3), Rude]
+ODD += [torch.zeros(3, requires_grad=True), lambda *_: torch.zeros(3, requires_grad=True)]
 
 
 @by_key
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:12])
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 def test_an_odd_answer_gets_a_hint_and_never_an_error(made, odd):
     feedback = check(made.key, odd)
     assert not feedback.right and feedback.text.strip() and "\n" not in feedback.text
+
+
+@pytest.mark.parametrize("change", [np.atleast_2d, np.ravel, lambda y: y[:1], lambda y: y * np.nan])
+@pytest.mark.parametrize(
+    "made", [e for e in EXERCISES if callable(e.solution)], ids=lambda e: e.key
+)
+def test_a_function_that_is_right_in_the_first_case_only_gets_a_hint(made, change):
+    """Whatever shape it returns later."""
+    calls = itertools.count()
+
+    def late(*arguments):
+        y = np.asarray(made.solution(*arguments), dtype=float)
+        wrong = y if next(calls) == 0 else change(np.atleast_1d(y))
+        return wrong if np.shape(wrong) != y.shape or np.isnan(wrong).any() else y + 1
+
+    feedback = check(made.key, late)
+    assert not feedback.right and "\n" not in feedback.text
+
+
+def test_repeats_that_are_dropped_are_told_by_their_shape():
+    def without(R, effects):
+        return R[[effects.index(e) for e in dict.fromkeys(effects)]]
+
+    said = "In case 2 it returns the shape (1, 4), and (2, 4) is right."
+    assert check("04-c", without).text.endswith(said)
+
+
+@pytest.mark.parametrize("kind", [np.float32, torch.tensor, np.array, Fraction])
+def test_a_number_of_any_kind_is_a_number(kind):
+    assert check("01-b", kind(0.75)).right
+
+
+def test_numbers_that_are_texts_are_no_numbers():
+    assert not check("02-c", ["0.6", "0.6", "0.2"]).right
+    assert not check("01-a", lambda R, W: exercise("01-a").solution(R, W).astype(str)).right
+    assert not check("01-a", lambda R, W: exercise("01-a").solution(R, W) + 1j).right
 
 
 @by_key

@@ -32,6 +32,7 @@ FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a r
     "figures": "figures",
     "looks": "figures",
     "in_words": "figures",
+    "hover": "figures",
     "shown": "figures",
     "search_figures": "figures",
     "evolution_figures": "figures",
@@ -54,7 +55,7 @@ ARROWS = {  # room -> the rooms that it may import, besides itself
     "report": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
-    "classroom": "core, policy, training, lab",
+    "classroom": "core, tasks, policy, training, lab",
     "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, "
     "decomposition, report, integrations, classroom, teaching, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
@@ -112,12 +113,14 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "accelerate": "integrations.trl_run",
     "trl": "integrations",
     "datasets": "integrations",
+    "jupyter_core": "classroom.serve",
     "voila": "classroom.serve",
     "tornado": "classroom.serve",
 }
 LATE = {
     "IPython": "shown",
     "torch": "lab, classroom.check, cli",
+    "jupyter_core": "classroom.serve",
     "voila": "classroom.serve",
     "tornado": "classroom.serve",
     "ipywidgets": "teaching",

@@ -592,3 +592,18 @@ def test_other_recordings_open_too(context, tmp_path, monkeypatch, name):
     assert page.locator("#winners svg *").count() > 3
     page.close()
     assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("worth", [0, 0.5])
+def test_sets_that_are_worth_the_same_at_each_step_are_drawn(context, tmp_path, text, data, worth):
+    """A curve at one height, where no front sets a scale: a policy that finds nothing."""
+    flat = data | {"front": None, "points": [[worth] * data["d"] for _ in data["points"]]}
+    block = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', text)[1]
+    (tmp_path / "flat.html").write_text(text.replace(block, json.dumps(flat)))
+    page, wrong = opened(context, tmp_path / "flat.html")
+    drawn = page.locator("#judged svg").inner_html()
+    assert "polyline" in drawn and "NaN" not in drawn and "Infinity" not in drawn
+    page.close()
+    assert not wrong, wrong

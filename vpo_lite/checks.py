@@ -41,6 +41,8 @@ def shown(value, most: int = 60) -> str:
         text = f"{type(value).__name__}{digits}"
     except RecursionError:
         text = f"{type(value).__name__}, nested too deep"
+    except Exception as error:  # a reader's own class may raise anything
+        text = f"{type(value).__name__}, whose repr raises {type(error).__name__}"
     return shortened(text, most)
 
 

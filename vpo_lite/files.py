@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationEr
 from .checks import shortened, shown
 
 LOCK = ".lock"
+STAGED = "staged"  # what write_files has not put in place yet
 MOST_BYTES = 64 * 2**20  # of a JSON file; the largest that the kit writes has a tenth of it
 
 
@@ -165,6 +167,54 @@ def write_atomically(path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with replacing(path) as staging:
         staging.write_text(text, encoding="utf-8")
+
+
+def page_path(path, what: str) -> Path:
+    """The path of a page to be written. Raises ValueError for a folder, and unless it is .html."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{shown(str(path))}: {what} is a page; name it FILE.html")
+    return path
+
+
+def write_page(path, page: str) -> Path:
+    """Write a page, whole or not at all; a link stays a link. Returns its path.
+
+    Raises ValueError where it cannot be written.
+    """
+    try:
+        write_atomically(os.path.realpath(path), page)  # Path.resolve fails where links go round
+    except OSError as error:
+        raise ValueError(not_written(path, error)) from error
+    return Path(path)
+
+
+def not_written(path, error: OSError) -> str:
+    """What to say of a file or folder that cannot be written."""
+    return f"{shortened(str(path), 200)}: cannot be written ({error.strerror or error})"
+
+
+def write_files(folder, contents: dict[str, bytes]) -> None:
+    """Write files into a folder, by their paths in it: all, or none where that fails.
+
+    A killed writer may leave :func:`leftovers` of STAGED; the next one removes them. Raises
+    ValueError where a file cannot be written.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tidy(folder, [STAGED])
+        with tempfile.TemporaryDirectory(prefix=f".{STAGED}-", dir=folder) as staging:
+            for name, content in contents.items():
+                for place in (staging, folder):
+                    Path(place, name).parent.mkdir(exist_ok=True)
+                Path(staging, name).write_bytes(content)
+            for name in contents:
+                os.replace(Path(staging, name), folder / name)
+    except OSError as error:
+        raise ValueError(not_written(folder, error)) from error
 
 
 def write_json(path, value) -> None:

@@ -5,12 +5,14 @@ asked for, so they also hold for a figure that was changed after it was drawn. T
 pointer would find, and what each place of a slider shows.
 """
 
+import itertools
 import re
 from collections import Counter
 
 import numpy as np
 import plotly.graph_objects as go
 
+from .hover import entry, filled, missing, number, unpacked, without_extra
 from .markup import Html, html, joined, plain
 
 KINDS = ("scatter", "scatterternary", "bar", "heatmap")  # of traces: what this package draws
@@ -27,6 +29,7 @@ def in_words(figure) -> str:
     - markers, bars and the rows of a table: each one, with what a pointer over it would show
     - a region of a triangle: its share of the triangle and its corners
     - a slider: what each of its places shows
+    - a trace of another kind than this package draws: that it is not told
 
     >>> figure = go.Figure(layout={"title": "Coverage", "xaxis": {"title": "step"}})
     >>> figure = figure.add_scatter(x=[1, 2, 3], y=[0.5, 0.25, 1], name="VPO", mode="lines")
@@ -35,7 +38,8 @@ def in_words(figure) -> str:
     Across: step.
     VPO: 0.5 at 1, 0.25 at 2, 1 at 3.
     """
-    said = "\n".join([_headline(figure), *_sliders(figure), *_panels(figure)])
+    figure = go.Figure(unpacked(figure.to_dict()))
+    said = "\n".join([_headline(figure), *_sliders(figure), *_panels(figure), *_untold(figure)])
     notes = [plain(note.text or "") for note in figure.layout.annotations]
     return "\n".join([said, *(f"{note}." for note in notes if note not in said)])
 
@@ -73,6 +77,11 @@ def _panels(figure):
         yield from _levels(figure, place)
 
 
+def _untold(figure):
+    kinds = dict.fromkeys(trace.type for trace in figure.data if trace.type not in KINDS)
+    return [f"Not told in words: {_list(kinds)}."] if kinds else []
+
+
 def _place(trace):
     """The names of the axes that a trace is drawn on; the one name of a triangle."""
     if trace.type == "scatterternary":
@@ -106,8 +115,9 @@ def _title_above(figure, area):
     """The text that stands at the upper edge of this part of the figure."""
     (left, right), (_, top) = area["x"] or (0, 1), area["y"] or (0, 1)
     for note in figure.layout.annotations:
-        within = left - 0.03 <= note.x <= right + 0.01 if note.xref == "paper" else False
-        if within and note.yref == "paper" and top - 0.01 <= note.y <= top + 0.1 and note.text:
+        if None in (note.x, note.y, note.text) or {note.xref, note.yref} != {"paper"}:
+            continue
+        if left - 0.03 <= note.x <= right + 0.01 and top - 0.01 <= note.y <= top + 0.1:
             return plain(note.text)
     return ""
 
@@ -118,14 +128,16 @@ def _levels(figure, place):
     for shape in figure.layout.shapes:
         for letter, name in zip("xy", place, strict=False):
             ends = shape[f"{letter}0"], shape[f"{letter}1"]
-            if shape.type == "line" and shape[f"{letter}ref"] == name and ends[0] == ends[1]:
-                found[letter, _number(float(ends[0]))] = []
+            across = shape.type == "line" and shape[f"{letter}ref"] == name
+            if across and ends[0] == ends[1] is not None:
+                found[letter, number(ends[0])] = []
     for note in figure.layout.annotations:
         for letter, name in zip("xy", place, strict=False):
-            if (note[f"{letter}ref"] or letter) == name and note.text:
+            if (note[f"{letter}ref"] or letter) == name and None not in (note.text, note[letter]):
                 at = note[letter]
-                logarithmic = _axis(figure, name).type == "log"
-                key = letter, _number(10.0**at if logarithmic else at)
+                if _axis(figure, name).type == "log" and isinstance(at, int | float):
+                    at = 10.0 ** min(at, 300)
+                key = letter, number(at)
                 found.setdefault(key, []).append(plain(note.text))
     for (letter, at), texts in found.items():
         line = f"A line {'across at height' if letter == 'y' else 'up at'} {at}"
@@ -142,7 +154,7 @@ def _trace(trace):
     if trace.type == "scatterternary":
         said = _ternary(trace)
     elif trace.type == "bar":
-        said = _list(f"{_number(y)} at {_number(x)}" for x, y in zip(trace.x, trace.y, strict=True))
+        said = _list(f"{number(y)} at {number(x)}" for x, y, _ in _points(trace))
     elif _is_band(trace):
         said = _band(trace)
     else:
@@ -153,7 +165,7 @@ def _trace(trace):
 def _name(trace):
     told = trace.hovertemplate or ""
     if told and "%{" not in told:  # the same words wherever the pointer is
-        name = _without_extra(told)
+        name = plain(without_extra(told))
     else:
         name = plain(trace.name or "")
     if not name and _is_band(trace):
@@ -172,14 +184,14 @@ def _scatter(trace):
         return ""
     if "lines" not in (trace.mode or "lines"):
         if len(points) <= LISTED:
-            return "; ".join(texts or [f"({_number(x)}, {_number(y)})" for x, y, _ in points])
-        across, up = (sorted(point[i] for point in points) for i in (0, 1))
-        ranges = [f"{_number(values[0])} to {_number(values[-1])}" for values in (across, up)]
+            return "; ".join(texts or [f"({number(x)}, {number(y)})" for x, y, _ in points])
+        across, up = (sorted((point[i] for point in points), key=_order) for i in (0, 1))
+        ranges = [f"{number(values[0])} to {number(values[-1])}" for values in (across, up)]
         return f"{len(points)} points, across from {ranges[0]}, up from {ranges[1]}"
     if texts or len(points) <= ON_A_CURVE:
         return "; ".join(texts) or _list(_at(trace, point) for point in points)
     first, last = points[0], points[-1]
-    least, most = (choose(points, key=lambda point: point[1]) for choose in (min, max))
+    least, most = (choose(points, key=lambda point: _order(point[1])) for choose in (min, max))
     said = {first: ["first"]} | {point: [] for point in _marked(trace, points)} | {last: ["last"]}
     for point, word in ((least, "least"), (most, "greatest")):
         said.setdefault(point, []).append(word)
@@ -187,12 +199,21 @@ def _scatter(trace):
     return _list(f"{told} {_at(trace, point)}".strip() for point, told in words.items())
 
 
+def _order(value):
+    """A key that also compares numbers with names."""
+    return (isinstance(value, str), value)
+
+
 def _points(trace):
-    """(x, y, index) of the points that are drawn."""
-    if trace.x is None or trace.y is None:
-        return []
-    places = zip(trace.x, trace.y, range(len(trace.y)), strict=True)
-    return [(x, y, i) for x, y, i in places if not _missing(x) and not _missing(y)]
+    """(x, y, index) of the points that are drawn: as many as the shorter list has."""
+    places = zip(*_axes_of(trace.x, trace.y), itertools.count(), strict=False)
+    return [(x, y, i) for x, y, i in places if not missing(x) and not missing(y)]
+
+
+def _axes_of(x, y):
+    """Both lists; one that is missing counts from 0, as plotly draws it."""
+    most = max(len(values) for values in (x, y, ()) if values is not None)
+    return [range(most) if values is None else values for values in (x, y)]
 
 
 def _marked(trace, points):
@@ -200,17 +221,17 @@ def _marked(trace, points):
     sizes = trace.marker.size
     if sizes is None or np.ndim(sizes) == 0:
         return []
-    marked = [point for point in points[1:-1] if sizes[point[2]]]
+    marked = [point for point in points[1:-1] if entry(sizes, point[2])]
     return marked if len(marked) <= ON_A_CURVE else []
 
 
 def _at(trace, point):
     x, y, i = point
-    high, low = trace.error_y.array, trace.error_y.arrayminus
+    high, low = entry(trace.error_y.array, i), entry(trace.error_y.arrayminus, i)
     spread = ""
-    if high is not None and not _missing(high[i]):
-        spread = f" ({_number(y - low[i])} to {_number(y + high[i])})"
-    return f"{_number(y)}{spread} at {_number(x)}"
+    if not missing(high):
+        spread = f" ({number(y - (high if low is None else low))} to {number(y + high)})"
+    return f"{number(y)}{spread} at {number(x)}"
 
 
 def _texts(trace, points):
@@ -219,33 +240,19 @@ def _texts(trace, points):
     """
     told, found, name = trace.hovertemplate or "", [], plain(trace.name or "")
     for x, y, i in points:
-        own = {"text": _of(trace.text, i), "customdata": _of(trace.customdata, i)}
+        own = {"text": entry(trace.text, i), "customdata": entry(trace.customdata, i)}
         if "%{text" in told or "%{customdata" in told:
-            found.append(_filled(told, x=x, y=y, **own))
+            found.append(filled(told, x=x, y=y, **own))
             if own["text"] and "%{text" not in told:
                 found[-1] += f", {plain(own['text'])}"
-        elif _of(trace.hovertext, i):
+        elif hovertext := entry(trace.hovertext, i):
             shown = plain(own["text"] or "")
-            found.append(", ".join(filter(None, [plain(trace.hovertext[i]), shown])))
+            found.append(", ".join(filter(None, [plain(hovertext), shown])))
         elif own["text"] and "text" in (trace.mode or ""):
-            found.append(f"{plain(own['text'])} at ({_number(x)}, {_number(y)})")
+            found.append(f"{plain(own['text'])} at ({number(x)}, {number(y)})")
         elif own["text"] and trace.hoverinfo == "text":
             found.append(plain(own["text"]))
     return list(dict.fromkeys(re.sub(f"^{re.escape(name)}[,:] ", "", text) for text in found))
-
-
-def _filled(template, **values):
-    """plotly's template of a hover text with these values."""
-
-    def value(match):
-        name, _, how = match[1].partition(":")
-        return f"{values[name]:{how}}" if name in values else ""
-
-    return re.sub(r"%\{([^}]+)\}", value, _without_extra(template))
-
-
-def _without_extra(template):
-    return plain(re.sub(r"<extra>.*?</extra>", "", template))
 
 
 def _band(trace):
@@ -254,22 +261,21 @@ def _band(trace):
     for x, y, _ in _points(trace):
         edges.setdefault(x, []).append(y)
     ends = list(edges)[:: max(1, len(edges) - 1)]
-    return _list(
-        f"{_number(min(edges[x]))} to {_number(max(edges[x]))} at {_number(x)}" for x in ends
-    )
+    return _list(f"{number(min(edges[x]))} to {number(max(edges[x]))} at {number(x)}" for x in ends)
 
 
 def _ternary(trace):
-    points = [p for p in zip(trace.a, trace.b, trace.c, strict=True) if not any(map(_missing, p))]
+    corners = [() if values is None else values for values in (trace.a, trace.b, trace.c)]
+    points = [p for p in zip(*corners, strict=False) if not any(map(missing, p))]
     if not points or (trace.hoverinfo == "skip" and not trace.name):
         return ""
     if trace.fill != "toself":
         if len(points) > ON_A_CURVE:
             return f"{len(points)} points{_kinds(trace.marker.symbol)}"
-        return _list(f"({_list(map(_number, point))})" for point in points)
-    total = sum(points[0])
+        return _list(f"({_list(map(number, point))})" for point in points)
+    total = sum(points[0]) or 1
     (x, y), (u, v) = np.array(points).T[:2] / total, np.roll(points, -1, axis=0).T[:2] / total
-    ends = _list(f"({_list(map(_number, point))})" for point in dict.fromkeys(points))
+    ends = _list(f"({_list(map(number, point))})" for point in dict.fromkeys(points))
     return f"{abs((x * v - u * y).sum()):.0%} of the triangle, corners {ends}"
 
 
@@ -285,14 +291,14 @@ def _rows(trace):
     if trace.hoverinfo == "skip":
         return []
     lines = []
-    for row, values in zip(trace.y, trace.z, strict=True):
+    for row, values in zip(*_axes_of(trace.y, () if trace.z is None else trace.z), strict=False):
         cells = [
-            f"{_number(value)} at {_number(column)}"
-            for column, value in zip(trace.x, values, strict=True)
-            if not _missing(value)
+            f"{number(value)} at {number(column)}"
+            for column, value in zip(*_axes_of(trace.x, values), strict=False)
+            if not missing(value)
         ]
         if cells:
-            lines.append(f"{_number(row)}: {_list(cells)}.")
+            lines.append(f"{number(row)}: {_list(cells)}.")
     return lines
 
 
@@ -303,35 +309,25 @@ def _sliders(figure):
     """What each place of a slider shows: the texts that it changes, or else the traces."""
     for slider in figure.layout.sliders:
         prefix = plain(slider.currentvalue.prefix or "")
-        yield f"A slider; it opens at {prefix} {slider.steps[slider.active or 0].label}."
+        for step in slider.steps[slider.active or 0 :][:1]:
+            yield f"A slider; it opens at {prefix} {plain(step.label or '')}."
         for step in slider.steps:
-            there = go.Figure(figure)
-            getattr(there, f"plotly_{step.method}")(*step.args)
-            if step.method == "update":
-                pairs = zip(there.layout.annotations, step.args[1], strict=False)
-                said = [plain(note.text) for note, _ in pairs]
-            else:
-                said = [line.rstrip(".") for i in step.args[1] for line in _trace(there.data[i])]
-            yield f"{prefix} {step.label}: {'; '.join(said)}."
+            said = "; ".join(_at_step(figure, step))
+            yield f"{prefix} {plain(step.label or '')}{said and ': '}{said}."
 
 
-# ---- numbers ----
-
-
-def _number(value):
-    """Three digits; a name as it is."""
-    if not np.issubdtype(type(value), np.number):
-        return plain(str(value))
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{float(value):.3g}"
-
-
-def _missing(value):
-    return value is None or value != value  # so is NaN
-
-
-def _of(values, i):
-    """Entry i; a single text holds for all."""
-    return None if values is None else values if isinstance(values, str) else values[i]
+def _at_step(figure, step):
+    """What a place of a slider changes: the texts, or else the traces that it names."""
+    if len(step.args or ()) < 2 or not isinstance(step.args[0], dict):
+        return []
+    if step.method not in ("update", "restyle"):
+        return []
+    there = go.Figure(figure)
+    getattr(there, f"plotly_{step.method}")(*step.args)
+    if step.method == "update":
+        pairs = zip(there.layout.annotations, step.args[1], strict=False)
+        return [plain(note.text or "") for note, _ in pairs]
+    return [line.rstrip(".") for i in step.args[1] for line in _trace(there.data[i])]
 
 
 def _list(parts):

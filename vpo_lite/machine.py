@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 from .checks import shortened
 from .classroom import notebooks
 from .classroom.check import LAB, version
 from .classroom.notebooks import install_command
+from .classroom.serve import check_jupyter_writes
 from .policy import shipped
 from .tasks import sandbox
 
@@ -106,11 +108,12 @@ def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
     """Start JupyterLab on the first notebook, also as root and without a display.
 
     folder: with the notebooks; None: those of the repository. browser: see :func:`opens_browser`.
-    Raises ValueError where JupyterLab or the notebooks are missing.
+    Raises ValueError where JupyterLab or the notebooks are missing, or Jupyter cannot write.
     """
     root, opened = _to_open(folder)
     if importlib.util.find_spec("jupyterlab") is None:
         raise ValueError(f"jupyterlab is not installed; cure: {install_command('lab')}")
+    check_jupyter_writes()
     command = [
         sys.executable,
         "-m",
@@ -118,7 +121,7 @@ def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
         f"--port={port}",
         f"--ServerApp.root_dir={root}",
         "--log-level=WARN",
-        f"--LabApp.default_url=/lab/tree/{opened}",
+        f"--LabApp.default_url=/lab/tree/{quote(opened)}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]
@@ -147,7 +150,8 @@ def _to_open(folder: Path | None) -> tuple[Path, str]:
         raise ValueError(
             f"{shortened(str(folder), 200)}: no such folder; cure: vpo-lite notebooks copy FOLDER"
         )
-    first = next((n for n in notebooks.names(folder) if n.endswith(".ipynb")), None)
+    there = [name for name in notebooks.names(folder) if not name.startswith(".")]
+    first = next((name for name in there if name.endswith(".ipynb")), None)
     if first is None:
         raise ValueError(
             f"{shortened(str(folder), 200)}: holds no notebooks; cure: vpo-lite notebooks copy "

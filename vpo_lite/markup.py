@@ -37,7 +37,7 @@ def plain(text: str) -> str:
     >>> plain("<b>a &lt; b</b><br>c")
     'a < b c'
     """
-    words = unescape(re.sub(r"</?[a-zA-Z][^>]*>", "", text.replace("<br>", " ")))
+    words = unescape(re.sub(r"</?[a-zA-Z][^<>]*>", "", text.replace("<br>", " ")))
     return " ".join(words.split())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .checks import shortened
 from .decomposition import RewardReport
-from .files import write_atomically
+from .files import write_page
 from .markup import Html, html, joined
 from .training.folders import RunFolder
 from .training.measure import BUDGETS
@@ -76,7 +76,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     pools = figures.best_at_k({_label(row): row["best_at_k"] for row in rows}, width=1150)
     drawn = [_table(rows), _picture(curves), _picture(pools, first=False), _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
-    return _write(path, page)
+    return write_page(path, page)
 
 
 def write_rewards(report: RewardReport, text: str, path) -> Path:
@@ -89,7 +89,7 @@ def write_rewards(report: RewardReport, text: str, path) -> Path:
     if report.coverage:
         names = [html("{}", name) for name in report.objectives]  # plotly draws tags in its texts
         drawn = _picture(report.figure(objectives=names))
-    return _write(path, html(_REWARDS, _STYLE, text, drawn))
+    return write_page(path, html(_REWARDS, _STYLE, text, drawn))
 
 
 def _picture(figure, first: bool = True) -> Html:
@@ -112,14 +112,6 @@ def _figures():
             f'--html needs plotly ({error}); cure, in the repository: pip install -e ".[lab]"'
         ) from error
     return figures
-
-
-def _write(path, page: str) -> Path:
-    try:
-        write_atomically(Path(path).resolve(), page)  # a link stays a link
-    except OSError as error:
-        raise ValueError(f"--html {path}: cannot be written ({error.strerror})") from error
-    return Path(path)
 
 
 def _series(rows: list[dict], names) -> dict:

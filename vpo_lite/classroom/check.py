@@ -5,14 +5,14 @@ longest.
 """
 
 import importlib.metadata
-import os
 import shutil
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..tasks import sandbox
 from . import notebooks
-from .serve import LAB_PORT, PORT, port_is_free
+from .serve import LAB_PORT, PORT, check_jupyter_writes, port_is_free
 
 CORES, MEMORY = 2, 2 * 2**30  # that a class needs: JupyterLab, a kernel that trains, a browser
 PATIENCE = 120  # seconds that the training of a class may take
@@ -37,7 +37,7 @@ def version(package: str) -> str:
 
 
 def cores() -> Found:
-    count = os.cpu_count() or 1
+    count = sandbox.cores()
     cure = "training is slow here: show a recording (vpo-lite classroom --recording NAME)"
     return Found(count >= CORES, f"{count}; a class needs {CORES}", cure)
 
@@ -67,6 +67,11 @@ def packages() -> Found:
     missing = [name for name, its in found.items() if not its]
     if missing:
         return Found(False, f"{', '.join(missing)} missing", notebooks.install_command("lab"))
+    try:
+        check_jupyter_writes()
+    except ValueError as error:
+        fault, _, cure = str(error).partition("; ")
+        return Found(False, fault, cure)
     return Found(True, ", ".join(f"{name} {its}" for name, its in found.items()), "")
 
 

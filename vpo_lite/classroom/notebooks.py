@@ -1,9 +1,10 @@
 """The notebooks: where they are, in a repository and in an installed package, and their copies."""
 
+import os
 from pathlib import Path
 
 from ..checks import shortened
-from ..files import replacing
+from ..files import STAGED, is_free, write_files
 
 PACKAGE = Path(__file__).resolve().parent.parent
 FIRST = "00_start_here.ipynb"
@@ -43,16 +44,16 @@ def copy(destination) -> list[str]:
     """Copy the notebooks into a new or empty folder, or complete an earlier copy there.
 
     Returns the names that were written. Raises ValueError, and writes nothing, where a file differs
-    from ours, and for a folder that holds other things only.
+    from ours or cannot be written, and for a folder that holds other things only.
     """
     source, destination = folder(), Path(destination)
     if source is None:
         raise ValueError(f"the notebooks are missing; cure: {install_command()}")
-    if destination.exists() and not destination.is_dir():
-        raise ValueError(f"{_called(destination)}: is a file; name a new folder")
+    if os.path.lexists(destination) and not destination.is_dir():
+        raise ValueError(f"{_called(destination)}: is no folder; name a new one")
     wanted = names(source)
-    there = [name for name in wanted if (destination / name).exists()]
-    if not there and destination.is_dir() and any(destination.iterdir()):
+    there = [name for name in wanted if os.path.lexists(destination / name)]
+    if not there and not is_free(destination, [STAGED]):
         raise ValueError(
             f"{_called(destination)}: holds other files; name a new or an empty folder"
         )
@@ -64,10 +65,8 @@ def copy(destination) -> list[str]:
                 "copied; name a new folder"
             )
     missing = [name for name in wanted if name not in there]
-    for name in missing:
-        (destination / name).parent.mkdir(parents=True, exist_ok=True)
-        with replacing(destination / name) as staging:
-            staging.write_bytes((source / name).read_bytes())
+    if missing:
+        write_files(destination, {name: (source / name).read_bytes() for name in missing})
     return missing
 
 

@@ -21,10 +21,10 @@ from .notebooks import install_command
 LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
 SHARE = Path(__file__).parent / "share"  # Voila's page, without what it asks of public servers
 LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
-VIEWERS = 4  # at a time, unless asked for more
+VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
 STARTING = 30  # seconds after which a kernel that has not appeared is no longer waited for
-LEAST_TOKEN = 12  # characters
+LEAST_TOKEN, MOST_TOKEN = 12, 200  # characters
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike on a projector
 
 
@@ -49,16 +49,17 @@ def new_token() -> str:
 
 
 def check_token(token: str) -> None:
-    """Refuse a token that is short, or that an address cannot hold.
+    """Refuse a token that is too short or too long, or that an address cannot hold.
 
     >>> check_token("abc")
     Traceback (most recent call last):
     ...
-    ValueError: token 'abc': at least 12 characters, of A-Z, a-z, 0-9, - and _
+    ValueError: token 'abc': expected 12 to 200 characters, of A-Z, a-z, 0-9, - and _
     """
-    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},}}", token):
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},{MOST_TOKEN}}}", token):
         raise ValueError(
-            f"token {shown(token)}: at least {LEAST_TOKEN} characters, of A-Z, a-z, 0-9, - and _"
+            f"token {shown(token)}: expected {LEAST_TOKEN} to {MOST_TOKEN} characters, of A-Z, "
+            "a-z, 0-9, - and _"
         )
 
 
@@ -82,7 +83,7 @@ def cell(code: str | None = None, recording=None, *, room: bool = False) -> str:
     lab = Lab.replay('stuck/seed-0')
     controls = lab.panel.controls
     controls.large.value = True
-    controls.buttons["record"].layout.display = "none"
+    controls.buttons.pop("record").layout.display = "none"
     lab
     """
     from ..lab import codes, recordings
@@ -93,15 +94,16 @@ def cell(code: str | None = None, recording=None, *, room: bool = False) -> str:
         made = f"Lab.from_code({code!r})"
     elif recording is not None:
         recordings.read(recording)
-        there = Path(recording).exists()
-        made = f"Lab.replay({str(Path(recording).resolve() if there else recording)!r})"
+        file = recordings.find(recording)
+        ships = file.is_relative_to(recordings.SHIPPED)
+        made = f"Lab.replay({str(recording if ships else file.parent.resolve())!r})"
     lines = [
         "from vpo_lite import Lab",
         f"lab = {made}",
         "controls = lab.panel.controls",
         "controls.large.value = True",
         # It would write into a folder that is deleted at the end.
-        'controls.buttons["record"].layout.display = "none"',
+        'controls.buttons.pop("record").layout.display = "none"',
     ]
     if room:  # a stranger's code may name a file or a model of this machine
         lines += ["controls.code.unobserve_all()", 'controls.code.layout.display = "none"']
@@ -158,14 +160,39 @@ class Bound:
         self._starting.append(now)
 
 
+def check_jupyter_writes() -> str:
+    """The folder in which Jupyter keeps its own files. Raises ValueError where it cannot write.
+
+    Without it JupyterLab does not start, and each page of Voila shows an error.
+    """
+    from jupyter_core.paths import jupyter_data_dir
+
+    folder = jupyter_data_dir()
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(2**16))
+    except OSError as error:
+        raise ValueError(
+            f"{folder}: Jupyter cannot write there ({error.strerror}); make room, or name another "
+            "folder in JUPYTER_DATA_DIR"
+        ) from error
+    return folder
+
+
 def check_can_serve(port: int, token: str | None) -> None:
-    """Refuse where Voila is missing or the port is taken. Loads Voila, which takes seconds."""
+    """Refuse where Voila is missing, Jupyter cannot write or the port is taken. Loads Voila, which
+    takes seconds.
+    """
     try:
         import voila.app  # noqa: F401
     except ImportError as error:
         raise ValueError(f"voila is not installed; cure: {install_command('lab')}") from error
+    check_jupyter_writes()
     if not port_is_free(port, _listens_to(token)):
-        raise ValueError(f"port {port} is taken; name another one with --port")
+        raise ValueError(
+            f"port {port} is taken, or not allowed to this account; name another one with --port"
+        )
 
 
 def _listens_to(token: str | None) -> str:

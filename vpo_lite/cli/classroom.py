@@ -146,8 +146,8 @@ def run(options) -> int:
         raise Wrong("CODE and --recording: name one of them")
     if options.token is not None and not options.room:
         raise Wrong("--token: only with --room")
-    if options.viewers < 1:
-        raise Wrong(f"--viewers {shown(options.viewers)}: must be at least 1")
+    if not 1 <= options.viewers <= serve.MOST_VIEWERS:
+        raise Wrong(f"--viewers {shown(options.viewers)}: must be 1 to {serve.MOST_VIEWERS:,}")
     token = options.token
     if options.room and token is None:
         token = serve.new_token()

@@ -98,8 +98,12 @@ class Controls:
         text, icon, hint = BUTTONS[name]
         button = widgets.Button(description=text, icon=icon, tooltip=hint, layout={"width": "auto"})
         button.add_class(f"vpo-{name}")
-        button.on_click(lambda _: self._act(getattr(self.lab, name)))
+        button.on_click(lambda _: self._press(name))
         return button
+
+    def _press(self, name):
+        if name in self.buttons:  # what is taken away may still be pressed by a page that hid it
+            self._act(getattr(self.lab, name))
 
     def _next(self, task) -> list[str]:
         """The button for another problem, where there is one."""

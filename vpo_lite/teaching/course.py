@@ -7,15 +7,16 @@ In the notebooks an exercise is three cells: the task, a cell with a blank (`...
 import ast
 import json
 import re
-import shutil
 from pathlib import Path
 
-from ..checks import shown
+from ..checks import shortened, shown
+from ..files import STAGED, Schema, check, is_free, read_json, write_files
 from .exercises import exercise
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # nbgrader's own words
-FOLD = re.compile(r"<details><summary>Solution</summary>\n\n(.+?)\n\n</details>\n*", re.DOTALL)
+FOLD = re.compile(r"<details>\s*<summary>Solution</summary>.+?</details>\s*", re.DOTALL)
 CODE = re.compile(r"```python\n(.+?)\n```", re.DOTALL)
+CALL = re.compile(r'check\("([^"]+)",.+\)')
 
 
 def build(source, destination, *, student: bool = False) -> dict[str, int]:
@@ -28,38 +29,74 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
                  exercise's level) follows. The folder can be nbgrader's `source/NAME`.
                  True: the exercises are blank, and all folded solutions are gone.
 
-    Raises ValueError if the source holds no notebook, or the destination is not empty.
+    Raises ValueError if the source holds no notebook or one that cannot be read, and if the
+    destination is not empty or cannot be written. Nothing is written then.
     """
     source, destination = Path(source), Path(destination)
     notebooks = sorted(source.glob("*.ipynb")) if source.is_dir() else []
     if not notebooks:
         raise ValueError(f"{shown(str(source))} holds no notebook")
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+    if not is_free(destination, [STAGED]):
         raise ValueError(f"{shown(str(destination))} is not an empty folder; name a new one")
-    destination.mkdir(parents=True, exist_ok=True)
-    counted = {}
+    made, counted = {}, {}
     for path in notebooks:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-        made = without_solutions(notebook) if student else for_nbgrader(notebook)
-        text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
-        (destination / path.name).write_text(text, encoding="utf-8")
+        notebook = read_notebook(path)
+        try:
+            copy = without_solutions(notebook) if student else for_nbgrader(notebook)
+        except ValueError as error:
+            raise ValueError(f"{shortened(str(path), 200)}: {error}") from error
+        made[path.name] = (json.dumps(copy, indent=1, ensure_ascii=False) + "\n").encode()
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
-    for path in (*source.glob("*.md"), *source.glob("images")):
-        if path.name not in FOR_TEACHERS or not student:
-            copy = shutil.copytree if path.is_dir() else shutil.copy2
-            copy(path, destination / path.name)
+    for path in (*source.glob("*.md"), *source.glob("images/*")):
+        if path.is_file() and not (student and path.name in FOR_TEACHERS):
+            made[path.relative_to(source).as_posix()] = path.read_bytes()
+    write_files(destination, made)
     return counted
+
+
+class _Part(Schema, extra="allow"):
+    """A part of a notebook: what stands in it beside these fields is nobody's business here."""
+
+
+class _Metadata(_Part):
+    tags: list[str] | None = None
+
+
+class _Cell(_Part):
+    cell_type: str
+    id: str
+    metadata: _Metadata
+    source: str | list[str]
+
+
+class _Notebook(_Part):
+    cells: list[_Cell]
+
+
+def read_notebook(path) -> dict:
+    """A notebook's JSON. Raises DamagedError, which names the path, for what is no notebook."""
+    notebook = read_json(path)
+    check(notebook, _Notebook, f"{path}: no notebook that this version can read")
+    return notebook
 
 
 FOR_TEACHERS = ("TEACHING.md",)  # it holds the answers
 
 
 def without_solutions(notebook: dict) -> dict:
-    """The notebook without folded solutions, and without the cells that check them."""
+    """The notebook without folded solutions, and without the cells that check them.
+
+    Raises ValueError where a solution is left.
+    """
     cells = []
-    for cell in notebook["cells"]:
+    for i, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] == "markdown":
             text = FOLD.sub("", source_of(cell)).strip()
+            if "Solution</summary>" in text:
+                raise ValueError(
+                    f"cell {i + 1} holds a solution that is not folded as in the course, so "
+                    "students would see it"
+                )
             cells += [cell | {"source": text.splitlines(keepends=True)}] * bool(text)
         elif not source_of(cell).startswith(
             ("# the solution, checked", "# the solutions, checked")
@@ -69,23 +106,39 @@ def without_solutions(notebook: dict) -> dict:
 
 
 def for_nbgrader(notebook: dict) -> dict:
-    """The notebook with each solution in the cell of its exercise, as nbgrader reads it."""
+    """The notebook with each solution in the cell of its exercise, as nbgrader reads it.
+
+    Raises ValueError for an exercise whose cells are not a blank, `check(...)` and a solution.
+    """
     cells, skipped = [], set()
     for i, cell in enumerate(notebook["cells"]):
         if not is_exercise(cell):
             cells += [cell] * (i not in skipped)
             continue
-        fold = source_of(notebook["cells"][i + 1])
         skipped.add(i + 1)
-        source = solved(source_of(cell), CODE.search(fold).group(1), marks=True)
-        call = source.splitlines()[-1]
-        key = ast.parse(call).body[0].value.args[0].value
+        try:
+            source, key = _with_solution(cell, notebook["cells"][i + 1 : i + 2])
+            level = exercise(key).level
+        except (ValueError, SyntaxError) as error:
+            raise ValueError(f"cell {i + 1}: {shortened(str(error), 200)}") from error
         cells.append(
             _graded(cell, source, key, {"solution": True, "grade": False, "locked": False})
         )
-        points = {"solution": False, "grade": True, "locked": True, "points": exercise(key).level}
+        points = {"solution": False, "grade": True, "locked": True, "points": level}
+        call = source.splitlines()[-1]
         cells.append(_graded(cell, f"assert {call}.right", f"{key}-points", points))
     return notebook | {"cells": cells}
+
+
+def _with_solution(cell, after) -> tuple[str, str]:
+    """(source with its solution, key) of an exercise's cell and the list of the cell after it."""
+    source, code = source_of(cell), CODE.search("".join(map(source_of, after)))
+    call = CALL.fullmatch((source.splitlines() or [""])[-1])
+    if call is None:
+        raise ValueError('an exercise ends with check("KEY", ...)')
+    if code is None:
+        raise ValueError("no solution in Python stands in the cell after this exercise")
+    return solved(source, code.group(1), marks=True), call.group(1)
 
 
 def solved(source: str, solution: str, marks: bool = False) -> str:
@@ -95,17 +148,22 @@ def solved(source: str, solution: str, marks: bool = False) -> str:
     solution  code that replaces this statement
     marks     put nbgrader's marks around it; in a function, around its body
 
+    Raises ValueError unless one statement holds `...`, and SyntaxError for what is no Python.
+
     >>> print(solved('x = ...  # a number\\ncheck("00-a", x)', "x = 2", marks=True))
     ### BEGIN SOLUTION
     x = 2
     ### END SOLUTION
     check("00-a", x)
     """
-    (blank,) = (
+    blanks = [
         statement
         for statement in ast.parse(source).body
         if any(isinstance(n, ast.Constant) and n.value is ... for n in ast.walk(statement))
-    )
+    ]
+    if len(blanks) != 1:
+        raise ValueError(f"an exercise has one blank (...), and this cell has {len(blanks)}")
+    (blank,) = blanks
     put = (
         _marked(solution.splitlines(), isinstance(blank, ast.FunctionDef)) if marks else [solution]
     )
@@ -114,9 +172,9 @@ def solved(source: str, solution: str, marks: bool = False) -> str:
 
 
 def _marked(lines, in_function):
-    if not in_function:
-        return [BEGIN, *lines, END]
     defined = ast.parse("\n".join(lines)).body[-1]
+    if not in_function or not isinstance(defined, ast.FunctionDef):
+        return [BEGIN, *lines, END]
     body = defined.body[1:] if ast.get_docstring(defined) else defined.body
     first = body[0].lineno - 1
     indent = " " * body[0].col_offset
@@ -124,7 +182,7 @@ def _marked(lines, in_function):
 
 
 def is_exercise(cell: dict) -> bool:
-    return "exercise" in cell["metadata"].get("tags", [])
+    return "exercise" in (cell["metadata"].get("tags") or [])
 
 
 def source_of(cell: dict) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checks import shortened, shown
 from ..estimators import advantages
 from ..exact import exact_set_reward, exact_shares
-from ..files import write_atomically
+from ..files import page_path, write_page
 from ..markup import Html, filled, html, joined, packaged
 from ..metrics import diversity, price_of_conflict
 
@@ -27,17 +26,7 @@ def write_sheet(path) -> Path:
 
     Raises ValueError for a path that is no page, and for a file that cannot be written.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{shown(str(path))}: the sheet is a page; name it FILE.html")
-    try:
-        write_atomically(path.resolve(), sheet())  # a link stays a link
-    except OSError as error:
-        why = error.strerror or error
-        raise ValueError(f"{shortened(str(path), 200)}: cannot be written ({why})") from error
-    return path
+    return write_page(page_path(path, "the sheet"), sheet())
 
 
 def sheet() -> Html:

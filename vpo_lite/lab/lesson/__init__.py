@@ -9,8 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...checks import shortened, shown
-from ...files import write_atomically
+from ...files import page_path, write_page
 from ...markup import Html, data_block, filled, html, joined, packaged, scripts
 from ..recordings import read
 from . import texts
@@ -38,18 +37,9 @@ def write_lesson(recordings: Sequence, path, unseen: bool = False) -> Path:
     Raises ValueError for recordings that cannot be read or do not fit together, and for a file that
     cannot be written. Nothing is written then.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{shown(str(path))}: a lesson is a page; name it FILE.html")
+    path = page_path(path, "a lesson")
     lesson = Lesson.of([Recorded(str(name), read(name)) for name in recordings])
-    try:
-        write_atomically(path.resolve(), _page(lesson, unseen))  # a link stays a link
-    except OSError as error:
-        why = error.strerror or error
-        raise ValueError(f"{shortened(str(path), 200)}: cannot be written ({why})") from error
-    return path
+    return write_page(path, _page(lesson, unseen))
 
 
 def _page(lesson: Lesson, unseen: bool = False) -> Html:

@@ -201,7 +201,7 @@ function drawCurves(curves) {
   const ends = (series) => runs.map((run, i) => `${run.label} from ${two(series[i][0])} to ${two(series[i].at(-1))}`).join(", ");
   figure.querySelector("b").textContent = data.judged[0].toUpperCase() + data.judged.slice(1);
   figure.querySelector("span").textContent = `at α = ${alphaNow()}${front ? " · dotted: best answers" : ""}`;
-  const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(front ? 1.03 : 0, ...all);
+  const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(front ? 1.03 : low + 0.1, ...all);
   const shared = { step: state.step, last: LAST };
   charts.curves(figure, { ...shared, runs: ofRuns(seen(curves)), levels: distinct, low, high, said: `${data.judged} ${steps}: ${ends(seen(curves))}` });
   const spread = runs.map((run) => run.steps.map((moment) => moment.diversity));

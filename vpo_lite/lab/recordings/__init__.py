@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...checks import shortened, shown
-from ...files import parse_json, read_bytes, write_atomically
+from ...files import not_written, parse_json, read_bytes, write_atomically
 from ..codes import decode
 from ..packing import packed, packed_numbers
 from ..view import Run
@@ -87,8 +87,7 @@ def write(folder, recording: Recording) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
-        why = error.strerror or error
-        raise ValueError(f"{shortened(str(path), 200)}: cannot be written ({why})") from error
+        raise ValueError(not_written(path, error)) from error
     return path
 
 
@@ -110,18 +109,30 @@ def new_folder(name: str) -> Path:
         return folder
 
 
+def find(folder) -> Path:
+    """The file of the recording in a folder, or of the one of this name that the package carries.
+
+    Raises ValueError where there is none.
+
+    >>> find("stuck/seed-0").relative_to(SHIPPED).as_posix()
+    'stuck/seed-0/recording.json'
+    """
+    folder = _folder(folder)
+    folder = folder.parent if folder.name == FILE else folder  # the path that `write` returned
+    for path in (folder / FILE, SHIPPED / folder / FILE):
+        if os.path.isfile(path):
+            return path
+    known = ", ".join(shipped())
+    raise ValueError(f"{shown(str(folder))}: no recording; the package carries {known}")
+
+
 def read(folder) -> Recording:
     """The recording in a folder, or the one of this name that the package carries.
 
     Raises ValueError where there is none, and DamagedError that names file and field for one that
     is damaged or of another version.
     """
-    folder = _folder(folder)
-    folder = folder.parent if folder.name == FILE else folder  # the path that `write` returned
-    path = next((p for p in (folder / FILE, SHIPPED / folder / FILE) if os.path.isfile(p)), None)
-    if path is None:
-        known = ", ".join(shipped())
-        raise ValueError(f"{shown(str(folder))}: no recording; the package carries {known}")
+    path = find(folder)
     data = read_bytes(path, most=MOST_BYTES)
     what = f"{shortened(str(path), 200)}: no recording that this version can read"
     version = parse_json(data, AnyVersion, what).version

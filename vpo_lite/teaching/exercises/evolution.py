@@ -5,7 +5,7 @@ import numpy as np
 from ...checks import shown
 from ...metrics import price_of_conflict
 from ...objective import nondominated
-from .kinds import found, number
+from .kinds import found, number, numbers_of
 
 ROW = "Give the row that `score([program])` returns: a 0 or a 1 for each of the eight tests."
 NONE = "It passes no test. Perhaps A and B are swapped: A runs where the digit is t or more."
@@ -25,12 +25,10 @@ JOINED = np.add(SORT, PLUS_SORT)  # ?5 plus sort : sort
 
 
 def _judge_row(answer):
-    try:
-        row = np.asarray(answer, dtype=float).ravel()
-    except (TypeError, ValueError):
-        row = np.empty(0)
-    if row.shape != (8,) or not np.isin(row, (0, 1)).all():
+    row = numbers_of(answer)
+    if row is None or row.size != 8 or not np.isin(row, (0, 1)).all():
         return f"{ROW} This is {shown(answer)}."
+    row = row.ravel()
     passed = int(row.sum())
     if passed >= 6:
         return None
@@ -51,11 +49,8 @@ BEND = 0.01 * np.linspace(-1, 1, 5)
 
 
 def _judge_front(answer):
-    try:
-        pool = np.asarray(answer, dtype=float)
-    except (TypeError, ValueError):
-        pool = np.empty(0)
-    if pool.ndim != 2 or pool.shape[1] != 2 or not 5 <= len(pool) <= 100:
+    pool = numbers_of(answer)
+    if pool is None or pool.ndim != 2 or pool.shape[1] != 2 or not 5 <= len(pool) <= 100:
         return f"{POOL} This is {shown(answer)}."
     if not ((pool >= 0) & (pool <= 1)).all():
         return f"{POOL} One of yours is outside."

@@ -7,12 +7,11 @@ neither gets a general hint.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import shortened, shown
+from ...checks import check_finite, shortened, shown
 
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
@@ -66,6 +65,18 @@ def is_blank(answer) -> bool:
     return answer is None or answer is ...
 
 
+def numbers_of(answer) -> np.ndarray | None:
+    """The numbers of an answer as an array of floats; None unless all are finite and real.
+
+    >>> numbers_of([1, 0.5]), numbers_of(["1", "0.5"]), numbers_of(1j), numbers_of(float("nan"))
+    (array([1. , 0.5]), None, None, None)
+    """
+    try:
+        return check_finite(answer, "answer", 0)
+    except Exception:  # a reader's own class may raise anything
+        return None
+
+
 def number(
     key: str,
     title: str,
@@ -88,12 +99,11 @@ def number(
     slips = tuple(Slip(*slip) for slip in slips)
 
     def judge(answer):
-        if isinstance(answer, np.ndarray) and answer.size == 1:
-            answer = answer.item()
-        if isinstance(answer, bool | np.bool_) or not isinstance(answer, Real):
+        given = numbers_of(answer)
+        if given is None or given.size != 1 or isinstance(answer, bool | np.bool_):
             return f"A number is asked for, and this is {shown(answer)}."
         for value, said in ((solution, None), *slips):
-            if abs(answer - value) <= tolerance:
+            if abs(given.item() - value) <= tolerance:
                 return said
         return hint
 
@@ -185,8 +195,6 @@ def function(
         right = [np.asarray(solution(*call), dtype=float) for call in calls]
         if _agree(outputs, right, tolerance):
             return None
-        if outputs[0].shape != right[0].shape:
-            return f"{hint} It returns the shape {outputs[0].shape}, and {right[0].shape} is right."
         for slip in slips:
             wrong = [np.asarray(slip.answer(*call), dtype=float) for call in calls]
             if _agree(outputs, wrong, tolerance):
@@ -207,15 +215,15 @@ def returned(answer, calls: Iterable[tuple]) -> tuple[list[np.ndarray], str | No
     for call in calls:
         try:
             output = answer(*map(_copied, call))
-        except Exception as error:  # whatever the reader's own code raises
+        except (Exception, SystemExit) as error:  # whatever the reader's own code raises
             said = shortened(f"{type(error).__name__}: {error}", 200)
             return [], f"Your function raises an error: {said}"
         if is_blank(output):
             return [], BLANK_BODY
-        try:
-            outputs.append(np.asarray(output, dtype=float))
-        except (TypeError, ValueError):
-            return [], f"Your function returns {shown(output)}. Numbers are asked for."
+        given = numbers_of(output)
+        if given is None:
+            return [], f"Your function returns {shown(output)}. Finite numbers are asked for."
+        outputs.append(given)
     return outputs, None
 
 
@@ -231,13 +239,15 @@ def _agree(these, those, tolerance) -> bool:
 
 
 def _difference(outputs, right, tolerance) -> str:
-    """The first number that is wrong, beside the right one."""
+    """The first shape or number that is wrong, beside the right one."""
     at, ours, theirs = next(
         (i, ours, theirs)
         for i, (ours, theirs) in enumerate(zip(outputs, right, strict=True))
         if not _agree([ours], [theirs], tolerance)
     )
     where = "In the first case" if at == 0 else f"In case {at + 1}"
+    if ours.shape != theirs.shape:
+        return f"{where} it returns the shape {ours.shape}, and {theirs.shape} is right."
     differs = ~np.isclose(ours, theirs, rtol=tolerance, atol=tolerance)
     place = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))
     entry = f" at {list(place)}" if ours.ndim else ""

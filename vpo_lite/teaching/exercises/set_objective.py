@@ -4,7 +4,7 @@ import numpy as np
 
 from ...checks import shown
 from ...exact import exact_set_reward, exact_shares
-from .kinds import found, number, returned
+from .kinds import found, number, numbers_of, returned
 
 SETS = np.array(  # (G, m, d): three specialists, three compromises, one of each kind
     [
@@ -57,12 +57,14 @@ def _judge_scores(answer):
     """Draws differ from reader to reader, so this judges what holds for any draws."""
     rng = np.random.default_rng
     calls = [(np.broadcast_to(SETS[0], (8, 3, 3)), 4, rng(1)), (SETS, 4, rng(2)), (SETS, 4, rng(3))]
-    outputs, refused = returned(answer, [*calls, (SETS, 20_000, rng(4))])
+    calls += [(SETS, 20_000, rng(4))]
+    outputs, refused = returned(answer, calls)
     if refused:
         return refused
     equal, few, other, many = outputs
-    if many.shape != (len(SETS),) or equal.shape != (8,):
-        return f"One score for each rollout is asked for, (G,). Yours has shape {many.shape}."
+    for scores, (R, _, _) in zip(outputs, calls, strict=True):
+        if scores.shape != R.shape[:1]:
+            return f"One score for each rollout is asked for, (G,). Yours has shape {scores.shape}."
     if np.ptp(equal) > 1e-9:
         return UNSHARED
     exact = exact_set_reward(SETS)
@@ -88,11 +90,8 @@ DOMINATED = (
 
 
 def _judge_rival(answer):
-    try:
-        rival = np.asarray(answer, dtype=float)
-    except (TypeError, ValueError):
-        rival = np.empty(0)
-    if rival.shape != (3,) or not ((rival >= 0) & (rival <= 1)).all():
+    rival = numbers_of(answer)
+    if rival is None or rival.shape != (3,) or not ((rival >= 0) & (rival <= 1)).all():
         return f"{NUMBERS} This is {shown(answer)}."
     if np.allclose(rival, FIFTH):
         return COPY

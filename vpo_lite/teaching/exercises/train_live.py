@@ -4,7 +4,7 @@ import numpy as np
 
 from ...checks import shown
 from ...metrics import coverage, diversity
-from .kinds import found, function, number
+from .kinds import found, function, number, numbers_of
 
 FRONT = np.array([[1, 1, 0, 1], [1, 1 / 2, 2 / 3, 1], [1, 0, 1, 1]])  # of maze 1000
 SPREAD, CEILING = 4 / 3, 0.9010840108401084  # the front's diversity; coverage of its middle row
@@ -20,11 +20,8 @@ GOOD = "Diverse, and too good: these three cover at least as much as the best si
 
 
 def _judge_poor(answer):
-    try:
-        R = np.asarray(answer, dtype=float)
-    except (TypeError, ValueError):
-        R = np.empty(0)
-    if R.shape != (3, 4) or not ((R >= 0) & (R <= 1)).all():
+    R = numbers_of(answer)
+    if R is None or R.shape != (3, 4) or not ((R >= 0) & (R <= 1)).all():
         return f"{VECTORS} This is {shown(answer)}."
     if not (R[:, 0] == 1).all():
         return FAILS
