@@ -43,7 +43,7 @@ lab: .venv/lab-installed
 test: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n auto --maxprocesses 4 --dist worksteal
-	$(BIN)/python -m pytest tests -m browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m browser -n auto --maxprocesses 2 --dist loadscope
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import vpo_lite as vpo
+from envs.layouts import PRESETS
 from vpo_lite.lab import Lab
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -207,6 +208,15 @@ def test_the_demo_shows_what_the_lesson_says():
 
 
 # Pages that are being written. Once there is one of them, the README links to it.
+def test_the_reference_names_every_method_and_layout():
+    table = REFERENCE.partition("## The methods")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (1 answer|m answers) \|", table, re.MULTILINE)
+    single = {True: "1 answer", False: "m answers"}
+    assert rows == [(name, single[way.single_answer]) for name, way in vpo.METHODS.items()]
+    layouts = REFERENCE.partition("**Layouts of the maze**")[2].partition("\n\n")[0]
+    assert re.findall(r"`([a-z]+-\dx\d)`", layouts) == list(PRESETS)
+
+
 WAITING = {"<!-- links: TEACHING WHERE -->": ("TEACHING.md", "WHERE.md")}
 
 

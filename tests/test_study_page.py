@@ -124,6 +124,17 @@ def test_mazes_of_the_papers_size():
     assert (ceiling > 0.999).mean() > 0.9
 
 
+def test_other_methods_on_mazes_of_the_papers_size():
+    _, certain, found = pair("paper-9x9")
+    assert len(found["max_at_k"]) == len(found["set_max"]) == 1
+
+    def behind(kind):
+        return [certain(kind, f"any@{k}", "vpo") for k in (1, 3, 10, 30)]
+
+    assert behind("set_max") == [-1, -1, -1, 0] and behind("max_at_k") == [-1, -1, 0, 0]
+    assert certain("set_max", "coverage", "vpo") == -1
+
+
 def test_the_collapse_on_mazes_and_the_fair_objection():
     _, _, found = pair("paper-9x9")
     walks = {

@@ -198,7 +198,7 @@ class Begun(Task):
         return "same"
 
 
-def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     config = config_of(task=Begun, steps=30)
     with pytest.raises(ValueError, match="begins its completions"):
@@ -212,6 +212,11 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
     (tmp_path / "empty").mkdir()
     export(config_of(), tmp_path / "empty", problems=1)
     assert {p.name for p in (tmp_path / "empty").iterdir()} == set(verl_export.FILES)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")  # an empty folder is replaced, and nobody may stand in it
+    with pytest.raises(ValueError, match=r"^\.: name the folder to make, such as verl$"):
+        export(config_of(), ".", problems=1)
+    assert not list((tmp_path / "here").iterdir())
 
 
 def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys, monkeypatch):

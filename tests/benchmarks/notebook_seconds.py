@@ -25,7 +25,7 @@ TOLD = re.compile(r"The code runs for .+? \(measured on two cores\)\.")
 CLICK = """
 import time
 for panel in (globals().get("lab"), globals().get("live")):
-    if getattr(panel, "state", None) == "ready":
+    if getattr(panel, "state", None) == "idle":
         began = time.perf_counter()
         panel.train()
         assert panel.join(900), panel.last_error
@@ -66,7 +66,11 @@ def about(seconds: float) -> str:
 
 def sentence(found: dict) -> str:
     """What the first cell of a notebook says of these seconds."""
-    panel = f", and its panel for {about(found['panel'])} if you click" if "panel" in found else ""
+    panel = (
+        f", and its panel trains for {about(found['panel'])} if you click"
+        if "panel" in found
+        else ""
+    )
     return f"The code runs for {about(found['seconds'])}{panel} (measured on two cores)."
 
 

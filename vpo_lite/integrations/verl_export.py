@@ -70,6 +70,8 @@ def export(
     out = Path(out)
     if not is_free(out, FILES):
         raise ValueError(f"{out}: exists already; choose another folder")
+    if not out.name:  # the folder itself takes the place of an empty one
+        raise ValueError(f"{out}: name the folder to make, such as {out / 'verl'}")
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))
