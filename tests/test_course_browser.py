@@ -13,6 +13,10 @@ CHOOSE = """(id) => { const notebook = window.jupyterapp.shell.currentWidget.con
   notebook.mode = 'edit'; }"""
 
 
+ON_TOP = """(e) => { const { x, y, width, height } = e.getBoundingClientRect();
+  return e.contains(document.elementFromPoint(x + width / 2, y + height / 2)); }"""
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A JupyterLab on the notebooks at the small budget, and a browser of a projector's size."""
@@ -68,4 +72,9 @@ def test_every_notebook_runs_and_an_exercise_answers(opened, path):
     assert {"text/html", "application/vnd.jupyter.widget-view+json"} <= set(shown)
     if path == NOTEBOOKS[0]:
         exercise_in_both_ways(page)
+    if "slider.observe" in path.read_text():
+        page.look_at(".widget-readout")
+        for readout in page.page.locator(".widget-readout").all():
+            readout.scroll_into_view_if_needed()
+            assert readout.evaluate(ON_TOP), "a slider is cut off, or lies below a figure"
     assert not page.wrong, page.wrong
