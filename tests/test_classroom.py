@@ -361,6 +361,11 @@ def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
     assert let_in(), "the third never started"
 
 
+def _begin():
+    harness.die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a suite in the background hands down SIG_IGN
+
+
 @contextlib.contextmanager
 def classroom(*arguments):
     """The command itself in a process of its own; yields (process, address, what it printed)."""
@@ -371,7 +376,7 @@ def classroom(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        preexec_fn=harness.die_with_parent if os.name == "posix" else None,
+        preexec_fn=_begin if os.name == "posix" else None,
     ) as process:
         try:
             said = []

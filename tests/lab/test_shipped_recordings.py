@@ -108,7 +108,7 @@ def test_the_reference_tells_what_the_study_found_with_three_answers():
             found.setdefault(kind, {})[maze] = share
     both = [[runs[maze] for maze in range(1600, 1610)] for runs in found.values()]
     (plain, ours), (low, high) = np.mean(both, axis=1), np.min(both, axis=1)
-    told = f"attained is {plain:.2f} and {ours:.2f} (least {low:.2f} and {high:.2f})"
+    told = f"VPO attains {plain:.2f} and the variant {ours:.2f} (least {low:.2f} and {high:.2f})"
     assert list(found) == ["vpo", "vpo_recombined, 2 x steps"] and told in TOLD, told
 
 
