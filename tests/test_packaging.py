@@ -306,3 +306,26 @@ def test_a_missing_browser_is_one_line_at_the_end_and_a_failure_in_ci(tmp_path, 
     assert done.stdout.count("Cure:") == 1
     assert f" 1 passed, {'2 errors' if in_ci else '2 skipped'} in " in counts
     assert done.returncode == (1 if in_ci else 0)
+
+
+@pytest.mark.slow
+def test_threads_may_come_in_by_different_doors():
+    """A panel warms up while a cell loads a policy. transformers does not lock what it loads late,
+    so one of them met half of it in nearly every run."""
+    code = """
+import importlib, sys, threading, time
+sys.setswitchinterval(1e-5)
+def enter(door, late):
+    time.sleep(late)
+    try:
+        importlib.import_module(door)
+    except ImportError as error:
+        print(door, error)
+doors = "training.loop", "policy.loading", "pocket.maze", "policy.tokenizer"
+given = [(f"vpo_lite.{door}", 0.2 * i) for i, door in enumerate(doors)]
+threads = [threading.Thread(target=enter, args=one) for one in given]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from transformers import PreTrainedTokenizerFast
 
 import envs
 
 from ..options import setting
+from ..policy.libraries import PreTrainedTokenizerFast
 from ..policy.tokenizer import word_tokenizer
 from ..randomness import generator
 from ..tasks.base import Prompt, Task

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import torch
 from pydantic import JsonValue
 from torch.utils.data import DataLoader
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ..files import (
     BusyError,
@@ -32,6 +31,7 @@ from ..files import (
     write_json,
 )
 from ..policy.adapter import quiet
+from ..policy.libraries import LlamaConfig, LlamaForCausalLM
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
 from ..policy.tokenizer import word_tokenizer

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 import torch
 from huggingface_hub import constants, snapshot_download
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..checks import shortened, shown
 from ..files import DamagedError, read_json
 from . import shipped
 from .adapter import base_folder, quiet
+from .libraries import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from .room import size, total_memory
 from .weights import (
     SAVE_AGAIN,

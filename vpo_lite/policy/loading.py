@@ -11,12 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, PreTrainedConfig
-from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.pytorch_utils import Conv1D
 
 from ..checks import check_number, check_whole, shown
 from ..randomness import integer
@@ -24,6 +19,15 @@ from . import shipped
 from .adapter import adapter_folder, fingerprint, load_adapter, quiet, read_card
 from .base import load_base
 from .decoder import decoder_for
+from .libraries import (
+    AutoModelForCausalLM,
+    BaseTunerLayer,
+    Conv1D,
+    GradientCheckpointingLayer,
+    LoraConfig,
+    PreTrainedConfig,
+    get_peft_model,
+)
 from .policy import Policy
 from .room import size, total_memory
 from .sampling import pad_prompts

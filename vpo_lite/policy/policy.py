@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from peft import PeftModel
 
 from ..checks import shown
 from ..tasks.base import Prompt
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
+from .libraries import PeftModel
 from .sampling import Rollouts, completion_logits, pad_prompts, sample_tokens, shares_prompts
 from .tokenizer import encode
 

@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
-from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from .graphs import replayed
+from .libraries import DynamicCache, DynamicLayer
 from .threads import SMALL_STEP, one_thread_if_small
 
 

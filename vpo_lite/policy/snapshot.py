@@ -6,9 +6,8 @@
 from typing import NamedTuple
 
 import torch
-from peft.tuners.lora import Linear as LoraLinear
-from peft.tuners.tuners_utils import BaseTunerLayer
-from peft.utils.other import ModulesToSaveWrapper
+
+from .libraries import BaseTunerLayer, LoraLinear, ModulesToSaveWrapper
 
 
 class Linear(NamedTuple):

@@ -1,9 +1,9 @@
 """From a task's prompt to token ids, for any model; and tokenizers whose tokens are whole words."""
 
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from ..tasks.base import Prompt, TaskError
+from .libraries import PreTrainedTokenizerFast
 from .weights import reason
 
 

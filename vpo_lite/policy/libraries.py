@@ -1,0 +1,50 @@
+"""What this package takes from transformers and peft, imported in one place.
+
+transformers loads its parts when they are first asked for, and does not lock. Two threads that do
+so at once, a panel that warms up and a cell that loads a policy, met half of it: "cannot import
+name 'AutoModel'". Now the first one imports this module, all of it, and the others wait.
+"""
+
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import Linear as LoraLinear
+from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils.other import ModulesToSaveWrapper
+from peft.utils.save_and_load import load_peft_weights, set_peft_model_state_dict
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+)
+from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.pytorch_utils import Conv1D
+from transformers.utils import logging as transformers_logging
+
+__all__ = [
+    "AutoConfig",
+    "AutoModelForCausalLM",
+    "AutoTokenizer",
+    "BaseTunerLayer",
+    "BitsAndBytesConfig",
+    "Conv1D",
+    "DynamicCache",
+    "DynamicLayer",
+    "GradientCheckpointingLayer",
+    "LlamaConfig",
+    "LlamaForCausalLM",
+    "LoraConfig",
+    "LoraLinear",
+    "ModulesToSaveWrapper",
+    "PeftModel",
+    "PreTrainedConfig",
+    "PreTrainedTokenizerFast",
+    "get_peft_model",
+    "load_peft_weights",
+    "set_peft_model_state_dict",
+    "transformers_logging",
+]
