@@ -97,6 +97,9 @@ MEASURE = """() => {
 }"""
 
 
+STILL = 5  # equal measures in a row: the kernel may take a second to answer the new width
+
+
 def notebook(folder, name, code):
     cells = [nbformat.v4.new_code_cell(code), nbformat.v4.new_markdown_cell("below\n\n" * 60)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
@@ -142,11 +145,11 @@ def measure(page, size):
     page.page.set_viewport_size({"width": size[0], "height": size[1]})
     page.page.wait_for_timeout(350)  # the page waits a moment before it tells its new width
     page.page.evaluate("() => document.querySelector('.vpo-lab').scrollIntoView()")
-    before, now = None, ""
-    while now != before:
+    seen = []
+    while len(seen) < STILL or len(set(seen[-STILL:])) > 1:
         page.page.wait_for_timeout(200)
         drawn = page.page.evaluate(MEASURE)
-        before, now = now, json.dumps({k: v for k, v in drawn.items() if k != "letters"})
+        seen.append(json.dumps({k: v for k, v in drawn.items() if k != "letters"}))
     return drawn
 
 
