@@ -1,25 +1,11 @@
 """``vpo-lite course KIND``: what a teacher takes into a class."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from ..classroom import notebooks
-from .flags import Parser, Wrong, path, requests
-
-
-class _Kind(NamedTuple):
-    help: str
-    flags: Callable  # adds the kind's flags to its parser: (parser, arguments)
-    run: Callable  # options -> exit status
+from .flags import Kind, Wrong, add_kinds, path, requests
 
 
 def flags(made, arguments) -> None:
-    """Add a parser for each kind. Each sets the function that runs it."""
-    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
-    for name, kind in _KINDS.items():
-        one = kinds.add_parser(name, help=kind.help, description=kind.help, allow_abbrev=False)
-        one.set_defaults(run=kind.run)
-        kind.flags(one, arguments)
+    add_kinds(made, arguments, _KINDS)
 
 
 def _sheet_flags(made, arguments) -> None:
@@ -69,6 +55,6 @@ def _build(options) -> int:
 
 
 _KINDS = {
-    "build": _Kind("copies of the notebooks: for students, or for nbgrader", _build_flags, _build),
-    "sheet": _Kind("the cheat sheet: VPO on one page, to be printed", _sheet_flags, _sheet),
+    "build": Kind("copies of the notebooks: for students, or for nbgrader", _build_flags, _build),
+    "sheet": Kind("the cheat sheet: VPO on one page, to be printed", _sheet_flags, _sheet),
 }

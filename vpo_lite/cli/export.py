@@ -1,27 +1,11 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from .flags import Parser, add_settings, given_settings, path, requests
+from .flags import Kind, add_kinds, add_settings, given_settings, path, requests
 from .flags import whole as whole_number
 
 
-class _Kind(NamedTuple):
-    help: str
-    flags: Callable  # adds the kind's flags to its parser: (parser, arguments)
-    run: Callable  # options -> exit status
-
-
 def flags(made, arguments) -> None:
-    """Add a parser for each kind. Each sets the function that runs it."""
-    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
-    chosen = next((a for a in arguments[1:] if not a.startswith("-")), None)
-    for name, kind in _KINDS.items():
-        one = kinds.add_parser(name, help=kind.help, description=kind.help, allow_abbrev=False)
-        one.set_defaults(run=kind.run)
-        if name == chosen:
-            kind.flags(one, arguments)
+    add_kinds(made, arguments, _KINDS)
 
 
 def _verl_flags(made, arguments) -> None:
@@ -101,8 +85,8 @@ def _lesson(options) -> int:
 
 
 _KINDS = {
-    "verl": _Kind("a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl),
-    "lesson": _Kind(
+    "verl": Kind("a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl),
+    "lesson": Kind(
         "recorded runs as one page for a class, with a live alpha", _lesson_flags, _lesson
     ),
 }

@@ -4,7 +4,9 @@ import argparse
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from ..checks import shortened, shown
 from ..options import Option
@@ -20,6 +22,27 @@ class Wrong(ValueError):
 class Parser(argparse.ArgumentParser):
     def error(self, message):  # one line, no usage block
         raise Wrong(f"{message} (see `{self.prog} --help`)")
+
+
+class Kind(NamedTuple):
+    """One of the kinds of a command: ``vpo-lite COMMAND KIND``."""
+
+    help: str
+    flags: Callable  # adds the kind's flags to its parser: (parser, arguments)
+    run: Callable  # options -> exit status
+
+
+def add_kinds(made, arguments, kinds: dict[str, Kind]) -> None:
+    """Add a parser for each kind. It sets the function that runs it; only the one that is asked for
+    gets its flags, which may be many.
+    """
+    parsers = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
+    chosen = next((a for a in arguments[1:] if not a.startswith("-")), None)
+    for name, kind in kinds.items():
+        one = parsers.add_parser(name, help=kind.help, description=kind.help, allow_abbrev=False)
+        one.set_defaults(run=kind.run)
+        if name == chosen:
+            kind.flags(one, arguments)
 
 
 def say(message, status: int) -> int:
