@@ -142,3 +142,25 @@ def test_the_limits_of_the_headline():
     ]
     text = "{:.3f} on `programs`, {:.3f} on `hops`, {:.3f} on hard mazes (one seed)".format(*most)
     assert f"Max@k finds more than VPO: {text}".replace(" 0.", " .") in told
+
+
+# --- how fast -------------------------------------------------------------------------------------
+
+SAMPLERS = {
+    "sampling, against peft's `generate`": "decoder view",
+    "... compiled": "decoder view, compiled",
+    "... in bf16": "decoder view, bf16",
+    "... in bf16, compiled": "decoder view, bf16, compiled",
+}
+
+
+def test_speeds_are_those_that_were_measured():
+    found = json.loads((RESULTS / "training.json").read_text())
+    runs = [found[f"threads_{n}"] for n in (2, 1)]
+    for label, name in SAMPLERS.items():
+        ratios = [[run["rollouts"][size][name]["ratio"] for run in runs] for size in ("1m", "10m")]
+        row = " | ".join(" \\| ".join(f"{x:.1f}" for x in cell) for cell in ratios)
+        assert f"| {label} | {row} |" in REFERENCE, row
+    plain = [run["rollouts"]["1m"]["peft generate"]["seconds"] for run in runs]
+    told = "`generate` takes {:.2f} s with two threads and {:.2f} s with one".format(*plain)
+    assert told in REFERENCE, told

@@ -160,7 +160,7 @@ def main():
     torch.set_num_threads(options.threads)
     figures = {
         "command": f"python tests/benchmarks/bench_training.py --threads {options.threads} "
-        "--rounds {options.rounds}",
+        f"--rounds {options.rounds}",
         "machine": platform.processor() or platform.machine(),
         "torch": torch.__version__,
         "threads": options.threads,
