@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from .checks import shortened
 from .classroom import notebooks
-from .classroom.check import LAB, version
+from .classroom.check import CHROMIUM, LAB, version
 from .classroom.notebooks import install_command
 from .classroom.serve import check_jupyter_writes
 from .policy import shipped
@@ -31,7 +31,6 @@ _TRAINING = (
     "filelock",
     "tqdm",
 )
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "microsoft-edge")
 
 
 def examine() -> int:
@@ -66,7 +65,7 @@ def examine() -> int:
             f"another package named envs shadows ours: {found.origin}; "
             "cure: start from another folder"
         )
-    browsers = [name for name in _BROWSERS if shutil.which(name)]
+    browsers = [name for name in CHROMIUM if shutil.which(name)]
     print(
         "browser for the tests: "
         f"{browsers[0] if browsers else 'none on PATH (only the browser tests need one)'}"

@@ -17,7 +17,8 @@ from .serve import LAB_PORT, PORT, check_jupyter_writes, port_is_free
 CORES, MEMORY = 2, 2 * 2**30  # that a class needs: JupyterLab, a kernel that trains, a browser
 PATIENCE = 120  # seconds that the training of a class may take
 LAB = ("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget", "voila")
-BROWSERS = ("firefox", "chromium", "chromium-browser", "google-chrome", "microsoft-edge")
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "microsoft-edge")
+BROWSERS = ("firefox", *CHROMIUM)
 
 
 class Found(NamedTuple):

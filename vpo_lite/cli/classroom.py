@@ -4,7 +4,7 @@ import sys
 
 from ..checks import shown
 from ..classroom import notebooks, serve
-from .flags import Parser, Wrong, path, requests, whole
+from .flags import Command, Wrong, add_commands, path, requests, whole
 
 BROWSER = ("auto", "yes", "no")
 
@@ -85,14 +85,16 @@ def lab(options) -> int:
 
 
 def notebooks_flags(made, arguments) -> None:
-    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
     said = "copy the notebooks into a new or an empty folder"
-    one = kinds.add_parser("copy", help=said, description=said, allow_abbrev=False)
-    one.add_argument("destination", type=path, metavar="DEST", help="the folder")
-    one.set_defaults(run=copy_notebooks)
+    copy = Command(said, _copy_flags, _copy)
+    add_commands(made, arguments[1:], {"copy": copy}, "KIND")
 
 
-def copy_notebooks(options) -> int:
+def _copy_flags(made, arguments) -> None:
+    made.add_argument("destination", type=path, metavar="DEST", help="the folder")
+
+
+def _copy(options) -> int:
     destination = options.destination
     with requests():
         written = notebooks.copy(destination)

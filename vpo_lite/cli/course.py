@@ -1,11 +1,11 @@
 """``vpo-lite course KIND``: what a teacher takes into a class."""
 
 from ..classroom import notebooks
-from .flags import Kind, Wrong, add_kinds, path, requests
+from .flags import Command, Wrong, add_commands, path, requests
 
 
 def flags(made, arguments) -> None:
-    add_kinds(made, arguments, _KINDS)
+    add_commands(made, arguments[1:], _KINDS, "KIND")
 
 
 def _sheet_flags(made, arguments) -> None:
@@ -55,6 +55,8 @@ def _build(options) -> int:
 
 
 _KINDS = {
-    "build": Kind("copies of the notebooks: for students, or for nbgrader", _build_flags, _build),
-    "sheet": Kind("the cheat sheet: VPO on one page, to be printed", _sheet_flags, _sheet),
+    "build": Command(
+        "copies of the notebooks: for students, or for nbgrader", _build_flags, _build
+    ),
+    "sheet": Command("the cheat sheet: VPO on one page, to be printed", _sheet_flags, _sheet),
 }

@@ -1,11 +1,11 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
-from .flags import Kind, add_kinds, add_settings, given_settings, path, requests
+from .flags import Command, add_commands, add_settings, given_settings, path, requests
 from .flags import whole as whole_number
 
 
 def flags(made, arguments) -> None:
-    add_kinds(made, arguments, _KINDS)
+    add_commands(made, arguments[1:], _KINDS, "KIND")
 
 
 def _verl_flags(made, arguments) -> None:
@@ -85,8 +85,10 @@ def _lesson(options) -> int:
 
 
 _KINDS = {
-    "verl": Kind("a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl),
-    "lesson": Kind(
+    "verl": Command(
+        "a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl
+    ),
+    "lesson": Command(
         "recorded runs as one page for a class, with a live alpha", _lesson_flags, _lesson
     ),
 }

@@ -24,25 +24,31 @@ class Parser(argparse.ArgumentParser):
         raise Wrong(f"{message} (see `{self.prog} --help`)")
 
 
-class Kind(NamedTuple):
-    """One of the kinds of a command: ``vpo-lite COMMAND KIND``."""
+class Command(NamedTuple):
+    """A command, ``vpo-lite COMMAND``, or one of its kinds, ``vpo-lite COMMAND KIND``."""
 
     help: str
-    flags: Callable  # adds the kind's flags to its parser: (parser, arguments)
-    run: Callable  # options -> exit status
+    flags: Callable  # adds its flags to its parser: (parser, arguments)
+    run: Callable | None  # options -> exit status; None: its flags set it
 
 
-def add_kinds(made, arguments, kinds: dict[str, Kind]) -> None:
-    """Add a parser for each kind. It sets the function that runs it; only the one that is asked for
-    gets its flags, which may be many.
+def add_commands(made, arguments, commands: dict[str, Command], what: str) -> None:
+    """Add a parser for each command. It sets the function that runs it; only the one that these
+    arguments name gets its flags: some need a task or torch, and no other waits for those.
+
+    what: "COMMAND" or "KIND".
     """
-    parsers = made.add_subparsers(dest="kind", required=True, metavar="KIND", parser_class=Parser)
-    chosen = next((a for a in arguments[1:] if not a.startswith("-")), None)
-    for name, kind in kinds.items():
-        one = parsers.add_parser(name, help=kind.help, description=kind.help, allow_abbrev=False)
-        one.set_defaults(run=kind.run)
+    parsers = made.add_subparsers(
+        dest=what.lower(), required=True, metavar=what, parser_class=Parser
+    )
+    chosen = next((a for a in arguments if not a.startswith("-")), None)
+    for name, command in commands.items():
+        one = parsers.add_parser(
+            name, help=command.help, description=command.help, allow_abbrev=False
+        )
+        one.set_defaults(run=command.run)
         if name == chosen:
-            kind.flags(one, arguments)
+            command.flags(one, arguments)
 
 
 def say(message, status: int) -> int:

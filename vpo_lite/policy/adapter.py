@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 from ..checks import shown
 from ..files import DamagedError, Schema, read_json, write_json
 from . import shipped
-from .libraries import PeftModel, load_peft_weights, set_peft_model_state_dict, transformers_logging
+from .libraries import PeftModel, hf_logging, load_peft_weights, set_peft_model_state_dict
 from .weights import ADAPTER, adapter_file, check_tensors, not_finite, reason, tensors, writing
 
 _CARD, _PEFT = "policy.json", "adapter_config.json"
@@ -168,17 +168,14 @@ def fingerprint(base: str) -> str | None:
 @contextlib.contextmanager
 def quiet():
     """Inside, transformers and peft print nothing: no progress bars, no notices, no warnings."""
-    level, bars = (
-        transformers_logging.get_verbosity(),
-        transformers_logging.is_progress_bar_enabled(),
-    )
-    transformers_logging.set_verbosity(logging.ERROR)
-    transformers_logging.disable_progress_bar()
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.ERROR)
+    hf_logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        transformers_logging.set_verbosity(level)
+        hf_logging.set_verbosity(level)
         if bars:
-            transformers_logging.enable_progress_bar()
+            hf_logging.enable_progress_bar()

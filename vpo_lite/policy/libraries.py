@@ -23,7 +23,7 @@ from transformers import (
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
-from transformers.utils import logging as transformers_logging
+from transformers.utils import logging as hf_logging
 
 __all__ = [
     "AutoConfig",
@@ -44,7 +44,7 @@ __all__ = [
     "PreTrainedConfig",
     "PreTrainedTokenizerFast",
     "get_peft_model",
+    "hf_logging",
     "load_peft_weights",
     "set_peft_model_state_dict",
-    "transformers_logging",
 ]
