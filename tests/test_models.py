@@ -37,6 +37,12 @@ CHAT = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
+# A model that thinks before it answers unless it is told not to (Qwen3).
+THINKS = CHAT[: -len("{% endif %}")] + (
+    "{% if enable_thinking is defined and enable_thinking is false %}"
+    "<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+
 ASKED = [Prompt.words("Go."), Prompt.words("Go on now.")]
 
 
@@ -133,6 +139,14 @@ def test_all_turns_of_a_conversation_are_read_in_order(folder):
         )
     else:
         assert text == "Be brief.\n\nWhich way?\n\nLeft.\n\nAnd then?\n"
+
+
+def test_a_model_that_thinks_is_told_not_to():
+    tokenizer = byte_tokenizer(chat=True)
+    tokenizer.chat_template = THINKS
+    assert tokenizer.decode(encode(tokenizer, Prompt.words("Which way?"))) == (
+        "<|im_start|>user\nWhich way?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )
 
 
 def test_the_tokens_of_a_prefix_stand_last(folder):

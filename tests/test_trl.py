@@ -20,7 +20,7 @@ pytest.importorskip("trl")
 
 import torch
 from peft import AutoPeftModelForCausalLM
-from test_models import byte_model, byte_tokenizer
+from test_models import THINKS, byte_model, byte_tokenizer
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -233,11 +233,12 @@ def chat_folder(tmp_path_factory):
     return byte_model(tmp_path_factory.mktemp("models") / "chat", **shape, **heads)
 
 
-@pytest.mark.parametrize("kind", ["pocket", "chat", "plain", "weighed"])
+@pytest.mark.parametrize("kind", ["pocket", "chat", "thinks", "plain", "weighed"])
 def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
     """The same tokens for the same problems in the same order."""
     tokenizer = byte_tokenizer(chat=False) if kind == "plain" else None
-    model = str(chat_folder) if kind in ("chat", "plain") else "auto"
+    words = kind in ("chat", "thinks", "plain")
+    model = str(chat_folder) if words else "auto"
     config = pocket_config(
         steps=2,
         maze_seed=None,
@@ -246,6 +247,9 @@ def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
     )
     policy = load_policy(config.base_model, device="cpu")
     policy.tokenizer = tokenizer or policy.tokenizer
+    if kind == "thinks":
+        policy.tokenizer.chat_template = THINKS
+    asked = grpo_config(config, "unused").chat_template_kwargs
     rows, task = dataset(config, policy.tokenizer), config.make_task()
     assert rows["slot"] == [0, 1] * 2 and rows["step"] == [0, 0, 1, 1]
     for row in rows:
@@ -254,9 +258,10 @@ def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
         weights = draw_weights(task, config, [x], [f"{task.key(x)}#{row['slot']}"], row["step"])
         shown = weights[0][0] if kind == "weighed" else None
         prompt = task.prompt(x, config.answers, weights=shown, pocket=policy.pocket)
-        if kind == "chat":
-            ids = policy.tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True)
-            ids = ids["input_ids"]
+        if kind in ("chat", "thinks"):
+            ids = policy.tokenizer.apply_chat_template(
+                row["prompt"], add_generation_prompt=True, **asked
+            )["input_ids"]
         else:
             ids = policy.tokenizer(text=row["prompt"])["input_ids"]
         assert ids == policy.encode(prompt)

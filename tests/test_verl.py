@@ -102,6 +102,7 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
     assert (rollout["n"], rollout["temperature"], rollout["val_kwargs"]["n"]) == (4, 1.0, 10)
     assert found["data"]["train_batch_size"] == actor["ppo_mini_batch_size"] == 2
     assert found["data"]["shuffle"] is found["data"]["filter_overlong_prompts"] is False
+    assert found["data"]["apply_chat_template_kwargs"] == {"enable_thinking": False}
     assert found["trainer"]["total_training_steps"] == 3 and found["trainer"]["total_epochs"] == 1
     assert (found["trainer"]["nnodes"], found["trainer"]["n_gpus_per_node"]) == (2, 4)
     rows = rows_of(exported / "train.parquet") + rows_of(exported / "held_out.parquet")

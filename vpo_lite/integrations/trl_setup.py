@@ -11,6 +11,7 @@ from typing import Any
 from .. import estimators
 from ..checks import shown
 from ..policy import shipped
+from ..policy.tokenizer import NO_THINKING
 from ..tasks.base import Prompt, Task, TaskError, group_key
 from ..training.config import TrainConfig
 from ..training.contract import prompt_of, tokens_of
@@ -168,6 +169,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         weight_decay=0.0,
         max_grad_norm=1.0,
         bf16=False,  # the base's own numbers, and a float32 adapter, as in the native trainer
+        chat_template_kwargs=dict(NO_THINKING),  # as the native trainer asks
         dataloader_pin_memory=not cpu,
         ddp_find_unused_parameters=False,
         logging_nan_inf_filter=False,

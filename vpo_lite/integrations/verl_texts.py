@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+from ..policy.tokenizer import NO_THINKING
 from ..training.config import TrainConfig
 from .rewards import RolloutReward
 
@@ -28,6 +29,7 @@ def configuration(
         task=as_yaml(config.task),
         options=as_yaml(config.task_options),
         prompts=config.prompts,
+        thinking=as_yaml(NO_THINKING),
         prompt=prompt,
         response=response,
         model=as_yaml(config.base_model),
@@ -104,6 +106,7 @@ data:
   # The rows are the steps in order: never shuffle, filter or cut them.
   shuffle: false
   filter_overlong_prompts: false
+  apply_chat_template_kwargs: {thinking}
   train_batch_size: {prompts}
   # The bytes of the longest prompt, and room for a chat template: more than its tokens.
   max_prompt_length: {prompt}

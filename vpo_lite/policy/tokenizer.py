@@ -6,14 +6,19 @@ from ..tasks.base import Prompt, TaskError
 from .libraries import PreTrainedTokenizerFast
 from .weights import reason
 
+# For every chat template, in every engine. Models that can think before they answer (Qwen3) do so
+# unless they are told, and their thoughts would use up the tokens of a set. Others ignore it.
+NO_THINKING = {"enable_thinking": False}
+
 
 def encode(tokenizer, prompt: Prompt) -> list[int]:
     """Token ids of a prompt. Its prefix comes last, so the policy continues it.
 
     Symbols: ``<bos>``, then one token per word. Messages: all turns through the chat template,
-    with the opening of the assistant's turn. A tokenizer without a template gets the contents,
-    joined by blank lines. Raises: ValueError naming the symbols that have no token, or where the
-    chat template fails or the text has no token.
+    with the opening of the assistant's turn, and with thinking switched off where the template
+    knows it. A tokenizer without a template gets the contents, joined by blank lines. Raises:
+    ValueError naming the symbols that have no token, or where the chat template fails or the text
+    has no token.
 
     >>> tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", "up", "down"])
     >>> encode(tokenizer, Prompt(symbols="up down", prefix="up"))
@@ -29,7 +34,10 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
     if tokenizer.chat_template:
         try:
             text = tokenizer.apply_chat_template(
-                list(prompt.messages), tokenize=False, add_generation_prompt=True
+                list(prompt.messages),
+                tokenize=False,
+                add_generation_prompt=True,
+                **NO_THINKING,
             )
         except Exception as error:  # a template is a program of the model's makers
             raise TaskError(
