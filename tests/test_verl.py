@@ -5,9 +5,12 @@ The second part runs where veRL is installed (`make verl`). No Ray cluster is st
 
 import asyncio
 import builtins
+import contextlib
 import difflib
 import importlib.util
+import json
 import os
+import subprocess
 import sys
 import tomllib
 import warnings
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from test_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -24,10 +28,11 @@ from vpo_lite.integrations import verl_export
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.verl_export import export
 from vpo_lite.objective import sample_weights
+from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, group_key
 from vpo_lite.tasks.wording import write_numbered
-from vpo_lite.training.evaluate import held_out_seeds
+from vpo_lite.training.evaluate import evaluate, held_out_seeds
 from vpo_lite.training.problems import problems_of_step
 
 with warnings.catch_warnings():
@@ -549,3 +554,85 @@ def test_a_users_own_configuration_rewards_sets_of_answers(verl, monkeypatch):
     W = sample_weights(64, 2, 1.0, rng=generator(0, "weights", 0, "u"))
     expected = np.maximum(W @ [0.0, 1 / 3], W @ [0.0, 1.0]).mean()
     assert managed(settings, [data])[1][0]["reward_score"] == pytest.approx(expected)
+
+
+# --- the way back ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """An exported run of a small model, and in it a checkpoint as veRL's FSDP workers store one."""
+    pytest.importorskip("pyarrow")
+    place = tmp_path_factory.mktemp("back")
+    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+    model = byte_model(place / "base", num_attention_heads=4, num_key_value_heads=2, **shape)
+    config = config_of(model=str(model), rank=4, lora_alpha=12, max_new_tokens=8)
+    export(config, place / "run", problems=2)
+    policy = load_policy(model, rank=4, lora_alpha=12, device="cpu")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in filter(lambda p: p.requires_grad, policy.model.parameters()):
+            parameter.copy_((0.3 * torch.randn_like(parameter)).bfloat16())
+    actor = place / "run" / "checkpoints" / "global_step_3" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    torch.save(policy.model.state_dict(), actor / "model_world_size_1_rank_0.pt")
+    (actor / "fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 1}')
+    about = {"r": 4, "lora_alpha": 12, "task_type": "CAUSAL_LM"}
+    (actor / "lora_train_meta.json").write_text(json.dumps(about))
+    policy.model.get_base_model().config.save_pretrained(actor / "huggingface")
+    policy.tokenizer.save_pretrained(actor / "huggingface")
+    return place / "run", policy
+
+
+def test_an_adapter_without_a_base_is_measured_with_the_runs_settings(trained, tmp_path, capsys):
+    """The form in which veRL's merger leaves an adapter: peft's, without the name of the base."""
+    run, policy = trained
+    policy.model.save_pretrained(tmp_path / "adapter")
+    file = tmp_path / "adapter" / "adapter_config.json"
+    kept = json.loads(file.read_text()) | {"base_model_name_or_path": None}
+    file.write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match=r"names no base model; say which it is: load_policy\(.."):
+        load_policy(tmp_path / "adapter", device="cpu")
+    asked = ["evaluate", str(run), "--problems", "2", "--answers", "6", "--json"]
+    assert main([*asked, "--device", "cpu", "--adapter", str(tmp_path / "adapter")]) == 0
+    config = config_of(model=policy.base, max_new_tokens=8)
+    expected = evaluate(policy, config, problems=2, answers=6)
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("evaluate {run}", "README.md there says how to get the adapter from veRL"),
+        ("evaluate {run} --adapter {base}", "no adapter is there that belongs on"),
+        ("train --resume {run}", "vpo-lite export verl writes such a run, and its run.sh trains"),
+        ("train --engine verl", "vpo-lite export verl writes such a run, and its run.sh trains it"),
+    ],
+)
+def test_an_exported_run_says_how_it_goes_on(trained, command, words, capsys):
+    run, policy = trained
+    assert main(command.format(run=run, base=policy.base).split()) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_veRL_trained_comes_back(verl, trained, capsys):
+    """The two lines of the folder's README, with veRL's own merger."""
+    run, policy = trained
+    lines = [line.strip() for line in (run / "README.md").read_text().splitlines()]
+    [merge] = [line for line in lines if "verl.model_merger" in line]
+    [measure] = [line for line in lines if line.startswith("vpo-lite evaluate")]
+    there = os.environ | {"PYTHONPATH": str(Path(verl.__file__).parents[1])}
+    command = [sys.executable, *merge.split()[1:]]
+    done = subprocess.run(command, cwd=run, env=there, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = load_policy(run / "merged" / "lora_adapter", base=policy.base, device="cpu")
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        logits = found.model(ids).logits
+        assert torch.equal(logits, policy.model(ids).logits)
+        with policy.reference():
+            assert not torch.equal(logits, policy.model(ids).logits)
+    with contextlib.chdir(run):
+        assert main([*measure.split()[1:], "--problems", "2", "--device", "cpu"]) == 0
+    assert "coverage" in capsys.readouterr().out

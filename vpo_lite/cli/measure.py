@@ -10,6 +10,12 @@ def evaluate_flags(made, arguments) -> None:
     nouns = [f"--{task_class(name).noun}s" for name in task_names()]  # as each task calls them
     made.add_argument("folder", type=path, metavar="RUN")
     made.add_argument(
+        "--adapter",
+        type=path,
+        metavar="FOLDER",
+        help="measure this adapter with the run's settings, such as one that veRL trained",
+    )
+    made.add_argument(
         "--problems",
         *nouns,
         type=whole,
@@ -36,15 +42,19 @@ def evaluate_runs(options) -> int:
 
         folder = RunFolder.open(options.folder)
         config = folder.config()
-        if not folder.finished:
-            raise Wrong(
-                f"{options.folder}: not finished; go on with: vpo-lite train --resume "
-                f"{options.folder}"
-            )
+        if options.adapter is None and not folder.finished:
+            cure = f"go on with: vpo-lite train --resume {options.folder}"
+            if folder.engine().name == "verl":
+                cure = "README.md there says how to get the adapter from veRL; name it --adapter"
+            raise Wrong(f"{options.folder}: not finished; {cure}")
         folder.check_files()
         check_answers(options.answers)
         held_out_seeds(config.make_task(), options.problems)  # refuses what cannot be measured
-        policy = load_policy(folder.path, device=options.device)
+        if options.adapter is None:
+            policy = load_policy(folder.path, device=options.device)
+        else:
+            how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
+            policy = load_policy(options.adapter, **how)
     seed = config.seed if options.seed is None else options.seed
     asked = dict(problems=options.problems, answers=options.answers, seed=seed)
     with enough_memory(config):

@@ -101,6 +101,8 @@ def _engine(name: str):
         from ..integrations.trl_run import TrlRun
 
         return TrlRun
+    if name == "verl":
+        raise Wrong("engine verl: vpo-lite export verl writes such a run, and its run.sh trains it")
     raise Wrong(f"--engine {shown(name)}: there are {', '.join(ENGINES)}")
 
 

@@ -3,7 +3,8 @@
     train.parquet      the native trainer's problems: step by step, slot by slot
     held_out.parquet   the problems that are measured
     vpo.yaml           every setting of the run, over veRL's own ``ppo_trainer`` configuration
-    run.sh, README.md  the launch lines of one node and of a Ray cluster
+    run.sh, README.md  the launch lines of one node and of a Ray cluster; the way back
+    config.json        the settings as this kit reads them, for ``vpo-lite evaluate``
 
 Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a test reads this list):
 
@@ -30,12 +31,13 @@ from pathlib import Path
 
 from ..checks import check_choice, check_whole, shown
 from ..estimators import METHODS
-from ..files import is_free
+from ..files import is_free, write_json
 from ..policy import shipped
 from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_problem, check_seeds, first_problem, prompt_of, tokens_of
 from ..training.evaluate import held_out_seeds
+from ..training.folders import CONFIG, Engine, digests, settings
 from ..training.problems import seeds_of_step
 from .rewards import RolloutReward
 from .verl_texts import RUN, configuration, readme
@@ -44,7 +46,7 @@ ESTIMATORS = ("grpo", "vpo")
 REFUSED = ("load_in", "compile", "device", "threads")
 MOST_RANK = 512
 TEMPLATE = 256  # tokens that a chat template may add to a prompt
-FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md")
+FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md", CONFIG)
 
 
 def export(
@@ -75,7 +77,7 @@ def export(
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))
-    task = config.make_task()
+    task, files = config.make_task(), digests(config)
     check_seeds(task)
     first_problem(task, config.answers, None)
     rows = {
@@ -91,6 +93,7 @@ def export(
         prompt, response = (max(s[i] for s in sizes) for i in (1, 2))
         lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
         count = {name: size[0] for name, size in zip(rows, sizes, strict=True)}
+        write_json(made / CONFIG, settings(config, files, Engine(name="verl")))
         texts = {
             "vpo.yaml": configuration(config, lengths, gpus, nodes, estimator),
             "run.sh": RUN,

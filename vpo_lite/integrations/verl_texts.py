@@ -183,6 +183,12 @@ exec python3 -m verl.trainer.main_ppo --config-path "$here" --config-name vpo \\
 """
 
 
+MERGE = (
+    "python3 -m verl.model_merger merge --backend fsdp "
+    "--local_dir checkpoints/global_step_{steps}/actor --target_dir merged"
+)
+
+
 def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) -> str:
     own = f"The module of `{config.task}` must be importable there.\n" if ":" in config.task else ""
     data = "".join(f"The data file `{f}` must be readable there.\n" for f in config.files.values())
@@ -198,6 +204,7 @@ def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) ->
 - `train.parquet`: {train}, in the order of the steps
 - `held_out.parquet`: {held_out} that are measured, not trained on
 - `run.sh`: the launch line
+- `config.json`: the settings as `vpo-lite evaluate` reads them
 
 On every node: `pip install "vpo_lite[verl]" "verl[vllm]==0.9.1"`, on Python 3.11 or 3.12.
 {own}{data}
@@ -213,6 +220,12 @@ A Ray cluster of {max(nodes, 2)} such nodes, with this folder at the same place 
 
 The same seed gives the native trainer's problems and weights. What is sampled differs, and so does
 the start of LoRA. The rows are the steps: do not shuffle them, and train one epoch.
+
+Measure the end as a native run is measured, on the same problems (the first line stores the adapter
+in bfloat16):
+
+    {MERGE.format(steps=config.steps)}
+    vpo-lite evaluate . --adapter merged/lora_adapter
 
 `vpo/valid_rate`, `vpo/solved_rate` and `objectives/...` are means over the answers of a rollout. On
 held-out problems the reward is exact (K = infinity).

@@ -59,16 +59,21 @@ def adapter_folder(path) -> Path | None:
     return None
 
 
-def read_card(folder: Path) -> AdapterCard:
+def read_card(folder: Path, base: str | None = None) -> AdapterCard:
     """The card of an adapter's folder. For an adapter of peft's own, without a card: its base.
 
-    Raises: DamagedError for a file that cannot be read.
+    base: takes the place of the one that the files name. Raises: DamagedError for a file that
+    cannot be read, or that names no base where none is given.
     """
     if os.path.lexists(folder / _CARD):
-        return read_json(folder / _CARD, AdapterCard)
-    base = read_json(folder / _PEFT, _PeftConfig).base_model_name_or_path
+        card = read_json(folder / _CARD, AdapterCard)
+        return card.model_copy(update={"base": base or card.base})
+    base = base or read_json(folder / _PEFT, _PeftConfig).base_model_name_or_path
     if not base:
-        raise DamagedError(f"{folder / _PEFT}: base_model_name_or_path names no base model")
+        raise DamagedError(
+            f"{folder / _PEFT}: base_model_name_or_path names no base model; say which it is: "
+            'load_policy(..., base="...")'
+        )
     return AdapterCard(base=base)
 
 

@@ -39,6 +39,7 @@ MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
 def load_policy(
     path_or_name="pocket-6x6",
     *,
+    base: str | None = None,
     device: str | torch.device = "auto",
     rank: int = 16,
     lora_alpha: float = 32,
@@ -51,6 +52,8 @@ def load_policy(
 
     - path_or_name: a shipped name, a run folder or its adapter folder, a folder with a Hugging Face
       model, or the name of one on the hub
+    - base: the model that a trained adapter belongs on; needed where the adapter's files name none,
+      or another place of it
     - device: "auto", "cpu", "cuda", "mps" or a torch.device (:func:`choose_device`)
     - rank, lora_alpha (at most 1e6), seed: of a fresh adapter and its initialisation
     - dtype: of the base's parameters: "float32", "bfloat16" or "auto". Auto is bfloat16 for a
@@ -73,25 +76,27 @@ def load_policy(
     folder = adapter_folder(name)
     if folder is not None:
         try:
-            card = read_card(folder)
+            card = read_card(folder, base)
             name = shipped.model_name(card.base)
             dtype = card.dtype if dtype == "auto" else dtype
             load_in = load_in or card.load_in
-            base = load_base(name, device, dtype, load_in)
+            loaded = load_base(name, device, dtype, load_in)
             if card.fingerprint not in (None, fingerprint(name)):
                 raise ValueError(f"it was trained on other weights than the {shown(name)} found")
-            model = load_adapter(base.model, folder)
+            model = load_adapter(loaded.model, folder)
         except ValueError as error:
             raise ValueError(f"{folder}: this adapter cannot be loaded: {error}") from error
+    elif base is not None:
+        raise ValueError(f"{shown(name)}: no adapter is there that belongs on {shown(base)}")
     else:
         if shipped.folder(name) is None and Path(name).is_dir():
             name = str(Path(name).resolve())  # an adapter finds it again from any working directory
         rank, lora_alpha = _adapter_numbers(rank, lora_alpha)
-        base = load_base(name, device, dtype, load_in)
-        model = _fresh_adapter(base.model, rank, lora_alpha, integer(seed, "lora"))
+        loaded = load_base(name, device, dtype, load_in)
+        model = _fresh_adapter(loaded.model, rank, lora_alpha, integer(seed, "lora"))
     model.eval()
     policy = Policy(
-        model, base.tokenizer, name, base.pocket, dtype, load_in, bool(gradient_checkpointing)
+        model, loaded.tokenizer, name, loaded.pocket, dtype, load_in, bool(gradient_checkpointing)
     )
     _check_forward(policy, folder or name)
     if gradient_checkpointing:

@@ -82,16 +82,14 @@ class RunFolder:
         """
         folder = cls(path)
         folder._check_free()
-        files = {name: digest(file) for name, file in config.files.items()}
+        files = digests(config)
         made = _missing(folder.path)
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.lock()
             folder._check_free()  # another process may have been faster
             folder.tidy()
-            beside = {FILES: files} if files else {}
-            beside |= {ENGINE: engine.model_dump()} if engine else {}
-            write_json(folder.path / CONFIG, config.to_json() | beside)
+            write_json(folder.path / CONFIG, settings(config, files, engine))
         except BaseException as error:
             folder.close(remove=bool(made))
             with contextlib.suppress(OSError):  # not empty: another process works there
@@ -313,6 +311,17 @@ class RunFolder:
         write_json(self.path / SUMMARY, summary)
         self.tidy()
         self.close(remove=True)
+
+
+def digests(config: TrainConfig) -> dict[str, str]:
+    """The SHA-256 of each data file of a run. Raises DamagedError for one that cannot be read."""
+    return {name: digest(file) for name, file in config.files.items()}
+
+
+def settings(config: TrainConfig, files: dict[str, str], engine: Engine | None) -> dict:
+    """What config.json holds; files: :func:`digests`."""
+    beside = {FILES: files} if files else {}
+    return config.to_json() | beside | ({ENGINE: engine.model_dump()} if engine else {})
 
 
 def _missing(path: Path) -> list[Path]:
