@@ -363,6 +363,22 @@ def test_a_search_is_the_one_that_evolve_does(study, folder, searched):
     assert set(np.ravel(searched["mutation"][0].tokens)) == {0}
 
 
+def test_a_search_takes_a_policy_that_is_still_there(study, folder, searched, tmp_path):
+    copy, file = tmp_path / "copy", tmp_path / "small.toml"
+    shutil.copytree(folder, copy)
+    file.write_text(SMALL + "policies = 1\n")
+    one = declaration.read(file)
+    taken = lambda: next(s.run for s in searches.searches(one, copy) if s.kind == "vpo")  # noqa: E731
+    first, second = (row.run for row in searched["vpo"])
+    assert taken() == first
+    (copy / f"search-{first}.json").unlink()
+    assert taken() == second  # its search is finished
+    (copy / f"search-{second}.json").unlink()
+    assert taken() == first
+    shutil.rmtree(copy / "policies" / first)
+    assert taken() == second  # its policy is there
+
+
 def test_the_table_counts_wins_problem_by_problem(study, folder, searched, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

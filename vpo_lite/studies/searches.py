@@ -67,7 +67,11 @@ class _Search(NamedTuple):
 
 
 def searches(study: Study, folder) -> list[_Search]:
-    """What can be searched with: every chosen run of the kinds that the study names."""
+    """What can be searched with: chosen runs of the kinds that the study names.
+
+    Of more runs than the study asks for, those whose search is finished come first, then those
+    whose policy is still there.
+    """
     stated, found = study.declared.search, []
     if stated is None:
         raise ValueError(f"study {study.name}: its file has no part [search]")
@@ -75,8 +79,11 @@ def searches(study: Study, folder) -> list[_Search]:
     for kind in stated.kinds:
         if kind == MUTATION:
             found.append(_Search(kind, None))
-        for run in runs.get(kind, [])[: stated.policies]:
-            found.append(_Search(kind, study.job(kind, run.config["lr"], run.seed)))
+        jobs = [study.job(kind, run.config["lr"], run.seed) for run in runs.get(kind, [])]
+        of_kind = [_Search(kind, job) for job in jobs]
+        of_kind.sort(key=lambda s: not _adapter(folder, s).is_dir())
+        of_kind.sort(key=lambda s: not _file(folder, s).exists())
+        found += of_kind[: stated.policies]
     return found
 
 
@@ -84,7 +91,7 @@ def to_do(study: Study, folder) -> list[_Search]:
     """The searches that are not finished. DamagedError where the adapter of one is missing."""
     found = [s for s in searches(study, folder) if not _file(folder, s).exists()]
     for search in found:
-        adapter = Path(folder) / "policies" / search.run / "adapter"
+        adapter = _adapter(folder, search)
         if search.job is not None and not adapter.is_dir():
             raise DamagedError(
                 f"{adapter}: is not there, and a search needs the policy; move "
@@ -121,6 +128,10 @@ def finished(study: Study, folder) -> dict[str, list[Searches]]:
 
 def _file(folder, search: _Search) -> Path:
     return Path(folder) / f"search-{search.run}.json"
+
+
+def _adapter(folder, search: _Search) -> Path:
+    return Path(folder) / "policies" / search.run / "adapter"
 
 
 def _read(study: Study, folder, search: _Search) -> Searches:
