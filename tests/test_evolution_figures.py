@@ -7,7 +7,7 @@ import pytest
 from test_figures import texts
 
 from vpo_lite import evolution_figures, looks
-from vpo_lite.shown import Drawn
+from vpo_lite.shown import WIDE, Drawn
 
 PASSES = {"sort": [1, 0, 0, 1], "plus": [0, 1, 1, 0]}
 EARLY, LATE = [[1, 0, 0]], [[1, 0, 0], [0, 1, 1], [1, 1, 1]]
@@ -26,7 +26,7 @@ FIGURES = {
 def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
     figure = FIGURES[name]()
     assert type(figure) is Drawn and figure.data
-    assert 700 <= figure.layout.width <= 1280 and 400 <= figure.layout.height <= 720
+    assert 700 <= figure.layout.width <= WIDE and 400 <= figure.layout.height <= 720
     assert figure.layout.font.size >= 16
     assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
     assert figure.to_json() == FIGURES[name]().to_json()

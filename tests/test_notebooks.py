@@ -72,7 +72,7 @@ def lower(notebook):
 
 
 PLOTLY = "application/vnd.plotly.v1+json"
-WIDEST = 1100  # pixels of an output on a screen of 1280
+WIDEST = 848  # pixels of an output beside the list of files, on a screen of 1280
 
 
 def test_there_are_notebooks():

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from .checks import check_finite, shown
 from .looks import FRONT, look, stroke
-from .shown import finish
+from .shown import WIDE, finish
 
 PASSED = [[0, "#E3EEF6"], [1, "#4CA3D9"]]  # light to dark, and black numbers stand out from all
 EMPTY = "#F1F1F1"  # a cell without an elite
@@ -22,7 +22,7 @@ MARKERS = 6  # on a curve
 __all__ = ["archive_cells", "archive_grid", "archive_growth", "passes_table", "share_solved"]
 
 
-def passes_table(programs, tests, *, title=None, width=840, height=420):
+def passes_table(programs, tests, *, title=None, width=WIDE, height=420):
     """Which program passes which test: a table with a tick for each test that is passed.
 
     programs {name: (d,)} of 0 and 1, from top to bottom; tests d names. The number of passed tests
@@ -67,7 +67,7 @@ def archive_cells(rewards, d):
     return cells
 
 
-def archive_grid(archives, d, *, title=None, width=840, height=500):
+def archive_grid(archives, d, *, title=None, width=WIDE, height=500):
     """Archives side by side, each as its cells of reward space, with what their elites pass.
 
     archives {label: (n, d)} of 0 and 1. A cell shows how many tests its elite passes. The dotted
@@ -102,7 +102,7 @@ def archive_grid(archives, d, *, title=None, width=840, height=500):
     return finish(figure, title, width, height)
 
 
-def archive_growth(histories, d, *, title=None, width=840, height=600):
+def archive_growth(histories, d, *, title=None, width=WIDE, height=600):
     """The same with a slider over the calls of the search; it opens at the last one.
 
     histories {label: [(n, d), ...]}: the elites' rewards after call 1, 2, ... A search that ended
@@ -126,7 +126,7 @@ def archive_growth(histories, d, *, title=None, width=840, height=600):
     return figure.update_layout(sliders=[slider], margin_b=60)
 
 
-def share_solved(solved, budget, *, title=None, width=840, height=480):
+def share_solved(solved, budget, *, title=None, width=WIDE, height=480):
     """The share of searches that were finished, over the answers that they asked for.
 
     solved {label: (n,)}: answers until the search reached its target, None or NaN where it did not;

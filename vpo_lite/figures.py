@@ -18,7 +18,7 @@ from plotly.subplots import make_subplots
 from .in_words import in_words as in_words
 from .in_words import listed as listed
 from .looks import ANSWERS, EDGE, FRONT, look, note, stroke
-from .shown import finish
+from .shown import WIDE, finish
 from .shown import live as live
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
@@ -86,7 +86,7 @@ def curves(
     for column, panel in enumerate(panels, start=1):
         _levels(figure, levels.get(panel), row=1, col=column)
     figure.update_xaxes(title=x)
-    return finish(figure, None, width or 160 + 400 * len(panels), height)
+    return finish(figure, None, width or min(160 + 400 * len(panels), WIDE), height)
 
 
 def lines(

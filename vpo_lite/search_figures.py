@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from .checks import shown
 from .looks import EDGE, FRONT, look, note, stroke
-from .shown import finish
+from .shown import WIDE, finish
 
 BUDGETS = (1, 3, 10, 30)
 
@@ -26,7 +26,7 @@ def best_at_curves(
     marks=None,
     title=None,
     y_title="best@k",
-    width=1080,
+    width=WIDE,
     height=540,
 ):
     """best@k over k on a logarithmic axis, one curve for each method.
@@ -75,7 +75,7 @@ def best_at_curves(
 
 
 def preference_slider(
-    pools, weights, chosen, curves, *, objectives=None, axes=(0, 1), width=1080, height=570
+    pools, weights, chosen, curves, *, objectives=None, axes=(0, 1), width=WIDE, height=570
 ):
     """A slider of preferences: which answer of each pool is chosen, and best@k, under each of them.
 
@@ -168,5 +168,5 @@ def _chosen_and_curve(pools, weights, chosen, curves, axes, s):
 def _room(pools, axis):
     """A range that holds [0, 1] and all answers, with room for rings and their scores."""
     values = np.concatenate([[0.0, 1.0], *[np.asarray(r, float)[:, axis] for r in pools.values()]])
-    margin = 0.18 * np.ptp(values)
+    margin = 0.3 * np.ptp(values)
     return [values.min() - margin, values.max() + margin]
