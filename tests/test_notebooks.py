@@ -205,6 +205,12 @@ def test_exercises_stand_in_the_order_of_their_letters(path):
 
 
 @by_name
+def test_sliders_have_names_for_a_screen_reader(path):
+    code = "\n".join(c.source for c in read(path).cells if c.cell_type == "code")
+    assert ("Slider(" in code) == ("named(" in code)
+
+
+@by_name
 def test_every_claim_is_folded_and_then_checked(path):
     notebook, claims = read(path), 0
     for i, cell in enumerate(notebook.cells):
