@@ -354,6 +354,10 @@ CELLS = (
     "figures.best_at_k({'vpo': {1: 0.25, 10: 0.75}})",
     "Canvas(maze)",
     "lab = Lab('vpo', prompts=1, group_size=8, steps=3)\nlab",
+    "import ipywidgets as widgets\nfrom vpo_lite.lab.names import named\n"
+    "knobs = [widgets.FloatLogSlider(1.0, min=-1, max=1, step=0.5, description='alpha'),\n"
+    "         widgets.SelectionSlider(options=[4, 16], description='K')]\n"
+    "named(widgets.VBox([widgets.HBox(knobs)]))",
 )
 FOCUS = """() => {
   const e = document.activeElement, style = getComputedStyle(e), r = e.getBoundingClientRect();
@@ -444,6 +448,17 @@ def test_every_control_has_a_name_and_is_reached_by_tab_in_reading_order(noteboo
     for before, after in itertools.pairwise(met):
         same_row = abs(after["top"] - before["top"]) < 12
         assert after["left"] > before["left"] if same_row else after["top"] > before["top"]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_sliders_in_a_named_box_have_names_and_tell_their_values(notebook):
+    drawn, page = output(notebook, 4), notebook.page
+    page.wait_for_selector(".vpo-named .noUi-handle[aria-label=K][aria-valuetext='4']")
+    assert not NAMELESS.findall(drawn.aria_snapshot())
+    page.locator(".noUi-handle[aria-label=alpha]").focus()
+    page.keyboard.press("ArrowRight")  # 10^0.5 = 3.16
+    page.wait_for_selector(".noUi-handle[aria-label=alpha][aria-valuetext='3.16']")
 
 
 @pytest.mark.browser

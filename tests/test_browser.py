@@ -49,22 +49,39 @@ def turn(page, name, key, times=1):
         page.page.keyboard.press(key)
 
 
+def beside(page, name):
+    """The number that stands beside a slider."""
+    return page.page.inner_text(f".vpo-{name} .widget-readout")
+
+
 def test_idle_train_turn_stop_reset(start):
     page = start.page
     assert "The true front of this maze has" in start.text(".vpo-words")
     count, spread = page.evaluate(DOTS)
     assert count == 64
-    turn(start, "alpha", "ArrowLeft", 12)  # a tenth: the weights move into the corners, untrained
+    turn(start, "alpha", "ArrowLeft", 12)  # the weights move into the corners, untrained
     page.wait_for_function(f"() => ({DOTS})()[1] > {spread * 1.3}")
+    assert beside(start, "alpha") == "0.25"
+    start.wait_text(".vpo-words", "At α = 0.25 the best single answer")
+    turn(start, "K", "ArrowRight")
+    page.wait_for_function(f"() => ({DOTS})()[0] === 128")  # a dot for each drawn weight
+    assert beside(start, "K") == "128"
+    assert len(start.trace("asked for", "x", "x")) == 3, "rings of the best set"
+    turn(start, "m", "ArrowLeft")
+    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'asked for').x.length === 2")
+    assert beside(start, "m") == "2"
     page.locator("button.vpo-train").click()
     start.wait_text(".vpo-status", "step 3 of 40")
     assert len(start.trace("VPO", "x2", "x")) >= 3 and start.text(".vpo-words").startswith(
         "VPO, step "
     )
     before = start.kernel("print(lab.config.alpha)")
-    turn(start, "alpha", "ArrowRight", 6)
-    marked = "t.name === 'marks 0' && t.text.some((s) => s.startsWith('α'))"
-    page.wait_for_function(f"() => {DATA}.some((t) => {marked})")
+    for name, times in (("alpha", 6), ("K", 1), ("m", 2)):
+        turn(start, name, "ArrowRight", times)
+    marks = f"{DATA}.find((t) => t.name === 'marks 0').text.join()"
+    for mark in ("α 0.5", "K 256", "m 4"):
+        page.wait_for_function(f"() => {marks}.includes('{mark}')")
+    start.wait_text(".vpo-words", "sets of 4 cover")
     assert start.kernel("print(lab.config.alpha)") != before
     assert start.kernel("print(lab.records[0].alpha != lab.records[-1].alpha)").strip() == "True"
     page.locator("button.vpo-stop").click()

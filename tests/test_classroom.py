@@ -181,6 +181,18 @@ def test_the_checks_fail_where_something_is_missing(monkeypatch, taken):
     assert not check.notebooks_there().enough
 
 
+@pytest.mark.parametrize(("free", "enough"), [(2**30, True), (2**30 - 1, False)])
+def test_a_disk_that_is_nearly_full_is_told(tmp_path, monkeypatch, free, enough):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    usage = SimpleNamespace(total=2**40, used=2**40 - free, free=free)
+    monkeypatch.setattr(check.shutil, "disk_usage", lambda path: asked.append(path) or usage)
+    found = check.CHECKS["disk"]()
+    assert found.enough is enough and asked == [tmp_path] and "another disk" in found.cure
+    said = "1.0 GiB" if enough else "1024 MiB"
+    assert found.value == f"{said} free in {tmp_path}; a class needs 1.0 GiB"
+
+
 @pytest.fixture
 def unwritable(tmp_path, monkeypatch):
     """Jupyter's own folder is where none can be made, as in a home that is read-only."""
@@ -419,9 +431,32 @@ def kernels(process):
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_the_folder_of_a_killed_process_is_deleted_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve.tempfile, "tempdir", str(tmp_path))
+    code = (
+        "from vpo_lite.classroom.serve import own_folder as own\nwith own() as f: print(f); input()"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    talk = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    processes = [subprocess.Popen([sys.executable, "-c", code], **talk) for _ in range(2)]
+    killed, alive = (Path(process.stdout.readline().strip()) for process in processes)
+    processes[0].kill()
+    processes[0].communicate()
+    (other := tmp_path / f"{serve.FOLDER}notes").mkdir()
+    (link := tmp_path / f"{serve.FOLDER}link").symlink_to(alive)
+    assert killed.is_dir()
+    with serve.own_folder() as mine:
+        assert {*tmp_path.iterdir()} == {mine, alive, other, link}
+        assert (alive / serve.PAGE).is_dir()
+    processes[1].communicate("\n")
+    assert {*tmp_path.iterdir()} == {other, link}, "a process that ends takes its folder along"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
-def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said():
+def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with classroom("--room", "--viewers", "1") as (process, address, said):
         token = re.search(r"token=(\S+)", said).group(1)
         for wrong in ("/", "/?token=", f"/?token={token[:-1]}", "/?token=aaaa-bbbb-cccc"):
@@ -435,11 +470,14 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said():
         assert status == 200 and WIDGET in body and "Lab(" not in body
         running = kernels(process)
         assert len(running) == 1
+        [folder] = tmp_path.iterdir()  # also of the kernel's connection file: one to delete
+        assert next(folder.glob("*/*.json")) and folder.name.startswith(serve.FOLDER)
         status, body, _ = get(f"{address}/?token={token}")
         assert status == 503 and "No place is free: at most 1" in body
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert not any(kernel.is_running() for kernel in running)
+        assert list(tmp_path.iterdir()) == []
 
 
 RINGS = "(t) => t.name === 'asked for' && t.x"  # the black rings in objective space

@@ -1,5 +1,6 @@
 """The numbers of the exercises of notebooks 06 and 07 against the library and the shipped runs."""
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -83,6 +84,23 @@ def test_a_program_joined_by_hand_is_judged_by_the_tests_that_it_passes(program,
     task = ProgramsTask(operations=2)
     row = task.score([task.instance(3)], [[program]])[0]
     assert check("07-a", row).right is (slip is None) and hint_of("07-a", row) == slip
+
+
+def test_only_rows_of_programs_are_right():
+    """Every row of six or more ones, against the programs joined from two or three of the rules."""
+    task, rules, digits = (
+        ProgramsTask(operations=2),
+        ("sort", "plus sort", "max plus"),
+        range(1, 10),
+    )
+    two = [f"?{t} {a} : {b}" for t, a, b in itertools.product(digits, rules, rules)]
+    three = [f"?{t} {a} : {b}" for t, a, b in itertools.product(digits, rules, two)]
+    three += [f"?{t} {b} : {a}" for t, a, b in itertools.product(digits, rules, two)]
+    found = {*map(tuple, task.score([task.instance(3)], [two + three])[0])}
+    for row in itertools.product((0, 1), repeat=8):
+        if sum(row) >= 6:
+            assert check("07-a", row).right is (row in found), row
+            assert row in found or hint_of("07-a", row) == 6
 
 
 def test_any_front_that_is_worth_little_is_right():

@@ -101,7 +101,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "safetensors": "policy, training, integrations.trl_states",
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
-    "anywidget": "lab.board, lab.panel, lab.player",
+    "anywidget": "lab.board, lab.names, lab.panel, lab.player",
     "traitlets": "lab.board, classroom.serve",
     "IPython": "shown, lab.panel, lab.maze_lab",
     "tqdm": "cli",

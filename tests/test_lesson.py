@@ -110,7 +110,7 @@ def test_the_boards_walk_the_answers_that_were_written(lesson, data):
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_the_points_come_back_by_exclusive_or(d):
-    first, *digits = np.array(sobol_tables(d)["full"][3])
+    first, *digits = np.array(sobol_tables(d, judging.POINTS)["full"][3])
     points = [first]
     for n in range(1, 2 ** len(digits)):
         lowest = (n & -n).bit_length() - 1
@@ -286,7 +286,7 @@ def sets_to_compare():
         if i % 7 == 0:
             R = R * 10.0 ** rng.integers(-3, 3) - 0.3
         found.append((R.tolist(), float(alphas[0 if i % 3 == 0 else rng.integers(1, 5)])))
-    return found, {d: sobol_tables(d) for d in range(1, 7)}
+    return found, {d: sobol_tables(d, judging.POINTS) for d in range(1, 7)}
 
 
 @pytest.mark.browser
@@ -310,7 +310,7 @@ def test_a_thousand_sets_are_worth_what_the_library_says(shared):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.05, 1, 10])
+@pytest.mark.parametrize("alpha", [0.05, 1, 10, 20])
 def test_alpha_by_keyboard_gives_the_librarys_coverage(page, lesson, alpha):
     steps = alphas(page).index(alpha) - alphas(page).index(1)
     turn(page, "alpha", "ArrowRight" if steps > 0 else "ArrowLeft", abs(steps))
@@ -325,11 +325,16 @@ def test_alpha_by_keyboard_gives_the_librarys_coverage(page, lesson, alpha):
     for one in lesson.shown:
         first, last = one.run.coverages(alpha)[0], one.run.coverages(alpha)[-1]
         assert f"{one.label} from {first:.2f} to {last:.2f}" in said
-    shares = exact.integrate(lesson.shown[0].run.moment.rewards[None], alpha, judging.POINTS)
-    first = page.locator("#board figure").first.locator(".share b").all_inner_texts()
-    assert [int(re.sub(r"\D", "", t)) for t in first] == [
-        round(100 * share) for share in shares.win_shares[0]
-    ]
+    best = lesson.view.front[list(judging.target(lesson.view.front, 3, alpha).best)]
+    boards = page.locator("#board figure").all()
+    for board, rewards in zip(
+        boards, [*(one.run.moment.rewards for one in lesson.shown), best], strict=True
+    ):
+        texts = board.locator(".share b").all_inner_texts()
+        shares = [int(re.sub(r"\D", "", text)) for text in texts]
+        assert shares == [round(100 * share) for share in exact.exact_shares(rewards, alpha)]
+    if alpha == 20:  # 4 million draws from Dir(20): 0.183, 0.715, 0.102
+        assert shares == [18, 71, 10]
 
 
 @pytest.mark.browser
@@ -393,6 +398,34 @@ def test_a_page_for_a_vote_opens_at_step_one_and_hides_what_comes(context, tmp_p
     assert longest_curve(page) == 2
     page.close()
     assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_first_step_of_a_vote_is_drawn_alike_whatever_comes(context, tmp_path, lesson, data):
+    """Answers that are worth 3, and others worth -1, at a later step: they lie off the axes."""
+    far = {"points": [*data["points"], [3.0] * data["d"], [-1.0] * data["d"]]}
+    runs = json.loads(json.dumps(data["runs"]))
+    for step, point in ((7, len(data["points"])), (8, len(data["points"]) + 1)):
+        later = {"cloud": [[point, 1, True]], "sets": [[1, *[point] * 3]], "diversity": 9.0}
+        runs[0]["steps"][step] |= later
+    drawn = {}
+    for name, told in (("as it is", data), ("another", data | far | {"runs": runs})):
+        page_text = str(_page(lesson, unseen=True))
+        block = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page_text)[1]
+        path = tmp_path / f"{name}.html"
+        path.write_text(page_text.replace(block, json.dumps(told | {"unseen": True})), "utf-8")
+        page, wrong = opened(context, path)
+        drawn[name] = []
+        for key in ("Home", "End"):
+            turn(page, "step", key)
+            figures = ("#space svg", "#judged svg", "#diversity svg")
+            drawn[name].append([page.locator(figure).inner_html() for figure in figures])
+        page.close()
+        assert not wrong, wrong
+    assert drawn["as it is"][0] == drawn["another"][0]
+    for one, other in zip(drawn["as it is"][1], drawn["another"][1], strict=True):
+        assert one != other, "else the test could not fail"
 
 
 def longest_curve(page):

@@ -198,6 +198,19 @@ def test_every_prediction_is_asked_for_and_shown_against_the_outcome(path):
 
 
 @by_name
+def test_exercises_stand_in_the_order_of_their_letters(path):
+    code = "\n".join(c.source for c in read(path).cells if "exercise" in c.metadata.get("tags", ()))
+    letters = re.findall(r'check\("\d\d-([a-z])"', code)
+    assert "".join(letters) == "abc"
+
+
+@by_name
+def test_sliders_have_names_for_a_screen_reader(path):
+    code = "\n".join(c.source for c in read(path).cells if c.cell_type == "code")
+    assert ("Slider(" in code) == ("named(" in code)
+
+
+@by_name
 def test_every_claim_is_folded_and_then_checked(path):
     notebook, claims = read(path), 0
     for i, cell in enumerate(notebook.cells):

@@ -287,8 +287,8 @@ def test_the_key_of_the_exit_ticket_and_what_wrong_answers_show():
 
 def test_exercise_00_b_cures_what_it_is_named_for():
     assert (
-        not check("00-b", "far apart").right
-        and "diversity is not quality" in check("00-b", "far apart").text
+        not check("00-c", "far apart").right
+        and "diversity is not quality" in check("00-c", "far apart").text
     )
 
 

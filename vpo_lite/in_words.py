@@ -40,7 +40,7 @@ def in_words(figure) -> str:
     """
     figure = go.Figure(unpacked(figure.to_dict()))
     said = "\n".join([_headline(figure), *_sliders(figure), *_panels(figure), *_untold(figure)])
-    notes = [plain(note.text or "") for note in figure.layout.annotations]
+    notes = [plain(note.get("text") or "") for note in _listed_in(figure, "annotations")]
     return "\n".join([said, *(f"{note}." for note in notes if note not in said)])
 
 
@@ -89,6 +89,13 @@ def _place(trace):
     return trace.xaxis or "x", trace.yaxis or "y"
 
 
+def _listed_in(figure, name) -> list[dict]:
+    """The annotations or shapes of a figure as plain data. Of a thousand plotly objects each look
+    at one searches the thousand.
+    """
+    return figure.layout.to_plotly_json().get(name) or []
+
+
 def _axis(figure, name):
     return figure.layout[f"{name[0]}axis{name[1:]}"]
 
@@ -114,31 +121,33 @@ def _axes(figure, place):
 def _title_above(figure, area):
     """The text that stands at the upper edge of this part of the figure."""
     (left, right), (_, top) = area["x"] or (0, 1), area["y"] or (0, 1)
-    for note in figure.layout.annotations:
-        if None in (note.x, note.y, note.text) or {note.xref, note.yref} != {"paper"}:
+    for note in _listed_in(figure, "annotations"):
+        x, y, text = (note.get(name) for name in ("x", "y", "text"))
+        if None in (x, y, text) or not note.get("xref") == note.get("yref") == "paper":
             continue
-        if left - 0.03 <= note.x <= right + 0.01 and top - 0.01 <= note.y <= top + 0.1:
-            return plain(note.text)
+        if left - 0.03 <= x <= right + 0.01 and top - 0.01 <= y <= top + 0.1:
+            return plain(text)
     return ""
 
 
 def _levels(figure, place):
     """Straight lines across a panel, with the texts beside them."""
     found = {}  # position on its axis -> the axis and its texts
-    for shape in figure.layout.shapes:
+    for shape in _listed_in(figure, "shapes"):
         for letter, name in zip("xy", place, strict=False):
-            ends = shape[f"{letter}0"], shape[f"{letter}1"]
-            across = shape.type == "line" and shape[f"{letter}ref"] == name
+            ends = shape.get(f"{letter}0"), shape.get(f"{letter}1")
+            across = shape.get("type") == "line" and shape.get(f"{letter}ref") == name
             if across and ends[0] == ends[1] is not None:
                 found[letter, number(ends[0])] = []
-    for note in figure.layout.annotations:
+    for note in _listed_in(figure, "annotations"):
+        text = note.get("text")
         for letter, name in zip("xy", place, strict=False):
-            if (note[f"{letter}ref"] or letter) == name and None not in (note.text, note[letter]):
-                at = note[letter]
+            at = note.get(letter)
+            if (note.get(f"{letter}ref") or letter) == name and None not in (text, at):
                 if _axis(figure, name).type == "log" and isinstance(at, int | float):
                     at = 10.0 ** min(at, 300)
                 key = letter, number(at)
-                found.setdefault(key, []).append(plain(note.text))
+                found.setdefault(key, []).append(plain(text))
     for (letter, at), texts in found.items():
         line = f"A line {'across at height' if letter == 'y' else 'up at'} {at}"
         yield f"{line}: {', '.join(texts)}." if texts else f"{line}."

@@ -76,6 +76,34 @@ def test_controls_follow_changes_made_in_code(panel):
     assert panel.lab.config.K == 77, "following is no change"
 
 
+@pytest.mark.parametrize(("knob", "shown"), [("K", 77), ("group_size", 20)])
+def test_a_slider_learns_a_value_and_keeps_its_order(panel, knob, shown):
+    slider = panel.controls.knobs[knob]
+    panel.lab.change(**{knob: shown})
+    assert until(lambda: slider.value == shown), panel.status.value
+    places = [float(text.replace("∞", "inf")) for text, _ in slider.options]
+    assert places == sorted(places) and places.index(shown) == slider.index
+
+
+def test_group_sizes_hold_the_one_with_equal_answers(panel):
+    """GRPO with G = 48 writes as many answers as VPO with 16 rollouts of 3."""
+    knob = panel.controls.knobs["group_size"]
+    knob.value = next(value for text, value in knob.options if text == "48")
+    assert panel.lab.config.group_size == 3 * 16
+
+
+@pytest.mark.parametrize(
+    ("knob", "place", "number"),
+    [("alpha", -0.6, 0.25), ("alpha", 0.1, 1.3), ("alpha", 1.3, 20), ("lr", -3.3, 0.0005)],
+)
+def test_a_slider_gives_the_number_that_stands_beside_it(panel, knob, place, number):
+    slider = panel.controls.knobs[knob]
+    slider.value = 10**place  # 10^-0.6 = 0.2512
+    assert getattr(panel.lab.config, knob) == number
+    if knob == "alpha":
+        assert until(lambda: f"At α = {number} the best" in panel.words.value)
+
+
 def test_error_in_a_callback_appears_in_the_panel(panel, capsys):
     panel.controls.knobs["seed"].observe(
         lambda change: panel.act(panel.lab.change, change["new"]), "value"

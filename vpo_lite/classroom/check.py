@@ -8,6 +8,7 @@ import importlib.metadata
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from ..tasks import sandbox
@@ -15,6 +16,7 @@ from . import notebooks
 from .serve import LAB_PORT, PORT, check_jupyter_writes, port_is_free
 
 CORES, MEMORY = 2, 2 * 2**30  # that a class needs: JupyterLab, a kernel that trains, a browser
+DISK = 2**30  # for copies of the notebooks, and for runs
 PATIENCE = 120  # seconds that the training of a class may take
 LAB = ("jupyterlab", "ipykernel", "ipywidgets", "plotly", "anywidget", "voila")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "microsoft-edge")
@@ -53,6 +55,16 @@ def memory() -> Found:
     if free is None:
         return Found(True, f"not known on this system; {needed}", "")
     return Found(free >= MEMORY, f"{size(free)} free; {needed}", "close other programs")
+
+
+def disk() -> Found:
+    """The disk of the folder in which the command was started: copies and runs go there."""
+    from ..policy.room import size
+
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free
+    value = f"{size(free)} free in {here}; a class needs {size(DISK)}"
+    return Found(free >= DISK, value, "delete files, or start in a folder on another disk")
 
 
 def browser() -> Found:
@@ -126,6 +138,7 @@ def training() -> Found:
 CHECKS: dict[str, Callable[[], Found]] = {
     "cores": cores,
     "memory": memory,
+    "disk": disk,
     "browser": browser,
     "packages": packages,
     "ports": ports,

@@ -5,17 +5,22 @@ kernels of closed pages. Who opens the page can move the panel's controls and tr
 page sends is run.
 """
 
+import contextlib
 import json
 import logging
 import os
 import re
 import secrets
+import shutil
 import socket
+import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..checks import shown
+from ..files import LOCK, BusyError, lock_folder
 from .notebooks import install_command
 
 LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
@@ -23,6 +28,7 @@ SHARE = Path(__file__).parent / "share"  # Voila's page, without what it asks of
 LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
 VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
+FOLDER, PAGE = "vpo-classroom-", "page"  # of a server, in the system's folder for temporary files
 STARTING = 30  # seconds after which a kernel that has not appeared is no longer waited for
 LEAST_TOKEN, MOST_TOKEN = 12, 200  # characters
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike on a projector
@@ -212,13 +218,14 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
     os.environ["JUPYTER_PATH"] = os.pathsep.join([str(SHARE), *([before] if before else [])])
     if token is not None:
         os.environ["HF_HUB_OFFLINE"] = "1"  # no viewer makes a kernel fetch a model
-    with tempfile.TemporaryDirectory(prefix="vpo-classroom-") as folder:
-        notebook = Path(folder, "vpo_lite.ipynb")
+    with own_folder() as folder:
+        notebook = folder / PAGE / "vpo_lite.ipynb"
         notebook.write_text(json.dumps(_notebook(source)), encoding="utf-8")
         config = Config(
             {
                 "Voila": {
                     "notebook_path": str(notebook),
+                    "connection_dir_root": str(folder),
                     "config_file_paths": [],  # nobody's own settings open more than was said
                     "ip": _listens_to(token),
                     "port": port,
@@ -248,6 +255,34 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
         app = Voila.instance(config=config)
         app.initialize([])
         app.start()
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path]:
+    """A temporary folder of this process, locked while it lives. It is deleted at the end.
+
+    A killed process leaves its folder behind, without the lock. The next call deletes it.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError, BusyError):
+            if _may_be_left_behind(left):
+                lock_folder(left).release()
+                shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as made:
+        lock, folder = lock_folder(made), Path(made)
+        (folder / PAGE).mkdir()  # after the lock: a folder without a page may not be locked yet
+        try:
+            yield folder
+        finally:
+            lock.release()
+
+
+def _may_be_left_behind(folder: Path) -> bool:
+    """Whether `own_folder` finished making it, for this account."""
+    there = folder.lstat()
+    ours = not hasattr(os, "getuid") or there.st_uid == os.getuid()
+    made = (folder / LOCK).exists() and (folder / PAGE).exists()
+    return stat.S_ISDIR(there.st_mode) and ours and made
 
 
 def _notebook(source: str) -> dict:

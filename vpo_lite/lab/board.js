@@ -168,26 +168,6 @@ function along(points, share) {
   return points[points.length - 1];
 }
 
-// What the widgets beside a board lack: names of sliders and players, values in words, which toggle is on.
-function assist(box) {
-  const set = (e, name, value) => { if (e.getAttribute(name) !== value) e.setAttribute(name, value); };
-  const improve = () => {
-    for (const handle of box.querySelectorAll(".noUi-handle")) {
-      const slider = handle.closest(".widget-inline-hbox");
-      set(handle, "aria-label", slider.querySelector(".widget-label").textContent);
-      set(handle, "aria-valuetext", slider.querySelector(".widget-readout").textContent);
-    }
-    for (const button of box.querySelectorAll(".widget-toggle-button")) set(button, "aria-pressed", String(button.classList.contains("mod-active")));
-    const players = [...box.querySelectorAll(".widget-play button")];
-    players.forEach((button, i) => set(button, "aria-label", ["play or pause", "back to the first step"][i] || "repeat"));
-    for (const icon of box.querySelectorAll("button > i")) set(icon, "aria-hidden", "true"); // a letter of a font of pictures
-  };
-  const changes = new MutationObserver(improve);
-  changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class"] });
-  improve();
-  return () => changes.disconnect();
-}
-
 function render({ model, el }) {
   const root = make("div", "vpo-board", el);
   make("style", "", root).textContent = CSS;
@@ -437,10 +417,8 @@ function render({ model, el }) {
     clearTimeout(waiting);
     waiting = setTimeout(() => { if (box.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
   });
-  let assisted = [];
   const settled = () => {
     box = root.closest(".vpo-lab");
-    if (!assisted.length) assisted = [...(root.closest(".vpo-lab, .vpo-canvas")?.querySelectorAll(".vpo-controls") || [])].map(assist);
     const drawn = box ? box.querySelector(".js-plotly-plot .main-svg") : root.isConnected; // outside a panel there are no plots
     if (--patience > 0 && !drawn) return (place = setTimeout(settled, 100));
     stands = true;
@@ -472,7 +450,6 @@ function render({ model, el }) {
   draw();
   return () => {
     stands = false;
-    assisted.forEach((end) => end());
     model.off("change:ready", still_here);
     tell("ready", false); // off the page: plotly cannot take changes any more
     cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); widths.disconnect(); themes.disconnect();

@@ -32,6 +32,7 @@ FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
 FIRST_BUTTONS = ("train", "pause", "stop", "reset")
 MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
+LOGARITHMIC, READOUT = ("alpha", "lr"), ".2g"  # sliders, and how they write their number
 
 
 class Controls:
@@ -158,8 +159,9 @@ class Controls:
             self._pass_on(request, *arguments)
 
     def _turn(self, name, value):
-        digits = {"lr": ".3g", "alpha": ".4g"}.get(name)
-        self._ask(self.lab.change, **{name: float(f"{value:{digits}}") if digits else value})
+        if name in LOGARITHMIC:  # the number that stands beside the slider
+            value = float(f"{value:{READOUT}}")
+        self._ask(self.lab.change, **{name: value})
 
     def _show(self, **changes):
         self._act(lambda: self._ask(self.lab.show, **changes))
@@ -269,13 +271,13 @@ _ROUTES = (
 def _knobs(view: View) -> dict[str, widgets.Widget]:
     """The knobs by the name of their setting, at the values of now."""
     c = view.config
-    log = {"base": 10, "readout_format": ".2g", "step": 0.05}
+    log = {"base": 10, "readout_format": READOUT, "step": 0.05}
     K = sorted({*(2**i for i in range(9)), c.K, math.inf})
     methods = [(look(m).text, (m,)) for m in METHODS]
     together = [names for names in dict.fromkeys([*SIDE_BY_SIDE, view.methods]) if len(names) > 1]
     methods[3:3] = [(_in_words(names), names) for names in together]
     weights = [(_in_words(k), k) for k in K]
-    sizes = sorted({4, 8, 16, 32, c.group_size})
+    sizes = [(_in_words(G), G) for G in sorted({4, 8, 16, 32, 48, c.group_size})]
     hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
     made = {
         "methods": widgets.Dropdown(description="method", options=methods, **_SHORT),
@@ -314,9 +316,11 @@ def _values(view: View) -> dict:
 def _teach(knob, value):
     """A value into a knob, which learns it if it does not know it."""
     if hasattr(knob, "options"):
-        known = [o[1] if isinstance(o, tuple) else o for o in knob.options]
-        if value not in known:
-            knob.options = [*knob.options, (_in_words(value), value)]
+        if value not in [known for _, known in knob.options]:
+            options = [*knob.options, (_in_words(value), value)]
+            if isinstance(knob, widgets.SelectionSlider):  # it goes from left to right
+                options.sort(key=lambda option: option[1])
+            knob.options = options
     elif hasattr(knob, "max") and not hasattr(knob, "base") and value > knob.max:
         knob.max = value
     put(knob, value=value)

@@ -116,8 +116,12 @@ class Panel:
             put(self.told, value=listed(self.plots.figure))
 
     def _pictures(self):
-        from .board import MazeBoard  # needs anywidget, which a plain panel does without
+        # These need anywidget, which a plain panel does without.
+        from .board import MazeBoard
+        from .names import named
 
+        for controls in (self.controls.box, self.controls.time):
+            named(controls)
         self.board = MazeBoard(editable=is_maze(self.lab.view()))
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
         self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])

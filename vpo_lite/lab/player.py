@@ -7,6 +7,7 @@ import envs
 
 from ..markup import html
 from .board import MazeBoard, describe, group
+from .names import named
 
 MOVES = {
     "U": "▲ up",
@@ -101,7 +102,7 @@ class Canvas(widgets.VBox):
         self._budget.observe(lambda change: self.draw(self.text), "value")
         super().__init__([self.board, self._budget, self._table])
         self.add_class("vpo-canvas")
-        self._budget.add_class("vpo-controls")
+        named(self)
 
     @property
     def text(self):

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...checks import shortened
-from ...exact import SCRAMBLINGS
+from ...exact import POINTS, SCRAMBLINGS
 from ...looks import STYLES, Look, look
 from ...objective import sobol_points
+from .. import judging
 from ..codes import decode
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of
 from ..faces import face_of
-from ..judging import POINTS
 from ..recordings import Recording
 from ..view import Run, View
 from ..words import is_maze, where
@@ -147,7 +147,10 @@ class Lesson:
             ],
             "alphas": self._alphas,
             "alpha": self._alphas.index(self._alpha),
-            "sobol": sobol_tables(face.d),
+            "sobol": {  # fewer points for the many sets of a run, as in the panel
+                "judged": sobol_tables(face.d, judging.POINTS),
+                "shares": sobol_tables(face.d, POINTS),
+            },
             "front": front,
             "runs": runs,
             "points": points.rows,
@@ -179,21 +182,21 @@ class _Table:
         return self._numbers[row]
 
 
-def sobol_tables(d: int) -> dict:
+def sobol_tables(d: int, points: int) -> dict:
     """The points that `exact.py` averages over, as exact.js makes them again.
 
     - full: in the cube of d dimensions, for any α but 1; flat: in that of d - 1, for α = 1
     - each holds the scramblings, and each of those its first point and one row for each binary
       digit: what changes from one point to the next, by exclusive or. Whole numbers of 2^-30.
     """
-    return {"full": _scramblings(d), "flat": _scramblings(max(d - 1, 1))}
+    return {"full": _scramblings(d, points), "flat": _scramblings(max(d - 1, 1), points)}
 
 
-def _scramblings(dimensions: int) -> list:
-    K, out = POINTS // SCRAMBLINGS, []
+def _scramblings(dimensions: int, points: int) -> list:
+    K, out = points // SCRAMBLINGS, []
     for scrambling in range(SCRAMBLINGS):
-        points = sobol_points(K, dimensions, rng=np.random.default_rng(scrambling))
-        whole = np.rint(points * 2**30).astype(int)
+        cube = sobol_points(K, dimensions, rng=np.random.default_rng(scrambling))
+        whole = np.rint(cube * 2**30).astype(int)
         after = 2 ** np.arange((K - 1).bit_length())
         out.append([whole[0].tolist(), *(whole[after] ^ whole[after - 1]).tolist()])
     return out

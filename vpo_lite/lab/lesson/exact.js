@@ -105,7 +105,7 @@ function overPoints(answers, W) {
 const known = new Map();
 // weights ~ Dir(alpha) at these points, one after the other
 function weights(alpha, d, points) {
-  const key = `${alpha} ${d}`;
+  const key = `${alpha} ${d} ${points.full[0].length}`;
   if (!known.has(key)) known.set(key, alpha === 1 ? gaps(points.flat, d) : gammas(points.full, d, alpha));
   return known.get(key);
 }

@@ -10,8 +10,9 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 const two = (value) => value.toFixed(2), three = (value) => value.toFixed(3), percent = (value) => `${Math.round(100 * value)} %`;
 const alphaNow = () => data.alphas[state.alpha];
 const momentOf = (run) => run.steps[Math.min(state.step, run.steps.length) - 1];
+const seen = (steps) => data.unseen ? steps.slice(0, state.step) : steps; // the rest is to be predicted, also from the ends of the axes
 const rows = (indices) => indices.map((i) => points[i]);
-const integral = (indices) => exact.integrate(rows(indices), alphaNow(), data.sobol);
+const integral = (indices, points) => exact.integrate(rows(indices), alphaNow(), points);
 
 // ---- what sets are worth at the α of now ----
 
@@ -22,7 +23,7 @@ function kindOf(set) {
   if (!kinds.has(key)) kinds.set(key, { useful, worths: [] });
   return kinds.get(key);
 }
-const worth = ({ useful, worths }) => worths[state.alpha] ??= integral(useful).value;
+const worth = ({ useful, worths }) => worths[state.alpha] ??= integral(useful, data.sobol.judged).value;
 const reward = (set) => worth(kindOf(set));
 for (const run of runs) {
   for (const moment of run.steps) moment.sets = moment.sets.map(([count, ...set]) => [count, kindOf(set)]);
@@ -42,7 +43,7 @@ const asked = () => best().at(-1)?.indices ?? [];
 
 // the set on show at Who wins: [[answer, point], ...]
 const setOf = (who) => who < runs.length ? momentOf(runs[who]).typical : asked().map((i) => front[i]);
-const sharesOf = (set) => integral(set.map(([, point]) => point)).shares;
+const sharesOf = (set) => integral(set.map(([, point]) => point), data.sobol.shares).shares;
 
 // ---- the board: the panel's own, with these values in the place of a kernel ----
 
@@ -137,7 +138,8 @@ function drawSpace() {
     const place = String(at(point));
     places.set(place, [...at(point), [...(places.get(place)?.[2] ?? []), i + 1]]);
   });
-  const seen = points.flatMap((p) => [p[across], p[up]]), low = Math.min(0, ...seen), high = Math.max(1, ...seen), room = 0.12 * (high - low);
+  const met = new Set([...(whole || []), ...runs.flatMap((run) => seen(run.steps).flatMap(({ cloud }) => cloud.map(([point]) => point)))]);
+  const ends = [...met].flatMap(at), low = Math.min(0, ...ends), high = Math.max(1, ...ends), room = 0.12 * (high - low);
   charts.space(find("space"), {
     clouds, names: data.axis_names, range: [low - room, high + room],
     front: (whole || []).map((point, i) => [...at(point), asked().includes(i), hollow(point)]),
@@ -176,7 +178,7 @@ function drawWinners() {
     return charts.shares(figure, { parts: set.map((_, i) => ({ share: shares[i], style: style(i), name: String(i + 1) })), said });
   }
   const found = winning.map((i) => ({ i, polygon: region(i, vectors, corners), style: style(i), name: String(i + 1) })).filter(({ polygon }) => polygon.length);
-  const W = exact.weights(alphaNow(), data.d, data.sobol), dots = [];
+  const W = exact.weights(alphaNow(), data.d, data.sobol.judged), dots = [];
   for (let at = 0; at < DOTS * data.d; at += data.d) {
     const w = W.subarray(at, at + data.d), scores = vectors.map((v) => sum(v.map((r, k) => w[k] * r)));
     const most = Math.max(...scores), total = Math.max(sum(corners.map((c) => w[c])), 1e-12);
@@ -192,21 +194,20 @@ function drawWinners() {
   charts.triangle(figure, { regions: found, dots, corners: data.corner_names, said });
 }
 
-function drawCurves(curves) {
+function drawCurves(judged) {
+  const curves = judged.map(seen), spread = runs.map((run) => seen(run.steps).map((moment) => moment.diversity));
   const figure = find("judged"), levels = front ? best().map(({ value }, i) => [judge(value), i + 1]) : [];
   const distinct = levels.filter(([value], i) => !i || value > levels[i - 1][0] + 1e-9), all = [...curves.flat(), ...levels.map(([value]) => value)];
   const ofRuns = (series) => runs.map((run, i) => ({ ...run, values: series[i] }));
-  const seen = (series) => data.unseen ? series.map((values) => values.slice(0, state.step)) : series; // the rest is to be predicted
   const over = data.unseen ? state.step : LAST, steps = over === 1 ? "at step 1" : `over ${over} steps`;
   const ends = (series) => runs.map((run, i) => `${run.label} from ${two(series[i][0])} to ${two(series[i].at(-1))}`).join(", ");
   figure.querySelector("b").textContent = data.judged[0].toUpperCase() + data.judged.slice(1);
   figure.querySelector("span").textContent = `at α = ${alphaNow()}${front ? " · dotted: best answers" : ""}`;
   const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(front ? 1.03 : low + 0.1, ...all);
   const shared = { step: state.step, last: LAST };
-  charts.curves(figure, { ...shared, runs: ofRuns(seen(curves)), levels: distinct, low, high, said: `${data.judged} ${steps}: ${ends(seen(curves))}` });
-  const spread = runs.map((run) => run.steps.map((moment) => moment.diversity));
+  charts.curves(figure, { ...shared, runs: ofRuns(curves), levels: distinct, low, high, said: `${data.judged} ${steps}: ${ends(curves)}` });
   const top = Math.max(1, Math.ceil(5 * Math.max(...spread.flat())) / 5);
-  charts.curves(find("diversity"), { ...shared, runs: ofRuns(seen(spread)), low: 0, high: top, said: `diversity ${steps}: ${ends(seen(spread))}` });
+  charts.curves(find("diversity"), { ...shared, runs: ofRuns(spread), low: 0, high: top, said: `diversity ${steps}: ${ends(spread)}` });
 }
 
 // ---- drawing and asking ----

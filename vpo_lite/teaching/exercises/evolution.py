@@ -1,5 +1,7 @@
 """The exercises of notebook 07."""
 
+from itertools import product
+
 import numpy as np
 
 from ...checks import shown
@@ -16,12 +18,20 @@ ONE = (
 )
 PAIR = "Another pair passes more. Choose two programs that pass three tests each."
 MORE = "Six are asked for: two programs that pass three tests each, and a t between their digits."
-SORT, PLUS_SORT, MAX_PLUS = (
+MADE_UP = "No two of the rules, joined, pass just these tests. Give the row of your own program."
+SORT, PLUS_SORT, MAX_PLUS = RULES = (
     [1, 1, 1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 0, 1, 1, 1],
     [0, 0, 0, 1, 1, 0, 0, 0],
 )
 JOINED = np.add(SORT, PLUS_SORT)  # ?5 plus sort : sort
+FIRST = np.array([0, 1, 1, 3, 4, 6, 7, 7])  # the first digit of each test's input
+
+
+def _joins(above, below):
+    """The rows of all programs `?t A : B`. above, below: the rows of all A, of all B."""
+    digits = range(1, 10)
+    return {tuple(np.where(FIRST >= t, a, b)) for t, a, b in product(digits, above, below)}
 
 
 def _judge_row(answer):
@@ -31,7 +41,8 @@ def _judge_row(answer):
     row = row.ravel()
     passed = int(row.sum())
     if passed >= 6:
-        return None
+        once = _joins(RULES, RULES)  # joined again with a third rule is right, too
+        return None if tuple(row) in _joins(once, RULES) | _joins(RULES, once) else MADE_UP
     if passed == 0:
         return NONE
     if row.tolist() in (SORT, PLUS_SORT, MAX_PLUS):
@@ -81,6 +92,7 @@ EXERCISES = (
             ([1, 1, 1, 0, 0, 0, 1, 1], EDGE),
             ([1, 0, 0, 0, 0, 0, 1, 0], MORE),
             (6, ROW),
+            ([1, 1, 1, 1, 1, 1, 0, 0], MADE_UP),
         ),
         learned="Neither program passes more than three tests, and together they pass six.",
     ),

@@ -30,21 +30,8 @@ EXERCISES = (
         ),
         learned="First each person chooses, then we average over people. That is U.",
     ),
-    choice(
-        "00-b",
-        "Which two routes?",
-        {
-            "far apart": "Their distance is the largest, but diversity is not quality: a route "
-            "that misses E serves nobody, so this set is worth what its one good route is worth.",
-            "different": None,
-            "alike": "The second route adds nothing: whoever likes it has it already.",
-        },
-        minutes=2,
-        level=1,
-        learned="A set needs routes that are good AND different. Either alone is not enough.",
-    ),
     number(
-        "00-c",
+        "00-b",
         "What is missing",
         minutes=3,
         level=2,
@@ -59,5 +46,18 @@ EXERCISES = (
             (1 - 0.9557522123893805, "This is what two routes leave uncovered."),
         ),
         learned="Two routes cover 0.96, three cover everything.",
+    ),
+    choice(
+        "00-c",
+        "Which two routes?",
+        {
+            "far apart": "Their distance is the largest, but diversity is not quality: a route "
+            "that misses E serves nobody, so this set is worth what its one good route is worth.",
+            "different": None,
+            "alike": "The second route adds nothing: whoever likes it has it already.",
+        },
+        minutes=2,
+        level=1,
+        learned="A set needs routes that are good AND different. Either alone is not enough.",
     ),
 )
