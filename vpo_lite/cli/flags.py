@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checks import shortened, shown
+from ..checks import shown, shown_path
 from ..options import Option
 from ..tasks import DEFAULT, Task, task_class
 
@@ -64,7 +64,7 @@ def of_a_file(error: OSError) -> str:
     """What an error of the operating system says, with the name of the file."""
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{shortened(os.fsdecode(error.filename), 200)}: {error.strerror}"
+    return f"{shown_path(os.fsdecode(error.filename))}: {error.strerror}"
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from ..checks import shortened, shown
+from ..checks import shown, shown_path
 from ..files import (
     BusyError,
     DamagedError,
@@ -112,7 +112,7 @@ class RunFolder:
             there = False
         if not there:
             raise ValueError(
-                f"{shortened(str(path), 200)}: no run folder (one that `vpo-lite train --out` "
+                f"{shown_path(path)}: no run folder (one that `vpo-lite train --out` "
                 "made, with config.json)"
             )
         return folder
