@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from ..checks import shown
-from .flags import Wrong, path, requests, say, whole
+from .flags import Wrong, at_home, path, requests, say, whole
 
 OF_A_STUDY = ("out", "kinds", "seeds", "workers", "plan", "commands", "run_key", "search", "table")
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
@@ -17,7 +17,11 @@ FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversi
 
 def flags(made, arguments) -> None:
     made.add_argument(
-        "name", nargs="?", metavar="NAME", help="a declared study, or a file NAME.toml"
+        "name",
+        nargs="?",
+        type=at_home,
+        metavar="NAME",
+        help="a declared study, or a file NAME.toml",
     )
     made.add_argument("--out", type=path, metavar="FOLDER", help="default: runs/study-NAME")
     made.add_argument("--kinds", nargs="+", metavar="KIND", help="these kinds of run alone")
