@@ -56,7 +56,7 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..studies import declaration, results, searches, tables
-        from ..studies.runner import every_job, jobs, run_job
+        from ..studies.runner import check_sources, every_job, jobs, run_job
 
         if options.name is None:
             if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
@@ -99,7 +99,12 @@ def run(options) -> int:
             if not searches.searches(study, folder):
                 raise Wrong(f"{folder}: no finished run to search with; see --plan")
             searches.to_do(study, folder)
-        elif not reads:
+    trains = not (reads or options.search or options.run_key)
+    left = jobs(study, folder, options.kinds, options.seeds) if trains or options.plan else ()
+    left = [job for job in left if not results.is_done(folder, job)]
+    with requests():
+        check_sources(study, left, download=trains)
+        if not reads:
             (folder / "policies").mkdir(parents=True, exist_ok=True)
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):

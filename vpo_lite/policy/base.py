@@ -49,7 +49,7 @@ class Base(NamedTuple):
 
 def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) -> Base:
     """Load the base model of this name. Arguments and errors as for ``load_policy``."""
-    folder = base_folder(name) or _from_hub(name)
+    folder = base_folder(name) or from_hub(name)
     if os.path.lexists(folder / "adapter_config.json"):
         raise ValueError(f"{_model(name)}: is a trained adapter, where a base model is needed")
     found = _read_settings(folder)
@@ -278,10 +278,10 @@ def quantisation(load_in: str, dtype: torch.dtype) -> BitsAndBytesConfig:
 # --- the hub --------------------------------------------------------------------------------------
 
 
-def _from_hub(name: str) -> Path:
+def from_hub(name: str) -> Path:
     """The folder of a hub model: from the hub's cache, else downloaded (safetensors only)."""
     wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-    cached_only = not _hub_in_reach()
+    cached_only = not hub_in_reach()
     try:
         return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=cached_only))
     except Exception as error:  # of the network, the hub's answers, the cache, the disk
@@ -292,7 +292,7 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def _hub_in_reach() -> bool:
+def hub_in_reach() -> bool:
     """Whether the model hub's name resolves. Offline, the hub client would try for a minute."""
     if constants.HF_HUB_OFFLINE:
         return False

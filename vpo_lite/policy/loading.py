@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 from ..checks import check_number, check_whole, shown
 from ..randomness import integer
 from . import shipped
-from .adapter import adapter_folder, fingerprint, load_adapter, quiet, read_card
-from .base import load_base
+from .adapter import adapter_folder, base_folder, fingerprint, load_adapter, quiet, read_card
+from .base import from_hub, hub_in_reach, load_base
 from .decoder import decoder_for
 from .libraries import (
     AutoModelForCausalLM,
@@ -102,6 +102,21 @@ def load_policy(
     if gradient_checkpointing:
         checkpoint_layers(model)
     return policy
+
+
+def check_there(path_or_name, *, download: bool) -> None:
+    """Raise ValueError, in one line, where there is no such model. Nothing of it is loaded.
+
+    - path_or_name: as for :func:`load_policy`
+    - download: get a model of the hub now that its cache lacks. Without it, such a name passes
+      where the hub can be reached.
+    """
+    name = shipped.model_name(path_or_name)
+    folder = adapter_folder(name)
+    if folder is not None:
+        name = shipped.model_name(read_card(folder).base)
+    if base_folder(name) is None and (download or not hub_in_reach()):
+        from_hub(name)
 
 
 def outline(
