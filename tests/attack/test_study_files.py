@@ -20,7 +20,7 @@ from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds, 
 from vpo_lite import intervals
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
-from vpo_lite.policy import base, loading
+from vpo_lite.policy import hub, loading
 from vpo_lite.search import best_of
 from vpo_lite.studies import declaration, results, runner, searches, tables
 from vpo_lite.tasks import Option, Prompt, Task
@@ -295,9 +295,7 @@ def test_a_plan_downloads_nothing_and_a_study_gets_its_model_before_the_first_ru
     """The hub is one that has nothing, and counts who asks."""
     asked_for = []
     monkeypatch.setattr(loading, "hub_in_reach", lambda: True)
-    monkeypatch.setattr(
-        base, "snapshot_download", lambda name, **_: asked_for.append(name) or 1 / 0
-    )
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **_: asked_for.append(name) or 1 / 0)
     file = written(here, SMALL.replace("steps = 2", 'steps = 2, model = "some/model"'))
     assert asked(capsys, file, "--out", "out", "--plan")[0] == 0 and asked_for == []
     assert "kind vpo: model 'some/model'" in refused(here, capsys, file, "--out", "out")

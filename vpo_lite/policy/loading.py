@@ -17,8 +17,9 @@ from ..checks import check_number, check_whole, shown
 from ..randomness import integer
 from . import shipped
 from .adapter import adapter_folder, base_folder, fingerprint, load_adapter, quiet, read_card
-from .base import from_hub, hub_in_reach, load_base
+from .base import load_base
 from .decoder import decoder_for
+from .hub import from_hub, hub_in_reach
 from .libraries import (
     AutoModelForCausalLM,
     BaseTunerLayer,
