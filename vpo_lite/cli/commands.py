@@ -55,7 +55,7 @@ def parser(arguments=()) -> argparse.ArgumentParser:
 _COMMANDS = {
     "train": Command("train a LoRA policy, leave a run folder", train.flags, train.run),
     "report": Command(
-        "say what a task's reward vector offers VPO, before any training",
+        "say what a reward vector offers VPO, before any training: a task's, or of a file",
         decomposition.flags,
         decomposition.run,
     ),
