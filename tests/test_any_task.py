@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_models import byte_model
+from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -75,8 +75,7 @@ def importable():
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads and writes bytes."""
-    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2)
-    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", **shape))
+    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", 32, 48, 2, 2, 2))
 
 
 def config(model, **changes):
