@@ -257,6 +257,8 @@ TABLED = f'task = "{__name__}:Tabled", table = "table.txt", model = "there", pro
 ABSENT = {  # what the second kind asks for, and nobody has -> what is said of it
     'model = "runs/gone"': "kind grpo: model 'runs/gone': no pocket policy",
     'model = "./runs/gone/"': "kind grpo: model './runs/gone/': no pocket policy",
+    'model = "."': "kind grpo: config.json: cannot be read (No such file or directory)",
+    'model = "half"': "kind grpo: half: holds no weights",
     'table = "gone.txt"': "kind grpo: gone.txt: cannot be read (No such file or directory)",
     'table = "."': "kind grpo: .: cannot be read (Is a directory)",
 }
@@ -267,7 +269,10 @@ def test_a_model_or_a_file_that_is_missing_is_found_before_the_first_run(
     here, capsys, monkeypatch, absent
 ):
     (here / "table.txt").write_text("a" * 50_000)
-    (here / "there").mkdir()
+    for name in ("there", "half"):
+        (here / name).mkdir()
+        (here / name / "config.json").write_text("{}")
+    (here / "there" / "model.safetensors").touch()
     text = SMALL.replace('task = "programs", operations = 2, prompts = 1', TABLED)
     bad = written(here, text.replace('{method = "grpo"', '{method = "grpo", ' + absent), "bad")
     good = written(here, text, "good")
