@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_models import byte_model
+import torch
+from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -74,8 +75,7 @@ def importable():
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads and writes bytes."""
-    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2)
-    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", **shape))
+    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", 32, 48, 2, 2, 2))
 
 
 def config(model, **changes):
@@ -305,6 +305,14 @@ def test_a_lab_on_another_task_ignores_no_setting(model):
         vpo.Lab(**small).pick(most=3)
     with pytest.raises(ValueError, match="there is no 'gold'"):
         vpo.Lab(**small).figure(curves=("diversity", "gold"))
+    with pytest.raises(
+        ValueError, match=r"^zz = 1: no argument of this figure; there are width, c"
+    ):
+        vpo.Lab(**small).figure(zz=1)
+    with pytest.raises(ValueError, match=r"^dark = 5: no argument of this figure; .*, height$"):
+        vpo.Lab(**small).figure(dark=5)
+    with pytest.raises(ValueError, match=r"^dark = 5: must be True or False"):
+        vpo.Lab().figure(dark=5)
 
 
 def test_a_run_whose_task_cannot_be_found_says_so(model, tmp_path, monkeypatch):
@@ -462,6 +470,24 @@ def test_odd_types_are_refused_in_words(model):
         config(model, task="..x:Y")
     lab = vpo.Lab(task=Letters, model=model)
     assert lab.change(task=Letters, most=5).config.task_options == {"most": 5}
+
+
+def test_a_whole_float_is_a_K_and_a_torch_device_a_device(model):
+    plain = config(model, K=64, device="cpu")
+    same = config(model, K=64.0, device=torch.device("cpu"))
+    assert same == plain and same.to_json() == plain.to_json() and hash(same) == hash(plain)
+    assert json.dumps(same.K) == "64" and config(model, K=np.float32(7)).K == 7
+    assert config(model, device=torch.device("cuda", 1)).device == "cuda:1"
+    assert len({plain, same, config(model, K=math.inf)}) == 2
+    for wrong in (64.5, math.nan, -math.inf, -0.0, 1e300, True, "64"):
+        with pytest.raises(
+            ValueError, match=r"^K = .*: must be a whole number, 1 or more, at most"
+        ):
+            config(model, K=wrong)
+    with pytest.raises(ValueError, match=r"^steps = 3.0: must be a whole number"):
+        config(model, steps=3.0)
+    with pytest.raises(ValueError, match=r"^device = .*: must be a text"):
+        config(model, device=torch.float32)
 
 
 def test_an_option_may_not_take_the_name_of_a_setting(model, monkeypatch):

@@ -3,6 +3,7 @@ request.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from vpo_lite.cli import main, parser
+from vpo_lite.cli import main
+from vpo_lite.cli.commands import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -137,13 +139,25 @@ def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small, tmp_path):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert f"vpo-lite train --resume {tmp_path / 'run'}" in errors
     assert "Traceback" not in errors
     from safetensors import safe_open
 
     with safe_open(tmp_path / "run" / "state.safetensors", "pt") as file:
         assert int(file.metadata()["step"]) == len(metrics.read_text().splitlines())
+
+
+@pytest.mark.parametrize("early", ["numpy", "pydantic", "torch"])
+def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
+    """The library raises what Ctrl-C raises. What the script of the package runs, runs here."""
+    (tmp_path / f"{early}.py").write_text("raise KeyboardInterrupt")
+    script = "import sys; from vpo_lite.cli import main; sys.exit(main())"
+    train = [sys.executable, "-c", script, "train", "--out", str(tmp_path / "run")]
+    paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(train, env=os.environ | paths, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "vpo-lite: stopped\n")
+    assert not (tmp_path / "run").exists()
 
 
 def test_every_setting_and_every_option_of_the_task_has_a_flag_with_help():
@@ -450,3 +464,43 @@ def test_pretraining_without_a_compiler_is_refused_before_anything_is_written(
     assert main(["pretrain", "--out", str(tmp_path / "p"), "--device", "cpu", "--compile"]) == 2
     assert "no C++ compiler was found" in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
+
+
+COMMANDS = (
+    "train",
+    "report",
+    "evaluate",
+    "compare",
+    "export verl",
+    "export lesson",
+    "course build",
+    "course sheet",
+    "study",
+    "score --task hops",
+    "data --task hops",
+    "pretrain",
+    "lab",
+    "notebooks copy",
+    "classroom",
+)
+
+
+def test_a_tilde_is_the_home_folder_in_every_flag_of_a_file(tmp_path, monkeypatch):
+    """A shell leaves it in --out=~/x. What takes a file is known by the word that help shows."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = {"FILE", "FOLDER", "RUN", "DEST", "RECORDING", "NAME|FOLDER"}
+    seen = set()
+    for line in COMMANDS:
+        arguments = line.split()
+        command = parser(arguments)
+        for word in (a for a in arguments if a not in ("--task", "hops")):
+            (kinds,) = command._subparsers._group_actions
+            command = kinds.choices[word]
+        for action in command._actions:
+            takes = action.metavar in files or action.dest == "model"
+            if takes or (line, action.dest) == ("study", "name"):
+                assert str(action.type("~/a b")) == f"{tmp_path}/a b", (line, action.dest)
+                assert str(action.type("a~")) == "a~" and str(action.type("./~")) != str(tmp_path)
+                seen.add((line, action.dest))
+    assert {("train", "out"), ("train", "maze"), ("train", "model"), ("study", "name")} < seen
+    assert len(seen) > 20

@@ -5,6 +5,7 @@ weights drawn here.
 import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import envs
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.decomposition import words
+from vpo_lite.decomposition import read_rewards, words
 from vpo_lite.decomposition.measured import best_of_highest, correlations, effective_dimensions
 from vpo_lite.markup import html
 from vpo_lite.report import write_rewards
@@ -420,6 +421,115 @@ def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     assert "<h1>vpo_lite: report on rewards</h1>" in text and text.rstrip().endswith("</html>")
     assert html("{}", out.strip()) in text
     assert 'src="http' not in text.split("<script")[0]
+
+
+def stored(folder, R, kind):
+    file = folder / f"R.{kind}"
+    np.save(file, R) if kind == "npy" else file.write_text(json.dumps(np.asarray(R).tolist()))
+    return str(file)
+
+
+@pytest.mark.parametrize("kind", ["npy", "json"])
+def test_the_command_reads_rewards_from_a_file(kind, capsys, tmp_path):
+    """Two specialists in two rollouts are worth E max(w, 1 - w) = 3/4 together and 1/2 each; of the
+    other problem's answers the best is worth all."""
+    R = [[[[1, 0], [0, 0]], [[0, 0], [0, 1]]], [[[1, 1], [0, 1]], [[0.5, 0], [0, 0]]]]
+    file = stored(tmp_path, R, kind)
+    assert main(["report", "--rewards", file, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rewards"], found["problems"], found["answers"]) == (file, 2, 8)
+    assert found["coverage"]["1"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found["coverage"]["2"] == found["coverage"]["3"] == pytest.approx(1)
+    lower = stored(tmp_path, np.asarray(R) - [1, 2], kind)
+    assert main(["report", "--rewards", lower, "--worst", "-1", "-2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    page = tmp_path / "page.html"
+    one = stored(tmp_path, R[0], kind)  # (P, n, d): two problems of one answer that earns anything
+    assert main(["report", "--rewards", one, "--alpha", "0.3", "--html", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert f"{one}: 4 answers to 2 problems." in out and html("{}", out.strip()) in page.read_text()
+    assert "(alpha = 0.3)" in out and out.count("Hardly anything") == 1
+
+
+def test_problems_of_a_json_file_may_differ_in_all_sizes(tmp_path):
+    (tmp_path / "R.json").write_text("[[[[1, 0]], [[0, 1], [0, 0]]], [[[1, 0, 0]]]]")
+    assert read_rewards(tmp_path / "R.json") == [[[1, 0], [0, 1], [0, 0]], [[1, 0, 0]]]
+
+
+HEADER, LARGER = b"(3, 4, 5, 2), }        ", b"(300000000, 4, 5, 2), }"
+FILES = {  # name -> what it holds, and what is said
+    "nan.npy": (lambda f: np.save(f, [[1, np.nan]]), "R holds 1 values that are NaN"),
+    "nan.json": (lambda f: f.write_text("[[NaN, 1]]"), "R holds 1 values that are NaN"),
+    "inf.json": (lambda f: f.write_text("[[1e999, 1]]"), "R holds 1 values that are NaN"),
+    "huge.npy": (
+        lambda f: np.save(f, np.full((3, 2, 2), 1e200)),
+        "R[0] holds numbers up to 1e+200",
+    ),
+    "huge.json": (lambda f: f.write_text("[[1" + "0" * 400 + "]]"), "R holds whole numbers beyond"),
+    "one.npy": (lambda f: np.save(f, np.ones(3)), "number of axes of R: 1; expected (n, d)"),
+    "five.npy": (lambda f: np.save(f, np.ones((1, 1, 1, 1, 1))), "number of axes of R: 5;"),
+    "none.npy": (lambda f: np.save(f, np.ones((0, 3))), "expected rewards (n, d)"),
+    "noanswer.npy": (lambda f: np.save(f, np.ones((2, 0, 3, 2))), "at least one answer"),
+    "complex.npy": (lambda f: np.save(f, np.ones((2, 2), complex)), "R holds dtype complex128"),
+    "pickle.npy": (
+        lambda f: np.save(f, np.array([[{}]], object), True),
+        "no .npy file with numbers",
+    ),
+    "cut.npy": (
+        lambda f: (np.save(f, np.ones((9, 2))), f.write_bytes(f.read_bytes()[:-5])),
+        "no .npy file with numbers",
+    ),
+    "more.npy": (  # its header asks for 100 GB
+        lambda f: (
+            np.save(f, np.ones((3, 4, 5, 2))),
+            f.write_bytes(f.read_bytes().replace(HEADER, LARGER)),
+        ),
+        "no .npy file with numbers (mmap length is greater than file size)",
+    ),
+    "empty.npy": (lambda f: f.touch(), "no .npy file with numbers (No data left in file)"),
+    "folder.npy": (lambda f: f.mkdir(), "cannot be read (Is a directory)"),
+    "zip.npy": (lambda f: (np.savez(f, R=1), Path(f"{f}.npz").rename(f)), "holds several arrays"),
+    "gone.npy": (lambda f: None, "cannot be read (No such file or directory)"),
+    "gone.json": (lambda f: None, "cannot be read (No such file or directory)"),
+    "below.npy": (lambda f: np.save(f, [[-1, 0]]), "holds a reward of -1, below worst"),
+    "dict.json": (lambda f: f.write_text('{"R": 1}'), "should be a valid array"),
+    "text.json": (lambda f: f.write_text('[["a", "b"]]'), "R holds dtype <U1"),
+    "null.json": (lambda f: f.write_text("[[null, 1]]"), "objects that are no real numbers"),
+    "ragged.json": (lambda f: f.write_text("[[1, 0], [1]]"), "rows of equal length"),
+    "uneven.json": (lambda f: f.write_text("[[[[1, 0]], 5]]"), "lists of unequal depth"),
+    "deep.json": (lambda f: f.write_text("[" * 5000 + "]" * 5000), "no JSON (recursion limit"),
+    "rewards.npz": (lambda f: np.savez(f, R=1), "a file FILE.npy or FILE.json"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_holds_no_rewards_is_one_line_with_status_2(name, capsys, tmp_path):
+    make, said = FILES[name]
+    make(file := tmp_path / name)
+    assert main(["report", "--rewards", str(file)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and f"{file}: " in err and said in err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--worst", "1"], "--worst: only with --rewards"),
+        (["--rewards", "R.npy", "--worst", "1"], "worst has shape (1,): expected (2,)"),
+        (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
+        (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),
+        (["--rewards", "R.npy", "--alpha", "0"], "alpha = 0"),
+        (["--rewards", "R.npy", "--html", "page.pdf"], "name it FILE.html"),
+        (["--rewards", ""], "the name is empty"),
+    ],
+)
+def test_a_wrong_request_with_a_file_is_one_line(wrong, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("R.npy", np.eye(2))
+    assert main(["report", *wrong]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and said in err
+    assert [p.name for p in tmp_path.iterdir()] == ["R.npy"]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from small_models import config_of
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 from vpo_lite import TrainConfig
 from vpo_lite.policy import sampling
@@ -33,16 +34,9 @@ META, CPU = torch.device("meta"), torch.device("cpu")
 
 def small_model(kind=LlamaForCausalLM, device="cpu"):
     torch.manual_seed(0)
-    settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind](
-        vocab_size=37,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-    )
+    base = kind(config_of(kind, 32, 48, 2, 4, 2, 37))
     lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
-    model = get_peft_model(kind(settings).to(device), lora)
+    model = get_peft_model(base.to(device), lora)
     for p in model.parameters():
         if p.dim() > 1:
             torch.nn.init.normal_(p, std=0.2)

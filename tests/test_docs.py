@@ -154,7 +154,7 @@ def commands_in(text):
 
 @FRONT
 def test_commands_parse(text):
-    from vpo_lite.cli import parser
+    from vpo_lite.cli.commands import parser
 
     shown = commands_in(text)
     assert len(shown) > 9

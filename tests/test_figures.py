@@ -169,6 +169,21 @@ def test_the_regions_of_the_simplex_have_the_exact_shares_as_areas():
         assert len(drawn(figure, name="sampled weights")[0].a) == 7
 
 
+def test_of_many_weights_two_thousand_are_drawn_over_all_their_range_and_it_is_said():
+    """The first coordinate rises evenly from row to row, and so it does in what is drawn."""
+    rising = np.linspace(0, 1, 50_001)
+    (ticks,) = drawn(
+        figures.upper_envelope(R2, W=np.stack([rising, 1 - rising], 1)), mode="markers"
+    )
+    assert ticks.name == "sampled weights: 2,000 of 50,001"
+    assert ticks.x == pytest.approx(np.linspace(0, 1, 2000), abs=1e-4) and len(ticks.y) == 2000
+    W = np.stack([rising, 1 - rising, 0 * rising], 1)
+    (dots,) = drawn(figures.weight_simplex(R3, W=W), name=ticks.name)
+    assert list(dots.a) == list(ticks.x) and len(dots.c) == 2000
+    (all_,) = drawn(figures.upper_envelope(R2, W=W[:2000, :2]), name="sampled weights")
+    assert len(all_.x) == 2000
+
+
 def test_a_slice_through_four_objectives_says_what_is_held():
     R = np.hstack([np.ones((5, 1)), R3])
     figure = figures.weight_simplex(

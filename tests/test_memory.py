@@ -10,9 +10,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from test_models import byte_tokenizer
+from small_models import byte_tokenizer, config_of
 from torch.profiler import ProfilerActivity, profile
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -42,22 +42,11 @@ def build(shape, tmp_path):
     P, G, _, _, rank, H, I, layers, heads, kv, V = shape
 
     def make(kind=LlamaForCausalLM, **changes):
-        settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind]
+        ids = dict(eos_token_id=2, bos_token_id=1, pad_token_id=None)
+        sizes = (H, I, layers, heads, kv, V)
+        settings = config_of(kind, *sizes, tie_word_embeddings=False, **ids)
         torch.manual_seed(0)
-        kind(
-            settings(
-                hidden_size=H,
-                intermediate_size=I,
-                num_hidden_layers=layers,
-                num_attention_heads=heads,
-                num_key_value_heads=kv,
-                vocab_size=V,
-                eos_token_id=2,
-                bos_token_id=1,
-                pad_token_id=None,
-                tie_word_embeddings=False,
-            )
-        ).save_pretrained(tmp_path / "model")
+        kind(settings).save_pretrained(tmp_path / "model")
         byte_tokenizer(chat=False).save_pretrained(tmp_path / "model")
         fixed = dict(
             prompts=P,
@@ -369,15 +358,8 @@ def test_an_outline_knows_the_sizes_of_published_models_and_packs_linear_layers(
     parameters are sampled by the model's own pass, which needs no copy.
     """
     H, I, layers, heads, kv, V = 896, 4864, 24, 14, 2, 151_936
-    config = Qwen2Config(
-        hidden_size=H,
-        intermediate_size=I,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv,
-        vocab_size=V,
-        tie_word_embeddings=True,
-    )
+    sizes = (H, I, layers, heads, kv, V)
+    config = config_of(Qwen2ForCausalLM, *sizes, tie_word_embeddings=True)
     linear = layers * (2 * H * H + 2 * H * kv * 64 + 3 * H * I)
     others = V * H + layers * (H + 2 * kv * 64 + 2 * H) + H  # embedding, biases, norms
     assert linear + others == 494_032_768

@@ -10,14 +10,8 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from small_models import THINKS, byte_tokenizer, config_of, model_folder
+from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 import envs
 import vpo_lite as vpo
@@ -31,55 +25,7 @@ from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training.compare import _kind
 from vpo_lite.training.step import Learner
 
-CHAT = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-# A model that thinks before it answers unless it is told not to (Qwen3).
-THINKS = CHAT[: -len("{% endif %}")] + (
-    "{% if enable_thinking is defined and enable_thinking is false %}"
-    "<think>\n\n</think>\n\n{% endif %}{% endif %}"
-)
-
 ASKED = [Prompt.words("Go."), Prompt.words("Go on now.")]
-
-
-def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with a few merges: any text can be written and read back."""
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer, core.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
-    text = [MazeTask().prompt(envs.generate("lite-6x6", s), 3).text for s in range(5)]
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    core.train_from_iterator(
-        text,
-        trainers.BpeTrainer(
-            vocab_size=400,
-            special_tokens=special,
-            show_progress=False,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        ),
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<|im_end|>" if chat else "<|endoftext|>"
-    )
-    tokenizer.chat_template = CHAT if chat else None
-    return tokenizer
-
-
-def byte_model(folder, **shape):
-    """A Llama of random parameters that reads and writes bytes, with a chat template."""
-    tokenizer = byte_tokenizer(chat=True)
-    torch.manual_seed(0)
-    ends = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None)
-    config = LlamaConfig(vocab_size=len(tokenizer), tie_word_embeddings=False, **shape, **ends)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(
@@ -87,24 +33,9 @@ def byte_model(folder, **shape):
 )
 def folder(request, tmp_path_factory):
     chat = "chat" in request.param and "qwen" in request.param
-    tokenizer = byte_tokenizer(chat)
-    kind, config = (Qwen2ForCausalLM, Qwen2Config) if chat else (LlamaForCausalLM, LlamaConfig)
-    shape = config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-        pad_token_id=None,
-    )
-    torch.manual_seed(0)
+    kind = Qwen2ForCausalLM if chat else LlamaForCausalLM
     path = tmp_path_factory.mktemp("hub") / ("qwen" if chat else "llama")
-    kind(shape).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return model_folder(path, byte_tokenizer(chat), 32, 48, 2, 4, 2, kind=kind)
 
 
 def test_it_is_asked_in_words_through_its_chat_template(folder):
@@ -454,10 +385,7 @@ def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
 
 
 def test_a_model_without_such_layers_says_so():
-    shape = LlamaConfig(
-        vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=0, num_attention_heads=1
-    )
-    bare = LlamaForCausalLM(shape)
+    bare = LlamaForCausalLM(config_of(LlamaForCausalLM, 8, 8, 0, 1, 1, 8))
     with pytest.raises(ValueError, match=r"gradient_checkpointing = True.*leave it out"):
         loading.checkpoint_layers(get_peft_model(bare, LoraConfig(target_modules=["lm_head"])))
 
@@ -481,22 +409,8 @@ def test_a_quantised_base_without_bitsandbytes_is_one_clear_line(folder, monkeyp
 def wide(tmp_path_factory):
     """A Llama whose rows hold whole blocks of 64 weights, as those of real models do."""
     pytest.importorskip("bitsandbytes")
-    tokenizer = byte_tokenizer(chat=False)
-    shape = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-    )
-    torch.manual_seed(0)
     path = tmp_path_factory.mktemp("hub") / "wide"
-    LlamaForCausalLM(shape).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return model_folder(path, byte_tokenizer(chat=False), 128, 256, 2, 4, 2)
 
 
 def restored(linear):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_models import byte_model
+from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -475,9 +475,8 @@ def test_an_answer_to_a_dropped_record_and_damaged_data_are_refused(file, capsys
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads and writes bytes."""
-    shape = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
-    shape |= dict(max_position_embeddings=8192)
-    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", **shape))
+    folder = tmp_path_factory.mktemp("models") / "bytes"
+    return str(byte_model(folder, 16, 24, 1, 2, 2, max_position_embeddings=8192))
 
 
 def config(model, name, **changes):

@@ -16,6 +16,7 @@ from test_docs import commands_in
 import envs
 import vpo_lite as vpo
 from vpo_lite import cli
+from vpo_lite.cli import commands
 from vpo_lite.lab import recordings
 from vpo_lite.lab.requests import BUTTONS
 from vpo_lite.looks import look
@@ -59,7 +60,7 @@ COMMANDS = {*commands_in(GUIDE), *re.findall(r"`vpo-lite ([^`]+)`", GUIDE)}
 
 @pytest.mark.parametrize("line", sorted(COMMANDS))
 def test_commands_of_the_guide_parse(line):
-    cli.parser(line.split()).parse_args(line.split())
+    commands.parser(line.split()).parse_args(line.split())
 
 
 def test_no_name_in_the_guide_is_cut_by_the_end_of_a_line():
@@ -398,7 +399,7 @@ def test_the_sheet_can_be_read_by_everyone():
 
 @pytest.mark.parametrize("line", re.findall(r"vpo-lite ([^<`]+)</code>", SHEET))
 def test_commands_of_the_sheet_parse(line):
-    cli.parser(line.split()).parse_args(line.split())
+    commands.parser(line.split()).parse_args(line.split())
 
 
 def test_the_sheet_names_five_commands():

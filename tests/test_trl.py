@@ -20,7 +20,7 @@ pytest.importorskip("trl")
 
 import torch
 from peft import AutoPeftModelForCausalLM
-from test_models import THINKS, byte_model, byte_tokenizer
+from small_models import THINKS, byte_model, byte_tokenizer
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -228,9 +228,7 @@ def pocket_config(**changes):
 
 @pytest.fixture(scope="module")
 def chat_folder(tmp_path_factory):
-    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2)
-    heads = dict(num_attention_heads=4, num_key_value_heads=2)
-    return byte_model(tmp_path_factory.mktemp("models") / "chat", **shape, **heads)
+    return byte_model(tmp_path_factory.mktemp("models") / "chat", 32, 48, 2, 4, 2)
 
 
 @pytest.mark.parametrize("kind", ["pocket", "chat", "thinks", "plain", "weighed"])

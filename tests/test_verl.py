@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from test_models import byte_model
+from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -564,8 +564,7 @@ def trained(tmp_path_factory):
     """An exported run of a small model, and in it a checkpoint as veRL's FSDP workers store one."""
     pytest.importorskip("pyarrow")
     place = tmp_path_factory.mktemp("back")
-    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2)
-    model = byte_model(place / "base", num_attention_heads=4, num_key_value_heads=2, **shape)
+    model = byte_model(place / "base", 32, 48, 2, 4, 2)
     config = config_of(model=str(model), rank=4, lora_alpha=12, max_new_tokens=8)
     export(config, place / "run", problems=2)
     policy = load_policy(model, rank=4, lora_alpha=12, device="cpu")

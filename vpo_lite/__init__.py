@@ -1,7 +1,6 @@
 """Vector Policy Optimization (VPO, arXiv 2605.22817): learn it, try it, teach it.
 
-``import vpo_lite`` loads the NumPy functions only. Everything that needs torch, plotly or
-ipywidgets is loaded when it is first used.
+``import vpo_lite`` loads nothing. A name is loaded, with what it needs, when it is first used.
 
 >>> import vpo_lite as vpo
 >>> float(vpo.exact_set_reward([[1.0, 0.0], [0.0, 1.0]]))  # two specialists: E max(w, 1 - w) = 3/4
@@ -15,23 +14,29 @@ import os
 # make a step up to 29 times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from .estimators import METHODS, advantages, rollout_scores
-from .exact import exact_set_reward, exact_shares
-from .metrics import (
-    best_at_k,
-    best_subset,
-    coverage,
-    diversity,
-    hypervolume,
-    pass_at_k,
-    price_of_conflict,
-)
-from .objective import sample_weights, set_reward, winners
-
 __version__ = "0.2.0"
 
 # name -> (module, attribute or None for the module itself); loaded on first use
 _LAZY = {
+    "METHODS": ("estimators", "METHODS"),
+    "advantages": ("estimators", "advantages"),
+    "rollout_scores": ("estimators", "rollout_scores"),
+    "exact_set_reward": ("exact", "exact_set_reward"),
+    "exact_shares": ("exact", "exact_shares"),
+    "best_at_k": ("metrics", "best_at_k"),
+    "best_subset": ("metrics", "best_subset"),
+    "coverage": ("metrics", "coverage"),
+    "diversity": ("metrics", "diversity"),
+    "hypervolume": ("metrics", "hypervolume"),
+    "pass_at_k": ("metrics", "pass_at_k"),
+    "price_of_conflict": ("metrics", "price_of_conflict"),
+    "sample_weights": ("objective", "sample_weights"),
+    "set_reward": ("objective", "set_reward"),
+    "winners": ("objective", "winners"),
+    "estimators": ("estimators", None),
+    "exact": ("exact", None),
+    "metrics": ("metrics", None),
+    "objective": ("objective", None),
     "TrainConfig": ("training.config", "TrainConfig"),
     "StepRecord": ("training.record", "StepRecord"),
     "train": ("training.loop", "train"),
@@ -45,24 +50,7 @@ _LAZY = {
     "negative_controls": ("negative_controls", None),
 }
 
-__all__ = [
-    "METHODS",
-    "advantages",
-    "best_at_k",
-    "best_subset",
-    "coverage",
-    "diversity",
-    "exact_set_reward",
-    "exact_shares",
-    "hypervolume",
-    "pass_at_k",
-    "price_of_conflict",
-    "rollout_scores",
-    "sample_weights",
-    "set_reward",
-    "winners",
-    *_LAZY,
-]
+__all__ = [*_LAZY]
 
 
 def __getattr__(name):

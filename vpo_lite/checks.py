@@ -56,6 +56,15 @@ def shortened(text: str, most: int = 60) -> str:
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
 
 
+def shown_path(path) -> str:
+    """A file or folder for a message: its path in one line, cut where it is long.
+
+    >>> shown_path("runs/first"), shown_path("x" * 300)[-20:]
+    ('runs/first', 'xx… (300 characters)')
+    """
+    return shortened(str(path), 200)
+
+
 def is_encodable(text: str) -> bool:
     """Whether a text can be written to a file: it has no lone surrogate."""
     try:

@@ -18,7 +18,7 @@ from plotly.subplots import make_subplots
 from .in_words import in_words as in_words
 from .in_words import listed as listed
 from .looks import ANSWERS, EDGE, FRONT, look, note, stroke
-from .shown import WIDE, finish
+from .shown import WIDE, dots, finish
 from .shown import live as live
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
@@ -176,9 +176,10 @@ def upper_envelope(
         figure.add_scatter(x=x, y=y, mode="lines+markers", name=_answer(i, shares), line=line)
         figure.data[-1].update(marker=marker)
     if W is not None:
-        x, y = np.asarray(W)[:, 0], np.full(len(W), R.min())
+        W, name = dots(W)
+        y = np.full(len(W), R.min())
         tick = {"symbol": "line-ns-open", "size": 16, "color": "black"}
-        figure.add_scatter(x=x, y=y, mode="markers", name="sampled weights", marker=tick)
+        figure.add_scatter(x=W[:, 0], y=y, mode="markers", name=name, marker=tick)
     figure.update_xaxes(title=f"w₁: weight of {objectives[0]} (the rest on {objectives[1]})")
     figure.update_yaxes(title="score w · r")
     return finish(figure, title or "Who wins where", width, 480)
@@ -225,10 +226,11 @@ def weight_simplex(
             number.update(marker=marker, text=[f"<b>{i + 1}</b>"], textposition="top center")
             number.update(textfont_size=20, showlegend=False, legendgroup=str(i), hoverinfo="skip")
     if W is not None and d == 3:
-        a, b, c = np.asarray(W, float)[:, show].T
-        dots = {"size": 5, "color": "black", "opacity": 0.6}
-        figure.add_scatterternary(a=a, b=b, c=c, mode="markers", marker=dots)
-        figure.data[-1].update(name="sampled weights")
+        W, name = dots(W)
+        a, b, c = W[:, show].T
+        dot = {"size": 5, "color": "black", "opacity": 0.6}
+        figure.add_scatterternary(a=a, b=b, c=c, mode="markers", marker=dot)
+        figure.data[-1].update(name=name)
     for axis, k in zip("abc", show, strict=True):
         name = {"text": f"<b>{names[k]}</b>", "font_size": 18}
         style = {"title": name, "ticks": "outside", "showgrid": False}

@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from .checks import shortened, shown
+from .checks import shortened, shown, shown_path
 
 LOCK = ".lock"
 STAGED = "staged"  # what write_files has not put in place yet
@@ -193,7 +193,7 @@ def write_page(path, page: str) -> Path:
 
 def not_written(path, error: OSError) -> str:
     """What to say of a file or folder that cannot be written."""
-    return f"{shortened(str(path), 200)}: cannot be written ({error.strerror or error})"
+    return f"{shown_path(path)}: cannot be written ({error.strerror or error})"
 
 
 def write_files(folder, contents: dict[str, bytes]) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from .checks import shortened
+from .checks import shown_path
 from .classroom import notebooks
 from .classroom.check import CHROMIUM, LAB, version
 from .classroom.notebooks import install_command
@@ -147,13 +147,12 @@ def _to_open(folder: Path | None) -> tuple[Path, str]:
         return ROOT, f"{folder.name}/{notebooks.FIRST}"
     if not folder.is_dir():
         raise ValueError(
-            f"{shortened(str(folder), 200)}: no such folder; cure: vpo-lite notebooks copy FOLDER"
+            f"{shown_path(folder)}: no such folder; cure: vpo-lite notebooks copy FOLDER"
         )
     there = [name for name in notebooks.names(folder) if not name.startswith(".")]
     first = next((name for name in there if name.endswith(".ipynb")), None)
     if first is None:
         raise ValueError(
-            f"{shortened(str(folder), 200)}: holds no notebooks; cure: vpo-lite notebooks copy "
-            "FOLDER"
+            f"{shown_path(folder)}: holds no notebooks; cure: vpo-lite notebooks copy FOLDER"
         )
     return folder.resolve(), first

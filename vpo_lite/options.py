@@ -28,7 +28,8 @@ class Option:
     - help: one line
     - choices: the values that are allowed; empty for any
     - least, above, most: limits of a number (``above`` itself is not allowed)
-    - inf: infinity is allowed beside whole numbers, on the command line as ``inf``
+    - inf: infinity is allowed beside whole numbers, on the command line as ``inf``; a float that
+      is whole counts as one
     - file: the flag takes the name of a text file, and the setting is its text, of a million
       characters at most. The text goes into config.json and share codes, so it must be short
     - path: the setting is the path of a data file, which is read when it is needed. A run keeps the
@@ -87,6 +88,8 @@ class Option:
             return value
         if self.inf and isinstance(value, str | float) and value in ("inf", math.inf):
             return math.inf
+        if self.inf and isinstance(value, float) and value.is_integer() and abs(value) < INTEGERS:
+            value = int(value)
         if self.choices and (not isinstance(value, str) or value not in self.choices):
             there = shortened(", ".join(map(str, self.choices)), 500)
             raise ValueError(f"unknown {self.name} {shown(value)}: there are {there}")

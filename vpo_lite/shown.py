@@ -4,8 +4,10 @@ finish      the layout that all still figures have
 Drawn       a figure that a notebook shows with its words folded below it
 live        a figure that code and sliders change while it is shown
 bundle      a figure that is shown once and updated in its place, where no widget serves
+dots        as many sampled weights as a page can draw
 """
 
+import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
 
@@ -13,7 +15,9 @@ from .in_words import folded, in_words
 
 CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a figure anywhere
 
-__all__ = ["CONFIG", "Drawn", "bundle", "finish", "live"]
+MOST_DOTS = 2_000  # weights in one figure; a browser stalls at a million
+
+__all__ = ["CONFIG", "Drawn", "bundle", "dots", "finish", "live"]
 
 
 class Drawn(go.Figure):
@@ -60,3 +64,18 @@ def finish(figure: go.Figure, title: str | None, width: int, height: int) -> Dra
         legend={"orientation": "h", "x": 0, "y": 1.02 if title else 1.1, "yanchor": "bottom"},
     )
     return figure
+
+
+def dots(W) -> tuple[np.ndarray, str]:
+    """The weights to draw out of W (K, d), and their name in a legend: all up to `MOST_DOTS`, else
+    so many of them, evenly spread over the rows.
+
+    >>> W, name = dots(np.ones((1_000_000, 3)))
+    >>> W.shape, name, dots([[0.3, 0.7]])[1]
+    ((2000, 3), 'sampled weights: 2,000 of 1,000,000', 'sampled weights')
+    """
+    W = np.asarray(W, float)
+    if len(W) <= MOST_DOTS:
+        return W, "sampled weights"
+    rows = np.linspace(0, len(W) - 1, MOST_DOTS).astype(int)
+    return W[rows], f"sampled weights: {MOST_DOTS:,} of {len(W):,}"

@@ -17,7 +17,7 @@ import torch
 from attacks import NASTY, check_error, mutated_bytes, mutated_json, seeds, tree
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from test_models import CHAT, byte_tokenizer
+from small_models import CHAT, SIZES, byte_tokenizer, model_folder
 from transformers import (
     AutoModelForCausalLM,
     BambaConfig,
@@ -28,7 +28,6 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     MiniMaxConfig,
-    Qwen2Config,
     Qwen2ForCausalLM,
     RwkvConfig,
 )
@@ -46,26 +45,10 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12
 ONE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
-def tiny_model(path, kind=LlamaForCausalLM, tied=True, chat=True, **shape):
+def tiny_model(path, kind=LlamaForCausalLM, tied=True, chat=True, **more):
     """A random language model that is asked in words, in a folder."""
-    tokenizer = byte_tokenizer(chat)
-    torch.manual_seed(0)
-    settings = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config}[kind]
-    few = dict(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-        pad_token_id=None,
-        tie_word_embeddings=tied,
-    )
-    kind(settings(**few | shape)).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    more |= dict(tie_word_embeddings=tied, kind=kind)
+    return model_folder(path, byte_tokenizer(chat), 16, 24, 2, 2, 1, **more)
 
 
 def trained(folder, out):
@@ -799,16 +782,8 @@ def test_more_than_a_tenth_of_such_tokens_belongs_to_another_model(added, loads,
 
 # --- tensors that are no parameters of the model --------------------------------------------------
 
-SMALL = dict(
-    vocab_size=400,
-    hidden_size=16,
-    intermediate_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    bos_token_id=None,
-    pad_token_id=None,
-)
+SMALL = dict(zip(SIZES, (16, 24, 2, 2, 1, 400), strict=True))
+SMALL |= dict(bos_token_id=None, pad_token_id=None)
 OLD = {
     "gpt2": (
         GPT2Config(vocab_size=400, n_embd=16, n_layer=2, n_head=2, n_positions=64),

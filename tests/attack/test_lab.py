@@ -67,6 +67,9 @@ REQUESTS = {  # of a lab that shows a recording
     "join": lambda lab, v: lab.join(v),
     "figure": lambda lab, v: lab.figure(v),
     "figure(curves)": lambda lab, v: lab.figure(curves=v),
+    "figure(zz)": lambda lab, v: lab.figure(zz=v),
+    "figure(large)": lambda lab, v: lab.figure(large=v),
+    "figure(dark)": lambda lab, v: lab.figure(dark=v),
     "figure(curves, one)": lambda lab, v: lab.figure(curves=(v, "entropy")),
     "picture": lambda lab, v: lab.picture(v),
     "picture(width)": lambda lab, v: lab.picture(width=v),
@@ -236,6 +239,8 @@ def test_what_belongs_to_mazes_is_refused_on_another_task():
         lambda: lab.set_maze(MAZE),
         lambda: lab.new_maze(1003),
         lambda: lab.picture(),
+        lambda: lab.figure(large=True),
+        lambda: lab.figure(height="tall"),
         lambda: lab.figure(curves=("objectives",)),
         lambda: lab.figure(curves=()),
     ):

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 from attacks import TOO_LARGE, check_error, json_text, mutated_bytes, mutated_json, seeds, tree
+from huggingface_hub import constants
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import BusyError, DamagedError
+from vpo_lite.policy.loading import load_policy
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.run import Run
 
@@ -450,6 +452,44 @@ def test_a_writer_whose_folder_was_replaced_stops(stopped, tmp_path):
         list(run.steps())
     assert tree(stopped) == before
     assert [r.step for r in Run.resume(stopped).steps()] == [3]
+
+
+def test_a_run_on_a_model_of_the_hub_goes_on_with_the_weights_that_it_began_with(
+    tiny_policy_folder, small_config, tmp_path, capsys, monkeypatch
+):
+    """The hub's cache holds three commits of a model: the second changes its README, the third its
+    weights. A state of an earlier version does not know the weights, and goes on.
+    """
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    home = tmp_path / "hub" / "models--some--tiny"
+    (home / "refs").mkdir(parents=True)
+
+    def commit(number):
+        (home / "refs" / "main").write_text(number * 40)
+        return shutil.copytree(tiny_policy_folder, home / "snapshots" / (number * 40))
+
+    commit("1")
+    run = Run.begin(small_config.but(model="some/tiny"), tmp_path / "run")
+    run.start(), next(run.steps())
+    run.close()
+    (commit("2") / "README.md").write_text("new words")
+    run = Run.resume(run.path)
+    next(run.steps())
+    run.close()
+    adapter = run.learner.policy.save(tmp_path / "adapter")
+    assert load_policy(adapter, device="cpu").base == "some/tiny"
+    file = commit("3") / "model.safetensors"
+    weights = load_file(file)
+    save_file({n: w + 1 for n, w in weights.items()}, file, {"format": "pt"})
+    assert "trained on other weights" in refused(capsys, "train", "--resume", run.path)
+    with pytest.raises(ValueError, match="trained on other weights than the 'some/tiny' found"):
+        load_policy(adapter, device="cpu")
+    state = run.path / "state.safetensors"  # as an earlier version wrote it
+    with safe_open(state, "pt") as stored:
+        about = stored.metadata()
+    assert re.fullmatch("[0-9a-f]{32}", about["base"])
+    save_file(load_file(state), state, about | {"base": ""})
+    assert [r.step for r in Run.resume(run.path).steps()] == [3]
 
 
 def test_a_run_goes_on_with_the_weights_and_settings_that_it_began_with(

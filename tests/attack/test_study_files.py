@@ -20,8 +20,10 @@ from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds, 
 from vpo_lite import intervals
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
+from vpo_lite.policy import hub, loading
 from vpo_lite.search import best_of
 from vpo_lite.studies import declaration, results, runner, searches, tables
+from vpo_lite.tasks import Option, Prompt, Task
 from vpo_lite.training.errors import TrainingError
 
 SMALL = """
@@ -109,7 +111,7 @@ def asked(capsys, *arguments):
     status = main(["study", *map(str, arguments)])
     out, err = capsys.readouterr()
     if status:
-        assert status in (1, 2) and len(err.splitlines()) == 1 and len(err) < 1000, err
+        assert status in (1, 2, 130) and len(err.splitlines()) == 1 and len(err) < 1000, err
     return status, out, err
 
 
@@ -232,7 +234,86 @@ def test_the_usual_table_leaves_out_budgets_that_are_not_measured(here, done, ca
     assert status == 0 and "best@1 " in out and "any@3 " in out and "@30" not in out
 
 
-@pytest.mark.parametrize("mistake", ['model = "no/such-model"', 'device = "tpu"', "prompts = 9999"])
+class Tabled(Task):
+    """A task that reads a file when it makes a problem."""
+
+    name, noun = "tabled", "row"
+    options = (Option("table", str, None, "what it reads", path=True),)
+
+    def instance(self, seed):
+        return Path(self.table).read_text()[seed]
+
+    def objectives(self, instance):
+        return "a", "b"
+
+    def prompt(self, instance, m, **_):
+        return Prompt.words(instance)
+
+    def score(self, instances, answers):
+        return [np.zeros((len(row), 2)) for row in answers]
+
+
+TABLED = f'task = "{__name__}:Tabled", table = "table.txt", model = "there", prompts = 1'
+ABSENT = {  # what the second kind asks for, and nobody has -> what is said of it
+    'model = "runs/gone"': "kind grpo: model 'runs/gone': no pocket policy",
+    'model = "./runs/gone/"': "kind grpo: model './runs/gone/': no pocket policy",
+    'model = "."': "kind grpo: config.json: cannot be read (No such file or directory)",
+    'model = "half"': "kind grpo: half: holds no weights",
+    'table = "gone.txt"': "kind grpo: gone.txt: cannot be read (No such file or directory)",
+    'table = "."': "kind grpo: .: cannot be read (Is a directory)",
+}
+
+
+@pytest.mark.parametrize("absent", ABSENT)
+def test_a_model_or_a_file_that_is_missing_is_found_before_the_first_run(
+    here, capsys, monkeypatch, absent
+):
+    (here / "table.txt").write_text("a" * 50_000)
+    for name in ("there", "half"):
+        (here / name).mkdir()
+        (here / name / "config.json").write_text("{}")
+    (here / "there" / "model.safetensors").touch()
+    text = SMALL.replace('task = "programs", operations = 2, prompts = 1', TABLED)
+    bad = written(here, text.replace('{method = "grpo"', '{method = "grpo", ' + absent), "bad")
+    good = written(here, text, "good")
+    monkeypatch.setattr(runner, "run_job", lambda *_: pytest.fail("a run began"))
+    for more in (["--plan"], [], ["--workers", "2"], ["--kinds", "grpo"]):
+        assert ABSENT[absent] in refused(here, capsys, bad, "--out", "out", *more)
+    for file, more in ((bad, ["--kinds", "vpo", "--plan"]), (bad, ["--commands"]), (good, [])):
+        status, out, _ = asked(capsys, file, "--out", "out", *(more or ["--plan"]))
+        assert status == 0 and "vpo-lr0.001-seed0" in out
+
+
+def test_a_finished_study_needs_no_model_to_be_planned(here, capsys):
+    study = declaration.read(written(here, SMALL.replace("steps = 2", 'steps = 2, model = "gone"')))
+    assert "kind vpo: model 'gone'" in refused(here, capsys, "small.toml", "--out", "o", "--plan")
+    (here / "o").mkdir()
+    for job in runner.every_job(study).values():
+        (here / "o" / f"{job.key}.json").write_text(json.dumps(made(study, job)))
+    status, out, _ = asked(capsys, "small.toml", "--out", "o", "--plan")
+    assert status == 0 and out.count("finished") == 4
+
+
+def test_a_plan_downloads_nothing_and_a_study_gets_its_model_before_the_first_run(
+    here, capsys, monkeypatch
+):
+    """The hub is one that has nothing, and counts who asks."""
+    asked_for = []
+    monkeypatch.setattr(loading, "hub_in_reach", lambda: True)
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **_: asked_for.append(name) or 1 / 0)
+    file = written(here, SMALL.replace("steps = 2", 'steps = 2, model = "some/model"'))
+    assert asked(capsys, file, "--out", "out", "--plan")[0] == 0 and asked_for == []
+    assert "kind vpo: model 'some/model'" in refused(here, capsys, file, "--out", "out")
+    assert asked_for == ["some/model"]
+
+
+def test_a_study_on_a_task_without_validation_problems_is_refused(here, capsys):
+    text = SMALL.replace('"programs", operations = 2', '"hops", mode = "faithful", model = "any"')
+    text = text.replace("problems = 3", "problems = 1").replace("between = 2", "between = 1")
+    assert "no problems for validation" in refused(here, capsys, written(here, text), "--plan")
+
+
+@pytest.mark.parametrize("mistake", ['device = "tpu"', "prompts = 9999"])
 def test_a_run_that_cannot_begin_is_named(here, capsys, mistake):
     text = SMALL.replace("prompts = 1", mistake)
     if mistake.startswith("prompts"):
@@ -255,7 +336,7 @@ def test_what_stops_a_run_leaves_the_finished_ones(here, done, capsys, monkeypat
 
     monkeypatch.setattr(runner, "train", fail)
     status, _, err = asked(capsys, "small.toml", "--out", "out")
-    assert status == 1 and said in err
+    assert status == (130 if said == "stopped" else 1) and said in err
     assert {k: v for k, v in tree(here / "out").items() if "policies" not in k} == before
 
 
@@ -340,11 +421,11 @@ def test_workers_share_the_runs(here, capfd):
 
 @pytest.mark.slow
 def test_what_stops_every_worker_is_said_once(here, capfd):
-    file = written(here, SMALL.replace("prompts = 1", 'model = "no/such-model"'))
+    file = written(here, SMALL.replace("prompts = 1", 'device = "tpu"'))
     assert main(["study", str(file), "--out", "out", "--workers", "2"]) == 1
     _, err = capfd.readouterr()
     lines = err.splitlines()
-    assert lines and len(set(lines)) == len(lines) and "no/such-model" in lines[0]
+    assert lines and len(set(lines)) == len(lines) and "'tpu'" in lines[0]
 
 
 # --- results --------------------------------------------------------------------------------------

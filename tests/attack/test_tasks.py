@@ -13,7 +13,7 @@ import random
 import numpy as np
 import pytest
 from attacks import NASTY, check_error, seeds, tree
-from test_models import byte_model
+from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -181,8 +181,7 @@ SEEDS = {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads and writes bytes."""
-    shape = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
-    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", **shape))
+    return str(byte_model(tmp_path_factory.mktemp("models") / "bytes", 16, 16, 1, 2, 2))
 
 
 def config_of(model, **changes):

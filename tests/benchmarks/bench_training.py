@@ -13,6 +13,7 @@ import argparse
 import json
 import platform
 import statistics
+import sys
 import time
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import vpo_lite  # noqa: F401  before torch: it sets how OpenMP's threads wait
 # isort: split
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
 from vpo_lite.policy.decoder import decoder_for
 from vpo_lite.policy.loading import load_policy
@@ -32,6 +33,9 @@ from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from small_models import config_of
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 
@@ -43,16 +47,8 @@ def sized(size: str) -> Policy:
     policy = load_policy("pocket-6x6", device="cpu")
     if size == "10m":
         torch.manual_seed(0)
-        shape = Qwen3Config(
-            vocab_size=len(policy.tokenizer),
-            hidden_size=320,
-            intermediate_size=960,
-            num_hidden_layers=9,
-            head_dim=40,
-            num_attention_heads=8,
-            num_key_value_heads=4,
-            tie_word_embeddings=False,
-        )
+        sizes = (320, 960, 9, 8, 4, len(policy.tokenizer))
+        shape = config_of(Qwen3ForCausalLM, *sizes, head_dim=40, tie_word_embeddings=False)
         lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
         policy = Policy(
             get_peft_model(Qwen3ForCausalLM(shape), lora).eval(),

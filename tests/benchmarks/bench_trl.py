@@ -27,6 +27,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 import zlib
@@ -42,7 +43,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     PrinterCallback,
-    Qwen3Config,
+    Qwen3ForCausalLM,
     TrainerCallback,
 )
 
@@ -58,6 +59,9 @@ from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.problems import draw_weights
 from vpo_lite.training.step import Learner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from small_models import model_folder
 
 RESULTS = Path(__file__).parent / "results" / "trl.json"
 PROMPTS, GROUP, TOKENS, WARM_UP = 8, 8, 48, 2
@@ -178,25 +182,10 @@ class Alternate(TrainerCallback):
 def random_qwen(folder):
     """About 10 M parameters, random weights, the pocket policy's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(shipped.folder("pocket-6x6"))
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=320,
-        intermediate_size=896,
-        num_hidden_layers=9,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        head_dim=40,
-        tie_word_embeddings=False,
-        max_position_embeddings=512,
-        vpo_pocket=shipped.description("pocket-6x6"),
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    more = dict(head_dim=40, tie_word_embeddings=False, max_position_embeddings=512)
+    more |= dict(bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id)
+    more |= dict(vpo_pocket=shipped.description("pocket-6x6"), kind=Qwen3ForCausalLM)
+    return model_folder(folder, tokenizer, 320, 896, 9, 8, 4, **more)
 
 
 def trl_trainer(folder, config, reward, output):

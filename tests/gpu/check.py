@@ -28,7 +28,7 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[1:1] = [str(ROOT), str(ROOT / "tests" / "benchmarks")]
+sys.path[1:1] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "benchmarks")]
 
 import vpo_lite  # noqa: E402, F401  before torch: it sets how OpenMP's threads wait
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from bench_training import sized
 from peft import LoraConfig, get_peft_model
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from small_models import config_of
+from transformers import Qwen2ForCausalLM
 
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
@@ -64,15 +65,10 @@ def policy_of(size: str, device, dtype: torch.dtype = torch.float32) -> Policy:
         policy = sized(size)
         policy.model.to(device)
         return policy
-    width, mlp, layers, heads, key_heads, vocabulary = SHAPES[size]
     pocket = load_policy("pocket-6x6", device="cpu")
-    config = Qwen2Config(
-        vocab_size=vocabulary,
-        hidden_size=width,
-        intermediate_size=mlp,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_heads,
+    config = config_of(
+        Qwen2ForCausalLM,
+        *SHAPES[size],
         tie_word_embeddings=True,
         bos_token_id=pocket.tokenizer.bos_token_id,
         eos_token_id=pocket.tokenizer.eos_token_id,

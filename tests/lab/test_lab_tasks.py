@@ -8,10 +8,9 @@ from typing import ClassVar
 import ipywidgets
 import numpy as np
 import pytest
-import torch
 from ipywidgets.widgets.widget import _instances
 from lab_harness import WAIT
-from transformers import LlamaConfig, LlamaForCausalLM
+from small_models import model_folder
 
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.faces import Face, _face
@@ -101,22 +100,10 @@ class Plain(Letters):
 def model(tmp_path_factory):
     """A language model of random parameters that reads numbers and writes letters."""
     folder = tmp_path_factory.mktemp("models") / "letters"
-    torch.manual_seed(0)
     tokenizer = word_tokenizer(["<pad>", "<bos>", "<eos>", *"123456789", *LETTERS])
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-        vpo_pocket={"answers": 5},
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    ids = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    pocket = {"answers": 5}
+    return str(model_folder(folder, tokenizer, 32, 48, 2, 2, 2, vpo_pocket=pocket, **ids))
 
 
 @pytest.fixture(params=[Session, Lab])

@@ -139,6 +139,21 @@ def test_win_shares_are_those_of_the_weightings_of_now(trained):
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
 
 
+def test_of_a_million_weights_two_thousand_are_drawn_and_all_are_counted(trained):
+    rewards = trained.runs["vpo"].moments[-1].rewards
+    trained.change(alpha=1.0, K=1_000_000)
+    figure = trained.figure()
+    assert (
+        len(trace(figure, "weightings").a) == len(trace(figure, "weightings").marker.color) == 2000
+    )
+    assert "of VPO: 2,000 of 1,000,000 weights" in figure.to_json()
+    view = trained.view()
+    assert len(view.weights()) == 1_000_000
+    assert view.win_shares(rewards) == pytest.approx(exact_shares(rewards, 1.0), abs=3e-3)
+    trained.change(K=64)
+    assert "of VPO: 64 weights" in trained.figure().to_json()
+
+
 def test_sentence_says_the_numbers(trained):
     text, record = trained.sentence(), trained.records[-1]
     assert f"cover {record.coverage:.2f}" in text and "step 3" in text

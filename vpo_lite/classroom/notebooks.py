@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..checks import shortened
+from ..checks import shown_path
 from ..files import STAGED, is_free, write_files
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -50,25 +50,21 @@ def copy(destination) -> list[str]:
     if source is None:
         raise ValueError(f"the notebooks are missing; cure: {install_command()}")
     if os.path.lexists(destination) and not destination.is_dir():
-        raise ValueError(f"{_called(destination)}: is no folder; name a new one")
+        raise ValueError(f"{shown_path(destination)}: is no folder; name a new one")
     wanted = names(source)
     there = [name for name in wanted if os.path.lexists(destination / name)]
     if not there and not is_free(destination, [STAGED]):
         raise ValueError(
-            f"{_called(destination)}: holds other files; name a new or an empty folder"
+            f"{shown_path(destination)}: holds other files; name a new or an empty folder"
         )
     for name in there:
         found = destination / name
         if not found.is_file() or found.read_bytes() != (source / name).read_bytes():
             raise ValueError(
-                f"{_called(found)}: differs from the one that ships, and is kept; nothing was "
+                f"{shown_path(found)}: differs from the one that ships, and is kept; nothing was "
                 "copied; name a new folder"
             )
     missing = [name for name in wanted if name not in there]
     if missing:
         write_files(destination, {name: (source / name).read_bytes() for name in missing})
     return missing
-
-
-def _called(path: Path) -> str:
-    return shortened(str(path), 200)

@@ -1,29 +1,10 @@
-"""``vpo-lite COMMAND``: parse, call, print. The commands stand in a table below.
+"""``vpo-lite COMMAND``.
 
-Exit status: 0; 1 if the command failed while it worked; 2 if the request was wrong. A wrong request
-gets one line on stderr, and nothing is written.
+Exit status: 0; 1 if the command failed while it worked; 2 if the request was wrong; 130 if Ctrl-C
+stopped it. A wrong request gets one line on stderr, and nothing is written.
 """
 
-import argparse
-import os
 import sys
-
-from .. import __version__
-from ..files import DamagedError
-from ..tasks.base import TaskError
-from ..training.errors import TrainingError
-from . import (
-    classroom,
-    course,
-    decomposition,
-    export,
-    measure,
-    pretrain,
-    records,
-    study,
-    train,
-)
-from .flags import Command, Parser, Wrong, add_commands, of_a_file, say
 
 
 def main(arguments=None) -> int:
@@ -32,81 +13,10 @@ def main(arguments=None) -> int:
     Errors that a user can cause are one line. Any other exception is a fault of the program and
     stays a traceback.
     """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot write fails nothing
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     try:
-        options = parser(arguments).parse_args(arguments)
-        return options.run(options) or 0
-    except Wrong as error:
-        return say(error, 2)
+        from . import commands  # here, since it takes a second in which Ctrl-C may come
+
+        return commands.run(arguments)
     except KeyboardInterrupt:
-        return say("stopped", 1)
-    except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        return say(of_a_file(error), 1)
-    except (TrainingError, TaskError, DamagedError, MemoryError) as error:
-        return say(str(error) or type(error).__name__, 1)
-
-
-def parser(arguments=()) -> argparse.ArgumentParser:
-    """The parser for these arguments. Only the command that they name gets its flags."""
-    made = Parser(
-        prog="vpo-lite", description="Learn, try and teach Vector Policy Optimization (VPO)."
-    )
-    made.add_argument("--version", action="version", version=f"vpo_lite {__version__}")
-    add_commands(made, arguments, _COMMANDS, "COMMAND")
-    return made
-
-
-_COMMANDS = {
-    "train": Command("train a LoRA policy, leave a run folder", train.flags, train.run),
-    "report": Command(
-        "say what a task's reward vector offers VPO, before any training",
-        decomposition.flags,
-        decomposition.run,
-    ),
-    "evaluate": Command(
-        "measure a run's policy again", measure.evaluate_flags, measure.evaluate_runs
-    ),
-    "compare": Command(
-        "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
-    ),
-    "export": Command(
-        "a run for another engine (veRL), or recorded runs as a page (lesson)", export.flags, None
-    ),
-    "course": Command(
-        "what a teacher takes into a class: copies of the notebooks, the cheat sheet",
-        course.flags,
-        None,
-    ),
-    "study": Command(
-        "run a declared study: methods, learning rates and seeds, one small file a run",
-        study.flags,
-        study.run,
-    ),
-    "score": Command(
-        "score texts from any source on records", records.score_flags, records.score_answers
-    ),
-    "data": Command(
-        "check a file of records: what loads, what is dropped and why",
-        records.data_flags,
-        records.check_data,
-    ),
-    "pretrain": Command("make a pocket policy from a seed", pretrain.flags, pretrain.run),
-    "doctor": Command(
-        "what was found on this machine, what is missing, and the cure",
-        classroom.doctor_flags,
-        classroom.doctor,
-    ),
-    "lab": Command("open the notebooks in JupyterLab", classroom.lab_flags, classroom.lab),
-    "notebooks": Command("copy the notebooks out of the package", classroom.notebooks_flags, None),
-    "classroom": Command(
-        "serve the panel without code cells: to this machine, or with a token to a room",
-        classroom.flags,
-        classroom.run,
-    ),
-}
+        print("vpo-lite: stopped", file=sys.stderr)
+        return 130  # flags.STOPPED; nothing more is imported now

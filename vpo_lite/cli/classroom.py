@@ -4,7 +4,7 @@ import sys
 
 from ..checks import shown
 from ..classroom import notebooks, serve
-from .flags import Command, Wrong, add_commands, path, requests, whole
+from .flags import Command, Wrong, add_commands, at_home, path, requests, whole
 
 BROWSER = ("auto", "yes", "no")
 
@@ -112,6 +112,7 @@ def flags(made, arguments) -> None:
     )
     made.add_argument(
         "--recording",
+        type=at_home,
         metavar="NAME|FOLDER",
         help="show this recorded run: one that ships, or a folder that lab.record() wrote",
     )

@@ -1,4 +1,4 @@
-"""``vpo-lite report``: what a task's reward vector offers VPO, from answers of a policy."""
+"""``vpo-lite report``: what a reward vector offers VPO, from answers of a policy or from a file."""
 
 import json
 import textwrap
@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from ..checks import shown_path
 from .flags import Wrong, add_settings, given_settings, path, requests, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
@@ -25,6 +26,20 @@ SETTINGS = (  # of a run's settings, those that say which answers are sampled
 
 def flags(made, arguments) -> None:
     made.add_argument(
+        "--rewards",
+        type=path,
+        metavar="FILE",
+        help="rewards R (P, G, m, d) that you have, instead of a task's: FILE.npy, or FILE.json "
+        "with lists; also (n, d), (P, n, d)",
+    )
+    made.add_argument(
+        "--worst",
+        type=float,
+        nargs="+",
+        metavar="X",
+        help="with --rewards: the d rewards of a worthless answer (default: 0)",
+    )
+    made.add_argument(
         "--problems",
         type=whole,
         metavar="N",
@@ -33,7 +48,6 @@ def flags(made, arguments) -> None:
     made.add_argument(
         "--answers",
         type=whole,
-        default=ANSWERS,
         metavar="N",
         help=f"answers per problem (default: {ANSWERS})",
     )
@@ -51,6 +65,60 @@ def _settings():
 
 
 def run(options) -> int:
+    if options.html and options.html.suffix.lower() not in (".html", ".htm"):
+        raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
+    if options.rewards is not None:
+        return _of_a_file(options)
+    if options.worst is not None:
+        raise Wrong("--worst: only with --rewards; a task knows its own")
+    return _of_a_task(options)
+
+
+def _of_a_file(options) -> int:
+    from ..decomposition import read_rewards, reward_report
+
+    with requests():
+        given = given_settings(_settings(), options)
+        alpha = given.pop("alpha", 1.0)
+        given |= {n: v for n in ("problems", "answers") if (v := getattr(options, n)) is not None}
+        if given:
+            raise Wrong(
+                f"--rewards {options.rewards}: says all but --alpha and --worst; leave out "
+                f"{', '.join(sorted(given))}"
+            )
+        R = read_rewards(options.rewards)
+        how = dict(worst=options.worst, alpha=alpha, progress=_bar(options, "measuring"))
+        try:
+            report = reward_report(R, **how)
+        except ValueError as error:
+            raise Wrong(f"{shown_path(options.rewards)}: {error}") from error
+    head = f"{options.rewards}: {report.answers:,} answers to {_count(report.problems, 'problem')}."
+    _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})
+    return 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _bar(options, what: str):
+    """A function that shows a bar for a loop over problems."""
+    from tqdm import tqdm
+
+    return partial(tqdm, desc=what, unit="problem", disable=options.json, delay=2, leave=False)
+
+
+def _tell(options, report, said: str, figures: dict) -> None:
+    """Print the report, or all its figures as JSON, and write the page that was asked for."""
+    if options.html:
+        from ..report import write_rewards
+
+        with requests():
+            write_rewards(report, said, options.html)
+    print(json.dumps(figures | report.to_json()) if options.json else said)
+
+
+def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
@@ -59,51 +127,40 @@ def run(options) -> int:
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
         task = config.make_task()
-        check_answers(options.answers)
+        answers = ANSWERS if options.answers is None else options.answers
+        check_answers(answers)
         seeds = held_out_seeds(task, options.problems)
         seeds = seeds[:PROBLEMS] if options.problems is None else seeds
-        if options.html and options.html.suffix.lower() not in (".html", ".htm"):
-            raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
         policy = load_policy(
             config.base_model, device=config.device, dtype=config.dtype, load_in=config.load_in
         )
         task.check_policy(config.answers, policy.pocket)
         first_problem(task, config.answers, policy.pocket)
-    report, front = _examine(policy, task, config, seeds, options)
+    report, front = _examine(policy, task, config, seeds, answers, options)
     head = (
-        f"{config.base_model} on task {task.name!r}: {options.answers} answers to each of "
-        f"{len(seeds):,} held-out problem{'' if len(seeds) == 1 else 's'}, seed {config.seed}."
+        f"{config.base_model} on task {task.name!r}: {answers} answers to each of "
+        f"{_count(len(seeds), 'held-out problem')}, seed {config.seed}."
     )
     said = "\n\n".join([head, str(report), *([_of_the_front(front)] if front else [])])
-    if options.html:
-        from ..report import write_rewards
-
-        with requests():
-            write_rewards(report, said, options.html)
     asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
-    print(json.dumps(asked | report.to_json() | {"true_front": front}) if options.json else said)
+    _tell(options, report, said, asked | {"true_front": front})
     return 0
 
 
-def _examine(policy, task, config, seeds, options):
+def _examine(policy, task, config, seeds, answers, options):
     """The report on sampled answers, and what few answers cover of the true fronts, or None."""
-    from tqdm import tqdm
-
     from ..decomposition import reward_report
     from ..policy.threads import torch_threads
     from ..training.contract import objectives_of, w_star_of, worst_of
     from ..training.evaluate import sample_pools
     from ..training.memory import enough_memory
 
-    bar = partial(
-        tqdm, total=len(seeds), unit="problem", disable=options.json, delay=2, leave=False
-    )
     instances = [task.instance(seed) for seed in seeds]
     with torch_threads(config.threads), enough_memory(config):
-        sampled = sample_pools(policy, task, config, instances, options.answers, config.seed)
-        pools = list(bar(sampled, desc="sampling"))
-    rewards = [x.rewards.reshape(-1, x.rewards.shape[-1])[: options.answers] for x in pools]
-    valid = [x.valid.reshape(-1)[: options.answers] for x in pools]
+        sampled = sample_pools(policy, task, config, instances, answers, config.seed)
+        pools = list(_bar(options, "sampling")(sampled, total=len(seeds)))
+    rewards = [x.rewards.reshape(-1, x.rewards.shape[-1])[:answers] for x in pools]
+    valid = [x.valid.reshape(-1)[:answers] for x in pools]
     names = [objectives_of(task, x) for x in instances]
     # A task may give less than its worst vector, too
     worst = [
@@ -115,7 +172,7 @@ def _examine(policy, task, config, seeds, options):
         valid,
         **common,
         objectives=names[0] if len(set(names)) == 1 else None,
-        progress=partial(bar, desc="measuring"),
+        progress=_bar(options, "measuring"),
     )
     return report, _true_front(task, config.alpha, instances, rewards, worst)
 

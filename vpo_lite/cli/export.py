@@ -1,6 +1,6 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
-from .flags import Command, add_commands, add_settings, given_settings, path, requests
+from .flags import Command, add_commands, add_settings, at_home, given_settings, path, requests
 from .flags import whole as whole_number
 
 
@@ -62,6 +62,7 @@ def _lesson_flags(made, arguments) -> None:
     made.add_argument(
         "recordings",
         nargs="+",
+        type=at_home,
         metavar="RECORDING",
         help="a folder that lab.record() wrote, or the name of a recording that the package "
         "carries; several must be of one problem",

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checks import shortened, shown
+from ..checks import shown, shown_path
 from ..options import Option
 from ..tasks import DEFAULT, Task, task_class
 
 LONGEST = 900  # characters of a message
+STOPPED = 130  # exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it
 
 
 class Wrong(ValueError):
@@ -64,7 +65,7 @@ def of_a_file(error: OSError) -> str:
     """What an error of the operating system says, with the name of the file."""
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{shortened(os.fsdecode(error.filename), 200)}: {error.strerror}"
+    return f"{shown_path(os.fsdecode(error.filename))}: {error.strerror}"
 
 
 @contextlib.contextmanager
@@ -99,7 +100,9 @@ def add_options(made, options: tuple[Option, ...]) -> None:
         else:
             of_a_file = option.file or option.path
             metavar = "FILE" if of_a_file else {int: "N", float: "X", str: "NAME"}[option.type]
-            made.add_argument(option.flag, metavar=metavar, help=option.help.replace("%", "%%"))
+            kind = at_home if of_a_file or option.name == "model" else None  # it may be a folder
+            help = option.help.replace("%", "%%")
+            made.add_argument(option.flag, type=kind, metavar=metavar, help=help)
 
 
 def add_task_options(made, task: type[Task]) -> None:
@@ -150,8 +153,15 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{shown(text)} is no whole number") from None
 
 
+def at_home(text: str) -> str:
+    """A flag's file or folder, or a name, with a leading ``~`` replaced, for argparse. A shell
+    replaces it in ``--out ~/x``, and leaves it in ``--out=~/x``.
+    """
+    return os.path.expanduser(text)
+
+
 def path(text: str) -> Path:
-    """A flag's file or folder, for argparse."""
+    """A flag's file or folder, for argparse. A leading ``~`` is the home folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty")
-    return Path(text)
+    return Path(at_home(text))

@@ -5,7 +5,7 @@ import math
 
 from ..checks import shown
 from ..tasks import DEFAULT
-from .flags import Wrong, add_options, given, named, path, requests, say, whole
+from .flags import STOPPED, Wrong, add_options, given, named, path, requests, say, whole
 
 
 def flags(made, arguments) -> None:
@@ -62,7 +62,8 @@ def run(options) -> int:
                     bar.set_postfix_str(f"loss {loss:.3f}")
         except KeyboardInterrupt:
             return say(
-                f"stopped after {done} updates; the same command goes on from the last saved one", 1
+                f"stopped after {done} updates; the same command goes on from the last saved one",
+                STOPPED,
             )
         print(json.dumps(finish(config, options.out, device), indent=1))
     return 0

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from ..checks import shown
-from .flags import Wrong, path, requests, say, whole
+from .flags import Wrong, at_home, path, requests, say, whole
 
 OF_A_STUDY = ("out", "kinds", "seeds", "workers", "plan", "commands", "run_key", "search", "table")
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
@@ -17,7 +17,11 @@ FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversi
 
 def flags(made, arguments) -> None:
     made.add_argument(
-        "name", nargs="?", metavar="NAME", help="a declared study, or a file NAME.toml"
+        "name",
+        nargs="?",
+        type=at_home,
+        metavar="NAME",
+        help="a declared study, or a file NAME.toml",
     )
     made.add_argument("--out", type=path, metavar="FOLDER", help="default: runs/study-NAME")
     made.add_argument("--kinds", nargs="+", metavar="KIND", help="these kinds of run alone")
@@ -52,7 +56,7 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..studies import declaration, results, searches, tables
-        from ..studies.runner import every_job, jobs, run_job
+        from ..studies.runner import check_sources, every_job, jobs, run_job
 
         if options.name is None:
             if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
@@ -95,7 +99,12 @@ def run(options) -> int:
             if not searches.searches(study, folder):
                 raise Wrong(f"{folder}: no finished run to search with; see --plan")
             searches.to_do(study, folder)
-        elif not reads:
+    trains = not (reads or options.search or options.run_key)
+    left = jobs(study, folder, options.kinds, options.seeds) if trains or options.plan else ()
+    left = [job for job in left if not results.is_done(folder, job)]
+    with requests():
+        check_sources(study, left, download=trains)
+        if not reads:
             (folder / "policies").mkdir(parents=True, exist_ok=True)
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..checks import shown
 from .flags import (
+    STOPPED,
     Wrong,
     add_settings,
     given_settings,
@@ -78,7 +79,7 @@ def run(options) -> int:
     try:
         return _drive(started, options.json)
     except KeyboardInterrupt:
-        return say(f"stopped; go on with: vpo-lite train --resume {started.path}", 1)
+        return say(f"stopped; go on with: vpo-lite train --resume {started.path}", STOPPED)
     except OSError as error:  # a full disk, for one
         if started.folder.finished:  # only the table could not be printed
             raise
@@ -161,7 +162,7 @@ def _drive(run, as_json: bool) -> int:
         all_done = run.train(tell)
     if not all_done:
         then = f"go on with: vpo-lite train --resume {run.path}"
-        return say(f"stopped after step {run.done}; {then}", 1) if run.main else 1
+        return say(f"stopped after step {run.done}; {then}", STOPPED) if run.main else STOPPED
     summary = run.finish()
     if not run.main:
         return 0

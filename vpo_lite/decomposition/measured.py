@@ -56,33 +56,33 @@ class Measured(NamedTuple):
 def problems_of(R, valid, w_star, target, worst) -> list[Problem]:
     """The checked problems. Arguments as in `reward_report`."""
     pools = _pools(R)
-    one = len(pools) == 1 and _depth(R) == 2
+    one = len(pools) == 1 and depth(R) == 2
     parts = zip(
         pools,
         _split(valid, "valid", len(pools), one),
         _split(target, "target", len(pools), one),
-        _split(w_star, "w_star", len(pools), _depth(w_star) == 1),
-        _split(worst, "worst", len(pools), _depth(worst) == 1),
+        _split(w_star, "w_star", len(pools), depth(w_star) == 1),
+        _split(worst, "worst", len(pools), depth(worst) == 1),
         strict=True,
     )
     return [_problem(f"R[{p}]" if len(pools) > 1 else "R", *part) for p, part in enumerate(parts)]
 
 
 def _pools(R) -> list:
-    depth = _depth(R)
-    if depth not in (2, 3) or len(R) == 0:
+    axes = depth(R)
+    if axes not in (2, 3) or len(R) == 0:
         raise ValueError(
             f"R = {shown(R)}: expected rewards (n, d), (P, n, d), or a list of arrays (n_p, d_p)"
         )
-    return [R] if depth == 2 else list(R)
+    return [R] if axes == 2 else list(R)
 
 
-def _depth(x) -> int:
+def depth(x) -> int:
     """The number of axes of an array, or of lists of arrays; rows may differ in length."""
-    depth = 0
-    while isinstance(x, list | tuple) and len(x) and depth < 4:
-        x, depth = x[0], depth + 1
-    return depth + getattr(x, "ndim", 0)
+    axes = 0
+    while isinstance(x, list | tuple) and len(x) and axes < 9:
+        x, axes = x[0], axes + 1
+    return axes + getattr(x, "ndim", 0)
 
 
 def _split(x, name, P, same) -> list:
@@ -91,8 +91,8 @@ def _split(x, name, P, same) -> list:
         return [x] * P
     if not isinstance(x, Sequence) and not hasattr(x, "shape"):
         raise ValueError(f"{name} = {shown(x)}: expected {P:,} parts, one for each problem of R")
-    if _depth(x) == 0 or len(x) != P:
-        count = "no" if _depth(x) == 0 else f"{len(x):,}"
+    if depth(x) == 0 or len(x) != P:
+        count = "no" if depth(x) == 0 else f"{len(x):,}"
         raise ValueError(f"{name} has {count} parts: expected {P:,}, one for each problem of R")
     return list(x)
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from ..checks import shown
+from ..checks import shortened, shown
 from ..options import Option
 
 _OPTIONS = {
@@ -12,6 +12,9 @@ _OPTIONS = {
         Option("message", str, "", "what to say"),
         Option("command", str, "", "what made a recording"),
         Option("width", int, 980, "pixels", least=100, most=20_000),
+        Option("height", int, 420, "pixels", least=100, most=20_000),
+        Option("large", bool, False, "for a projector"),
+        Option("dark", bool, False, "light on dark"),
         Option("timeout", float, None, "seconds", least=0, most=threading.TIMEOUT_MAX),
     )
 }
@@ -28,6 +31,26 @@ def check(**given) -> None:
     """
     for name, value in given.items():
         _OPTIONS[name].check(value)
+
+
+def check_look(look: dict, known: tuple[str, ...]) -> None:
+    """Raise ValueError for a keyword that a figure does not take, or whose value it cannot take.
+
+    known: the keywords of this figure beside width and curves.
+
+    >>> check_look({"dark": True}, ("large", "dark"))
+    >>> check_look({"zz": 1}, ("large", "dark"))
+    Traceback (most recent call last):
+    ...
+    ValueError: zz = 1: no argument of this figure; there are width, curves, large, dark
+    """
+    for name, value in look.items():
+        if name not in known:
+            raise ValueError(
+                f"{shortened(name)} = {shown(value)}: no argument of this figure; there are "
+                f"width, curves, {', '.join(known)}"
+            )
+    check(**look)
 
 
 def check_curves(names, known) -> None:

@@ -12,7 +12,7 @@ from ..checks import shown
 from ..tasks import DEFAULT
 from ..tasks.base import task_class, task_name
 from ..tasks.maze import MazeTask
-from .arguments import check, check_curves
+from .arguments import check, check_curves, check_look
 from .curves import offered
 from .drawings import routes_on_show
 from .faces import face_of
@@ -118,12 +118,15 @@ class Lab(Session):
     # --- pictures ---------------------------------------------------------------------------------
 
     def figure(self, width: int = 980, **look):
-        """A still picture of the plots. For another task: see `Session.figure`."""
+        """A still picture of the plots. look: curves, the names of two; large, for a projector;
+        dark, light on dark. For another task: see `Session.figure`.
+        """
         if not isinstance(self.instance, envs.Maze):
             return super().figure(width, **look)
         from .plots import SHOWN, still
 
         check(width=width)
+        check_look({n: v for n, v in look.items() if n != "curves"}, ("large", "dark"))
         if "curves" in look:
             check_curves(look["curves"], offered(face_of(self.view())))
             if len(look["curves"]) != SHOWN:

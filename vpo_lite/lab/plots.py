@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from ..looks import FRONT, STYLES, look, on_page
 from ..markup import html
 from ..objective import winners
-from ..shown import Drawn
+from ..shown import MOST_DOTS, Drawn, dots
 from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
@@ -281,7 +281,8 @@ def _name_axes(view, face, places, curves, plots, small):
     places[f"xaxis{AXES['search']}"]["range"] = [math.log10(end) for end in SEARCHED]
     places["yaxis"]["range"] = [lowest(len(view.on_show())), 1.25]
     who = look(view.focus.method).text if view.focus else f"best {view.asked_for}"
-    drawn = "all" if view.config.K == math.inf else f"{view.config.K:,}"
+    K = view.config.K
+    drawn = "all" if K == math.inf else f"{MOST_DOTS:,} of {K:,}" if K > MOST_DOTS else f"{K:,}"
     judged = f"at α = {view.judged_at:g}"
     if view.ceilings:
         judged += f" · dotted: best {_range(1, len(view.ceilings))}"
@@ -317,7 +318,7 @@ def _dots(view: View, face: Face, rewards) -> dict:
     """
     if face.corners is None or not len(rewards):
         return {"a": [None], "b": [None], "c": [None], "visible": face.corners is not None}
-    W = view.weights()
+    W, _ = dots(view.weights())
     rest = W[:, face.corners] / np.maximum(W[:, face.corners].sum(axis=1, keepdims=True), 1e-12)
     won = winners(rewards, W)
     return {

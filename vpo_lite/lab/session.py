@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..checks import shown
-from .arguments import check, check_curves
+from .arguments import check, check_curves, check_look
 from .codes import decode, encode
 from .recordings import Recording, new_folder, read, write
 from .settings import MOST_EARLIER, NOT_SHARED, Settings
@@ -350,13 +350,14 @@ class Session:
         return sentence(self.view())
 
     def figure(self, width: int = 980, *, curves=("set_reward", "diversity"), **look):
-        """A still picture of curves over steps: names of figures of a `StepRecord`. look: see
-        `figures.curves`. ValueError for a name that is no figure.
+        """A still picture of curves over steps: names of figures of a `StepRecord`. look: height,
+        in pixels. ValueError for a name that is no figure.
         """
         from ..figures import curves as drawn
         from ..training.record import StepRecord
 
         check(width=width)
+        check_look(look, ("height",))
         check_curves(curves, [f for f in StepRecord.__dataclass_fields__ if f not in NO_CURVES])
         names = ("step", *curves)
         runs = {

@@ -16,8 +16,18 @@ from pydantic import ConfigDict, Field
 from ..checks import shown
 from ..files import DamagedError, Schema, read_json, write_json
 from . import shipped
+from .hub import in_cache
 from .libraries import PeftModel, hf_logging, load_peft_weights, set_peft_model_state_dict
-from .weights import ADAPTER, adapter_file, check_tensors, not_finite, reason, tensors, writing
+from .weights import (
+    ADAPTER,
+    adapter_file,
+    check_tensors,
+    not_finite,
+    reason,
+    tensors,
+    weight_files,
+    writing,
+)
 
 _CARD, _PEFT = "policy.json", "adapter_config.json"
 _Rank = Annotated[int, Field(ge=1)]
@@ -152,17 +162,23 @@ def base_folder(base: str) -> Path | None:
 
 
 def fingerprint(base: str) -> str | None:
-    """A hash of a local base model's parameters; None for a hub name.
+    """A hash of a base model's parameters; None for a hub name that the hub's cache lacks.
 
     It keeps an adapter from being put on other parameters than it was trained on. It covers every
-    safetensors file of the folder. Raises: ValueError where there is none.
+    safetensors file of a folder, and of the hub's cache, which gains files, those that are loaded.
+    The commit of a hub model would not do: it changes with the model's README, too. Raises:
+    ValueError where there is none.
     """
     folder = base_folder(base)
-    if folder is None:
+    if folder is not None:
+        files = sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise ValueError(f"{folder}: has no weights (*.safetensors) to tell this model by")
+    elif (folder := in_cache(base)) is not None:
+        files = weight_files(folder)
+    else:
         return None
-    digest, files = hashlib.blake2b(digest_size=16), sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ValueError(f"{folder}: has no weights (*.safetensors) to tell this model by")
+    digest = hashlib.blake2b(digest_size=16)
     for path in files:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 24):

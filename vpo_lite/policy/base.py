@@ -10,19 +10,17 @@ import copy
 import importlib.util
 import os
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import torch
-from huggingface_hub import constants, snapshot_download
 
 from ..checks import shortened, shown
 from ..files import DamagedError, read_json
 from . import shipped
 from .adapter import base_folder, quiet
+from .hub import from_hub
 from .libraries import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from .room import size, total_memory
 from .weights import (
@@ -49,7 +47,7 @@ class Base(NamedTuple):
 
 def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) -> Base:
     """Load the base model of this name. Arguments and errors as for ``load_policy``."""
-    folder = base_folder(name) or _from_hub(name)
+    folder = base_folder(name) or from_hub(name)
     if os.path.lexists(folder / "adapter_config.json"):
         raise ValueError(f"{_model(name)}: is a trained adapter, where a base model is needed")
     found = _read_settings(folder)
@@ -273,31 +271,3 @@ def quantisation(load_in: str, dtype: torch.dtype) -> BitsAndBytesConfig:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
     )
-
-
-# --- the hub --------------------------------------------------------------------------------------
-
-
-def _from_hub(name: str) -> Path:
-    """The folder of a hub model: from the hub's cache, else downloaded (safetensors only)."""
-    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-    cached_only = not _hub_in_reach()
-    try:
-        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=cached_only))
-    except Exception as error:  # of the network, the hub's answers, the cache, the disk
-        raise ValueError(
-            f"{_model(name)}: no pocket policy ({', '.join(shipped.names()) or 'none'}), no "
-            "folder with a model, not in the model hub's cache and not to be had from the hub; "
-            "check the name, or connect once so that it is cached"
-        ) from error
-
-
-def _hub_in_reach() -> bool:
-    """Whether the model hub's name resolves. Offline, the hub client would try for a minute."""
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
-        return True
-    except OSError:
-        return False

@@ -14,11 +14,13 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from ..checks import check_number, check_whole, shown
+from ..files import read_json
 from ..randomness import integer
 from . import shipped
-from .adapter import adapter_folder, fingerprint, load_adapter, quiet, read_card
+from .adapter import adapter_folder, base_folder, fingerprint, load_adapter, quiet, read_card
 from .base import load_base
 from .decoder import decoder_for
+from .hub import from_hub, hub_in_reach
 from .libraries import (
     AutoModelForCausalLM,
     BaseTunerLayer,
@@ -31,7 +33,7 @@ from .libraries import (
 from .policy import Policy
 from .room import size, total_memory
 from .sampling import pad_prompts
-from .weights import reason
+from .weights import adapter_file, reason, weight_files
 
 MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
 
@@ -102,6 +104,28 @@ def load_policy(
     if gradient_checkpointing:
         checkpoint_layers(model)
     return policy
+
+
+def check_there(path_or_name, *, download: bool) -> None:
+    """Raise ValueError, in one line, where there is no such model, or a file of it is missing.
+
+    Nothing is loaded.
+
+    - path_or_name: as for :func:`load_policy`
+    - download: get a model of the hub now that its cache lacks. Without it, such a name passes
+      where the hub can be reached.
+    """
+    name = shipped.model_name(path_or_name)
+    folder = adapter_folder(name)
+    if folder is not None:
+        adapter_file(folder)
+        name = shipped.model_name(read_card(folder).base)
+    base = base_folder(name)
+    if base is None and (download or not hub_in_reach()):
+        base = from_hub(name)
+    if base is not None:
+        read_json(base / "config.json")
+        weight_files(base)
 
 
 def outline(

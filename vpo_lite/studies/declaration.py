@@ -270,6 +270,11 @@ def _check_problems(config: TrainConfig, asked: dict[str, int], what: str) -> No
     """ValueError where a task has fewer problems than asked for."""
     seeds = config.make_task().seeds
     for split, count in asked.items():
+        if split not in seeds:
+            raise ValueError(
+                f"{what}: task {config.task!r} with these options has no problems for {split}, and "
+                "a study needs them"
+            )
         if count > len(seeds[split]):
             raise ValueError(
                 f"{what}: {count:,} problems ({split}), and task {config.task!r} has "

@@ -11,12 +11,13 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ..files import BusyError, lock_folder, read_json, tidy, write_atomically
+from ..files import BusyError, digest, lock_folder, read_json, tidy, write_atomically
+from ..policy.loading import check_there
 from ..training.errors import TrainingError
 from ..training.loop import train
 from ..training.memory import check_fits
@@ -61,6 +62,24 @@ def every_job(study: Study) -> dict[str, Job]:
         for seed in range(study.seeds(kind))
     ]
     return {job.key: job for job in found}
+
+
+def check_sources(study: Study, runs: Iterable[Job], *, download: bool) -> None:
+    """Raise ValueError that names the kind, before any of these runs begins, where a model or a
+    data file of one is missing. download: as for :func:`vpo_lite.policy.loading.check_there`.
+    """
+    seen = set()
+    for job in runs:
+        for config in (job.config, job.judged):
+            files, models = {*config.files.values()}, {config.base_model}
+            try:
+                for file in files - seen:
+                    digest(file)
+                for model in models - seen:
+                    check_there(model, download=download)
+            except ValueError as error:
+                raise ValueError(f"study {study.name}, kind {job.kind}: {error}") from error
+            seen |= files | models
 
 
 def run_study(

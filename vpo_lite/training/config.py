@@ -69,7 +69,7 @@ class TrainConfig:
 
     method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=tuple(METHODS))
     task: str = setting(DEFAULT, "task: a name, or package.module:Class")
-    task_options: dict = field(default_factory=dict)
+    task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
         "auto", "shipped name, folder or hub name; auto: the task's shipped policy"
     )
@@ -173,6 +173,9 @@ class TrainConfig:
         object.__setattr__(self, "task", task_name(self.task))
         if isinstance(self.model, os.PathLike):
             object.__setattr__(self, "model", os.fspath(self.model))
+        kind = type(self.device)
+        if (kind.__module__, kind.__name__) == ("torch", "device"):  # by name: this needs no torch
+            object.__setattr__(self, "device", str(self.device))
         for option in _OPTIONS:
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
         _check_options(self.task_options)

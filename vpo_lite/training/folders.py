@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from ..checks import shortened, shown
+from ..checks import shown, shown_path
 from ..files import (
     BusyError,
     DamagedError,
@@ -112,7 +112,7 @@ class RunFolder:
             there = False
         if not there:
             raise ValueError(
-                f"{shortened(str(path), 200)}: no run folder (one that `vpo-lite train --out` "
+                f"{shown_path(path)}: no run folder (one that `vpo-lite train --out` "
                 "made, with config.json)"
             )
         return folder
@@ -281,7 +281,8 @@ class RunFolder:
     def check_unchanged(self, about: dict[str, str], learner) -> None:
         """Raise DamagedError where settings or base model are not those of :meth:`about`."""
         config = self.config()
-        if about.get("base") not in (None, self._base(learner)):
+        base = about.get("base")  # "": an earlier version did not know it for a model of the hub
+        if base and base != self._base(learner):
             raise DamagedError(
                 f"{self.path / STATE}: trained on other weights than those of "
                 f"{config.base_model!r} found now"
@@ -299,7 +300,7 @@ class RunFolder:
             )
 
     def _base(self, learner) -> str:
-        """The fingerprint of the base model, read once; "" for a model of the hub."""
+        """The fingerprint of the base model, read once; "" where it is not known."""
         if self._fingerprint is None:
             self._fingerprint = fingerprint(learner.policy.base) or ""
         return self._fingerprint

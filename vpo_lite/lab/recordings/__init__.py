@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...checks import shortened, shown
+from ...checks import shown, shown_path
 from ...files import not_written, parse_json, read_bytes, write_atomically
 from ..codes import decode
 from ..packing import packed, packed_numbers
@@ -134,7 +134,7 @@ def read(folder) -> Recording:
     """
     path = find(folder)
     data = read_bytes(path, most=MOST_BYTES)
-    what = f"{shortened(str(path), 200)}: no recording that this version can read"
+    what = f"{shown_path(path)}: no recording that this version can read"
     version = parse_json(data, AnyVersion, what).version
     stored = parse_json(data, Stored if version == 2 else StoredOf010, what)
     with inside(what):

@@ -1,0 +1,75 @@
+"""Small models of random parameters, and a tokenizer for them: what tests and benchmarks share."""
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+import envs
+from vpo_lite.tasks.maze import MazeTask
+
+CHAT = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# A model that thinks before it answers unless it is told not to (Qwen3).
+THINKS = CHAT[: -len("{% endif %}")] + (
+    "{% if enable_thinking is defined and enable_thinking is false %}"
+    "<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+)
+
+
+def config_of(kind, *sizes, **more):
+    """The config of a class of models. sizes: width, MLP, layers, heads, key heads, vocabulary."""
+    return kind.config_class(**dict(zip(SIZES, sizes, strict=True)), **more)
+
+
+def model_folder(path, tokenizer, *sizes, kind=LlamaForCausalLM, **more):
+    """A model of random parameters and its tokenizer in a folder; returns the folder. sizes: as for
+    `config_of`, without the vocabulary.
+    """
+    settings = dict(eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=None)
+    config = config_of(kind, *sizes, len(tokenizer), **settings | more)
+    torch.manual_seed(0)
+    kind(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def byte_model(path, *sizes, **more):
+    """A Llama that reads and writes bytes, with a chat template; returns its folder."""
+    more = dict(tie_word_embeddings=False, bos_token_id=1) | more
+    return model_folder(path, byte_tokenizer(chat=True), *sizes, **more)
+
+
+def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
+    """A byte-level BPE with a few merges: any text can be written and read back."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer, core.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    text = [MazeTask().prompt(envs.generate("lite-6x6", s), 3).text for s in range(5)]
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    core.train_from_iterator(
+        text,
+        trainers.BpeTrainer(
+            vocab_size=400,
+            special_tokens=special,
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<|im_end|>" if chat else "<|endoftext|>"
+    )
+    tokenizer.chat_template = CHAT if chat else None
+    return tokenizer

@@ -1,0 +1,44 @@
+"""Models of the Hugging Face hub, and its cache on this machine."""
+
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from huggingface_hub import constants, snapshot_download
+
+from ..checks import shown
+from . import shipped
+
+_WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+
+
+def from_hub(name: str) -> Path:
+    """The folder of a hub model: from the hub's cache, else downloaded (safetensors only)."""
+    cached_only = not hub_in_reach()
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=cached_only))
+    except Exception as error:  # of the network, the hub's answers, the cache, the disk
+        raise ValueError(
+            f"model {shown(name, 200)}: no pocket policy ({', '.join(shipped.names()) or 'none'}), "
+            "no folder with a model, not in the model hub's cache and not to be had from the hub; "
+            "check the name, or connect once so that it is cached"
+        ) from error
+
+
+def in_cache(name: str) -> Path | None:
+    """The folder in the hub's cache that :func:`from_hub` used last; None where there is none."""
+    try:
+        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+    except Exception:  # no name of the hub's, or no cache
+        return None
+
+
+def hub_in_reach() -> bool:
+    """Whether the model hub's name resolves. Offline, the hub client would try for a minute."""
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+        return True
+    except OSError:
+        return False
