@@ -166,7 +166,7 @@ def _drive(run, as_json: bool) -> int:
     summary = run.finish()
     if not run.main:
         return 0
-    _warn_of_truncation(summary["truncated_in_training"], config, "in training")
+    _warn_of_truncation(summary["truncated_in_training"], run, "in training")
     if as_json:
         print(json.dumps(summary))
         return 0
@@ -201,22 +201,36 @@ def _warn_of_answers(run, start: dict) -> None:
             f"before training, {start['parse_rate']:.1%} of the answers of "
             f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
             "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
-            "fine-tuning on the form first, or more max_new_tokens "
-            f"({run.config.max_new_tokens or 'as the task asks'}; it wrote "
+            f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
             f"{start['tokens_per_answer']:.0f} tokens an answer)",
             0,
         )
-    _warn_of_truncation(start["truncated_rate"], run.config, "before training")
-
-
-def _warn_of_truncation(rate: float, config, when: str) -> None:
-    if rate > 0.1:
-        limit = config.max_new_tokens or "what the task asks"
+    if end := run.learner.policy.unheeded_end:
         say(
-            f"{when}, {rate:.0%} of the rollouts were cut off at the token limit ({limit}): "
-            "raise max_new_tokens",
+            f"the chat template of {run.config.base_model} ends an answer with {end}, and no "
+            "completion ends there: add it to eos_token_id in the model's generation_config.json",
             0,
         )
+    _warn_of_truncation(start["truncated_rate"], run, "before training")
+
+
+def _warn_of_truncation(rate: float, run, when: str) -> None:
+    if rate > 0.1:
+        say(
+            f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
+            f"({_token_limit(run)}): raise max_new_tokens",
+            0,
+        )
+
+
+def _token_limit(run) -> int:
+    """What a rollout may need on the first training problems, unless the run has its own limit."""
+    from ..training.contract import EARLY
+    from ..training.rollouts import longest_completion
+
+    task, config, policy = run.learner.task, run.config, run.learner.policy
+    early = [task.instance(seed) for seed in task.seeds["train"][: 1 if task.single else EARLY]]
+    return longest_completion(policy, task, config.answers, early, config.max_new_tokens)
 
 
 @contextlib.contextmanager

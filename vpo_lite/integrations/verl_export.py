@@ -120,6 +120,11 @@ def check_settings(config: TrainConfig, estimator: str, gpus: int) -> None:
             f"method = {config.method!r}: its weights stand in the prompts, and veRL's data is "
             "written before a step draws them; train natively"
         )
+    if config.task.startswith("__main__:"):
+        raise ValueError(
+            f"task = {config.task!r}: veRL's processes cannot import a class of a notebook or a "
+            "script; write it into a file, and name it FILE:Class"
+        )
     if shipped.description(config.base_model) is not None:
         raise ValueError(
             f"model = {config.base_model!r}: a pocket policy reads symbols, and veRL asks in chat "

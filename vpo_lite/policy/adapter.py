@@ -132,6 +132,9 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     made = staging / path.name
     try:
         made.mkdir()  # with the umask's permissions, which mkdtemp and safetensors do not follow
+        if base_folder(card.base) is None:  # of the hub: its cache lies elsewhere on each machine
+            for settings in model.peft_config.values():
+                settings.base_model_name_or_path = card.base
         with quiet(), writing():
             model.save_pretrained(made, save_embedding_layers=False)
         (made / "README.md").unlink(missing_ok=True)  # peft's empty model card

@@ -89,7 +89,9 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
         f"(a value head), save it without them: {SAVE_AGAIN}",
         unexpected=[n for n in report["unexpected_keys"] if not is_constant(n, found.get(n))],
     )
-    with _third_party(name, "its tokenizer cannot be loaded"):
+    there = any(folder.glob("tokenizer*"))
+    none = "" if there else f" ({folder} holds none: save it there, tokenizer.save_pretrained)"
+    with _third_party(name, f"its tokenizer cannot be loaded{none}"):
         tokenizer = AutoTokenizer.from_pretrained(
             folder, padding_side="left", trust_remote_code=False
         )
@@ -198,8 +200,12 @@ def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
         ids = list(tokenizer.get_vocab().values())
         tokenizer("")
         tokenizer.batch_decode([ids[:1]])
-    if not ids:
-        raise DamagedError(f"{folder}: its tokenizer knows no tokens; get tokenizer.json again")
+    # Where the files are missing, transformers makes a tokenizer of nothing but special tokens.
+    if set(ids) <= set(tokenizer.added_tokens_decoder):
+        raise DamagedError(
+            f"{folder}: its tokenizer reads no text; get tokenizer.json again, or save the model's "
+            "tokenizer there: tokenizer.save_pretrained"
+        )
     if min(ids) < 0 or sum(i >= count for i in ids) > len(ids) / 10:
         raise DamagedError(
             f"{folder}: the tokenizer has ids from {min(ids):,} to {max(ids):,}, and the model "

@@ -80,6 +80,11 @@ def load_policy(
         try:
             card = read_card(folder, base)
             name = shipped.model_name(card.base)
+            if Path(name).is_absolute() and not Path(name).is_dir():
+                raise ValueError(
+                    f"its base model was the folder {shown(name, 200)}, which is not there; put it "
+                    'back, or name its new place: load_policy(..., base="...")'
+                )
             dtype = card.dtype if dtype == "auto" else dtype
             load_in = load_in or card.load_in
             loaded = load_base(name, device, dtype, load_in)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from ..checks import shown
-from ..tasks.base import Prompt
+from ..tasks.base import Prompt, TaskError
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
 from .libraries import PeftModel
@@ -79,6 +79,38 @@ class Policy:
         ids = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, *sorted(self.eos_ids))
         return next(i for i in ids if i is not None and i < self.embedded)
 
+    @property
+    def unheeded_end(self) -> str | None:
+        """The special token after an answer in the chat template, if it ends no completion.
+
+        Such a model writes on after its turn. None: the template's end is heeded, or there is none.
+        """
+        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+        if not self.tokenizer.chat_template:
+            return None
+        try:
+            text = self.tokenizer.apply_chat_template(turns, tokenize=False)
+        except Exception:  # a template that takes other conversations
+            return None
+        after = self.tokenizer(text.rpartition("!")[2], add_special_tokens=False)["input_ids"]
+        special = [i for i in after if i in self.tokenizer.added_tokens_decoder]
+        heeded = not special or special[0] in self.eos_ids
+        return None if heeded else self.tokenizer.convert_ids_to_tokens(special[0])
+
+    def check_room(self, prompt: int, new: int) -> None:
+        """Raise TaskError where a prompt and the tokens after it exceed the model's positions.
+
+        They are a table in models such as GPT-2 and OPT. Rotary positions have no end.
+        """
+        config = self.model.config.get_text_config()
+        most = getattr(config, "max_position_embeddings", None)
+        if getattr(config, "rope_parameters", None) is None and most and prompt + new > most:
+            raise TaskError(
+                f"a prompt of {prompt:,} tokens and {new:,} new ones need more than the model's "
+                f"{most:,} positions: lower max_new_tokens, shorten the request, or choose another "
+                "model"
+            )
+
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, its prefix included (:func:`vpo_lite.policy.tokenizer.encode`).
 
@@ -110,13 +142,17 @@ class Policy:
         - stop: a token that ends a rollout, too; unlike EOS it stays in the text
         - dtype: to compute in: "float32", "bfloat16", or "auto" for the model's own
         - compiled: through torch.compile, where the fast view knows the model
+
+        Raises: TaskError, as :meth:`encode` and :meth:`check_room`.
         """
         self.model.eval()
         number = None if dtype == "auto" else getattr(torch, dtype)
         stops = set() if stop is None else {self._token(stop)}
+        asked = [self.encode(prompt) for prompt in prompts]
+        self.check_room(max(map(len, asked)), uniforms.shape[-1])
         return sample_tokens(
             self.model,
-            [self.encode(prompt) for prompt in prompts],
+            asked,
             uniforms,
             eos_ids=self.eos_ids | stops,
             pad_id=self.pad_id,

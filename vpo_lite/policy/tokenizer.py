@@ -40,8 +40,10 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
                 **NO_THINKING,
             )
         except Exception as error:  # a template is a program of the model's makers
+            system = any(turn["role"] == "system" for turn in prompt.messages)
+            cure = "; some models take no system turn: ask in the user's alone" if system else ""
             raise TaskError(
-                f"this model's chat template does not take the prompt: {reason(error)}"
+                f"this model's chat template does not take the prompt: {reason(error)}{cure}"
             ) from error
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:

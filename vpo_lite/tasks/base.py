@@ -303,9 +303,14 @@ def task_class(name: str) -> type[Task]:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
+        file = module_name.removesuffix(".py").replace(".", "/") + ".py"
+        cure = f"start where {shown(file)} lies, or name that folder in PYTHONPATH"
+        if module_name.endswith(".py"):
+            cure = "name it without .py"
+        elif module_name == "__main__":
+            cure = "a class of a notebook or a script is known there alone; write it into a file"
         raise ValueError(
-            f"task {shown(name)}: cannot be found ({shortened(str(error), 300)}); it must be "
-            "importable from here"
+            f"task {shown(name)}: cannot be found ({shortened(str(error), 300)}); {cure}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")

@@ -96,14 +96,15 @@ class RecordTask(Task):
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
     single answer (m = 1) is the whole completion, without a block.
 
-    A subclass defines :meth:`record`, :meth:`effect`, :meth:`gold` where its records hold one, and
+    A subclass defines ``prompt`` and ``score`` as any task, :meth:`record`, :meth:`effect`,
+    :meth:`gold` where its records hold one, and
 
     - row: the :class:`Row` that a line must fit
     - meanings: each objective, with what earns it
     - completion_tokens: most tokens of a completion with one answer, and with three (the paper's)
 
     The true front is one point, (1, ..., 1): the gold answer earns every reward. A record whose own
-    gold answer does not is dropped.
+    gold answer does not is dropped. Override ``front`` where no answer can earn every reward.
     """
 
     about = "records from a file, asked and scored as in the paper"
@@ -155,7 +156,12 @@ class RecordTask(Task):
     @property
     def path(self) -> str:
         """The file of the records."""
-        return str(EXAMPLES / f"{self.name}.jsonl") if self.data is None else self.data
+        if self.data is not None:
+            return self.data
+        examples = EXAMPLES / f"{self.name}.jsonl"
+        if not examples.exists():
+            raise TaskError(f"task {self.name!r} has no records of its own: name a file as data")
+        return str(examples)
 
     @functools.cached_property
     def _split(self) -> tuple[list, list]:

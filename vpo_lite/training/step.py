@@ -67,7 +67,11 @@ class Learner:
         self.task.check_policy(config.answers, pocket)
         shown = estimators.METHODS[config.method].weight_in_prompt
         first = first_problem(self.task, config.answers, pocket, shows_weights=shown)
-        self.policy.encode(self.task.prompt(first, config.answers, pocket=pocket))
+        asked = self.policy.encode(self.task.prompt(first, config.answers, pocket=pocket))
+        new = longest_completion(
+            self.policy, self.task, config.answers, [first], config.max_new_tokens
+        )
+        self.policy.check_room(len(asked), new)
         d, most = len(self.task.objectives(first)), checks.MOST_VALUES
         if config.K < math.inf and config.K * d > most:
             raise ValueError(
@@ -248,6 +252,7 @@ def _base_of(model: str) -> str:
     if adapter_folder(model) is not None:
         raise ValueError(
             f"model = {model!r}: holds a trained adapter, but training starts from a base model; "
-            "to go on with a run, use --resume"
+            "to go on with a run, use --resume; to start from an adapter, merge it into its base "
+            "first ('Your own model' in notebooks/REFERENCE.md)"
         )
     return model

@@ -1,0 +1,379 @@
+"""Model families that a user may bring: prompts, ends and probabilities are those of plain
+transformers and peft. Then what is said where a folder or a task cannot work. All models are small,
+with random parameters and tokens of one byte.
+"""
+
+import json
+import re
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from peft import LoraConfig, PeftModel, get_peft_model
+from test_any_task import Letters
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.integrations.verl_export import export
+from vpo_lite.policy import base
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.tasks import Prompt, task_class
+from vpo_lite.tasks.base import TaskError
+from vpo_lite.tasks.records import RecordTask
+from vpo_lite.training.run import Run
+
+REFERENCE = (Path(__file__).parent.parent / "notebooks" / "REFERENCE.md").read_text("utf-8")
+TURNS = "{% for turn in messages %}"
+ASSISTANT = "{% if add_generation_prompt %}"
+ONLY_USER = (
+    TURNS + "{% if turn['role'] == 'system' %}{{ raise_exception('System role not supported') }}"
+    "{% endif %}"
+)
+QWEN = (
+    TURNS + "<|im_start|>{{ turn['role'] }}\n{{ turn['content'] }}<|im_end|>\n{% endfor %}"
+    f"{ASSISTANT}<|im_start|>assistant\n{{% endif %}}"
+)
+LLAMA = (
+    "{{ bos_token }}" + TURNS + "<|start_header_id|>{{ turn['role'] }}<|end_header_id|>\n\n"
+    "{{ turn['content'] | trim }}<|eot_id|>{% endfor %}"
+    f"{ASSISTANT}<|start_header_id|>assistant<|end_header_id|>\n\n{{% endif %}}"
+)
+GEMMA = (
+    "{{ bos_token }}" + ONLY_USER + "<start_of_turn>{{ turn['role'] }}\n"
+    "{{ turn['content'] | trim }}<end_of_turn>\n{% endfor %}"
+    f"{ASSISTANT}<start_of_turn>model\n{{% endif %}}"
+)
+MISTRAL = (
+    "{{ bos_token }}" + ONLY_USER + "{% if turn['role'] == 'user' %}[INST] {{ turn['content'] }} "
+    "[/INST]{% else %}{{ turn['content'] + eos_token }}{% endif %}{% endfor %}"
+)
+PHI = (
+    TURNS + "<|{{ turn['role'] }}|>\n{{ turn['content'] }}<|end|>\n{% endfor %}"
+    f"{ASSISTANT}<|assistant|>\n{{% else %}}{{{{ eos_token }}}}{{% endif %}}"
+)
+IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+SHAPE = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+HEADS = dict(num_attention_heads=4, num_key_value_heads=2)
+EXPERTS = dict(num_experts_per_tok=2, num_local_experts=4)
+GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_positions=64)
+
+
+def byte_tokenizer(special, template, bos=None, **names):
+    """Each byte is a token, behind the special ones. With bos it begins every text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {word: i for i, word in enumerate([*special, *letters])}
+    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens(special)
+    if bos is not None:
+        pairs = [(bos, vocabulary[bos])]
+        core.post_processor = processors.TemplateProcessing(f"{bos} $A", special_tokens=pairs)
+    made = hf.PreTrainedTokenizerFast(tokenizer_object=core, bos_token=bos, **names)
+    made.chat_template = template
+    return made
+
+
+# class, its own settings, special tokens, template, their names, what generation_config.json says
+# (ends, as ids), how many tokens of the beginning a prompt has
+FAMILIES = {
+    "qwen3": (
+        "Qwen3",
+        dict(**SHAPE, **HEADS, head_dim=16, tie_word_embeddings=True),
+        IM,
+        QWEN,
+        dict(eos_token=IM[2], pad_token=IM[0]),
+        [2, 0],
+        0,
+    ),
+    "llama 3, three ends": (
+        "Llama",
+        SHAPE | HEADS,
+        [
+            "<|begin_of_text|>",
+            "<|end_of_text|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|eom_id|>",
+            "<|eot_id|>",
+        ],
+        LLAMA,
+        dict(bos="<|begin_of_text|>", eos_token="<|eot_id|>"),
+        [1, 4, 5],
+        1,
+    ),
+    "gemma 2, no system turn, windows": (
+        "Gemma2",
+        dict(**SHAPE, **HEADS, head_dim=16, sliding_window=8),
+        ["<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"],
+        GEMMA,
+        dict(bos="<bos>", eos_token="<eos>", pad_token="<pad>"),
+        [1, 4],
+        1,
+    ),
+    "mistral, windows, no pad": (
+        "Mistral",
+        dict(**SHAPE, **HEADS, sliding_window=12),
+        ["<unk>", "<s>", "</s>"],
+        MISTRAL,
+        dict(bos="<s>", eos_token="</s>"),
+        [2],
+        1,
+    ),
+    "phi 3, an end that is not the tokenizer's": (
+        "Phi3",
+        SHAPE | HEADS,
+        ["<|endoftext|>", "<|end|>", "<|user|>", "<|assistant|>"],
+        PHI,
+        dict(eos_token="<|endoftext|>", pad_token="<|endoftext|>"),
+        [0, 1],
+        0,
+    ),
+    "mixtral": (
+        "Mixtral",
+        SHAPE | HEADS | EXPERTS,
+        ["<unk>", "<s>", "</s>"],
+        MISTRAL,
+        dict(bos="<s>", eos_token="</s>"),
+        [2],
+        1,
+    ),
+    "gpt 2, no template": (
+        "GPT2",
+        GPT2,
+        ["<|endoftext|>"],
+        None,
+        dict(eos_token="<|endoftext|>"),
+        [0],
+        0,
+    ),
+    "llama, no template": (
+        "Llama",
+        SHAPE | HEADS,
+        ["<s>", "</s>"],
+        None,
+        dict(bos="<s>", eos_token="</s>"),
+        [1],
+        1,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """name of a family -> its folder, written once."""
+    root, folders = tmp_path_factory.mktemp("families"), {}
+
+    def folder(name):
+        if name in folders:
+            return folders[name]
+        kind, settings, special, template, names, ends, _ = FAMILIES[name]
+        tokenizer = byte_tokenizer(special, template, **names)
+        first = getattr(hf, f"{kind}Config")
+        ids = dict(eos_token_id=ends[0], bos_token_id=tokenizer.bos_token_id, pad_token_id=None)
+        config = first(vocab_size=len(tokenizer), **settings, **ids)
+        torch.manual_seed(0)
+        model = hf.AutoModelForCausalLM.from_config(config)
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.2)
+        model.generation_config = hf.GenerationConfig(eos_token_id=ends, do_sample=True, top_k=5)
+        model.save_pretrained(root / name)
+        tokenizer.save_pretrained(root / name)
+        return folders.setdefault(name, root / name)
+
+    return folder
+
+
+ASKED = [Prompt.words("Name one that is warm."), Prompt.words("Go.")]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_prompts_and_ends_are_the_familys_own(name, made):
+    *_, template, _, ends, begins = FAMILIES[name]
+    policy, tokenizer = (
+        load_policy(made(name), device="cpu", rank=2),
+        hf.AutoTokenizer.from_pretrained(made(name)),
+    )
+    assert policy.eos_ids == set(ends) and policy.unheeded_end is None
+    for prompt in ASKED:
+        ids = policy.encode(prompt)
+        if template is None:
+            assert ids == tokenizer(prompt.text + "\n")["input_ids"]
+        else:
+            turns = list(prompt.messages)
+            whole = tokenizer.apply_chat_template(turns, add_generation_prompt=True)
+            assert ids == whole["input_ids"]
+        assert ids.count(tokenizer.bos_token_id) == begins  # not once from the template, once more
+
+
+# peft's notice on patterns of its own, for Mixtral's experts
+@pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_trained_adapter_is_the_same_policy_in_plain_peft(name, made, tmp_path):
+    """Sampled tokens, with padding, caches and windows, have the probabilities that whole rows
+    without padding have there. They are drawn from all tokens, whatever generation_config.json
+    says."""
+    policy = load_policy(made(name), device="cpu", rank=2)
+    torch.manual_seed(1)
+    for parameter_name, parameter in policy.model.named_parameters():
+        if "lora_B" in parameter_name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    rollouts = policy.sample(ASKED, np.random.default_rng(0).random((2, 3, 16)), 0.8)
+    ours = policy.token_logprobs(rollouts, 0.8).logprobs
+    policy.save(tmp_path / "adapter")
+    plain = PeftModel.from_pretrained(
+        hf.AutoModelForCausalLM.from_pretrained(made(name), dtype=torch.float32),
+        tmp_path / "adapter",
+    ).eval()
+    for i, row in enumerate(rollouts.tokens):
+        asked, used = policy.encode(ASKED[i // 3]), int(rollouts.mask[i].sum())
+        whole = torch.tensor([[*asked, *row[:used].tolist()]])
+        with torch.no_grad():
+            logits = plain(input_ids=whole).logits[0, len(asked) - 1 : -1]
+        expected = (logits / 0.8).log_softmax(-1).gather(-1, row[:used, None])[:, 0]
+        assert torch.allclose(rollouts.logprobs[i, :used], expected, atol=1e-4)
+        assert torch.allclose(ours[i, :used], expected, atol=1e-4)
+
+
+def test_the_line_of_the_reference_makes_one_model_of_base_and_adapter(
+    made, letters, tmp_path, monkeypatch
+):
+    """Also of an adapter that peft alone wrote. A new run starts from it."""
+    monkeypatch.chdir(tmp_path)
+    (line,) = re.findall(r'^python -c "(import peft.*)"$', REFERENCE, re.MULTILINE)
+    source = made("gemma 2, no system turn, windows")
+    bare = hf.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    torch.manual_seed(2)
+    own = get_peft_model(bare, LoraConfig(r=2, target_modules=["q_proj", "up_proj"]))
+    for name, parameter in own.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    own.save_pretrained("runs/qwen/adapter")
+    with pytest.raises(ValueError, match="merge it into its base first"):
+        Run.begin(settings("runs/qwen/adapter"), "run")
+    Path("merge.py").write_text(line)
+    runpy.run_path("merge.py")
+    merged = load_policy("merged", device="cpu", rank=2)
+    ids = torch.tensor([merged.encode(ASKED[0])])
+    with torch.no_grad():
+        assert torch.allclose(merged.model(ids).logits, own.eval()(ids).logits, atol=1e-4)
+
+
+def test_an_adapter_of_a_hub_model_names_it_as_the_hub_does(made, tmp_path, monkeypatch):
+    """Not as the folder of this machine's cache, in which nobody else would find it."""
+    cache = made("qwen3")
+    monkeypatch.setattr(base, "_from_hub", lambda name: cache)
+    load_policy("someone/tiny", device="cpu", rank=2).save(tmp_path / "adapter")
+    peft = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert peft["base_model_name_or_path"] == "someone/tiny"
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def settings(model, **changes):
+    few = dict(task=Letters, steps=1, prompts=2, group_size=2, device="cpu", threads=1)
+    return vpo.TrainConfig.preset("demo", model=str(model), **few | changes)
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    module = type(sys)("letters_of_the_test")
+    module.Letters = Letters
+    monkeypatch.setattr(Letters, "seeds", {"train": range(4), "held_out": [7, 8]})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def test_more_tokens_than_positions_are_refused_before_a_run_is_made(made, letters, tmp_path):
+    """GPT-2 here has 64 positions. The prompt takes p, so 64 - p tokens can follow."""
+    policy = load_policy(made("gpt 2, no template"), device="cpu", rank=2)
+    room = 64 - len(policy.encode(ASKED[0]))
+    late = np.full((1, 1, room + 1), 0.99)  # never the end, which has the first id
+    assert policy.sample(ASKED[:1], late[..., 1:]).tokens.shape[1] == room
+    with pytest.raises(
+        TaskError, match=r"and \d+ new ones need more than the model's 64 positions"
+    ):
+        policy.sample(ASKED[:1], late)
+    with pytest.raises(ValueError, match="64 positions: lower max_new_tokens, shorten"):
+        Run.begin(settings(made("gpt 2, no template"), max_new_tokens=60), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+    rotary = load_policy(made("qwen3"), device="cpu", rank=2)
+    rotary.check_room(10**6, 10**6)
+
+
+def test_a_turn_that_ends_no_completion_is_named(made, letters, tmp_path, capsys):
+    """As in a base model whose tokenizer has the template of its instruct model."""
+    folder = shutil.copytree(made("qwen3"), tmp_path / "base")
+    for name, key, value in (
+        ("generation_config.json", "eos_token_id", 0),
+        ("tokenizer_config.json", "eos_token", "<|endoftext|>"),
+    ):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    assert load_policy(folder, device="cpu", rank=2).unheeded_end == "<|im_end|>"
+    few = "--steps 1 --prompts 1 --group-size 2 --device cpu --task letters_of_the_test:Letters"
+    run = ["train", "--model", str(folder), "--out", str(tmp_path / "run"), *few.split()]
+    assert main(run) == 0
+    said = capsys.readouterr().err
+    assert "ends an answer with <|im_end|>, and no completion ends there" in said
+    assert "cut off at the token limit (3): raise max_new_tokens" in said  # a letter is a token
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama, no template"])
+def test_a_folder_without_its_tokenizer_names_the_cure(name, made, tmp_path):
+    folder = shutil.copytree(made(name), tmp_path / "bare")
+    for path in [*folder.glob("tokenizer*"), *folder.glob("chat_template*")]:
+        path.unlink()
+    with pytest.raises(ValueError, match=r"(?s)bare.*tokenizer\.save_pretrained"):
+        load_policy(folder, device="cpu")
+
+
+def test_an_adapter_whose_base_was_moved_says_where_it_was(made, tmp_path):
+    folder = shutil.copytree(made("qwen3"), tmp_path / "old")
+    load_policy(folder, device="cpu", rank=2).save(tmp_path / "adapter")
+    folder.rename(tmp_path / "new")
+    with pytest.raises(ValueError, match=r"folder '.*old', which is not there; put it back, or"):
+        load_policy(tmp_path / "adapter", device="cpu")
+    assert load_policy(tmp_path / "adapter", base=str(tmp_path / "new"), device="cpu").embedded
+
+
+def test_a_template_that_refuses_a_system_turn_says_what_to_do(made):
+    policy = load_policy(made("mistral, windows, no pad"), device="cpu", rank=2)
+    with pytest.raises(TaskError, match="System role not supported; some models take no system"):
+        policy.encode(Prompt.words("Go.", system="Be brief."))
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("my.tasks:Sums", r"start where 'my/tasks\.py' lies, or name that folder in PYTHONPATH"),
+        ("sums.py:Sums", r"name it without \.py"),
+        ("__main__:Sums", "a class of a notebook or a script .* write it into a file"),
+    ],
+)
+def test_a_task_that_cannot_be_found_names_the_cure(name, cure):
+    with pytest.raises(ValueError, match=cure):
+        task_class(name)
+
+
+def test_a_class_of_a_notebook_is_not_exported_to_other_processes(made, tmp_path, monkeypatch):
+    notebook = type("Sums", (Letters,), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "Sums", notebook, raising=False)
+    with pytest.raises(ValueError, match="cannot import a class of a notebook"):
+        export(settings(made("qwen3"), task=notebook, device="auto", threads=None), tmp_path / "v")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_on_records_without_a_file_asks_for_one():
+    class Slogans(RecordTask):
+        name = "slogans"
+
+    with pytest.raises(TaskError, match="task 'slogans' has no records of its own: name a file"):
+        len(Slogans().seeds["train"])
