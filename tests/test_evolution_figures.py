@@ -7,7 +7,8 @@ import pytest
 from test_figures import texts
 
 from vpo_lite import evolution_figures, looks
-from vpo_lite.shown import WIDE, Drawn
+from vpo_lite.looks import WIDE
+from vpo_lite.shown import Drawn
 
 PASSES = {"sort": [1, 0, 0, 1], "plus": [0, 1, 1, 0]}
 EARLY, LATE = [[1, 0, 0]], [[1, 0, 0], [0, 1, 1], [1, 1, 1]]

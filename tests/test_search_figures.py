@@ -5,9 +5,9 @@ import pytest
 from test_figures import texts
 
 from vpo_lite import search_figures
-from vpo_lite.looks import STYLES
+from vpo_lite.looks import STYLES, WIDE
 from vpo_lite.search import best_of
-from vpo_lite.shown import WIDE, Drawn
+from vpo_lite.shown import Drawn
 
 RISING, FLAT = np.linspace(0.1, 0.7, 30), np.linspace(0.3, 0.5, 30)
 CURVES = {"vpo, m = 3": RISING, "grpo, 3 x rollouts": FLAT}

@@ -17,8 +17,8 @@ from plotly.subplots import make_subplots
 
 from .in_words import in_words as in_words
 from .in_words import listed as listed
-from .looks import ANSWERS, EDGE, FRONT, look, note, stroke
-from .shown import WIDE, dots, finish
+from .looks import ANSWERS, EDGE, FRONT, WIDE, look, note, stroke
+from .shown import dots, finish
 from .shown import live as live
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all

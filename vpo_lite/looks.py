@@ -31,6 +31,7 @@ STYLES = {
 }
 ON_DARK = {"#000000": "#FFFFFF", "#003F66": "#A5CDFF"}  # what would be lost on a dark page
 FRONT = "#555555"
+WIDE = 840  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
 EDGE = {"color": "black", "width": 1}  # around a marker
 # Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.
 ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .checks import shown
-from .looks import EDGE, FRONT, look, note, stroke
-from .shown import WIDE, finish
+from .looks import EDGE, FRONT, WIDE, look, note, stroke
+from .shown import finish
 
 BUDGETS = (1, 3, 10, 30)
 

@@ -50,9 +50,6 @@ def bundle(figure: go.Figure) -> dict:
     return figure._repr_mimebundle_()
 
 
-WIDE = 840  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
-
-
 def finish(figure: go.Figure, title: str | None, width: int, height: int) -> Drawn:
     """The figure with its size, fonts, margins, title, legend and words, as all have them."""
     figure = Drawn(figure)

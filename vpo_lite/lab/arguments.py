@@ -3,6 +3,7 @@
 import threading
 
 from ..checks import shortened, shown
+from ..looks import WIDE
 from ..options import Option
 
 _OPTIONS = {
@@ -11,7 +12,7 @@ _OPTIONS = {
         Option("step", int, None, "the step to look at", least=1, most=10**9),
         Option("message", str, "", "what to say"),
         Option("command", str, "", "what made a recording"),
-        Option("width", int, 980, "pixels", least=100, most=20_000),
+        Option("width", int, WIDE, "pixels", least=100, most=20_000),
         Option("height", int, 420, "pixels", least=100, most=20_000),
         Option("large", bool, False, "for a projector"),
         Option("dark", bool, False, "light on dark"),

@@ -9,6 +9,7 @@ lab.figure()         # a still picture
 import envs
 
 from ..checks import shown
+from ..looks import WIDE
 from ..tasks import DEFAULT
 from ..tasks.base import task_class, task_name
 from ..tasks.maze import MazeTask
@@ -117,7 +118,7 @@ class Lab(Session):
 
     # --- pictures ---------------------------------------------------------------------------------
 
-    def figure(self, width: int = 980, **look):
+    def figure(self, width: int = WIDE, **look):
         """A still picture of the plots. look: curves, the names of two; large, for a projector;
         dark, light on dark. For another task: see `Session.figure`.
         """

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from ..looks import FRONT, STYLES, look, on_page
+from ..looks import FRONT, STYLES, WIDE, look, on_page
 from ..markup import html
 from ..objective import winners
 from ..shown import MOST_DOTS, Drawn, dots
@@ -28,7 +28,7 @@ SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search lo
 _NEVER = object()
 
 
-def still(view: View, *, width: int = 980, **how) -> go.Figure:
+def still(view: View, *, width: int = WIDE, **how) -> go.Figure:
     """A still picture of a view. how: see `Plots.draw`."""
     plots = Plots(Drawn)
     plots.draw(view, width=width, **how)
@@ -53,7 +53,7 @@ class Plots:
         self._sent, self._layout = {}, {}
 
     def draw(
-        self, view: View, *, width=980, large=False, dark=False, curves=(COVERAGE, DIVERSITY)
+        self, view: View, *, width=WIDE, large=False, dark=False, curves=(COVERAGE, DIVERSITY)
     ) -> bool:
         """Bring the figure to this view; returns whether anything was changed."""
         face = face_of(view)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..checks import shown
+from ..looks import WIDE
 from .arguments import check, check_curves, check_look
 from .codes import decode, encode
 from .recordings import Recording, new_folder, read, write
@@ -349,7 +350,7 @@ class Session:
         """What is seen, in words and numbers."""
         return sentence(self.view())
 
-    def figure(self, width: int = 980, *, curves=("set_reward", "diversity"), **look):
+    def figure(self, width: int = WIDE, *, curves=("set_reward", "diversity"), **look):
         """A still picture of curves over steps: names of figures of a `StepRecord`. look: height,
         in pixels. ValueError for a name that is no figure.
         """
