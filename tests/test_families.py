@@ -269,7 +269,7 @@ def test_the_line_of_the_reference_makes_one_model_of_base_and_adapter(
 def test_an_adapter_of_a_hub_model_names_it_as_the_hub_does(made, tmp_path, monkeypatch):
     """Not as the folder of this machine's cache, in which nobody else would find it."""
     cache = made("qwen3")
-    monkeypatch.setattr(base, "_from_hub", lambda name: cache)
+    monkeypatch.setattr(base, "from_hub", lambda name: cache)
     load_policy("someone/tiny", device="cpu", rank=2).save(tmp_path / "adapter")
     peft = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
     assert peft["base_model_name_or_path"] == "someone/tiny"
