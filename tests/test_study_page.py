@@ -44,7 +44,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 17 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 18 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -342,6 +342,31 @@ def test_each_end_of_alpha_is_best_where_it_was_trained():
     for low, high in ((3, 0), (4, 0)):
         assert min(columns[low, 3:]) > max(columns[low, high:3])
     assert columns[2, 2] == min(columns[2])
+
+
+def test_of_the_knobs_m_is_what_matters():
+    _, found = study_page.runs("ablation-programs")
+    ends = {kind: run.last for kind, (run,) in found.items()}
+    assert len(ends) == 27
+
+    def at(alpha, figure, k):
+        return [ends[f"alpha-alpha{alpha}-m{m}"][figure][k - 1] for m in (1, 2, 3, 5)]
+
+    firsts = np.array([at(alpha, "best", 1) for alpha in (0.1, 0.3, 1.0, 3.0, 10.0)])
+    many = np.array([at(alpha, "any", 30) for alpha in (0.1, 0.3, 1.0, 3.0, 10.0)])
+    assert (firsts.argmax(1) == 0).all() and (firsts[:, 3] < firsts[:, 1]).all()
+    assert (many.argmin(1) == 0).all() and (many[:, 3] > many[:, 1]).all()
+    line = many[:, 2]  # over alpha at m = 3: neither rising nor falling
+    assert not (np.diff(line) >= 0).all() and not (np.diff(line) <= 0).all()
+    one, all_ = (ends[f"K-K{K}"]["any"][29] for K in ("1", "inf"))
+    assert abs(one - all_) < 0.01
+    plain = "alpha-alpha1.0-m3"
+    by_G = [ends[k]["best"][0] for k in ("G-group_size4", plain, "G-group_size32")]
+    assert by_G == sorted(by_G)
+    assert (
+        max(ends[f"G-group_size{G}"]["any"][29] for G in (4, 16, 32))
+        == (ends["G-group_size4"]["any"][29])
+    )
 
 
 def test_tree_search():
