@@ -105,7 +105,7 @@ def run(options) -> int:
     with requests():
         check_sources(study, left, download=trains)
         if not reads:
-            (folder / "policies").mkdir(parents=True, exist_ok=True)
+            (folder / results.POLICIES).mkdir(parents=True, exist_ok=True)
     if options.plan:
         for job in jobs(study, folder, options.kinds, options.seeds):
             print(f"{results.state(folder, job):8}  {job.key}  {study.kinds[job.kind].label}")

@@ -11,6 +11,7 @@ from ..training.config import OF_THE_MACHINE, TrainConfig
 from .declaration import Job, Study
 
 SHIPPED = Path(__file__).parent / "shipped"
+POLICIES = "policies"  # in a study's folder, and not committed: one folder for each run
 BUDGETS = (1, 3, 10, 30)  # k whose values are kept for each problem
 CURVES = ("best", "any", "solved")  # kept for each problem at these k
 SINGLE = ("coverage", "attained", "set_reward", "diversity")  # kept for each problem, too
@@ -147,6 +148,11 @@ def chosen(study: Study, folder) -> dict[str, list[Result]]:
 def result_path(folder, job: Job) -> Path:
     """The file of this run, once it is finished."""
     return Path(folder) / f"{job.key}.json"
+
+
+def workplace(folder, key: str) -> Path:
+    """The folder of one run's or one search's work: its lock, and of a run its adapter."""
+    return Path(folder) / POLICIES / key
 
 
 def failure_path(folder, job: Job) -> Path:

@@ -34,6 +34,7 @@ from .results import (
     read_result,
     result_path,
     state,
+    workplace,
 )
 
 CHOSEN_BY = 10  # the learning rate with the highest best@10 under held-out preferences is taken
@@ -125,7 +126,7 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
 
     Raises BusyError where another process does, and TrainingError where it cannot be done here.
     """
-    folder, place = Path(folder), Path(folder) / "policies" / job.key
+    folder, place = Path(folder), workplace(folder, job.key)
     failed = failure_path(folder, job)
     stated = dict(study=study.name, kind=job.kind, lr=job.config.lr, seed=job.seed)
 

@@ -21,7 +21,7 @@ from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Searched, Study
-from .results import chosen
+from .results import chosen, workplace
 from .runner import write_once
 
 POINTS = 12  # of a curve that is kept
@@ -81,8 +81,9 @@ def searches(study: Study, folder) -> list[_Search]:
             found.append(_Search(kind, None))
         jobs = [study.job(kind, run.config["lr"], run.seed) for run in runs.get(kind, [])]
         of_kind = [_Search(kind, job) for job in jobs]
-        of_kind.sort(key=lambda s: not _adapter(folder, s).is_dir())
-        of_kind.sort(key=lambda s: not _file(folder, s).exists())
+        of_kind.sort(
+            key=lambda s: (not _file(folder, s).exists(), not _adapter(folder, s).is_dir())
+        )
         found += of_kind[: stated.policies]
     return found
 
@@ -107,7 +108,7 @@ def run_searches(study: Study, folder) -> Iterator[Searches]:
     """
     folder = Path(folder)
     for search in to_do(study, folder):
-        place = folder / "policies" / search.run
+        place = workplace(folder, search.run)
         make = partial(_found, study, search, place)
         try:
             made = write_once(_file(folder, search), place, make)
@@ -131,7 +132,7 @@ def _file(folder, search: _Search) -> Path:
 
 
 def _adapter(folder, search: _Search) -> Path:
-    return Path(folder) / "policies" / search.run / "adapter"
+    return workplace(folder, search.run) / "adapter"
 
 
 def _read(study: Study, folder, search: _Search) -> Searches:
