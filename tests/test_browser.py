@@ -13,8 +13,8 @@ START = NOTEBOOKS / "00_start_here.ipynb"
 
 @pytest.fixture(scope="module")
 def place():
-    with harness.server([START], copies=9) as address, harness.browser() as context:
-        yield context, address, (f"{START.stem}-{i}.ipynb" for i in range(1, 10))
+    with harness.server([START], copies=10) as address, harness.browser() as context:
+        yield context, address, (f"{START.stem}-{i}.ipynb" for i in range(1, 11))
 
 
 @pytest.fixture
@@ -173,6 +173,31 @@ def test_reload_during_training_brings_the_panel_back(start):
     start.wait_text(".vpo-status", "stopped")
 
 
+RUN_AGAIN = """async () => {
+  const book = window.jupyterapp.shell.currentWidget.content, shared = book.model.sharedModel;
+  shared.insertCell(shared.cells.length, {cell_type: 'code', source: 'lab'});
+  book.activeCellIndex = shared.cells.length - 1;
+  for (let i = 0; i < 2; i++) await window.jupyterapp.commands.execute('notebook:run-cell');
+  book.activeCell.node.scrollIntoView(); }"""
+
+
+def test_a_cell_that_shows_the_panel_is_run_again_and_its_plots_go_on(start):
+    """The view that the first run made is removed. It must not keep the others from hearing."""
+    page = start.page
+    page.evaluate(RUN_AGAIN)
+    page.wait_for_function("() => document.querySelectorAll('.vpo-alpha').length === 2")
+    plots = (
+        "[...document.querySelectorAll('.jp-OutputArea-output:has(.vpo-alpha) .js-plotly-plot')]"
+    )
+    page.wait_for_function(f"() => {plots}.filter((e) => e.data?.length).length === 2")
+    spreads = f"{plots}.map((e) => ({DOTS.replace(DATA, 'e.data')})()[1])"
+    before = page.evaluate(spreads)
+    page.locator(".vpo-alpha .noUi-handle").last.focus()
+    for _ in range(12):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_function(f"() => {spreads}.every((s) => s > {before[0] * 1.3})")
+
+
 def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
     """The kernel lives on. It also holds a closed panel: if one widget of it were left that named a
     closed one, the second browser would stay at "Loading widget..." for all panels.
@@ -198,10 +223,9 @@ def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
     page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'VPO' && t.x.length > {steps})")
     page.locator("button.vpo-stop").click()
     second.wait_text(".vpo-status", "stopped")
-    dots = DOTS.replace("t.name === 'weightings'", "t.type === 'scatterternary'")
-    _, spread = page.evaluate(dots)  # in a second browser plotly leaves out names of no legend
+    _, spread = page.evaluate(DOTS)
     turn(second, "alpha", "ArrowLeft", 12)
-    page.wait_for_function(f"() => ({dots})()[1] > {spread * 1.3}")
+    page.wait_for_function(f"() => ({DOTS})()[1] > {spread * 1.3}")
     second.kernel("lab.close()")
     second.wait_text(".jp-OutputArea", "This panel was closed")
     page.close()

@@ -7,6 +7,9 @@ bundle      a figure that is shown once and updated in its place, where no widge
 dots        as many sampled weights as a page can draw
 """
 
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
@@ -36,10 +39,26 @@ class Drawn(go.Figure):
         display({"text/html": folded(self), "text/plain": in_words(self)}, raw=True)
 
 
+@cache
+def _live_figure() -> type:
+    class Live(go.FigureWidget):
+        _esm = f"{go.FigureWidget._esm}\n{Path(__file__).with_name('live.js').read_text()}"
+
+    return Live
+
+
 def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
-    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes."""
-    made = go.FigureWidget(*args, **parts)
+    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes.
+
+    The kernel alone says what it holds. plotly also lets each browser that draws it report how it
+    completed the figure, and forgets what the report names. A browser that opens the figure while
+    it changes reports data of a moment ago: points and names would be lost for all browsers.
+    """
+    made = _live_figure()(*args, **parts)
     made.set_trait("_config", CONFIG)
+    for report in ("_js2py_traceDeltas", "_js2py_layoutDelta"):
+        made.unobserve_all(report)
+        made.observe(lambda change: change.owner.set_trait(change.name, None), report)
     return made
 
 
