@@ -37,14 +37,15 @@ class ParetoFront:
         return "\n".join(lines)
 
     def _repr_html_(self):
-        head = "".join(f"<th>{name}</th>" for name in ("", *OBJECTIVES, "steps", "route"))
+        style = 'style="padding: 2px 8px; text-align: right"'  # inside a widget a page gives none
+        head = "".join(f"<th {style}>{name}</th>" for name in ("", *OBJECTIVES, "steps", "route"))
         rows = []
         for i, (vector, route) in enumerate(
             zip(self.rewards.tolist(), self.routes, strict=True), 1
         ):
             cells = [str(i), *(f"{value:.2f}" for value in vector), str(len(route))]
             cells.append(f"<code>{route}</code>")
-            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+            rows.append("<tr>" + "".join(f"<td {style}>{cell}</td>" for cell in cells) + "</tr>")
         return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
