@@ -8,7 +8,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import figures, looks
 from vpo_lite.exact import exact_shares
-from vpo_lite.shown import Drawn, live
+from vpo_lite.shown import Drawn
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -67,19 +67,6 @@ def test_every_figure_is_a_plain_figure_of_set_size_without_latex(name):
     )
     assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
     assert figure.to_json() == FIGURES[name]().to_json()
-
-
-def test_what_a_late_browser_reports_changes_nothing_in_a_live_figure():
-    """plotly forgets each property that a report of the last edit names: here x, of before it."""
-    drawn = dict(type="scatter", x=[1, 2], y=[3, 4], name="VPO")
-    figure = live(data=[drawn], layout={"width": 600})
-    before, last = figure.to_dict(), figure._last_trace_edit_id
-    late = {"uid": figure.data[0].uid, "x": [9], "name": "trace 0"}
-    figure._js2py_traceDeltas = {"trace_deltas": [late], "trace_edit_id": last}
-    last = figure._last_layout_edit_id
-    figure._js2py_layoutDelta = {"layout_delta": {"width": 500}, "layout_edit_id": last}
-    assert figure.to_dict() == before
-    assert figure._js2py_traceDeltas is figure._js2py_layoutDelta is None  # no browser gets it back
 
 
 def test_methods_are_told_apart_by_colour_and_marker_and_dash():

@@ -48,17 +48,9 @@ def _live_figure() -> type:
 
 
 def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
-    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes.
-
-    The kernel alone says what it holds. plotly also lets each browser that draws it report how it
-    completed the figure, and forgets what the report names. A browser that opens the figure while
-    it changes reports data of a moment ago: points and names would be lost for all browsers.
-    """
+    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes."""
     made = _live_figure()(*args, **parts)
     made.set_trait("_config", CONFIG)
-    for report in ("_js2py_traceDeltas", "_js2py_layoutDelta"):
-        made.unobserve_all(report)
-        made.observe(lambda change: change.owner.set_trait(change.name, None), report)
     return made
 
 
