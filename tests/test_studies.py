@@ -26,6 +26,7 @@ SMALL = """
 about = "small enough for a test"
 settings = {task = "programs", operations = 2, prompts = 2, group_size = 3, steps = 3}
 lr = [1e-4, 1e-3]
+rates = {grpo = [1e-3]}
 seeds = 2
 baseline = "grpo"
 measured = {checkpoints = 2, problems = 4, between = 2, validation = 3, answers = 6}
@@ -35,7 +36,6 @@ settings = {method = "vpo"}
 [kinds.grpo]
 label = "GRPO"
 settings = {method = "grpo"}
-lr = [1e-3]
 [kinds.start]
 label = "before training"
 settings = {method = "vpo"}
@@ -110,6 +110,7 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
         (("seeds = 2", "seeds = 0"), "seeds"),
         (('method = "grpo"', 'method = "gppo"'), "gppo"),
         (('baseline = "grpo"', 'baseline = "nobody"'), "nobody"),
+        (("rates = {grpo =", "rates = {nobody ="), "rates: 'nobody' is none of the kinds"),
         (("lr = [1e-4, 1e-3]", "lr = []"), "lr"),
         (("steps = 3", "steps = = 3"), "no TOML"),
         (("operations = 2", "colour = 2"), "colour"),

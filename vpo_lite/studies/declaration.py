@@ -5,6 +5,7 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     about = "one line: the question"
     settings = {task = "programs", operations = 2, prompts = 8, group_size = 8, steps = 160}
     lr = [4e-4, 1e-3, 2e-3]     # each kind is tuned over these, on validation problems
+    rates = {vpo = [1e-3]}      # single kinds have others, where wanted
     seeds = 3                   # runs at the learning rate that was chosen
     baseline = "grpo_x3"        # the kind that the others are compared with
 
@@ -55,7 +56,6 @@ class Kind(Schema):
     settings: Settings
     judged: Settings = Field(default_factory=dict)
     trained: bool = True
-    lr: Rates | None = None
     seeds: Count | None = None
     vary: dict[str, Values] = Field(default_factory=dict)
 
@@ -102,6 +102,7 @@ class Declaration(Schema):
     preset: str = "demo"
     settings: Settings
     lr: Rates
+    rates: dict[Name, Rates] = Field(default_factory=dict)
     seeds: Count
     baseline: Name
     measured: Measured = Measured()
@@ -138,6 +139,7 @@ class Study:
         try:
             self.kinds = _expanded(declared.kinds)
             _check_named([self.baseline], self.kinds, "baseline")
+            _check_named(declared.rates, self.kinds, "rates")
         except ValueError as error:
             raise ValueError(f"study {name}: {error}") from error
         for kind in self.kinds:
@@ -153,9 +155,8 @@ class Study:
 
     def rates(self, kind: str) -> list[float]:
         """The learning rates that this kind is tuned over."""
-        stated = self.kinds[kind]
-        rates = stated.lr or self.declared.lr
-        return rates if stated.trained else rates[:1]
+        rates = self.declared.rates.get(kind, self.declared.lr)
+        return rates if self.kinds[kind].trained else rates[:1]
 
     def seeds(self, kind: str) -> int:
         """Runs of this kind at the learning rate that was chosen."""
