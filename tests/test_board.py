@@ -234,8 +234,9 @@ def test_walkers_rest_after_their_laps_and_nothing_is_left_after_cleanup(page):
     first = page.evaluate(place)
     page.wait_for_timeout(200)
     assert page.evaluate(place) == first and first, "they stand still and are there"
+    assert page.evaluate("() => state.ready") is False, "no plots were drawn beside it"
     page.evaluate("() => cleanup()")
-    assert page.evaluate("() => state.ready") is False
+    assert page.evaluate("() => state.ready") is True, "nothing waits for a board that is gone"
 
 
 @browser

@@ -82,6 +82,21 @@ def test_what_a_late_browser_reports_changes_nothing_in_a_live_figure():
     assert figure._js2py_traceDeltas is figure._js2py_layoutDelta is None  # no browser gets it back
 
 
+def test_a_view_of_a_live_figure_that_is_made_late_begins_with_what_it_shows_now():
+    """plotly keeps what the first view began with: a page that is loaded again would show that."""
+    figure = live(data=[dict(type="scatter", x=[i], y=[i]) for i in range(3)])
+    figure.data = []
+    figure.add_scatter(x=[5], y=[6], name="one")
+    with figure.batch_update():
+        figure.data[0].y = [7]
+        figure.layout.title.text = "now"
+    (drawn,) = figure._widget_data
+    assert (drawn["x"], drawn["y"], drawn["name"]) == ([5], [7], "one")
+    assert figure._widget_layout["title"] == {"text": "now"}
+    figure.data[0].name = "two"
+    assert figure._widget_data[0]["name"] == "two"
+
+
 def test_methods_are_told_apart_by_colour_and_marker_and_dash():
     assert list(looks.STYLES) == list(vpo.METHODS)
     assert not {figures.FRONT, looks.STYLES["set_max"].colour} & {a[0] for a in looks.ANSWERS}

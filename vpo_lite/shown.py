@@ -7,6 +7,7 @@ bundle      a figure that is shown once and updated in its place, where no widge
 dots        as many sampled weights as a page can draw
 """
 
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
@@ -47,15 +48,26 @@ def _live_figure() -> type:
     return Live
 
 
+def _keep_for_views(change) -> None:
+    """After a change was sent to the views there are: what the next ones begin with."""
+    if change.new is not None:
+        change.owner._widget_data = deepcopy(change.owner._data)
+        change.owner._widget_layout = deepcopy(change.owner._layout_obj._props)
+
+
 def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
     """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes.
 
     The kernel alone says what it holds. plotly also lets each browser that draws it report how it
     completed the figure, and forgets what the report names. A browser that opens the figure while
     it changes reports data of a moment ago: points and names would be lost for all browsers.
+
+    A view begins with what it holds at that moment. With plotly alone a cell that is run again, or
+    a page that is loaded again, begins with an old state, which later changes do not fit.
     """
     made = _live_figure()(*args, **parts)
     made.set_trait("_config", CONFIG)
+    made.observe(_keep_for_views, [name for name in made.keys if name.startswith("_py2js_")])
     for report in ("_js2py_traceDeltas", "_js2py_layoutDelta"):
         made.unobserve_all(report)
         made.observe(lambda change: change.owner.set_trait(change.name, None), report)
