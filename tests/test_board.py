@@ -9,7 +9,7 @@ import pytest
 
 import envs
 from envs import walk
-from vpo_lite.lab import board
+from vpo_lite.lab import board, player
 
 MAZE = envs.Maze.from_text("S . G\nL # .\nD . E", budget=8)
 
@@ -234,8 +234,32 @@ def test_walkers_rest_after_their_laps_and_nothing_is_left_after_cleanup(page):
     first = page.evaluate(place)
     page.wait_for_timeout(200)
     assert page.evaluate(place) == first and first, "they stand still and are there"
+    assert page.evaluate("() => state.ready") is False, "no plots were drawn beside it"
     page.evaluate("() => cleanup()")
-    assert page.evaluate("() => state.ready") is False
+    assert page.evaluate("() => state.ready") is True, "nothing waits for a board that is gone"
+
+
+@browser
+def test_keys_move_a_player_that_stands_in_its_box_only_later(chromium):
+    """As on a page that is loaded again."""
+    page = chromium.new_page()
+    page.evaluate(
+        """async (source) => {
+          const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+          const { default: widget } = await import(url);
+          window.moves = [];
+          window.el = document.createElement("div");
+          widget.render({ el, model: { send: (move) => moves.push(move) } }); }""",
+        player.Keys._esm,
+    )
+    page.wait_for_timeout(50)
+    page.evaluate(
+        """() => { document.body.innerHTML = '<div class="play"></div>';
+          document.querySelector(".play").append(el); }"""
+    )
+    press = "el.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowUp', bubbles: true }))"
+    page.wait_for_function(f"() => {{ {press}; return moves[0] === 'U'; }}", timeout=10_000)
+    page.close()
 
 
 @browser

@@ -26,7 +26,7 @@ def start(place):
     context, address, names = place
     page = harness.Page(context, address).open(next(names), "doc/tree")
     page.run_all()
-    page.page.wait_for_selector(".js-plotly-plot .main-svg")
+    page.page.wait_for_selector(".vpo-lab .js-plotly-plot .main-svg")
     page.page.wait_for_selector(".vpo-board svg.maze")
     page.look_at(".vpo-status")
     yield page

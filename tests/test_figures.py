@@ -8,7 +8,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import figures, looks
 from vpo_lite.exact import exact_shares
-from vpo_lite.shown import Drawn
+from vpo_lite.shown import Drawn, live
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -67,6 +67,21 @@ def test_every_figure_is_a_plain_figure_of_set_size_without_latex(name):
     )
     assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
     assert figure.to_json() == FIGURES[name]().to_json()
+
+
+def test_a_view_of_a_live_figure_that_is_made_late_begins_with_what_it_shows_now():
+    """plotly keeps what the first view began with: a page that is loaded again would show that."""
+    figure = live(data=[dict(type="scatter", x=[i], y=[i]) for i in range(3)])
+    figure.data = []
+    figure.add_scatter(x=[5], y=[6], name="one")
+    with figure.batch_update():
+        figure.data[0].y = [7]
+        figure.layout.title.text = "now"
+    (drawn,) = figure._widget_data
+    assert (drawn["x"], drawn["y"], drawn["name"]) == ([5], [7], "one")
+    assert figure._widget_layout["title"] == {"text": "now"}
+    figure.data[0].name = "two"
+    assert figure._widget_data[0]["name"] == "two"
 
 
 def test_methods_are_told_apart_by_colour_and_marker_and_dash():

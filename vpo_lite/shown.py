@@ -7,6 +7,7 @@ bundle      a figure that is shown once and updated in its place, where no widge
 dots        as many sampled weights as a page can draw
 """
 
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
@@ -47,10 +48,22 @@ def _live_figure() -> type:
     return Live
 
 
+def _keep_for_views(change) -> None:
+    """After a change was sent to the views there are: what the next ones begin with."""
+    if change.new is not None:
+        change.owner._widget_data = deepcopy(change.owner._data)
+        change.owner._widget_layout = deepcopy(change.owner._layout_obj._props)
+
+
 def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
-    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes."""
+    """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes.
+
+    A view begins with what the figure holds at that moment. With plotly alone a cell that is run
+    again, or a page that is loaded again, begins with an old state, which later changes do not fit.
+    """
     made = _live_figure()(*args, **parts)
     made.set_trait("_config", CONFIG)
+    made.observe(_keep_for_views, [name for name in made.keys if name.startswith("_py2js_")])
     return made
 
 

@@ -222,6 +222,18 @@ def test_a_knob_follows_a_change_in_code_right_after_its_own_turn(panel):
 
 
 @pytest.mark.slow
+def test_the_plots_of_a_panel_that_trained_follow_it_when_there_is_a_newer_lab(slow):
+    lab = Lab(steps=1)
+    trace = lab.panel.plots.figure.data[lab.panel.plots.names["weightings"]]
+    lab.train()
+    assert lab.join(WAIT) and until(lambda: "finished" in lab.panel.status.value)
+    Lab("grpo")
+    lab.change(K=128)
+    assert until(lambda: len(trace.a) == 128), "a dot for each weight"
+    lab.close()
+
+
+@pytest.mark.slow
 def test_the_slider_of_time_looks_back_and_returns(panel):
     lab, controls = panel.lab, panel.controls
     lab.change(steps=3)

@@ -30,10 +30,7 @@ ANY_TASK = (  # these serve every task
     "stretch.py",
     "view.py",
 )
-ALLOWED = {
-    *("figure._widget_data", "figure._widget_layout"),  # plotly's, for a reload in the browser
-    "front._repr_html_",  # what IPython asks everybody for
-}
+ALLOWED = {"front._repr_html_"}  # what IPython asks everybody for
 
 
 def name(path):

@@ -425,8 +425,6 @@ function render({ model, el }) {
     tell("ready", true);
     if (box) sizes.observe(box);
   };
-  const still_here = () => { if (stands && !model.get("ready")) tell("ready", true); }; // another view went, this one did not
-  model.on("change:ready", still_here);
   tell("ready", false);
   let place = setTimeout(settled, 0);
   const theme = () => {
@@ -449,9 +447,7 @@ function render({ model, el }) {
   drawTools();
   draw();
   return () => {
-    stands = false;
-    model.off("change:ready", still_here);
-    tell("ready", false); // off the page: plotly cannot take changes any more
+    if (!stands) tell("ready", true); // gone before it had plots: nothing to wait for
     cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); widths.disconnect(); themes.disconnect();
   };
 }

@@ -69,12 +69,6 @@ class Panel:
         """Have the drawing thread bring everything to the lab's present state."""
         renderer.wake(self)
 
-    def superseded(self):
-        """The page may just be dropping this panel, since its cell was run again: hold the plots
-        until the board answers.
-        """
-        self.board.ready = False
-
     def draw(self):
         """Bring everything to the lab's present state."""
         if time.monotonic() - self._last < self.pause:
@@ -157,10 +151,6 @@ class Panel:
             return
         curves = tuple(c.value for c in self.controls.curves)
         self.plots.draw(view, width=room.plots, large=large, dark=self.board.dark, curves=curves)
-        # What a browser reload shows; otherwise plotly goes back to the first state.
-        figure = self.plots.figure
-        figure._widget_data = [trace.to_plotly_json() for trace in figure.data]
-        figure._widget_layout = figure.layout.to_plotly_json()
 
     def display(self):
         display(self.box)
@@ -184,9 +174,6 @@ class PlainPanel(Panel):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
         self.below = self.words  # there is one place for words
         return [self.maze]
-
-    def superseded(self):
-        """Nothing to hold: a picture can always be changed."""
 
     def _draw(self, view: View, groups, large: bool):
         parts = []

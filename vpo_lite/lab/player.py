@@ -31,7 +31,14 @@ class Keys(anywidget.AnyWidget):
         event.preventDefault(); event.stopPropagation();  // or the notebook would scroll
         model.send(MOVES[event.key]);
       };
-      setTimeout(() => el.closest(".play")?.addEventListener("keydown", press));
+      let waiting;
+      const begin = () => {  // on a page that is loaded again it stands in its box only later
+        const box = el.closest(".play");
+        if (box) box.addEventListener("keydown", press);
+        else waiting = setTimeout(begin, 100);
+      };
+      begin();
+      return () => clearTimeout(waiting);
     } }"""
 
 

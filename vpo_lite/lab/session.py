@@ -45,9 +45,6 @@ class Watcher(Protocol):
     def wake(self) -> None:
         """Something has changed. Called from any thread; returns at once."""
 
-    def superseded(self) -> None:
-        """A newer session was made; the page may be dropping the pictures of this one."""
-
 
 class Session:
     """One to three methods that train side by side, on one problem or on many.
@@ -83,8 +80,6 @@ class Session:
         other = Session._training and Session._training()
         if other is not None:
             other.pause("Paused: a newer panel was opened. Go on here whenever you like.")
-            for watcher in other._watchers:
-                watcher.superseded()
 
     # --- requests; each returns at once -----------------------------------------------------------
 
