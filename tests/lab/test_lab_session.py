@@ -187,7 +187,10 @@ def test_a_second_lab_pauses_the_first_and_threads_do_not_double(slow):
     first = Lab(steps=1000)
     first.train()
     assert until(lambda: len(first.records) >= 1)
+    Lab.replay("three_methods/seed-0").figure()
     second = Lab(steps=1000)
+    assert first.state == "running"  # code that makes a lab, or looks at a recording, pauses none
+    second.panel
     assert first.join(WAIT) and first.state == "paused" and "newer panel" in first.view().message
     second.train()
     assert until(lambda: len(second.records) >= 1)

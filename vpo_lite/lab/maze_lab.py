@@ -148,10 +148,11 @@ class Lab(Session):
 
     @property
     def panel(self):
-        """The panel's widgets, made once."""
+        """The panel's widgets, made once. Another lab that trains is paused then."""
         if self._panel is None:
             from .panel import panel_for
 
+            self.pause_other("a newer panel was opened")
             self._panel = panel_for(self, self._panel_kind)
             rehearsal.begin(self.config)
         return self._panel

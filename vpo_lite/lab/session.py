@@ -77,9 +77,6 @@ class Session:
         self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
         self._take(Settings.make(methods, preset=preset, many=many, **settings))
-        other = Session._training and Session._training()
-        if other is not None:
-            other.pause("Paused: a newer panel was opened. Go on here whenever you like.")
 
     # --- requests; each returns at once -----------------------------------------------------------
 
@@ -98,6 +95,12 @@ class Session:
     def pause(self, message: str = PAUSED):
         """Finish the step under way, to go on later."""
         return self._halt("pause", message)
+
+    def pause_other(self, why: str):
+        """Pause the session that trains, if it is another one."""
+        other = Session._training and Session._training()
+        if other not in (None, self):
+            other.pause(f"Paused: {why}. Go on here whenever you like.")
 
     def stop(self):
         """Finish the step under way; Train then starts from step 1."""
@@ -408,8 +411,7 @@ class Session:
             if done == "refuse":
                 self._say("It is training already.")
                 return self
-            if other is not None and other is not self:
-                other.pause("Paused: another panel trains now. Go on here whenever you like.")
+            self.pause_other("another lab trains now")
             if before is not None:
                 before.halt.set()
             steps = self.settings.config.steps
