@@ -190,7 +190,7 @@ def test_a_second_lab_pauses_the_first_and_threads_do_not_double(slow):
     Lab.replay("three_methods/seed-0").figure()
     second = Lab(steps=1000)
     assert first.state == "running"  # code that makes a lab, or looks at a recording, pauses none
-    second.panel
+    second.panel.draw()
     assert first.join(WAIT) and first.state == "paused" and "newer panel" in first.view().message
     second.train()
     assert until(lambda: len(second.records) >= 1)
