@@ -108,11 +108,11 @@ def pair(name):
 
 def test_mazes_of_the_papers_size():
     study, certain, found = pair("paper-9x9")
-    assert len(found["vpo"]) == len(found["grpo_x3"]) == 3
+    assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
     assert certain("vpo", "best@1") == certain("vpo", "any@1") == -1
-    for figure in ("any@3", "any@10", "any@30", "coverage", "best@30"):
+    for figure in ("any@3", "any@10", "any@30", "coverage", "best@10", "best@30"):
         assert certain("vpo", figure) == 1
-    assert certain("vpo", "best@3") == certain("vpo", "best@10") == 0
+    assert certain("vpo", "best@3") == 0
     gap = tables.difference(study, results.SHIPPED / study.name, "vpo", "best@30")
     assert 0.002 < gap.mean < 0.004
     means = tables.means(study, results.SHIPPED / study.name, ())
@@ -136,7 +136,7 @@ def test_other_methods_on_mazes_of_the_papers_size():
     assert certain("set_max", "coverage", "vpo") == -1
     assert against("max_at_k") == [-1, -1, 0, 1]
     ends = {kind: study_page.curve(found, kind, "any")[29] for kind in found}
-    assert ends["max_at_k"] - ends["vpo"] == pytest.approx(0.006, abs=0.0006)
+    assert ends["max_at_k"] - ends["vpo"] == pytest.approx(0.007, abs=0.0006)
     assert against("multi_rlvr")[1:] == [-1, -1, 0]
     for kind in ("multi_rlvr_paid", "gdpo", "random_weighting", "grpo"):
         assert len(found[kind]) == 1 and against(kind)[1:] == [-1, -1, -1]
@@ -147,7 +147,7 @@ def test_an_entropy_bonus_goes_half_of_the_way_on_mazes_of_the_papers_size():
     assert [certain("grpo_entropy", f"any@{k}") for k in (1, 3, 10, 30)] == [0, 1, 1, 1]
     assert [certain("grpo_entropy", f"any@{k}", "vpo") for k in (10, 30)] == [-1, -1]
     ends = [study_page.curve(found, k, "any")[29] for k in ("grpo_x3", "grpo_entropy", "vpo")]
-    assert ends == pytest.approx([0.831, 0.845, 0.861], abs=0.0006)
+    assert ends == pytest.approx([0.833, 0.845, 0.860], abs=0.0006)
     for name in ("programs", "hops"):
         _, sure, _ = pair(name)
         assert not any(sure("grpo_entropy", f"any@{k}") for k in (10, 30)), name
@@ -168,18 +168,29 @@ def test_the_collapse_on_mazes_and_the_fair_objection():
         for kind in ("vpo", "grpo_x3")
     }
     other, ours = walks["grpo_x3"], walks["vpo"]
-    assert (other["any"].argmax(1) <= 2).all()
-    assert (other["any"][:, -1] < other["any"].max(1) - 0.01).all()
-    assert (np.diff(other["diversity"], axis=1) < 0).all()
+    four, rest = other["any"][:4], other["any"][4]
+    assert (four.argmax(1) <= 2).all() and (four[:, -1] < four.max(1) - 0.004).all()
+    assert all(run.last["diversity"] < 0.55 for run in found["grpo_x3"][:4])
+    last = found["grpo_x3"][4].last
+    assert min(*other["diversity"][4], last["diversity"]) > 0.6 and rest.argmax() == 4
+    assert last["any"][29] == pytest.approx(0.850, abs=0.0006)
     third = [run.checkpoints[1] for run in found["grpo_x3"]]
     spent = np.mean([p.tokens for p in third]) / np.mean(
         [run.checkpoints[-2].tokens for run in found["vpo"]]
     )
     assert third[0].step == 33 and spent == pytest.approx(0.4, abs=0.02)
-    assert other["any"][:, 1].mean() == pytest.approx(0.846, abs=0.001)
+    assert other["any"][:, 1].mean() == pytest.approx(0.849, abs=0.001)
     assert ours["any"][:, -1].mean() == pytest.approx(0.855, abs=0.001)
     end = np.mean([run.last["best"][0] for run in found["vpo"]])
     assert other["best"][:, 1].mean() == pytest.approx(end, abs=0.01)
+
+
+def test_learning_rates_on_mazes_of_the_papers_size():
+    study, folder = declaration.read("paper-9x9"), results.SHIPPED / "paper-9x9"
+    for kind, told in (("grpo_x3", 0.853), ("vpo", 0.856)):
+        assert results.chosen_rate(study, folder, kind) == 1e-3
+        slow = results.read_result(study, folder, study.job(kind, 4e-4, 0))
+        assert slow.last["any"][29] == pytest.approx(told, abs=0.0006)
 
 
 def test_hard_mazes():
@@ -240,15 +251,16 @@ def test_other_methods_on_hard_mazes():
 def test_the_fair_objection_on_hard_mazes():
     _, _, found = pair("hard-8x8")
     ours, other = (
-        np.array([[p.figures["any"][29] for p in run.checkpoints] for run in found[kind]])
+        np.array([[p.figures["any"][29] for p in run.checkpoints[:-1]] for run in found[kind]])
         for kind in ("vpo", "grpo_x3")
-    )
-    assert ours.shape == (5, 6) and other.mean(0).argmax() == 0
+    )  # the last one is on all problems
+    assert ours.shape == (5, 5) and other.mean(0).argmax() == 0
     assert (ours > other).all(1).sum() == 3
-    assert (other.max(1) > ours[:, -1]).sum() == (other[:, 0] > ours[:, -1]).sum() == 1
+    ahead = sorted(ours[:, -1] - other.max(1))
+    assert ahead[0] == pytest.approx(0, abs=0.0006) and ahead[1] > 0.01
     assert found["vpo"][0].checkpoints[0].step == 17
     means = [other[:, 0].mean(), ours[:, -1].mean(), ours[:, 0].mean()]
-    assert means == pytest.approx([0.718, 0.728, 0.722], abs=0.0006)
+    assert means == pytest.approx([0.718, 0.734, 0.722], abs=0.0006)
 
 
 def test_questions_of_four_steps():
