@@ -257,7 +257,9 @@ def test_a_bad_code_touches_no_other_lab():
         with pytest.raises(ValueError, match="code"):
             Lab.from_code("VPO2-abc")
         assert (watcher.woken, paused) == (0, [])
-        Lab.from_code(Lab().share())
+        made = Lab.from_code(Lab().share())
+        assert not paused
+        made.panel.draw()
         assert paused
     finally:
         Session._training = before

@@ -4,6 +4,7 @@ The run folder is that of a native run, but for the states to resume from: they 
 checkpoints, in ``checkpoints/``. One process, the main one, writes everything else.
 """
 
+import atexit
 import contextlib
 import logging
 import math
@@ -62,6 +63,8 @@ class TrlRun(AnyRun):
         super().__init__(folder, config, learner, 0 if checkpoint is None else step_of(checkpoint))
         self.engine, self.team, self.checkpoint = engine, team, checkpoint
         self.main = team.is_main_process
+        # A process that ends while its group stands may be aborted by the threads of gloo.
+        atexit.register(team.destroy_process_group)
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
 
