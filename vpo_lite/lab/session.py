@@ -96,11 +96,13 @@ class Session:
         """Finish the step under way, to go on later."""
         return self._halt("pause", message)
 
-    def pause_other(self, why: str):
-        """Pause the session that trains, if it is another one."""
+    def pause_other(self, why: str) -> "Session | None":
+        """Pause the session that trains, if it is another one; returns it."""
         other = Session._training and Session._training()
-        if other not in (None, self):
-            other.pause(f"Paused: {why}. Go on here whenever you like.")
+        if other in (None, self):
+            return None
+        other.pause(f"Paused: {why}. Go on here whenever you like.")
+        return other
 
     def stop(self):
         """Finish the step under way; Train then starts from step 1."""
@@ -406,12 +408,12 @@ class Session:
 
     def _train(self, request, sweeps=None):
         with Session._one_trainer, self._lock:
-            before, other = self._stretch, Session._training and Session._training()
+            before = self._stretch
             done = self._move(request + "_anew" * bool(self._restart()))
             if done == "refuse":
                 self._say("It is training already.")
                 return self
-            self.pause_other("another lab trains now")
+            other = self.pause_other("another lab trains now")
             if before is not None:
                 before.halt.set()
             steps = self.settings.config.steps
