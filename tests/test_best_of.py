@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp, ttest_ind
 
 from vpo_lite import intervals
 from vpo_lite.metrics import best_at_k, pass_at_k
@@ -109,24 +110,56 @@ def test_paired_differences_are_narrower_than_the_problems_spread():
     assert np.diff(intervals.bootstrap(first))[0] > 1.0
 
 
-def test_a_crossed_interval_counts_seeds_and_problems():
-    """For independent effects the variance of the mean is their sum: var / seeds + var / problems.
-
-    The crossed bootstrap is known to be conservative only by the interaction, which is 0 here.
-    """
-    of_seed, of_problem = RNG.normal(0, 1, 30), RNG.normal(0, 2, 100)
-    values = of_seed[:, None] + of_problem
-    low, high = intervals.bootstrap_crossed(values)
-    wanted = 1.96 * np.sqrt(of_seed.var() / 30 + of_problem.var() / 100)
-    assert (high - low) / 2 == pytest.approx(wanted, rel=0.08)
-    alone = np.diff(intervals.bootstrap(values.mean(axis=0)))[0]
-    assert high - low > alone + 0.05
+def test_a_t_interval_of_one_source_is_students():
+    values = RNG.normal(0, 1, 4)
+    low, high = intervals.t_interval(values.mean(), [intervals.noise(values)])
+    wanted = ttest_1samp(values, 0).confidence_interval(0.95)
+    assert [low, high] == pytest.approx(list(wanted), rel=1e-9)
 
 
-def test_one_seed_has_the_interval_of_its_problems():
-    values = RNG.normal(0, 1, size=(1, 60))
-    crossed, alone = intervals.bootstrap_crossed(values), intervals.bootstrap(values[0])
-    np.testing.assert_allclose(crossed, alone, atol=0.03)
+def test_two_sources_are_welch():
+    first, second = RNG.normal(0, 1, 3), RNG.normal(1, 4, 6)
+    sources = [intervals.noise(first), intervals.noise(second)]
+    found = intervals.t_interval(first.mean() - second.mean(), sources)
+    wanted = ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert list(found) == pytest.approx(list(wanted), rel=1e-9)
+
+
+def test_a_pooled_source_is_students_for_two_groups():
+    """Both groups pooled, once for each mean: the classical t test with equal variances."""
+    first, second = RNG.normal(0, 1, 3), RNG.normal(1, 1, 6)
+    once = [intervals.pooled([first, second], n) for n in (3, 6)]
+    together = intervals.Noise(sum(source.variance for source in once), once[0].freedom)
+    found = intervals.t_interval(first.mean() - second.mean(), [together])
+    wanted = ttest_ind(first, second).confidence_interval(0.95)
+    assert list(found) == pytest.approx(list(wanted), rel=1e-9)
+
+
+def test_what_knows_nothing_of_a_source_leaves_it_out():
+    known, unknown = intervals.noise([1.0, 2.0]), intervals.noise([1.0])
+    assert intervals.t_interval(1.5, [known, unknown]) == intervals.t_interval(1.5, [known])
+    assert intervals.pooled([[1.0], [2.0]], 1) == unknown == (0.0, 0)
+    assert intervals.t_interval(0.25, [unknown]) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("seeds", [(3, 5), (5, 5), (3, 3)])
+def test_of_two_methods_that_are_alike_one_in_twenty_is_called_different(seeds):
+    """Chance of seeds, of problems, and of both together; problems are shared by the methods."""
+    rng, wrong, trials, n = np.random.default_rng(7), 0, 800, 100
+    for _ in range(trials):
+        hard = rng.normal(0, 0.2, n)  # the same for both methods
+        runs = [
+            hard
+            + rng.normal(0, 0.02, (s, 1))
+            + rng.normal(0, 0.05, n)
+            + rng.normal(0, 0.05, (s, n))
+            for s in seeds
+        ]
+        gaps = runs[0].mean(axis=0) - runs[1].mean(axis=0)
+        sources = [intervals.noise(gaps), *(intervals.noise(run.mean(axis=1)) for run in runs)]
+        low, high = intervals.t_interval(gaps.mean(), sources)
+        wrong += low > 0 or high < 0
+    assert 0.02 < wrong / trials < 0.07  # a bootstrap over seeds and problems: 0.09 to 0.15
 
 
 def test_the_sign_test_leaves_ties_out():

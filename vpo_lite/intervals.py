@@ -1,9 +1,11 @@
-"""How sure a mean is: bootstrap intervals over problems and seeds, and the sign test."""
+"""How sure a mean is: bootstrap over problems, t intervals over problems and seeds, sign test."""
 
-from functools import lru_cache
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binomtest
+from scipy.stats import t as student
 
 from .checks import check_finite, check_whole, shown
 from .randomness import generator
@@ -11,7 +13,7 @@ from .randomness import generator
 RESAMPLES = 2000
 MOST_RESAMPLES = 1_000_000
 
-__all__ = ["bootstrap", "bootstrap_crossed", "sign_test"]
+__all__ = ["Noise", "bootstrap", "noise", "pooled", "sign_test", "t_interval"]
 
 
 def bootstrap(values, level=0.95, resamples=RESAMPLES):
@@ -25,56 +27,90 @@ def bootstrap(values, level=0.95, resamples=RESAMPLES):
     >>> float(low), float(high)
     (0.5, 0.5)
     """
-    values = _checked(values, 1, level, resamples)
+    values = _rows(values)
+    _check_level(level)
+    check_whole(resamples, "resamples", MOST_RESAMPLES)
     picks = generator(0, "bootstrap").integers(len(values), size=(resamples, len(values)))
     counts = np.stack([np.bincount(row, minlength=len(values)) for row in picks])
     resampled = counts @ values.reshape(len(values), -1) / len(values)
-    return _between(resampled.reshape(resamples, *values.shape[1:]), level)
+    resampled = resampled.reshape(resamples, *values.shape[1:])
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
 
 
-def bootstrap_crossed(values, level=0.95, resamples=RESAMPLES):
-    """The same over two axes at once: seeds and problems are both drawn with replacement.
-
-    values (s, n, ...): a row per seed, in it one per problem. Returns (low, high), each (...). One
-    seed alone says nothing of other seeds: the interval is then that of :func:`bootstrap`.
-    Source: the crossed bootstrap, Owen, 2007.
-
-    >>> low, high = bootstrap_crossed([[0.0, 0.0], [1.0, 1.0]])  # the seeds differ, the rows not
-    >>> float(low), float(high)
-    (0.0, 1.0)
+class Noise(NamedTuple):
+    """What one source of chance adds to a mean: its variance, and the degrees of freedom of that
+    estimate. No freedom: nothing is known of this source, and it adds nothing.
     """
-    values = _checked(values, 2, level, resamples)
-    seeds, problems = values.shape[:2]
-    by_seed, by_problem = _crossed_shares(seeds, problems, resamples)
-    by_row = by_problem @ values.swapaxes(0, 1).reshape(problems, -1)  # a mean for each seed
-    resampled = np.einsum("rs,rsx->rx", by_seed, by_row.reshape(resamples, seeds, -1))
-    return _between(resampled.reshape(resamples, *values.shape[2:]), level)
+
+    variance: float
+    freedom: int
 
 
-@lru_cache(maxsize=8)
-def _crossed_shares(seeds, problems, resamples):
-    """How often each seed and each problem is drawn, as shares: (resamples, seeds) and (.., n)."""
-    rng = generator(0, "crossed bootstrap")
-    shares = np.empty((resamples, seeds)), np.empty((resamples, problems))
-    for i in range(resamples):
-        for share, n in zip(shares, (seeds, problems), strict=True):
-            share[i] = np.bincount(rng.integers(n, size=n), minlength=n) / n
-    return shares
+def noise(values) -> Noise:
+    """What the choice of these n values adds to their mean: s² / n, with n - 1 degrees of freedom.
+
+    >>> noise([1.0, 2.0, 3.0])  # s² = 1
+    Noise(variance=0.3333333333333333, freedom=2)
+    >>> noise([1.0])  # one value tells nothing of others
+    Noise(variance=0.0, freedom=0)
+    """
+    values = _flat(values)
+    n = len(values)
+    return Noise(float(values.var(ddof=1)) / n, n - 1) if n > 1 else Noise(0.0, 0)
 
 
-def _checked(values, axes, level, resamples):
-    values = check_finite(values, "values", axes)
-    if 0 in values.shape[:axes]:
-        raise ValueError(f"values has shape {values.shape}: expected at least one row to resample")
-    if not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"level = {shown(level)}: must be between 0 and 1")
-    check_whole(resamples, "resamples", MOST_RESAMPLES)
+def pooled(groups, n: int) -> Noise:
+    """The same for a mean of n values that are too few to tell, from the spread within groups of
+    others: the pooled variance of these groups / n.
+
+    >>> pooled([[1.0, 2.0, 3.0], [5.0, 5.0]], 1)  # (2 + 0) / (2 + 1)
+    Noise(variance=0.6666666666666666, freedom=3)
+    """
+    groups = [_flat(values) for values in groups]
+    freedom = sum(len(values) - 1 for values in groups)
+    squares = sum(((values - values.mean()) ** 2).sum() for values in groups)
+    return Noise(float(squares) / freedom / n, freedom) if freedom else Noise(0.0, 0)
+
+
+def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float, float]:
+    """The interval of a mean in which several independent sources of chance add up.
+
+    Their variances are added, and the degrees of freedom are Welch's and Satterthwaite's. For few
+    seeds this is as wide as it must be; a bootstrap over five seeds is too narrow.
+    Source: Satterthwaite, 1946; Welch, 1947.
+
+    >>> low, high = t_interval(2.0, [noise([1.0, 2.0, 3.0])])  # t = 4.303 with 2 degrees
+    >>> round(low, 3), round(high, 3)
+    (-0.484, 4.484)
+    """
+    _check_level(level)
+    sources = [source for source in sources if source.variance > 0]
+    variance = sum(source.variance for source in sources)
+    if not sources:
+        return mean, mean
+    freedom = variance**2 / sum(s.variance**2 / s.freedom for s in sources)
+    half = float(student.ppf((1 + level) / 2, freedom)) * variance**0.5
+    return mean - half, mean + half
+
+
+def _rows(values):
+    values = check_finite(values, "values", 1)
+    if not len(values):
+        raise ValueError(f"values has shape {values.shape}: expected at least one row")
     return values
 
 
-def _between(resampled, level):
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return low, high
+def _flat(values):
+    values = _rows(values)
+    if values.ndim > 1:
+        raise ValueError(f"values has shape {values.shape}: expected one number each")
+    return values
+
+
+def _check_level(level):
+    if not isinstance(level, float) or not 0 < level < 1:
+        raise ValueError(f"level = {shown(level)}: must be between 0 and 1")
 
 
 def sign_test(first, second):

@@ -578,9 +578,11 @@ def test_a_damaged_adapter_is_named(here, done, capsys):
         lambda: intervals.bootstrap([0.5], level=1.0),
         lambda: intervals.bootstrap([0.5], level="0.95"),
         lambda: intervals.bootstrap([0.5], resamples=0),
-        lambda: intervals.bootstrap_crossed([0.5, 0.5]),
-        lambda: intervals.bootstrap_crossed([[]]),
-        lambda: intervals.bootstrap_crossed(np.zeros((0, 3))),
+        lambda: intervals.noise([[0.5, 0.5]]),
+        lambda: intervals.noise([]),
+        lambda: intervals.noise([0.5, float("inf")]),
+        lambda: intervals.pooled([[0.5], [None]], 1),
+        lambda: intervals.t_interval(0.5, [], level=1),
         lambda: intervals.sign_test([1], [1, 2]),
         lambda: best_of.solved_at(["yes"]),
         lambda: best_of.solved_at([0.5]),
@@ -595,4 +597,4 @@ def test_what_no_interval_can_use_is_refused(call):
 
 def test_one_problem_and_one_seed_have_an_interval_without_width():
     assert [x.item() for x in intervals.bootstrap([0.25])] == [0.25, 0.25]
-    assert [x.item() for x in intervals.bootstrap_crossed([[0.25]])] == [0.25, 0.25]
+    assert intervals.t_interval(0.25, [intervals.noise([0.25])]) == (0.25, 0.25)

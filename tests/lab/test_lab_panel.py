@@ -179,7 +179,7 @@ import json, time
 from vpo_lite.lab import Lab
 lab = Lab(steps=3, prompts=1, group_size=4, panel="plain")
 lab.panel.pause = 0.0
-lab.panel.display()
+display(lab.panel)
 drawn = lambda: lab.panel.plots.figure.to_json()
 print(drawn())
 """

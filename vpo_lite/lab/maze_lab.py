@@ -165,7 +165,9 @@ class Lab(Session):
             raise ValueError(f"{said}Lab.from_code(code)")
 
     def _ipython_display_(self):
-        self.panel.display()
+        from IPython.display import display  # there is one: it has just called
+
+        display(self.panel)
 
     def close(self):
         """Stop, forget all runs, and take the panel off the page."""

@@ -152,7 +152,7 @@ class Panel:
         curves = tuple(c.value for c in self.controls.curves)
         self.plots.draw(view, width=room.plots, large=large, dark=self.board.dark, curves=curves)
 
-    def display(self):
+    def _ipython_display_(self):
         display(self.box)
 
     def close(self):
@@ -192,7 +192,7 @@ class PlainPanel(Panel):
         if changed and self._handle is not None:
             self._handle.update(bundle(self.plots.figure), raw=True)
 
-    def display(self):
+    def _ipython_display_(self):
         display(self.box)
         self._handle = display(bundle(self.plots.figure), raw=True, display_id=True)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..intervals import bootstrap_crossed
+from ..intervals import Noise, noise, pooled, t_interval
 from .declaration import Study
 from .results import BUDGETS, Result, chosen
 
@@ -23,8 +23,11 @@ WORDS = {  # figure -> the head of its column
 }
 
 
+ENOUGH = 3  # seeds of a kind that tell how much its seeds differ
+
+
 class Difference(NamedTuple):
-    """A kind against the baseline: mean difference, 95 % interval, pairs of seeds."""
+    """A kind against the baseline: mean difference, 95 % interval, seeds of the one with fewer."""
 
     mean: float
     low: float
@@ -75,22 +78,52 @@ def _means(found: dict[str, list[Result]], figures: Sequence[str]) -> dict[str, 
 def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> Difference | None:
     """How far a kind lies above the baseline in one figure that is kept for each problem.
 
-    Runs with the same seed are compared on the same problems. The interval resamples seeds and
-    problems (`bootstrap_crossed`). None where one of the two has no finished run, and for a figure
-    that has no value on some problem, such as the coverage without a known front.
+    All runs of both kinds count, also where one has more seeds. The interval adds three sources of
+    chance: the problems, paired, since both kinds were measured on the same ones; and the seeds of
+    each kind. A kind with fewer than three seeds borrows the spread of all kinds of the study.
+    Where no kind has two, the interval knows the problems only.
+
+    None where one of the two has no finished run, and for a figure that has no value on some
+    problem, such as the coverage without a known front.
     """
+    return _difference(study, chosen(study, folder), kind, figure, baseline)
+
+
+def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float] | None:
+    """The 95 % interval of a kind's mean over problems and seeds; None as in `difference`."""
     found = chosen(study, folder)
-    return _difference(found.get(kind, []), found.get(baseline or study.baseline, []), figure)
-
-
-def _difference(mine: list[Result], other: list[Result], figure: str) -> Difference | None:
-    by_seed = {r.seed: r.per_problem[figure] for r in other}
-    pairs = [(r.per_problem[figure], by_seed[r.seed]) for r in mine if r.seed in by_seed]
-    if not pairs or any(None in values for pair in pairs for values in pair):
+    values = _values(found.get(kind, []), figure)
+    if values is None:
         return None
-    values = np.array([np.subtract(a, b) for a, b in pairs])
-    low, high = bootstrap_crossed(values)
-    return Difference(float(values.mean()), float(low), float(high), len(pairs))
+    sources = [noise(values.mean(axis=0)), _of_seeds(study, found, kind, figure)]
+    return t_interval(float(values.mean()), sources)
+
+
+def _difference(study, found, kind, figure, baseline=None) -> Difference | None:
+    kinds = kind, baseline or study.baseline
+    ours, others = (_values(found.get(one, []), figure) for one in kinds)
+    if ours is None or others is None:
+        return None
+    gaps = ours.mean(axis=0) - others.mean(axis=0)
+    sources = [noise(gaps), *(_of_seeds(study, found, one, figure) for one in kinds)]
+    mean = float(gaps.mean())
+    return Difference(mean, *t_interval(mean, sources), min(len(ours), len(others)))
+
+
+def _of_seeds(study: Study, found: dict[str, list[Result]], kind: str, figure: str) -> Noise:
+    """What the choice of the seeds adds to the mean of a kind."""
+    if not study.kinds[kind].trained:
+        return Noise(0.0, 0)
+    means = {k: _values(runs, figure) for k, runs in found.items() if study.kinds[k].trained}
+    means = {k: values.mean(axis=1) for k, values in means.items() if values is not None}
+    own = means[kind]
+    return noise(own) if len(own) >= ENOUGH else pooled(means.values(), len(own))
+
+
+def _values(runs: list[Result], figure: str) -> np.ndarray | None:
+    """(seeds, problems), or None where there are none or one has no value."""
+    values = [run.per_problem[figure] for run in runs]
+    return None if not values or any(None in row for row in values) else np.array(values, float)
 
 
 def markdown(study: Study, folder, figures: Sequence[str]) -> str:
@@ -99,7 +132,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     A mean whose difference to the baseline is sure (95 %) has a + or a - behind it.
     """
     found = chosen(study, folder)
-    rows, other = _means(found, figures), found.get(study.baseline, [])
+    rows = _means(found, figures)
     heads = ["method", "runs", "lr", "tokens", *(WORDS[f] for f in figures)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind, row in rows.items():
@@ -108,18 +141,16 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
         cells = [study.kinds[kind].label, str(row["seeds"]), rate, tokens]
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
-            cells.append(
-                shown + ("" if kind == study.baseline else _mark(found[kind], other, figure))
-            )
+            cells.append(shown + _mark(study, found, kind, figure))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _mark(mine: list[Result], other: list[Result], figure: str) -> str:
-    if figure not in mine[0].per_problem:
+def _mark(study, found, kind, figure) -> str:
+    if kind == study.baseline or figure not in found[kind][0].per_problem:
         return ""
-    found = _difference(mine, other, figure)
-    return "" if found is None else {1: " +", 0: "", -1: " -"}[found.sure]
+    gap = _difference(study, found, kind, figure)
+    return "" if gap is None else {1: " +", 0: "", -1: " -"}[gap.sure]
 
 
 def _mean(values) -> float | None:
