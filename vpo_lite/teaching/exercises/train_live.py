@@ -15,7 +15,7 @@ FAILS = (
     "Completion must be 1 in each row."
 )
 TOO_GOOD = "No route of this maze earns that much: no row of the front is as good."
-ALIKE = "These three are not diverse enough: the front is at least as diverse."
+ALIKE = "These three are not diverse enough. What else can two routes differ in? Look at lava."
 GOOD = "Diverse, and too good: these three cover at least as much as the best single route."
 
 

@@ -44,7 +44,7 @@ EXERCISES = (
             ),
             (
                 lambda R, W: np.zeros(len(R)),
-                "All are 0: the z-score runs over the wrong axis. Compare the G rollouts with "
+                "All are 0: mean and deviation run over the wrong axis. Compare the G rollouts with "
                 "each other.",
             ),
             (
@@ -62,7 +62,7 @@ EXERCISES = (
                 "Nearly: your standard deviation divides by G - 1. VPO's divides by G (ddof = 0).",
             ),
         ),
-        learned="These are VPO's advantages. GRPO has another score in step 1, and nothing else.",
+        learned="These are VPO's advantages. GRPO scores one answer by its mean; step 4 is the same.",
     ),
     number(
         "01-b",
