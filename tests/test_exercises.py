@@ -176,6 +176,12 @@ def test_the_front_is_the_librarys():
     assert np.array_equal(exercise("03-a").solution(R), nondominated(R))
 
 
+def test_the_general_hint_shows_the_first_case_and_which_row_goes():
+    said = check("03-a", lambda R: np.ones(len(R))).text
+    assert "[[2, 0], [0, 2], [1, 1], [1, 0], [1, 1]]: all rows but the fourth" in said
+    assert said.endswith("In the first case it returns 1 at [3], and 0 is right.")
+
+
 @pytest.mark.parametrize("i", range(7), ids=lambda i: f"drawing {i}")
 def test_a_drawn_maze_is_judged_as_what_stands_for_it(i):
     made = exercise("03-c")

@@ -55,7 +55,10 @@ def _judge_row(answer):
 POOL = "Give five or more answers, each with two rewards from 0 to 1: shape (n, 2)."
 COPIES = "Copies count once: fewer than five of these answers differ."
 DOMINATED = "Not all five are on the front: an answer that is worse in both rewards is not."
-CONFLICT = "The best single answer covers too little: for some people it is far from the best."
+CONFLICT = (
+    "The best single answer covers too little: for some people it is far from the best. Move the "
+    "five closer together."
+)
 BEND = 0.01 * np.linspace(-1, 1, 5)
 
 

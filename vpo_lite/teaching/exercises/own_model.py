@@ -12,7 +12,7 @@ NUMBERS = range(1, LIMIT + 1)
 SMALL = 1 - np.array(NUMBERS) / LIMIT
 
 NO_NUMBER = "Return one number for each n."
-OUTSIDE = "A reward lies from 0 to 1. Divide by the largest one."
+OUTSIDE = "A reward lies from 0 to 1. Shift and divide until it does."
 NO_CONFLICT = (
     "One number is the best for everybody, so a set gains nothing. What is good at n = 99?"
 )
@@ -59,7 +59,7 @@ EXERCISES = (
             (lambda n: (1 - n / LIMIT, n / LIMIT), NO_NUMBER),
             (0.5, NO_FUNCTION),
         ),
-        learned="Where whatever helps one reward harms the other, one answer covers two thirds.",
+        learned="No number is good at both rewards, so one answer covers about two thirds.",
     ),
     number(
         "08-b",

@@ -27,9 +27,13 @@ def _without_copies(R):
     return (R[None] >= R[:, None]).all(axis=-1).sum(axis=1) == 1
 
 
+FIRST = [[2, 0], [0, 2], [1, 1], [1, 0], [1, 1]]
+
+
 def _results():
     rng = np.random.default_rng(3)
-    return [(rng.integers(4, size=(12, 3)) / 3,) for _ in range(6)]
+    drawn = [rng.integers(4, size=(12, 3)) / 3 for _ in range(6)]
+    return [(R,) for R in (np.array(FIRST), *drawn)]
 
 
 class Drawn(NamedTuple):
@@ -52,7 +56,10 @@ def _drawn(text, rewards, budget=100):
     return Drawn(text, budget, len(rows), lava, np.array(rewards, dtype=float))
 
 
-HASTE = "Steps must be no excuse: use budget=100, on at most 7 × 7 squares."
+HASTE = (
+    "The step limit must not matter: use budget=100 in envs.Maze.from_text, on at most 7 × 7 "
+    "squares."
+)
 NO_LAVA = "There is no lava, and time for everything: one route takes all that can be reached."
 AROUND = "One route takes all treasure and touches no lava. Look for the way round, and close it."
 FORCED = (
@@ -95,7 +102,7 @@ EXERCISES = (
         level=3,
         solution=on_front,
         cases=_results,
-        hint="Print a small R, and mark the rows that stay by hand.",
+        hint=f"In the first case R is {FIRST}: all rows but the fourth stay.",
         slips=(
             (
                 _better_in_everything,
