@@ -44,8 +44,8 @@ EXERCISES = (
             ),
             (
                 lambda R, W: np.zeros(len(R)),
-                "All are 0: mean and deviation run over the wrong axis. Compare the G rollouts with "
-                "each other.",
+                "All are 0: mean and deviation run over the wrong axis. Compare the G rollouts "
+                "with each other.",
             ),
             (
                 lambda R, W: (R @ W.T).max(axis=1).mean(axis=1),
@@ -62,7 +62,7 @@ EXERCISES = (
                 "Nearly: your standard deviation divides by G - 1. VPO's divides by G (ddof = 0).",
             ),
         ),
-        learned="These are VPO's advantages. GRPO scores one answer by its mean; step 4 is the same.",
+        learned="These are VPO's advantages. GRPO scores an answer by its mean; step 4 is the same.",
     ),
     number(
         "01-b",
