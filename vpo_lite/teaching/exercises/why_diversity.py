@@ -62,7 +62,7 @@ EXERCISES = (
                 "Nearly: your standard deviation divides by G - 1. VPO's divides by G (ddof = 0).",
             ),
         ),
-        learned="These are VPO's advantages. GRPO scores an answer by its mean; step 4 is the same.",
+        learned="These are VPO's advantages. GRPO scores an answer by its mean.",
     ),
     number(
         "01-b",
