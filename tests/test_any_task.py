@@ -322,6 +322,25 @@ def test_a_run_whose_task_cannot_be_found_says_so(model, tmp_path, monkeypatch):
         Run.resume(tmp_path / "a")
 
 
+def test_an_option_that_singles_out_a_problem_makes_the_task_single_unless_it_says_otherwise():
+    class One(Letters):
+        options = (Option("which", int, None, "the one row"), Option("near", int, None, "another"))
+        singles_out = ("near", "which")
+
+    assert [One().single, One(which=0).single, One(near=3).single] == [False, True, True]
+    assert not Letters().single
+
+    class Stated(One):
+        single = True
+
+    class Found(One):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.single = self.which == 3
+
+    assert Stated().single and [Found(which=2).single, Found(which=3).single] == [False, True]
+
+
 def test_m_is_refused_by_the_config_for_a_model_in_words_too(model):
     with pytest.raises(ValueError, match="m = 10"):
         config(model, m=10)

@@ -107,10 +107,6 @@ class IndependentChains(Task):
 
     # --- problems ---------------------------------------------------------------------------------
 
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
-
     def instance(self, seed: int) -> Puzzle:
         """The chain with this seed, or the one that the option singles out. Both modes have the
         same problems.

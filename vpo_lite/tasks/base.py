@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,6 @@ class Task:
     - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
     - answer_tokens: tokens that one answer may need, without its tags
     - seeds: ranges of seeds, by split
-    - single: True if every seed gives the same problem; the run is then evaluated on it
     - singles_out: names of the options that single out one problem
     - pocket_policy: name of the shipped policy that reads these problems, or None
 
@@ -102,7 +102,6 @@ class Task:
     tag = "answer"
     answer_tokens = 64
     seeds: dict[str, Sequence[int]] = SPLITS
-    single = False
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
 
@@ -122,6 +121,14 @@ class Task:
                 )
         for option in self.options:
             setattr(self, option.name, option.check(options.get(option.name, option.default)))
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether every seed gives the same problem: the run is then evaluated on it.
+
+        By default, where an option of ``singles_out`` has a value.
+        """
+        return any(getattr(self, name, None) is not None for name in self.singles_out)
 
     @property
     def numbered(self) -> str | None:

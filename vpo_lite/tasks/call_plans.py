@@ -99,10 +99,6 @@ class CallPlans(Task):
 
     # --- problems ---------------------------------------------------------------------------------
 
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
-
     def instance(self, seed: int) -> tuple[Part, Part]:
         """The request with this seed, or the one that the option singles out."""
         rng = generator(seed if self.problem is None else self.problem, "call plans")

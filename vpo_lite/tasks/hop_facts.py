@@ -86,10 +86,6 @@ class HopFacts(Task):
 
     # --- problems ---------------------------------------------------------------------------------
 
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
-
     def instance(self, seed: int) -> HopQuestion:
         """The question with this seed, or the one that the option singles out. It has 10, 11 or 12
         facts in turn, and more where its steps need them.

@@ -120,10 +120,6 @@ class SingleRule(Task):
 
     # --- problems ---------------------------------------------------------------------------------
 
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
-
     def instance(self, seed: int) -> Examples:
         """The tests with this seed, or those that the option singles out. Their number goes round
         with it: 5, 6, 7, 8, 5, ...; with two rules 4, 6, 8, 4, ...
