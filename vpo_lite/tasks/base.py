@@ -68,7 +68,7 @@ class Task:
 
     An *instance* is one prompt's problem: a question, a program. Its number of objectives d may
     differ from prompt to prompt, as with the test cases of a program. Every task overrides
-    :meth:`instance`, :meth:`objectives`, :meth:`prompt` and :meth:`score`.
+    :meth:`instance`, :meth:`objectives`, :meth:`prompt`, and :meth:`vector` or :meth:`score`.
 
     - name: as in ``--task``
     - noun: what one problem is called
@@ -77,7 +77,7 @@ class Task:
     - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
     - answer_tokens: tokens that one answer may need, without its tags
     - seeds: ranges of seeds, by split
-    - singles_out: names of the options that single out one problem
+    - singles_out: names of the options that single out one problem; `single` where one has a value
     - pocket_policy: name of the shipped policy that reads these problems, or None
 
     A task of n records replaces ``seeds`` by ranges that are indices into them: ``train`` and
@@ -124,10 +124,7 @@ class Task:
 
     @cached_property
     def single(self) -> bool:
-        """Whether every seed gives the same problem: the run is then evaluated on it.
-
-        By default, where an option of ``singles_out`` has a value.
-        """
+        """Whether every seed gives the same problem; a run is then evaluated on it."""
         return any(getattr(self, name, None) is not None for name in self.singles_out)
 
     @property
@@ -197,9 +194,7 @@ class Task:
         return body.strip() or None
 
     def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
-        """Parsed answers as a policy writes them; pocket as in :meth:`prompt`. :meth:`parse` is the
-        inverse.
-        """
+        """The inverse of :meth:`parse`: answers as a policy writes them. pocket: as in `prompt`."""
         return write_numbered(answers, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
@@ -231,9 +226,15 @@ class Task:
 
         It is called once for all answers of a step, so a task may score in worker processes. These
         should ignore SIGINT: Ctrl-C reaches them too, and the step under way is still finished. An
-        instance without parsed answers gets an empty list.
+        instance without parsed answers gets an empty list. By default :meth:`vector` of each.
         """
-        raise TaskError(f"task {self.name!r} must define score(instances, answers)")
+        rows = [[self.vector(x, a) for a in row] for x, row in zip(instances, answers, strict=True)]
+        none = (np.zeros((0, len(self.objectives(x)))) for x in instances)
+        return [np.array(row or empty, float) for row, empty in zip(rows, none, strict=True)]
+
+    def vector(self, instance, answer: str) -> Sequence[float]:
+        """The reward vector (d,) of one parsed answer, where answers are scored one by one."""
+        raise TaskError(f"task {self.name!r} must define score(instances, answers) or vector")
 
     def same_effect(self, instance, answer: str) -> Hashable:
         """A value that is equal for answers of equal effect. The later of two is a repeat."""
@@ -296,10 +297,8 @@ def task_class(name: str) -> type[Task]:
     if ":" not in name:
         if name not in task_names():
             known = ", ".join(map(repr, task_names()))
-            raise ValueError(
-                f"unknown task {shown(name)}: there is {known}, or a class as "
-                "'package.module:Class'"
-            )
+            there = f"there is {known}, or a class as 'package.module:Class'"
+            raise ValueError(f"unknown task {shown(name)}: {there}")
         module = importlib.import_module(f".{name}", __package__)
         return next(c for c in classes_of(module, Task) if c.name == name)
     module_name, _, attribute = name.partition(":")

@@ -181,11 +181,8 @@ class CallPlans(Task):
 
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances, answers) -> list[np.ndarray]:
-        return [
-            np.array([earned(self.same_effect(request, plan)) for plan in plans]).reshape(-1, 4)
-            for request, plans in zip(instances, answers, strict=True)
-        ]
+    def vector(self, instance, answer: str) -> np.ndarray:
+        return earned(self.same_effect(instance, answer))
 
     def same_effect(self, instance, answer: str) -> tuple[str | None, ...]:
         """The tool that serves each part; None where no call does."""

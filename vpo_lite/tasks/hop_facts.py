@@ -196,18 +196,12 @@ class HopFacts(Task):
 
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances: Sequence[HopQuestion], answers) -> list[np.ndarray]:
-        pairs = zip(instances, answers, strict=True)
-        return [
-            np.array([self._vector(x, a) for a in row], float).reshape(-1, 4) for x, row in pairs
-        ]
-
-    def _vector(self, question: HopQuestion, answer: str) -> np.ndarray:
-        chains = [(frozenset(chain.facts), chain.person) for chain in chains_of(question)]
-        given = self.same_effect(question, answer)
+    def vector(self, instance: HopQuestion, answer: str) -> np.ndarray:
+        chains = [(frozenset(chain.facts), chain.person) for chain in chains_of(instance)]
+        given = self.same_effect(instance, answer)
         if given not in chains:
             return np.zeros(4)
-        return rewards_of(question, self.along)[chains.index(given)]
+        return rewards_of(instance, self.along)[chains.index(given)]
 
     def same_effect(self, instance: HopQuestion, answer: str) -> tuple[frozenset, str]:
         """What is cited, in any order, and the person."""

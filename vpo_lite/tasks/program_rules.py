@@ -220,13 +220,8 @@ class SingleRule(Task):
 
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances, answers) -> list[np.ndarray]:
-        return [
-            np.array([_run(tests, passes_of(tests), p) for p in programs], dtype=float).reshape(
-                -1, len(tests.inputs)
-            )
-            for tests, programs in zip(instances, answers, strict=True)
-        ]
+    def vector(self, instance, answer: str) -> np.ndarray:
+        return _run(instance, passes_of(instance), answer)
 
     def same_effect(self, instance, answer: str) -> bytes:
         return _run(instance, _results(instance.inputs), answer).tobytes()

@@ -96,8 +96,8 @@ class RecordTask(Task):
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
     single answer (m = 1) is the whole completion, without a block.
 
-    A subclass defines ``prompt`` and ``score`` as any task, :meth:`record`, :meth:`effect`,
-    :meth:`gold` where its records hold one, and
+    A subclass defines ``prompt``, and ``vector`` or ``score``, as any task, :meth:`record`,
+    :meth:`effect`, :meth:`gold` where its records hold one, and
 
     - row: the :class:`Row` that a line must fit
     - meanings: each objective, with what earns it
