@@ -460,7 +460,7 @@ SOUND = {
     **{file: "# a maze\n" for file, _ in ON_MAZES if "*" not in file},
     "envs/__init__.py": "from .front import front",
     "envs/front.py": "import gymnasium\nimport numpy as np\n",
-    "vpo_lite/__init__.py": "from .objective import set_reward\n_LAZY = {'Lab': ('lab', 'Lab')}\n",
+    "vpo_lite/__init__.py": "from .objective import set_reward\n_LAZY = {'Lab': 'lab'}\n",
     "vpo_lite/objective.py": "from scipy import stats\ndef f():\n    from .exact import g\n",
     "vpo_lite/exact.py": f'"""Exact.\n\nLonger than 350\nlines because it is."""\n{LONG}',
     "vpo_lite/tasks/__init__.py": "from .base import Task\nDEFAULT = 'maze'\n",
