@@ -68,7 +68,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/lab/board.js", "the same widget in the browser"),
     ("vpo_lite/lab/__init__.py", "names the session that the notebooks use"),
     ("vpo_lite/lab/maze_lab.py", "that session: choosing and drawing mazes"),
-    ("vpo_lite/lab/gallery.py", "named mazes, with what they can give"),
+    ("vpo_lite/lab/gallery.py", "named mazes, with what to look for"),
     ("vpo_lite/lab/drawings.py", "routes and mazes as plain data for the board"),
     ("vpo_lite/lab/faces.py", "names the maze's objectives"),
     ("vpo_lite/lab/panel.py", "puts the board beside the plots"),
