@@ -155,7 +155,7 @@ class CallRecords(RecordTask):
     def effect(self, instance, answer: str):
         calls = [[call.name, call.arguments] for call in self.calls(answer)]
         reply = "" if calls else normalised(_between_tags(answer, "response"))
-        thinks = between(answer, "<think>", "</think>") is not None
+        thinks = between(answer, "think") is not None
         return thinks, json.dumps(calls, sort_keys=True), reply
 
     # --- scoring ----------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class CallRecords(RecordTask):
         body = _between_tags(answer, "tool_call").strip()
         calls = read_calls(body)
         formed = bool(calls) if instance.calls else not body
-        thinks = between(answer, "<think>", "</think>") is not None
+        thinks = between(answer, "think") is not None
         return float(thinks and formed), *compared(calls, instance.calls)
 
 
@@ -311,4 +311,4 @@ def _json(text: str):
 
 
 def _between_tags(text: str, tag: str) -> str:
-    return between(text, f"<{tag}>", f"</{tag}>") or ""
+    return between(text, tag) or ""

@@ -173,11 +173,11 @@ class HopRecords(RecordTask):
 
     def answer(self, text: str) -> str:
         """What stands in the first ``<answer>``."""
-        return (between(text, "<answer>", "</answer>") or "").strip()
+        return (between(text, "answer") or "").strip()
 
     def cited(self, text: str) -> tuple[int, ...]:
         """The first four different citations in the first ``<support>``."""
-        body = between(text, "<support>", "</support>") or ""
+        body = between(text, "support") or ""
         tokens = body.split(",") if self.citations == "strict" else re.findall(r"\d+", body)
         numbers = [t for t in map(str.strip, tokens) if t.isdecimal() and len(t) <= MOST_DIGITS]
         return tuple(dict.fromkeys(map(int, numbers)))[:HOPS]
