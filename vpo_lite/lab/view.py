@@ -19,11 +19,10 @@ from ..randomness import generator
 from ..tasks.base import Task, group_key
 from ..training.config import TrainConfig
 from ..training.record import StepRecord
-from .judging import Sets, Target, agreement, best_of_k, coverages, target
+from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target
 from .settings import MOST_RUNS, Settings
 from .showing import Showing
 
-POINTS = 2048  # of the set rewards that have no closed form: a fraction of a step
 DOTS = 512  # weights to look at where all are meant (K = infinity)
 BUDGETS = (1, 3, 10)  # k of best@k
 
