@@ -76,6 +76,7 @@ class Task:
     - options: each :class:`Option` becomes an attribute and a flag
     - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
     - answer_tokens: tokens that one answer may need, without its tags
+    - answer_symbols: the same for a pocket policy
     - seeds: ranges of seeds, by split
     - singles_out: names of the options that single out one problem; `single` where one has a value
     - pocket_policy: name of the shipped policy that reads these problems, or None
@@ -101,6 +102,7 @@ class Task:
     options: tuple[Option, ...] = ()
     tag = "answer"
     answer_tokens = 64
+    answer_symbols: int | None = None
     seeds: dict[str, Sequence[int]] = SPLITS
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
@@ -115,10 +117,8 @@ class Task:
             )
         for name in options:
             if name not in known:
-                there = ", ".join(known) or "none"
-                raise ValueError(
-                    f"unknown setting {shown(name)}: the options of task {self.name!r} are {there}"
-                )
+                there = f"the options of task {self.name!r} are {', '.join(known) or 'none'}"
+                raise ValueError(f"unknown setting {shown(name)}: {there}")
         for option in self.options:
             setattr(self, option.name, option.check(options.get(option.name, option.default)))
 
@@ -199,6 +199,8 @@ class Task:
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         """Most tokens that a completion with m answers may need."""
+        if pocket is not None and self.answer_symbols is not None:
+            return m * (self.answer_symbols + 2) + 1  # each with two tags
         return m * (self.answer_tokens + 16) + 1
 
     def check_policy(self, m: int, pocket: dict | None) -> None:
@@ -337,10 +339,8 @@ def task_name(task) -> str:
     if isinstance(task, str):
         return task
     if not (isinstance(task, type) and issubclass(task, Task)):
-        raise ValueError(
-            f"task = {shown(task)}: expected a name, 'package.module:Class' or a class derived "
-            "from Task"
-        )
+        wanted = "a name, 'package.module:Class' or a class derived from Task"
+        raise ValueError(f"task = {shown(task)}: expected {wanted}")
     shipped = task.__module__ == f"{__package__}.{task.name}"
     return task.name if shipped else f"{task.__module__}:{task.__qualname__}"
 

@@ -91,6 +91,7 @@ class CallPlans(Task):
     noun = "request"
     about = "generated requests, whose tools are fast, cheap or private"
     tag = "plan"
+    answer_symbols = 2 * (1 + len(VALUES)) + 1  # two calls and the semicolon
     pocket_policy = "pocket-calls"
     options = (
         Option("problem", int, None, "train on this one request; without it, on many", least=0),
@@ -173,11 +174,6 @@ class CallPlans(Task):
     def call(self, part: Part, tool: int) -> str:
         """The call of a part's tool number ``tool`` that serves it."""
         return " ".join((part.tools[tool], *part.arguments))
-
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (2 * (1 + len(VALUES)) + 3) + 1  # two calls, the semicolon, two tags
-        return super().max_tokens(instance, m)
 
     # --- scoring ----------------------------------------------------------------------------------
 

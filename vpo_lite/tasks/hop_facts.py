@@ -61,6 +61,7 @@ class HopFacts(Task):
     about = "drawn facts, trusted or fresh but not both"
     tag = "answer"
     answer_tokens = 24
+    answer_symbols = MOST_HOPS
     pocket_policy = "pocket-hops"
     options = (
         Option(
@@ -188,11 +189,6 @@ class HopFacts(Task):
         return write_numbered(
             (" ".join(symbol.get(w, w) for w in words) for words in cited), self.tag
         )
-
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (MOST_HOPS + 2) + 1  # facts and the two tags
-        return super().max_tokens(instance, m)
 
     # --- scoring ----------------------------------------------------------------------------------
 

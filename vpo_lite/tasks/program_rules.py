@@ -113,6 +113,7 @@ class SingleRule(Task):
     about = "one rule passes all tests"
     tag = "program"
     answer_tokens = 16
+    answer_symbols = LONGEST
     pocket_policy = "pocket-programs"
     options = _OPTIONS
     singles_out = ("problem",)
@@ -212,11 +213,6 @@ class SingleRule(Task):
         program = " ".join(body.replace(",", " ").split())
         program = program.lower() if program.isascii() else ""
         return program if program in _NUMBER else None
-
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (LONGEST + 2) + 1  # operations and the two tags
-        return super().max_tokens(instance, m)
 
     # --- scoring ----------------------------------------------------------------------------------
 
