@@ -26,10 +26,7 @@ def bit(square, stride):
 
 def mask(squares, stride):
     """The mask of these (row, column) squares."""
-    found = 0
-    for row, column in squares:
-        found |= 1 << (row * stride + column)
-    return found
+    return union(bit(square, stride) for square in squares)
 
 
 def union(masks):

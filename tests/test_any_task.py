@@ -21,7 +21,7 @@ from vpo_lite.cli import main
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.rollouts import read_answers, score_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
@@ -320,6 +320,58 @@ def test_a_run_whose_task_cannot_be_found_says_so(model, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, Letters.__module__)
     with pytest.raises(ValueError, match=r"config.json: task '.*:Letters': cannot be found"):
         Run.resume(tmp_path / "a")
+
+
+def test_an_option_that_singles_out_a_problem_makes_the_task_single_unless_it_says_otherwise():
+    class One(Letters):
+        options = (Option("which", int, None, "the one row"), Option("near", int, None, "another"))
+        singles_out = ("near", "which")
+
+    assert [One().single, One(which=0).single, One(near=3).single] == [False, True, True]
+    assert not Letters().single
+
+    class Stated(One):
+        single = True
+
+    class Found(One):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.single = self.which == 3
+
+    assert Stated().single and [Found(which=2).single, Found(which=3).single] == [False, True]
+
+
+def test_a_task_may_score_answer_by_answer():
+    class OneByOne(Letters):
+        score = Task.score
+
+        def vector(self, instance, answer):
+            return [float(ord(answer) % instance == i) for i in range(instance)]
+
+    d, texts = [2, 3, 4], [["a", "b"], [], ["z"]]  # codes 97, 98 and 122
+    scored = OneByOne().score(d, texts)
+    assert [R.tolist() for R in scored] == [[[0, 1], [1, 0]], [], [[0, 0, 1, 0]]]
+    assert [R.shape for R in scored] == [(2, 2), (0, 3), (1, 4)]
+    assert {R.dtype for R in scored} == {np.dtype(float)}
+
+
+def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():
+    class Short(Letters):
+        score = Task.score
+
+        def vector(self, instance, answer):
+            return [1.0, 0.0]
+
+    with pytest.raises(ValueError, match=r"scores of shape \(2, 2\): expected \(2, 4\)"):
+        score_answers(Short(), [4], [[["a"], ["b"]]])
+
+
+def test_a_task_that_scores_nothing_says_what_it_lacks():
+    class Bare(Letters):
+        score = Task.score
+
+    with pytest.raises(ValueError, match=r"'letters' must define score\(instances, answers\)"):
+        Bare().score([2], [["a"]])
 
 
 def test_m_is_refused_by_the_config_for_a_model_in_words_too(model):

@@ -519,7 +519,8 @@ def test_a_file_that_holds_no_rewards_is_one_line_with_status_2(name, capsys, tm
         (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
         (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),
         (["--rewards", "R.npy", "--alpha", "0"], "alpha = 0"),
-        (["--rewards", "R.npy", "--html", "page.pdf"], "name it FILE.html"),
+        (["--rewards", "R.npy", "--html", "page.pdf"], "'page.pdf': the report is a page; name it"),
+        (["--rewards", "R.npy", "--html", "."], "'.' is a folder; name a file in it"),
         (["--rewards", ""], "the name is empty"),
     ],
 )

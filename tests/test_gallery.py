@@ -13,11 +13,16 @@ import envs
 import vpo_lite as vpo
 from vpo_lite.exact import exact_shares
 from vpo_lite.lab import Lab
-from vpo_lite.lab.gallery import ALPHAS, GALLERY, NAMES, by_name, figures, name_of
+from vpo_lite.lab.gallery import GALLERY, NAMES, by_name, name_of
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.training.evaluate import sample_pools
 
 ROOT = Path(__file__).parent.parent
+_spec = importlib.util.spec_from_file_location(
+    "gallery_search", ROOT / "tests" / "benchmarks" / "gallery_search.py"
+)
+search = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(search)
 ROUNDED = 0.005  # of a figure with two digits after the point
 
 
@@ -30,11 +35,15 @@ def cold(monkeypatch):
 def weights():
     """{alpha: (K, 4)}, drawn independently: means over them are good to about 0.002."""
     rng = np.random.default_rng(12)
-    return {alpha: rng.dirichlet([alpha] * 4, 200_000) for alpha in ALPHAS}
+    return {alpha: rng.dirichlet([alpha] * 4, 200_000) for alpha in search.ALPHAS}
 
 
 def front_of(name):
     return by_name(name).maze.pareto_front().rewards
+
+
+def figures_of(name):
+    return search.figures(front_of(name))
 
 
 def utilities(front, size, W):
@@ -46,7 +55,7 @@ def utilities(front, size, W):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_are_those_of_brute_force(name, weights):
-    front, found = front_of(name), by_name(name).figures
+    front, found = front_of(name), figures_of(name)
     for alpha, W in weights.items():
         whole = (W @ front.T).max(axis=1).mean()
         best = [max(utilities(front, size, W).values()) / whole for size in (1, 2, 3)]
@@ -61,9 +70,9 @@ def test_a_fork_has_two_points_and_closed_forms():
     for name, layout in (("fork", "lite-6x6"), ("large fork", "paper-9x9")):
         assert by_name(name).layout == layout
         assert front_of(name).tolist() == [[1, 1, 0, 1], [1, 0, 1, 1]]
-        single, pair, triple = by_name(name).figures.coverage[1.0]
+        single, pair, triple = figures_of(name).coverage[1.0]
         assert single == pytest.approx((3 / 4) / (7 / 8)) and pair == triple == pytest.approx(1)
-        assert all(c[1] == pytest.approx(1) for c in by_name(name).figures.coverage.values())
+        assert all(c[1] == pytest.approx(1) for c in figures_of(name).coverage.values())
     assert "0.86" in by_name("fork").look_for and abs(6 / 7 - 0.86) < ROUNDED
 
 
@@ -82,7 +91,7 @@ def test_a_compromise_wins(weights):
 
 
 def test_alpha_matters_both_ways(weights):
-    front, found = front_of("alpha matters"), by_name("alpha matters").figures
+    front, found = front_of("alpha matters"), figures_of("alpha matters")
     small, large = (utilities(front, 2, weights[alpha]) for alpha in (0.1, 10.0))
     pairs = [max(u, key=u.get) for u in (small, large)]
     assert pairs[0] != pairs[1]
@@ -94,7 +103,7 @@ def test_alpha_matters_both_ways(weights):
 
 def test_three_answers_are_needed():
     """Three points that each win a quarter of the weights or more; any pair leaves one out."""
-    front, coverage = front_of("three needed"), by_name("three needed").figures.coverage
+    front, coverage = front_of("three needed"), figures_of("three needed").coverage
     assert len(front) == 3 and exact_shares(front).min() > 0.25
     assert abs(coverage[1.0][1] - 0.96) < ROUNDED and abs(coverage[0.1][1] - 0.90) < ROUNDED
     assert coverage[1.0][2] == pytest.approx(1) and by_name("three needed").m == 3
@@ -102,13 +111,13 @@ def test_three_answers_are_needed():
 
 
 def test_without_conflict_a_set_gains_next_to_nothing():
-    single, pair, triple = by_name("no conflict").figures.coverage[1.0]
+    single, pair, triple = figures_of("no conflict").coverage[1.0]
     assert abs(single - 0.98) < ROUNDED and triple - single < 0.02 and pair == pytest.approx(1)
     assert re.findall(r"0\.\d+", by_name("no conflict").look_for) == ["0.98", "0.02"]
 
 
 def test_on_the_maze_to_train_alpha_on_the_wrong_pair_loses_both_ways():
-    loss = by_name("alpha in training").figures.loss
+    loss = figures_of("alpha in training").loss
     assert [round(100 * lost) for lost in loss] == [4, 6]
     assert "4 % of the utility at 0.1, and 6 % at 10" in by_name("alpha in training").look_for
 
@@ -124,7 +133,7 @@ def test_the_shipped_policy_finds_all_routes_of_the_maze_to_train_alpha_on():
 
 
 def test_on_the_maze_to_get_stuck_on_a_pair_would_cover_more():
-    single, pair, _ = by_name("stuck").figures.coverage[1.0]
+    single, pair, _ = figures_of("stuck").coverage[1.0]
     assert abs(single - 0.93) < ROUNDED and 1 - 0.0035 < pair < 1 - 0.0025
     assert re.findall(r"0\.\d+", by_name("stuck").look_for) == ["0.003", "0.93"]
 
@@ -136,23 +145,12 @@ def test_names_and_words():
         assert 1000 <= named.seed < 2000, "held out, as every demonstration maze"
         assert by_name(named.name) is named and name_of(named.layout, named.seed) == named.name
     assert name_of("hard-8x8", 1001) is None and name_of("lite-6x6", None) is None
-    with pytest.raises(ValueError, match="front has shape"):
-        figures([[1, 0], [0, 1]])
 
 
 # --- the committed search -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def search():
-    place = ROOT / "tests" / "benchmarks" / "gallery_search.py"
-    spec = importlib.util.spec_from_file_location("gallery_search", place)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_results_are_those_of_the_gallery(search):
+def test_the_results_are_those_of_the_gallery():
     results = json.loads(search.RESULTS.read_text())
     assert results["gallery"] == {named.name: search.plain(named) for named in GALLERY}
     assert results["mazes"] == 400 and results["best_pair_differs"] == 87
@@ -161,7 +159,7 @@ def test_the_results_are_those_of_the_gallery(search):
     assert {*results["kinds"], "alpha in training", "stuck", "large fork"} == set(NAMES)
 
 
-def test_the_search_finds_what_it_found(search, monkeypatch):
+def test_the_search_finds_what_it_found(monkeypatch):
     """On a part of its mazes: those of the gallery, and a few more."""
     whole = json.loads(search.RESULTS.read_text())
     seeds = [kind["highest"] for kind in whole["kinds"].values()] + [1000, 1004, 1017, 1320]

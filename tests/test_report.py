@@ -60,3 +60,10 @@ def test_a_page_that_cannot_be_written_is_said_in_one_line(runs, tmp_path, capsy
     assert main(["compare", *runs, "--html", str(tmp_path / "nowhere" / "report.html")]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and "cannot be written" in error
+
+
+@pytest.mark.parametrize(("name", "said"), [("a.pdf", "name it FILE.html"), ("", "is a folder")])
+def test_a_page_with_another_name_or_a_folder_is_refused_first(name, said, tmp_path, capsys):
+    assert main(["compare", "no_run", "--html", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and said in error and not list(tmp_path.iterdir())

@@ -16,39 +16,25 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.2.0"
 
-# name -> (module, attribute or None for the module itself); loaded on first use
-_LAZY = {
-    "METHODS": ("estimators", "METHODS"),
-    "advantages": ("estimators", "advantages"),
-    "rollout_scores": ("estimators", "rollout_scores"),
-    "exact_set_reward": ("exact", "exact_set_reward"),
-    "exact_shares": ("exact", "exact_shares"),
-    "best_at_k": ("metrics", "best_at_k"),
-    "best_subset": ("metrics", "best_subset"),
-    "coverage": ("metrics", "coverage"),
-    "diversity": ("metrics", "diversity"),
-    "hypervolume": ("metrics", "hypervolume"),
-    "pass_at_k": ("metrics", "pass_at_k"),
-    "price_of_conflict": ("metrics", "price_of_conflict"),
-    "sample_weights": ("objective", "sample_weights"),
-    "set_reward": ("objective", "set_reward"),
-    "winners": ("objective", "winners"),
-    "estimators": ("estimators", None),
-    "exact": ("exact", None),
-    "metrics": ("metrics", None),
-    "objective": ("objective", None),
-    "TrainConfig": ("training.config", "TrainConfig"),
-    "StepRecord": ("training.record", "StepRecord"),
-    "train": ("training.loop", "train"),
-    "evaluate": ("training.evaluate", "evaluate"),
-    "compare": ("training.compare", "compare"),
-    "load_policy": ("policy.loading", "load_policy"),
-    "Lab": ("lab", "Lab"),
-    "Task": ("tasks", "Task"),
-    "figures": ("figures", None),
-    "reward_report": ("decomposition", "reward_report"),
-    "negative_controls": ("negative_controls", None),
+_NAMES = {  # module -> what is public of it, loaded on first use; its own name is the whole module
+    "estimators": "METHODS advantages rollout_scores estimators",
+    "exact": "exact_set_reward exact_shares exact",
+    "metrics": "best_at_k best_subset coverage diversity hypervolume metrics pass_at_k "
+    "price_of_conflict",
+    "objective": "sample_weights set_reward winners objective",
+    "training.config": "TrainConfig",
+    "training.record": "StepRecord",
+    "training.loop": "train",
+    "training.evaluate": "evaluate",
+    "training.compare": "compare",
+    "policy.loading": "load_policy",
+    "lab": "Lab",
+    "tasks": "Task",
+    "figures": "figures",
+    "decomposition": "reward_report",
+    "negative_controls": "negative_controls",
 }
+_LAZY = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_LAZY]
 
@@ -56,9 +42,8 @@ __all__ = [*_LAZY]
 def __getattr__(name):
     if name not in _LAZY:
         raise AttributeError(f"module 'vpo_lite' has no attribute {name!r}")
-    module_name, attribute = _LAZY[name]
-    module = importlib.import_module(f".{module_name}", __name__)
-    value = module if attribute is None else getattr(module, attribute)
+    module = importlib.import_module(f".{_LAZY[name]}", __name__)
+    value = module if name == _LAZY[name] else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -222,6 +222,15 @@ def check_alpha(alpha):
     return 1.0 if abs(alpha - 1) < 1e-12 else alpha  # a logarithmic slider: 1.0000000000000002
 
 
+def check_rng(rng):
+    """Refuse rng unless it is a `numpy.random.Generator`; returns it."""
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError(
+            f"rng = {shown(rng)}: expected a numpy.random.Generator, say np.random.default_rng(0)"
+        )
+    return rng
+
+
 def check_points(points):
     """points as an int: a power of two, at least 16, since they come in 8 scramblings."""
     whole = isinstance(points, int | np.integer) and not isinstance(points, bool)

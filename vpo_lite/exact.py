@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import betainc, comb
 
 from .checks import check_alpha, check_drawn, check_points, check_rewards
-from .objective import nondominated, sample_weights
+from .objective import nondominated, sample_weights, spread
 
 PIECE_LIMIT = 2**15  # n answers may be cut into n PIECE_LIMIT / d^2 pieces, fewer if n > 16
 POINTS = 16_384  # Sobol points for a set that is not integrated exactly
@@ -180,7 +180,7 @@ def integrate(R, alpha, points):
     value = np.clip(middle.mean(axis=-1) + gain, best_single, ideal)  # U lies between these two
     win_shares = np.zeros((B, m))
     np.put_along_axis(win_shares, kept, shares, axis=1)
-    methods = [exact_method] * (not left.all()) + [_kind(alpha)] * bool(left.any())
+    methods = [exact_method] * (not left.all()) + [spread(alpha)] * bool(left.any())
     return Integrals(np.ldexp(value, unit), win_shares, np.ldexp(error, unit), "+".join(methods))
 
 
@@ -301,10 +301,6 @@ def _clip(V, pieces, h):
 # ---- over points ----
 
 
-def _kind(alpha):
-    return "sobol" if alpha >= 0.01 else "iid"  # Sobol weights underflow below
-
-
 def _over_points(R, alpha, points):
     """Any d and alpha: the mean of max_i w . r_i over each scrambling, for sets R (B, n, d)."""
     B, n, d = R.shape
@@ -328,7 +324,7 @@ def _over_points(R, alpha, points):
 @lru_cache(maxsize=128)  # 16 pairs of d and alpha: d may differ from prompt to prompt
 def _weights(scrambling, K, d, alpha):
     rng = np.random.default_rng(scrambling)
-    return sample_weights(K, d, alpha, rng=rng, method=_kind(alpha))
+    return sample_weights(K, d, alpha, rng=rng, method=spread(alpha))
 
 
 def _parts(sizes):

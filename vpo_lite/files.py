@@ -77,15 +77,15 @@ def check(value: Any, schema: Any, what: str) -> Any:
         raise DamagedError(f"{what}: {_first_fault(error)}") from error
 
 
-def read_json(path, schema: Any = dict[str, JsonValue], *, most: int = MOST_BYTES) -> Any:
-    """The value of a JSON file of at most ``most`` bytes. Raises DamagedError that names the path.
+def read_json(path, schema: Any = dict[str, JsonValue]) -> Any:
+    """The value of a JSON file. Raises DamagedError that names the path.
 
     Without a schema it is a dict of JSON values, not checked any further.
     """
-    return parse_json(read_bytes(path, most=most), schema, str(path))
+    return parse_json(read_bytes(path), schema, str(path))
 
 
-def read_json_lines(path, schema: Any, *, most: int = 16 * MOST_BYTES) -> list:
+def read_json_lines(path, schema: Any) -> list:
     """The values of a file with one JSON text a line; an empty list where there is no file.
 
     A last line without its line break is left out: its writer was killed. Raises DamagedError that
@@ -93,7 +93,7 @@ def read_json_lines(path, schema: Any, *, most: int = 16 * MOST_BYTES) -> list:
     """
     if not os.path.lexists(path):
         return []
-    *lines, _ = read_bytes(path, most=most).split(b"\n")
+    *lines, _ = read_bytes(path, most=16 * MOST_BYTES).split(b"\n")
     return [parse_json(text, schema, f"{path}, line {i}") for i, text in enumerate(lines, 1)]
 
 

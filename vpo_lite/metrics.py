@@ -27,7 +27,7 @@ from .checks import (
 )
 from .estimators import max_weights
 from .exact import POINTS, exact_set_reward
-from .objective import BLOCK, nondominated, sample_weights
+from .objective import BLOCK, nondominated, sample_weights, spread
 
 __all__ = [
     "as_sets",
@@ -304,8 +304,8 @@ def _greedy(R, m, alpha):
     A step costs BLOCK scores, and after K steps no row raises it: the rest come in their order.
     """
     K = 2 ** min(14, max(8, (BLOCK // len(R)).bit_length() - 1))
-    method = "sobol" if alpha >= 0.01 else "iid"
-    W = sample_weights(K, R.shape[1], alpha, rng=np.random.default_rng(0), method=method)
+    rng = np.random.default_rng(0)
+    W = sample_weights(K, R.shape[1], alpha, rng=rng, method=spread(alpha))
     R = R / abs(R).max()
     scores, best, chosen = R @ W.T, np.full(K, -np.inf), []
     while len(chosen) < m:

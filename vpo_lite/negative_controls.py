@@ -17,7 +17,14 @@ it was given lies there. Raises ValueError for other values.
 
 import numpy as np
 
-from .checks import MOST_OBJECTIVES, check_finite, check_number, check_rewards, check_whole, shown
+from .checks import (
+    MOST_OBJECTIVES,
+    check_finite,
+    check_number,
+    check_rewards,
+    check_rng,
+    check_whole,
+)
 
 
 def copies(quality, d):
@@ -39,7 +46,7 @@ def noisy_copies(quality, d, noise, rng):
     """
     rewards = copies(quality, d)
     noise = check_number(noise, "noise", "a number from 0 to 1", 0, 1)
-    return np.clip(rewards + noise * _check_rng(rng).standard_normal(rewards.shape), 0, 1)
+    return np.clip(rewards + noise * check_rng(rng).standard_normal(rewards.shape), 0, 1)
 
 
 def random_style(quality, styles, rng):
@@ -51,7 +58,7 @@ def random_style(quality, styles, rng):
     """
     quality = _check_quality(quality)
     check_whole(styles, "styles", most=MOST_OBJECTIVES - 1)
-    style = _check_rng(rng).integers(styles, size=quality.shape)
+    style = check_rng(rng).integers(styles, size=quality.shape)
     return np.concatenate([np.eye(styles)[style], quality[..., None]], axis=-1)
 
 
@@ -63,7 +70,7 @@ def random_bits(quality, bits, rng):
     """
     quality = _check_quality(quality)
     check_whole(bits, "bits", most=MOST_OBJECTIVES - 1)
-    drawn = _check_rng(rng).integers(2, size=(*quality.shape, bits))
+    drawn = check_rng(rng).integers(2, size=(*quality.shape, bits))
     return np.concatenate([drawn, quality[..., None]], axis=-1)
 
 
@@ -78,7 +85,7 @@ def gated(rewards, failures, rng):
     """
     rewards = check_rewards(rewards, "rewards")
     failures = check_number(failures, "failures", "a share from 0 to 1", 0, 1)
-    failed = _check_rng(rng).random(rewards.shape[:-1]) < failures
+    failed = check_rng(rng).random(rewards.shape[:-1]) < failures
     return np.where(failed[..., None], 0.0, rewards)
 
 
@@ -89,11 +96,3 @@ def _check_quality(quality):
             f"quality has shape {quality.shape}: expected at least one number, all from 0 to 1"
         )
     return quality
-
-
-def _check_rng(rng):
-    if not isinstance(rng, np.random.Generator):
-        raise ValueError(
-            f"rng = {shown(rng)}: expected a numpy.random.Generator, say np.random.default_rng(0)"
-        )
-    return rng

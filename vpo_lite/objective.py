@@ -26,8 +26,8 @@ from .checks import (
     check_drawn,
     check_finite,
     check_rewards,
+    check_rng,
     check_whole,
-    shown,
 )
 
 BLOCK = 2**22  # numbers that are worked on at once, so that memory is bounded
@@ -57,13 +57,10 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     check_drawn(K, d)
     alpha = check_alpha(alpha)
     check_choice(method, "method", ("iid", "sobol"))
-    if not isinstance(rng, np.random.Generator):
-        raise ValueError(
-            f"rng = {shown(rng)}: expected a numpy.random.Generator, say np.random.default_rng(0)"
-        )
+    check_rng(rng)
     if method == "iid":
         return rng.dirichlet(np.full(d, alpha), size=K)
-    if alpha < 0.01:
+    if spread(alpha) == "iid":
         raise ValueError(f"alpha = {alpha}: Sobol weights underflow below 0.01; use method='iid'")
     if d == 1:
         return np.ones((K, 1))
@@ -74,6 +71,15 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     for rows in np.array_split(u, -(-u.size // BLOCK)):
         rows[:] = _dirichlet(rows, alpha)
     return u
+
+
+def spread(alpha):
+    """The method of `sample_weights` that has less noise at this alpha.
+
+    >>> spread(0.01), spread(0.009)  # Sobol weights underflow below 0.01
+    ('sobol', 'iid')
+    """
+    return "sobol" if alpha >= 0.01 else "iid"
 
 
 def sobol_points(K, dimensions, *, rng):

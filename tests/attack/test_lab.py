@@ -87,7 +87,7 @@ MADE = {  # a lab from such a value
     "Lab.from_code": lambda v: Lab.from_code(v),
     "Lab.replay": lambda v: Lab.replay(v),
     "Session(methods)": lambda v: Session(v),
-    "Settings.make": lambda v: Settings.make("vpo", many=v, preset=v),
+    "Settings.of": lambda v: Settings.of("vpo", {}, many=v, preset=v),
 }
 
 

@@ -14,11 +14,39 @@ from pathlib import Path
 from typing import NamedTuple
 
 import envs
-from vpo_lite.exact import exact_shares
-from vpo_lite.lab.gallery import GALLERY, figures
+from vpo_lite.exact import exact_set_reward, exact_shares
+from vpo_lite.lab.gallery import GALLERY
+from vpo_lite.metrics import best_subset, price_of_conflict
 
 RESULTS = Path(__file__).parent / "results" / "gallery.json"
 LAYOUT, SEEDS = "lite-6x6", range(1000, 1400)
+ALPHAS = (0.1, 1.0, 10.0)
+SIZES = (1, 2, 3)  # answers in a set
+
+
+class Figures(NamedTuple):
+    """What few answers can give on one maze, exactly.
+
+    - coverage {alpha: (best single, best pair, best triple)}: of the true front, from 0 to 1
+    - loss (small, large): the share of utility lost at alpha = 0.1 by the best pair for 10, and at
+      10 by the best pair for 0.1
+    """
+
+    coverage: dict[float, tuple[float, float, float]]
+    loss: tuple[float, float]
+
+
+def figures(front) -> Figures:
+    """The figures of a maze with this true front (n, 4)."""
+    coverage = {a: tuple(price_of_conflict(front, SIZES, a).values()) for a in ALPHAS}
+    small, _, large = ALPHAS
+    return Figures(coverage, (_lost(front, small, large), _lost(front, large, small)))
+
+
+def _lost(front, alpha: float, wrong: float) -> float:
+    """The share of utility at alpha that the best pair for another alpha loses."""
+    value = exact_set_reward(front[best_subset(front, 2, wrong).indices], alpha)
+    return max(0.0, 1 - float(value) / best_subset(front, 2, alpha).value)
 
 
 class Kind(NamedTuple):
@@ -80,8 +108,9 @@ def search() -> dict:
 
 def plain(named) -> dict:
     """A maze of the gallery and its figures."""
-    coverage = {f"{a:g}": [round(c, 4) for c in row] for a, row in named.figures.coverage.items()}
-    loss = [round(loss, 4) for loss in named.figures.loss]
+    found = figures(named.maze.pareto_front().rewards)
+    coverage = {f"{a:g}": [round(c, 4) for c in row] for a, row in found.coverage.items()}
+    loss = [round(loss, 4) for loss in found.loss]
     return {"layout": named.layout, "seed": named.seed, "coverage": coverage, "loss": loss}
 
 

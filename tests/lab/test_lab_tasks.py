@@ -141,7 +141,7 @@ def test_what_is_seen_needs_no_front(kind, model):
     assert view.front is None and view.ceilings == () and view.target is None
     moment, record = view.focus.moment, view.focus.record
     d = moment.instance
-    assert moment.rewards.shape == (3, d) and view.weights().shape == (64, d)
+    assert moment.rewards.shape == (3, d) and view.weights.shape == (64, d)
     assert view.win_shares(moment.rewards).sum() == pytest.approx(1)
     answered = np.array([a is not None for row in record.groups[0].answers for a in row])
     assert moment.counts[moment.valid].sum() == answered.sum()

@@ -19,6 +19,7 @@ from vpo_lite.lab.faces import MAZE
 from vpo_lite.lab.plots import Plots, still
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
+from vpo_lite.objective import sample_weights
 from vpo_lite.training.record import Group
 
 KL = "KL to the start"  # measured at every fourth step
@@ -109,7 +110,7 @@ def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
     assert levels == pytest.approx(sorted(set(expected)), abs=2e-3)
     dots = trace(figure, "weightings")
     assert list(dots.a) != before
-    W = lab.view().weights()
+    W = lab.view().weights
     scores = W @ chosen.T
     sure = np.diff(np.sort(scores, axis=1)[:, -2:]).ravel() > 1e-12
     colours = np.array([ROUTE_COLOURS[i] for i in scores.argmax(axis=1)])
@@ -148,10 +149,24 @@ def test_of_a_million_weights_two_thousand_are_drawn_and_all_are_counted(trained
     )
     assert "of VPO: 2,000 of 1,000,000 weights" in figure.to_json()
     view = trained.view()
-    assert len(view.weights()) == 1_000_000
+    assert len(view.weights) == 1_000_000
     assert view.win_shares(rewards) == pytest.approx(exact_shares(rewards, 1.0), abs=3e-3)
     trained.change(K=64)
     assert "of VPO: 64 weights" in trained.figure().to_json()
+
+
+def test_a_view_draws_its_weights_once(trained, monkeypatch):
+    counts = []
+
+    def counted(K, d, alpha, *, rng):
+        counts.append(K)
+        return sample_weights(K, d, alpha, rng=rng)
+
+    monkeypatch.setattr("vpo_lite.lab.view.sample_weights", counted)
+    view = trained.change(K=256).view()
+    board_groups(view)
+    Plots(go.Figure).draw(view)
+    assert counts == [256]
 
 
 def test_sentence_says_the_numbers(trained):

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from ..checks import shown_path
+from ..files import page_path
 from .flags import Wrong, add_settings, given_settings, path, requests, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
@@ -65,8 +66,9 @@ def _settings():
 
 
 def run(options) -> int:
-    if options.html and options.html.suffix.lower() not in (".html", ".htm"):
-        raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
+    if options.html:
+        with requests():
+            page_path(options.html, "the report")
     if options.rewards is not None:
         return _of_a_file(options)
     if options.worst is not None:

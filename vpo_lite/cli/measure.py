@@ -2,6 +2,7 @@
 
 import json
 
+from ..files import page_path
 from ..tasks import task_class, task_names
 from .flags import Wrong, path, requests, whole
 
@@ -76,8 +77,8 @@ def compare_runs(options) -> int:
     with requests():
         from ..training.compare import compare, table
 
-        if options.html and options.html.suffix.lower() not in (".html", ".htm"):
-            raise Wrong(f"--html {options.html}: the report is a page; name it FILE.html")
+        if options.html:
+            page_path(options.html, "the report")
         rows = compare(options.folders)
         if options.html:
             from ..report import write_report

@@ -38,14 +38,19 @@ def routes_on_show(view: View) -> list[Routes]:
     beside = view.showing.routes
     if view.front is None or (sets and beside == "answers"):
         return sets
-    answers = [None] * len(view.front)
-    if is_maze(view):
-        answers = view.instance.pareto_front(view.task.reward_mode).routes
+    answers = of_front(view)
     if beside == "front":
         return [*sets, Routes(None, "true front", answers, view.front)]
     best = list(view.target.best)
     title = f"asked for: best {view.asked_for}"
     return [*sets, Routes(None, title, [answers[i] for i in best], view.front[best])]
+
+
+def of_front(view: View) -> Sequence[str | None]:
+    """The answers on the true front: a maze's routes. Other tasks know none: None for each."""
+    if is_maze(view):
+        return view.instance.pareto_front(view.task.reward_mode).routes
+    return [None] * len(view.front)
 
 
 def board_groups(view: View) -> list[dict]:
@@ -169,9 +174,22 @@ def in_words(maze, path, reached: bool) -> str:
 
 def describe(problem, groups) -> str:
     """The text equivalent of the board: of a maze, or of answers as text."""
-    if not isinstance(problem, Maze):
-        return _describe_texts(groups)
-    maze = problem
+    maze = problem if isinstance(problem, Maze) else None
+    parts = [] if maze is None else _tiles(maze)
+    for drawn in groups:
+        for route in drawn["routes"]:
+            share, title = route["win_share"], drawn["title"]
+            won = "" if share is None else f", wins {100 * share:.0f} percent of the weights"
+            if maze is None:
+                text = f"{route['text']}: " if route["text"] else ""
+                parts.append(f"{title}, answer {route['name']}: {text}{route['what']}{won}")
+            else:
+                by = " ".join(map(maze.square_name, route["path"])) or "nothing"
+                parts.append(f"{title}, route {route['name']}: {route['what']}{won}, by {by}")
+    return ". ".join(parts or ["No answers yet"]) + "."
+
+
+def _tiles(maze) -> list[str]:
     rows, columns = maze.shape
     parts = [f"Maze of {rows} by {columns} squares, {maze.budget} moves"]
     tiles = {
@@ -182,27 +200,8 @@ def describe(problem, groups) -> str:
         "lava": maze.lava,
         "walls": maze.walls,
     }
-    parts += [
+    return parts + [
         f"{name} on {' '.join(map(maze.square_name, squares))}"
         for name, squares in tiles.items()
         if squares
     ]
-    for drawn in groups:
-        for route in drawn["routes"]:
-            squares = " ".join(maze.square_name(square) for square in route["path"])
-            share = route["win_share"]
-            wins = "" if share is None else f", wins {100 * share:.0f} percent of the weights"
-            name = f"{drawn['title']}, route {route['name']}"
-            parts.append(f"{name}: {route['what']}{wins}, by {squares or 'nothing'}")
-    return ". ".join(parts) + "."
-
-
-def _describe_texts(groups) -> str:
-    parts = []
-    for drawn in groups:
-        for route in drawn["routes"]:
-            share = route["win_share"]
-            wins = "" if share is None else f", wins {100 * share:.0f} percent of the weights"
-            said = f"{route['text']}: " if route["text"] else ""
-            parts.append(f"{drawn['title']}, answer {route['name']}: {said}{route['what']}{wins}")
-    return ". ".join(parts or ["No answers yet"]) + "."

@@ -5,58 +5,10 @@ They were found among the first 400 demonstration mazes of lite-6x6:
 """
 
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
-
-import numpy as np
 
 import envs
 
-from .. import metrics
 from ..checks import shown
-from ..exact import exact_set_reward
-
-ALPHAS = (0.1, 1.0, 10.0)
-SIZES = (1, 2, 3)  # answers in a set
-
-
-class Figures(NamedTuple):
-    """What few answers can give on one maze, exactly.
-
-    - coverage {alpha: (best single, best pair, best triple)}: of the true front, from 0 to 1
-    - loss (small, large): the share of utility lost at alpha = 0.1 by the best pair for 10, and at
-      10 by the best pair for 0.1
-    """
-
-    coverage: dict[float, tuple[float, float, float]]
-    loss: tuple[float, float]
-
-
-def figures(front) -> Figures:
-    """The figures of a maze with this true front (n, 4).
-
-    ValueError for a front of another shape.
-
-    >>> fork = figures([[1, 1, 0, 1], [1, 0, 1, 1]])
-    >>> {alpha: [round(c, 3) for c in found[:2]] for alpha, found in fork.coverage.items()}
-    {0.1: [0.773, 1.0], 1.0: [0.857, 1.0], 10.0: [0.945, 1.0]}
-    >>> fork.loss
-    (0.0, 0.0)
-    """
-    front = np.asarray(front, dtype=float)
-    if front.ndim != 2 or front.shape[1] != len(envs.OBJECTIVES):
-        raise ValueError(f"front has shape {front.shape}: expected (n, {len(envs.OBJECTIVES)})")
-    coverage = {a: tuple(metrics.price_of_conflict(front, SIZES, a).values()) for a in ALPHAS}
-    return Figures(
-        coverage=coverage,
-        loss=(_lost(front, ALPHAS[0], ALPHAS[-1]), _lost(front, ALPHAS[-1], ALPHAS[0])),
-    )
-
-
-def _lost(front, alpha: float, wrong: float) -> float:
-    """The share of utility at alpha that the best pair for another alpha loses."""
-    value = exact_set_reward(front[metrics.best_subset(front, 2, wrong).indices], alpha)
-    return max(0.0, 1 - float(value) / metrics.best_subset(front, 2, alpha).value)
 
 
 @dataclass(frozen=True)
@@ -78,16 +30,6 @@ class NamedMaze:
     @property
     def maze(self) -> envs.Maze:
         return envs.generate(self.layout, self.seed)
-
-    @property
-    def figures(self) -> Figures:
-        """Computed when asked for the first time: some 50 ms."""
-        return _figures(self.layout, self.seed)
-
-
-@cache
-def _figures(layout: str, seed: int) -> Figures:
-    return figures(envs.generate(layout, seed).pareto_front().rewards)
 
 
 GALLERY = (

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import metrics
 from ..exact import exact_set_reward
-from ..objective import sample_weights, set_reward
+from ..objective import sample_weights, set_reward, spread
 from ..randomness import generator
 
 POINTS = 2048  # of set rewards without a closed form: judging a run takes some hundredths of a s
@@ -137,8 +137,7 @@ def whole(front: np.ndarray, alpha: float) -> float:
 
 @lru_cache(maxsize=64)
 def _searchers(d: int, alpha: float) -> np.ndarray:
-    method = "sobol" if alpha >= 0.01 else "iid"
-    W = sample_weights(SEARCHERS, d, alpha, rng=generator(0, "searchers"), method=method)
+    W = sample_weights(SEARCHERS, d, alpha, rng=generator(0, "searchers"), method=spread(alpha))
     return np.concatenate([np.roll(W, i, axis=1) for i in range(d)])  # so that E w is uniform
 
 

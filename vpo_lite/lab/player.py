@@ -57,8 +57,8 @@ class Player(widgets.VBox):
     ('RD', True, [1.0, 1.0, 0.0, 1.0])
     """
 
-    def __init__(self, maze, width=420):
-        self.maze, self.width_of_maze, self.route = maze, width, ""
+    def __init__(self, maze):
+        self.maze, self.route = maze, ""
         self._picture, self._verdict, keys = widgets.HTML(), widgets.HTML(), Keys()
         buttons = []
         for move, text in MOVES.items():
@@ -76,7 +76,7 @@ class Player(widgets.VBox):
         self.route = envs.canonical_route(self.maze, longer)
         squares, self.reached = envs.walk(self.maze, self.route)
         self.rewards = envs.score_routes(self.maze, [self.route])[0]
-        drawn = dict(position=squares[-1], taken=squares, width=self.width_of_maze)
+        drawn = dict(position=squares[-1], taken=squares, width=420)
         self._picture.value = envs.drawing.svg(self.maze, [self.route], **drawn)
         pairs = zip(envs.OBJECTIVES, self.rewards, strict=True)
         earned = ", ".join(f"{name} {reward:.2f}" for name, reward in pairs)
@@ -100,9 +100,9 @@ class Canvas(widgets.VBox):
     (True, 2)
     """
 
-    def __init__(self, maze, most_budget=40):
+    def __init__(self, maze):
         self.board, self._table = MazeBoard(editable=True), widgets.HTML()
-        least = dict(value=maze.budget, min=1, max=max(most_budget, maze.budget))
+        least = dict(value=maze.budget, min=1, max=max(40, maze.budget))
         self._budget = widgets.IntSlider(description="budget", **least)
         self.draw(maze.text)
         self.board.observe(lambda change: self.draw(change["new"]["text"]), "edit")

@@ -318,7 +318,7 @@ def _dots(view: View, face: Face, rewards) -> dict:
     """
     if face.corners is None or not len(rewards):
         return {"a": [None], "b": [None], "c": [None], "visible": face.corners is not None}
-    W, _ = dots(view.weights())
+    W, _ = dots(view.weights)
     rest = W[:, face.corners] / np.maximum(W[:, face.corners].sum(axis=1, keepdims=True), 1e-12)
     won = winners(rewards, W)
     return {

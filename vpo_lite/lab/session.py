@@ -76,7 +76,7 @@ class Session:
         self._look, self._showing, self._version = None, Showing(), 0
         self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
-        self._take(Settings.make(methods, preset=preset, many=many, **settings))
+        self._take(Settings.of(methods, settings, preset=preset, many=many))
 
     # --- requests; each returns at once -----------------------------------------------------------
 

@@ -35,7 +35,7 @@ class Settings:
     - chosen: those options, by name; they are kept while ``many`` is on
     - many: train on many problems although one is chosen
 
-    >>> settings = Settings.make(("vpo", "grpo"), alpha=0.3)
+    >>> settings = Settings.of(("vpo", "grpo"), {"alpha": 0.3})
     >>> settings.configs["grpo"].alpha, settings.but(many=True).configs["vpo"].single
     (0.3, False)
     """
@@ -46,13 +46,8 @@ class Settings:
     many: bool = False
 
     @classmethod
-    def make(cls, methods, *, preset: str = "demo", many: bool = False, **settings) -> "Settings":
-        """From a name or names of methods, a preset, and settings and task options by name."""
-        return cls.of(methods, settings, preset=preset, many=many)
-
-    @classmethod
     def of(cls, methods, settings: dict, *, preset: str = "demo", many: bool = False) -> "Settings":
-        """The same, with the settings in a dict whose names nobody has checked yet."""
+        """From a name or names of methods, settings and task options by name, and a preset."""
         methods = checked_methods(methods)
         settings = {"threads": usual_threads()} | _plain(settings)
         many, preset = bool(_MANY.check(many)), _PRESET.check(preset)

@@ -19,11 +19,10 @@ from ..randomness import generator
 from ..tasks.base import Task, group_key
 from ..training.config import TrainConfig
 from ..training.record import StepRecord
-from .judging import Sets, Target, agreement, best_of_k, coverages, target
+from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target
 from .settings import MOST_RUNS, Settings
 from .showing import Showing
 
-POINTS = 2048  # of the set rewards that have no closed form: a fraction of a step
 DOTS = 512  # weights to look at where all are meant (K = infinity)
 BUDGETS = (1, 3, 10)  # k of best@k
 
@@ -265,9 +264,10 @@ class View:
         found = [value for value in found if value is not None]
         return float(np.mean(found)) if found else None
 
+    @cached_property
     def weights(self) -> np.ndarray:
         """The weights (K, d) that the step on show drew, at the settings of now. With K = infinity
-        `DOTS` of them, to look at.
+        `DOTS` of them, to look at. Drawn once for all answers of a view: K may be a million.
         """
         step = self.focus.record.step - 1 if self.focus else 0
         count = DOTS if self.config.K == math.inf else self.config.K
@@ -283,7 +283,7 @@ class View:
         """
         if self.config.K == math.inf:
             return exact_shares(rewards, self.config.alpha)
-        won = winners(rewards, self.weights())
+        won = winners(rewards, self.weights)
         return np.bincount(won, minlength=len(rewards)) / self.config.K
 
     def token_limit(self, run: Run) -> int:

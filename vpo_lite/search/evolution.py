@@ -76,7 +76,6 @@ def evolve(
     fresh: float = 0.25,
     tries: int = 18,
     archive: Callable[[np.ndarray], Archive] = Archive,
-    temperature: float = 1.0,
 ) -> list[Trace]:
     """Search for an answer of the highest score, on each instance for itself.
 
@@ -100,7 +99,6 @@ def evolve(
     - tries: combinations for each answer asked for, so that equal numbers of answers have equal
       budgets; 18 are those of one pair of programs
     - archive: from the weights (d,) to an empty archive, such as ``partial(Archive, bins=5)``
-    - temperature: as in :meth:`Policy.sample`
 
     Raises ValueError for values that cannot work, and for a task without mutations where policy is
     None.
@@ -138,7 +136,6 @@ def evolve(
                 [search.trace.instance for search in active],
                 m,
                 uniforms,
-                temperature=temperature,
                 **_begun(policy, active, fresh),
             ).groups
             for search, group in zip(active, groups, strict=True):
@@ -206,15 +203,13 @@ class _Search:
 
     def prefix(self, pocket: dict, fresh: float) -> str:
         """The opening tag of a parent and some of its words; empty to begin anew."""
-        rng = self.rng
-        anew = rng.random() < fresh
-        parents = (
-            [] if anew else self.trace.archive.parents(rng, fit=lambda a: self._text(a, pocket))
-        )
-        if not parents:
-            return ""
-        text = self._text(parents[0].answer, pocket)
-        return beginning(text, rng)
+        parents = self._parents(fresh, fit=lambda answer: self._text(answer, pocket))
+        return beginning(self._text(parents[0].answer, pocket), self.rng) if parents else ""
+
+    def _parents(self, fresh: float, **asked) -> list[Elite]:
+        """Elites to begin from; with probability ``fresh`` none. asked: of `Archive.parents`."""
+        anew = self.rng.random() < fresh
+        return [] if anew else self.trace.archive.parents(self.rng, **asked)
 
     def _text(self, answer: str, pocket: dict) -> str:
         """What :func:`written` gives, kept."""
@@ -225,8 +220,7 @@ class _Search:
     def note(self, fresh: float) -> str:
         """Parents with their rewards; empty to begin anew."""
         task, instance = self.task, self.trace.instance
-        anew = self.rng.random() < fresh
-        parents = [] if anew else self.trace.archive.parents(self.rng, SHOWN)
+        parents = self._parents(fresh, count=SHOWN)
         if not parents:
             return ""
         known = [(task.write(instance, [e.answer]), e.rewards) for e in parents]
@@ -236,8 +230,7 @@ class _Search:
         """m random changes of parents, or random answers."""
         found = []
         for _ in range(m):
-            anew = self.rng.random() < fresh
-            parents = [] if anew else self.trace.archive.parents(self.rng)
+            parents = self._parents(fresh)
             parent = parents[0].answer if parents else None
             found.append(self.task.mutate(self.trace.instance, parent, self.rng))
         if None in found:

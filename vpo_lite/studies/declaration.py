@@ -21,7 +21,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -227,7 +227,8 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
     found = [
         (name + "".join(f"-{n}{v}" for n, v in values.items()), kind, values)
         for name, kind in kinds.items()
-        for values in _varied(kind)
+        for chosen in itertools.product(*kind.vary.values())
+        for values in [dict(zip(kind.vary, chosen, strict=True))]
     ]
     for name, *_ in found:
         if not re.fullmatch(NAME, name) or len(name) > LONGEST or name.startswith(RESERVED):
@@ -249,11 +250,6 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
         changes = {"settings": kind.settings | values, "label": label, "vary": {}}
         made[name] = kind.model_copy(update=changes)
     return made
-
-
-def _varied(kind: Kind) -> Iterator[dict]:
-    for values in itertools.product(*kind.vary.values()):
-        yield dict(zip(kind.vary, values, strict=True))
 
 
 def _first_twice(names: Iterable[str]) -> str | None:

@@ -41,14 +41,9 @@ class MixedRules(HiddenRules):
     def objectives(self, instance) -> tuple[str, ...]:
         return (*super().objectives(instance), *(f"style {i}" for i in range(1, self.fake + 1)))
 
-    def score(self, instances, answers) -> list[np.ndarray]:
-        rewards = map(self._mixed, super().score(instances, answers))
-        return [
-            np.concatenate(
-                [R, np.array([self._style(a) for a in row]).reshape(len(R), self.fake)], axis=1
-            )
-            for R, row in zip(rewards, answers, strict=True)
-        ]
+    def vector(self, instance, answer: str) -> np.ndarray:
+        mixed = self._mixed(super().vector(instance, answer).astype(float))
+        return np.concatenate([mixed, self._style(answer)])
 
     def valid(self, instance, rewards) -> np.ndarray:
         """Those that pass a test, whatever their style."""

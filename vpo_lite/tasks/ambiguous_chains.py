@@ -78,6 +78,7 @@ class IndependentChains(Task):
     about = "generated, a wrong entity leaves the others as they are"
     tag = "chain"
     answer_tokens = 40
+    answer_symbols = len(LETTERS)
     pocket_policy = "pocket-chains"
     options = (
         Option(
@@ -106,10 +107,6 @@ class IndependentChains(Task):
             raise ValueError(f"prior = {shown(self.prior)}: give one of {there}")
 
     # --- problems ---------------------------------------------------------------------------------
-
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
 
     def instance(self, seed: int) -> Puzzle:
         """The chain with this seed, or the one that the option singles out. Both modes have the
@@ -187,11 +184,6 @@ class IndependentChains(Task):
         names = body.replace(",", " ").split()
         plain = all(name.isascii() and name.isalpha() and len(name) <= 40 for name in names)
         return " ".join(map(str.capitalize, names)) if len(names) == 5 and plain else None
-
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (len(LETTERS) + 2) + 1  # names and the two tags
-        return super().max_tokens(instance, m)
 
     # --- scoring ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Task:
 
     An *instance* is one prompt's problem: a question, a program. Its number of objectives d may
     differ from prompt to prompt, as with the test cases of a program. Every task overrides
-    :meth:`instance`, :meth:`objectives`, :meth:`prompt` and :meth:`score`.
+    :meth:`instance`, :meth:`objectives`, :meth:`prompt`, and :meth:`vector` or :meth:`score`.
 
     - name: as in ``--task``
     - noun: what one problem is called
@@ -75,9 +76,9 @@ class Task:
     - options: each :class:`Option` becomes an attribute and a flag
     - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
     - answer_tokens: tokens that one answer may need, without its tags
+    - answer_symbols: the same for a pocket policy
     - seeds: ranges of seeds, by split
-    - single: True if every seed gives the same problem; the run is then evaluated on it
-    - singles_out: names of the options that single out one problem
+    - singles_out: names of the options that single out one problem; `single` where one has a value
     - pocket_policy: name of the shipped policy that reads these problems, or None
 
     A task of n records replaces ``seeds`` by ranges that are indices into them: ``train`` and
@@ -101,8 +102,8 @@ class Task:
     options: tuple[Option, ...] = ()
     tag = "answer"
     answer_tokens = 64
+    answer_symbols: int | None = None
     seeds: dict[str, Sequence[int]] = SPLITS
-    single = False
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
 
@@ -116,12 +117,15 @@ class Task:
             )
         for name in options:
             if name not in known:
-                there = ", ".join(known) or "none"
-                raise ValueError(
-                    f"unknown setting {shown(name)}: the options of task {self.name!r} are {there}"
-                )
+                there = f"the options of task {self.name!r} are {', '.join(known) or 'none'}"
+                raise ValueError(f"unknown setting {shown(name)}: {there}")
         for option in self.options:
             setattr(self, option.name, option.check(options.get(option.name, option.default)))
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether every seed gives the same problem; a run is then evaluated on it."""
+        return any(getattr(self, name, None) is not None for name in self.singles_out)
 
     @property
     def numbered(self) -> str | None:
@@ -190,13 +194,13 @@ class Task:
         return body.strip() or None
 
     def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
-        """Parsed answers as a policy writes them; pocket as in :meth:`prompt`. :meth:`parse` is the
-        inverse.
-        """
+        """The inverse of :meth:`parse`: answers as a policy writes them. pocket: as in `prompt`."""
         return write_numbered(answers, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         """Most tokens that a completion with m answers may need."""
+        if pocket is not None and self.answer_symbols is not None:
+            return m * (self.answer_symbols + 2) + 1  # each with two tags
         return m * (self.answer_tokens + 16) + 1
 
     def check_policy(self, m: int, pocket: dict | None) -> None:
@@ -224,9 +228,15 @@ class Task:
 
         It is called once for all answers of a step, so a task may score in worker processes. These
         should ignore SIGINT: Ctrl-C reaches them too, and the step under way is still finished. An
-        instance without parsed answers gets an empty list.
+        instance without parsed answers gets an empty list. By default :meth:`vector` of each.
         """
-        raise TaskError(f"task {self.name!r} must define score(instances, answers)")
+        rows = [[self.vector(x, a) for a in row] for x, row in zip(instances, answers, strict=True)]
+        none = (np.zeros((0, len(self.objectives(x)))) for x in instances)
+        return [np.array(row or empty, float) for row, empty in zip(rows, none, strict=True)]
+
+    def vector(self, instance, answer: str) -> Sequence[float]:
+        """The reward vector (d,) of one parsed answer, where answers are scored one by one."""
+        raise TaskError(f"task {self.name!r} must define score(instances, answers) or vector")
 
     def same_effect(self, instance, answer: str) -> Hashable:
         """A value that is equal for answers of equal effect. The later of two is a repeat."""
@@ -289,10 +299,8 @@ def task_class(name: str) -> type[Task]:
     if ":" not in name:
         if name not in task_names():
             known = ", ".join(map(repr, task_names()))
-            raise ValueError(
-                f"unknown task {shown(name)}: there is {known}, or a class as "
-                "'package.module:Class'"
-            )
+            there = f"there is {known}, or a class as 'package.module:Class'"
+            raise ValueError(f"unknown task {shown(name)}: {there}")
         module = importlib.import_module(f".{name}", __package__)
         return next(c for c in classes_of(module, Task) if c.name == name)
     module_name, _, attribute = name.partition(":")
@@ -331,10 +339,8 @@ def task_name(task) -> str:
     if isinstance(task, str):
         return task
     if not (isinstance(task, type) and issubclass(task, Task)):
-        raise ValueError(
-            f"task = {shown(task)}: expected a name, 'package.module:Class' or a class derived "
-            "from Task"
-        )
+        wanted = "a name, 'package.module:Class' or a class derived from Task"
+        raise ValueError(f"task = {shown(task)}: expected {wanted}")
     shipped = task.__module__ == f"{__package__}.{task.name}"
     return task.name if shipped else f"{task.__module__}:{task.__qualname__}"
 

@@ -91,6 +91,7 @@ class CallPlans(Task):
     noun = "request"
     about = "generated requests, whose tools are fast, cheap or private"
     tag = "plan"
+    answer_symbols = 2 * (1 + len(VALUES)) + 1  # two calls and the semicolon
     pocket_policy = "pocket-calls"
     options = (
         Option("problem", int, None, "train on this one request; without it, on many", least=0),
@@ -98,10 +99,6 @@ class CallPlans(Task):
     singles_out = ("problem",)
 
     # --- problems ---------------------------------------------------------------------------------
-
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
 
     def instance(self, seed: int) -> tuple[Part, Part]:
         """The request with this seed, or the one that the option singles out."""
@@ -178,18 +175,10 @@ class CallPlans(Task):
         """The call of a part's tool number ``tool`` that serves it."""
         return " ".join((part.tools[tool], *part.arguments))
 
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (2 * (1 + len(VALUES)) + 3) + 1  # two calls, the semicolon, two tags
-        return super().max_tokens(instance, m)
-
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances, answers) -> list[np.ndarray]:
-        return [
-            np.array([earned(self.same_effect(request, plan)) for plan in plans]).reshape(-1, 4)
-            for request, plans in zip(instances, answers, strict=True)
-        ]
+    def vector(self, instance, answer: str) -> np.ndarray:
+        return earned(self.same_effect(instance, answer))
 
     def same_effect(self, instance, answer: str) -> tuple[str | None, ...]:
         """The tool that serves each part; None where no call does."""

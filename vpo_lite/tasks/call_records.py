@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from .base import Option, Prompt
 from .matching import multiset_f1, normalised, token_f1
 from .records import RECORD_OPTIONS, Dropped, RecordTask, between
@@ -150,9 +148,6 @@ class CallRecords(RecordTask):
             return [NO_THOUGHT + text if text.strip() else None]
         return super().parse(instance, text, m)
 
-    def read(self, instance, body: str) -> str | None:
-        return body.strip() or None
-
     def calls(self, answer: str) -> tuple[Call, ...]:
         """The calls of an answer, in order."""
         return read_calls(_between_tags(answer, "tool_call"))
@@ -160,22 +155,16 @@ class CallRecords(RecordTask):
     def effect(self, instance, answer: str):
         calls = [[call.name, call.arguments] for call in self.calls(answer)]
         reply = "" if calls else normalised(_between_tags(answer, "response"))
-        thinks = between(answer, "<think>", "</think>") is not None
+        thinks = between(answer, "think") is not None
         return thinks, json.dumps(calls, sort_keys=True), reply
 
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances: Sequence[Dialogue], answers) -> list[np.ndarray]:
-        pairs = zip(instances, answers, strict=True)
-        return [
-            np.array([self._vector(x, a) for a in row], float).reshape(-1, 4) for x, row in pairs
-        ]
-
-    def _vector(self, instance: Dialogue, answer: str) -> tuple[float, ...]:
+    def vector(self, instance: Dialogue, answer: str) -> tuple[float, ...]:
         body = _between_tags(answer, "tool_call").strip()
         calls = read_calls(body)
         formed = bool(calls) if instance.calls else not body
-        thinks = between(answer, "<think>", "</think>") is not None
+        thinks = between(answer, "think") is not None
         return float(thinks and formed), *compared(calls, instance.calls)
 
 
@@ -322,4 +311,4 @@ def _json(text: str):
 
 
 def _between_tags(text: str, tag: str) -> str:
-    return between(text, f"<{tag}>", f"</{tag}>") or ""
+    return between(text, tag) or ""

@@ -14,8 +14,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from .base import Prompt
 from .matching import normalised
 from .records import Dropped, RecordTask
@@ -122,14 +120,7 @@ class ChainRecords(RecordTask):
 
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances: Sequence[Chain], answers) -> list[np.ndarray]:
-        pairs = zip(instances, answers, strict=True)
-        return [
-            np.array([self._vector(x, a) for a in row], float).reshape(-1, len(LETTERS))
-            for x, row in pairs
-        ]
-
-    def _vector(self, instance: Chain, answer: str) -> list[float]:
+    def vector(self, instance: Chain, answer: str) -> list[float]:
         pairs = zip(self.named(answer), instance.names, strict=True)
         return [
             float(bool(given) and _normalised(given) == _normalised(name)) for given, name in pairs

@@ -61,6 +61,7 @@ class HopFacts(Task):
     about = "drawn facts, trusted or fresh but not both"
     tag = "answer"
     answer_tokens = 24
+    answer_symbols = MOST_HOPS
     pocket_policy = "pocket-hops"
     options = (
         Option(
@@ -85,10 +86,6 @@ class HopFacts(Task):
     singles_out = ("problem",)
 
     # --- problems ---------------------------------------------------------------------------------
-
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
 
     def instance(self, seed: int) -> HopQuestion:
         """The question with this seed, or the one that the option singles out. It has 10, 11 or 12
@@ -193,25 +190,14 @@ class HopFacts(Task):
             (" ".join(symbol.get(w, w) for w in words) for words in cited), self.tag
         )
 
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (MOST_HOPS + 2) + 1  # facts and the two tags
-        return super().max_tokens(instance, m)
-
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances: Sequence[HopQuestion], answers) -> list[np.ndarray]:
-        pairs = zip(instances, answers, strict=True)
-        return [
-            np.array([self._vector(x, a) for a in row], float).reshape(-1, 4) for x, row in pairs
-        ]
-
-    def _vector(self, question: HopQuestion, answer: str) -> np.ndarray:
-        chains = [(frozenset(chain.facts), chain.person) for chain in chains_of(question)]
-        given = self.same_effect(question, answer)
+    def vector(self, instance: HopQuestion, answer: str) -> np.ndarray:
+        chains = [(frozenset(chain.facts), chain.person) for chain in chains_of(instance)]
+        given = self.same_effect(instance, answer)
         if given not in chains:
             return np.zeros(4)
-        return rewards_of(question, self.along)[chains.index(given)]
+        return rewards_of(instance, self.along)[chains.index(given)]
 
     def same_effect(self, instance: HopQuestion, answer: str) -> tuple[frozenset, str]:
         """What is cited, in any order, and the person."""

@@ -7,7 +7,6 @@ words of the answer.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -174,11 +173,11 @@ class HopRecords(RecordTask):
 
     def answer(self, text: str) -> str:
         """What stands in the first ``<answer>``."""
-        return (between(text, "<answer>", "</answer>") or "").strip()
+        return (between(text, "answer") or "").strip()
 
     def cited(self, text: str) -> tuple[int, ...]:
         """The first four different citations in the first ``<support>``."""
-        body = between(text, "<support>", "</support>") or ""
+        body = between(text, "support") or ""
         tokens = body.split(",") if self.citations == "strict" else re.findall(r"\d+", body)
         numbers = [t for t in map(str.strip, tokens) if t.isdecimal() and len(t) <= MOST_DIGITS]
         return tuple(dict.fromkeys(map(int, numbers)))[:HOPS]
@@ -191,14 +190,7 @@ class HopRecords(RecordTask):
     def w_star(self, instance) -> np.ndarray:
         return np.array([1, 1, 1, 1, 3]) / 7
 
-    def score(self, instances: Sequence[Question], answers) -> list[np.ndarray]:
-        pairs = zip(instances, answers, strict=True)
-        return [
-            np.array([self._vector(x, a) for a in row], float).reshape(-1, HOPS + 1)
-            for x, row in pairs
-        ]
-
-    def _vector(self, instance: Question, text: str) -> list[float]:
+    def vector(self, instance: Question, text: str) -> list[float]:
         answer, cited = self.answer(text), self.cited(text)
         if not answer:
             return [0.0] * (HOPS + 1)

@@ -77,10 +77,6 @@ class MazeTask(Task):
             self._one = envs.generate(self.layout, self.maze_seed)
 
     @property
-    def single(self) -> bool:
-        return self._one is not None
-
-    @property
     def pocket_policy(self) -> str:
         return "pocket-9x9" if self._size > 6 else "pocket-6x6"
 

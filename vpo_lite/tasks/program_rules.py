@@ -113,16 +113,13 @@ class SingleRule(Task):
     about = "one rule passes all tests"
     tag = "program"
     answer_tokens = 16
+    answer_symbols = LONGEST
     pocket_policy = "pocket-programs"
     options = _OPTIONS
     singles_out = ("problem",)
     rules = 1
 
     # --- problems ---------------------------------------------------------------------------------
-
-    @property
-    def single(self) -> bool:
-        return self.problem is not None
 
     def instance(self, seed: int) -> Examples:
         """The tests with this seed, or those that the option singles out. Their number goes round
@@ -217,20 +214,10 @@ class SingleRule(Task):
         program = program.lower() if program.isascii() else ""
         return program if program in _NUMBER else None
 
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
-        if pocket is not None:
-            return m * (LONGEST + 2) + 1  # operations and the two tags
-        return super().max_tokens(instance, m)
-
     # --- scoring ----------------------------------------------------------------------------------
 
-    def score(self, instances, answers) -> list[np.ndarray]:
-        return [
-            np.array([_run(tests, passes_of(tests), p) for p in programs], dtype=float).reshape(
-                -1, len(tests.inputs)
-            )
-            for tests, programs in zip(instances, answers, strict=True)
-        ]
+    def vector(self, instance, answer: str) -> np.ndarray:
+        return _run(instance, passes_of(instance), answer)
 
     def same_effect(self, instance, answer: str) -> bytes:
         return _run(instance, _results(instance.inputs), answer).tobytes()

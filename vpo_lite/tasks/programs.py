@@ -10,7 +10,6 @@ from .program_rules import (
     Examples,
     HiddenRules,
     SingleRule,
-    front_of,
     passes_of,
 )
 
@@ -19,7 +18,6 @@ __all__ = [
     "PROGRAMS",
     "Examples",
     "ProgramsTask",
-    "front_of",
     "passes_of",
 ]
 

@@ -96,8 +96,8 @@ class RecordTask(Task):
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
     single answer (m = 1) is the whole completion, without a block.
 
-    A subclass defines ``prompt`` and ``score`` as any task, :meth:`record`, :meth:`effect`,
-    :meth:`gold` where its records hold one, and
+    A subclass defines ``prompt``, and ``vector`` or ``score``, as any task, :meth:`record`,
+    :meth:`effect`, :meth:`gold` where its records hold one, and
 
     - row: the :class:`Row` that a line must fit
     - meanings: each objective, with what earns it
@@ -212,7 +212,7 @@ class RecordTask(Task):
         """The m answers in a completion; None where one is missing or malformed."""
         if m == 1:
             return [self.read(instance, text)]
-        bodies = (between(text, f"<{self.tag}_{i}>", f"</{self.tag}_{i}>") for i in _numbers(m))
+        bodies = (between(text, f"{self.tag}_{i}") for i in range(1, m + 1))
         return [None if body is None else self.read(instance, body) for body in bodies]
 
     def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
@@ -227,7 +227,7 @@ class RecordTask(Task):
         """The form of m answers, each with ``inner`` in its block; of one answer, ``inner``."""
         if m == 1:
             return inner
-        return "\n".join(f"<{self.tag}_{i}>\n{inner}\n</{self.tag}_{i}>" for i in _numbers(m))
+        return "\n".join(f"<{self.tag}_{i}>\n{inner}\n</{self.tag}_{i}>" for i in range(1, m + 1))
 
     def weighed(self, weights) -> str:
         """What a prompt says of the weights (d,) that it shows."""
@@ -281,15 +281,15 @@ def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
     return judged
 
 
-def between(text: str, opening: str, closing: str) -> str | None:
-    """What stands between the first opening and the closing after it; None without both.
+def between(text: str, tag: str) -> str | None:
+    """What stands between the first opening of a tag and the closing after it; None without both.
 
-    >>> between("<a>1</a><a>2</a>", "<a>", "</a>"), between("</a><a>", "<a>", "</a>")
+    >>> between("<a>1</a><a>2</a>", "a"), between("</a><a>", "a")
     ('1', None)
     """
-    start = text.find(opening)
-    end = text.find(closing, start + len(opening)) if start >= 0 else -1
-    return None if end < 0 else text[start + len(opening) : end]
+    _, _, rest = text.partition(f"<{tag}>")
+    body, closed, _ = rest.partition(f"</{tag}>")
+    return body if closed else None
 
 
 @functools.lru_cache(maxsize=4)
@@ -309,7 +309,3 @@ def _load(cls: type[RecordTask], path: str, stamp: tuple[int, int]) -> Loaded:
         except Dropped as error:
             dropped[line] = str(error)
     return Loaded(path, records, dropped, damaged)
-
-
-def _numbers(m: int) -> range:
-    return range(1, m + 1)

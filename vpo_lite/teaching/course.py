@@ -121,12 +121,11 @@ def for_nbgrader(notebook: dict) -> dict:
             level = exercise(key).level
         except (ValueError, SyntaxError) as error:
             raise ValueError(f"cell {i + 1}: {shortened(str(error), 200)}") from error
-        cells.append(
-            _graded(cell, source, key, {"solution": True, "grade": False, "locked": False})
-        )
+        call = f"assert {source.splitlines()[-1]}.right"
         points = {"solution": False, "grade": True, "locked": True, "points": level}
-        call = source.splitlines()[-1]
-        cells.append(_graded(cell, f"assert {call}.right", f"{key}-points", points))
+        after = cell | {"id": f"{cell['id']}-points", "metadata": {}}
+        cells.append(_graded(cell, source, key, solution=True, grade=False, locked=False))
+        cells.append(_graded(after, call, f"{key}-points", **points))
     return notebook | {"cells": cells}
 
 
@@ -189,12 +188,7 @@ def source_of(cell: dict) -> str:
     return "".join(cell["source"])
 
 
-def _graded(cell, source, key, how):
+def _graded(cell, source, key, **how):
     nbgrader = {"schema_version": 3, "grade_id": key, "task": False} | how
-    return cell | {
-        "id": f"{cell['id']}-points" if how["grade"] else cell["id"],
-        "metadata": cell["metadata"] | {"nbgrader": nbgrader}
-        if not how["grade"]
-        else {"nbgrader": nbgrader},
-        "source": source.splitlines(keepends=True),
-    }
+    metadata = cell["metadata"] | {"nbgrader": nbgrader}
+    return cell | {"metadata": metadata, "source": source.splitlines(keepends=True)}

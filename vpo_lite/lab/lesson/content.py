@@ -15,7 +15,7 @@ from ...looks import STYLES, Look, look
 from ...objective import sobol_points
 from .. import judging
 from ..codes import decode
-from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of
+from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of, of_front
 from ..faces import face_of
 from ..recordings import Recording
 from ..view import Run, View
@@ -118,10 +118,7 @@ class Lesson:
         runs = [_run(one, points, answers) for one in self.shown]
         front = None
         if self.known:
-            routes = [None] * len(view.front)
-            if is_maze(view):
-                routes = view.instance.pareto_front(view.task.reward_mode).routes
-            rows = zip(routes, view.front, strict=True)
+            rows = zip(of_front(view), view.front, strict=True)
             front = [
                 (answers.at((a, points.at(_plain(r)), True)), points.at(_plain(r))) for a, r in rows
             ]

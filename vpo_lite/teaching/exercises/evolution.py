@@ -7,7 +7,7 @@ import numpy as np
 from ...checks import shown
 from ...metrics import price_of_conflict
 from ...objective import nondominated
-from .kinds import found, number, numbers_of
+from .kinds import Exercise, number, numbers_of
 
 ROW = "Give the row that `score([program])` returns: a 0 or a 1 for each of the eight tests."
 NONE = "It passes no test. Perhaps A and B are swapped: A runs where the digit is t or more."
@@ -81,7 +81,7 @@ def _judge_front(answer):
 HALF = 1 - (1 - 0.5 ** (1 / 16)) ** (1 / 3)
 
 EXERCISES = (
-    found(
+    Exercise(
         "07-a",
         "Join two by hand",
         minutes=4,
@@ -99,7 +99,7 @@ EXERCISES = (
         ),
         learned="Neither program passes more than three tests, and together they pass six.",
     ),
-    found(
+    Exercise(
         "07-b",
         "A front that is worth nothing",
         minutes=5,

@@ -5,7 +5,7 @@ its own. A judge compares an answer with the solution first, then with every sli
 neither gets a general hint.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ...checks import check_finite, shortened, shown
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
 BLANK_BODY = "Not answered yet. Replace the dots in the function, and run this cell again."
+TOLERANCE = 1e-4  # absolute and relative, of each number that a function returns
 
 
 class Slip(NamedTuple):
@@ -36,7 +37,7 @@ class Exercise:
     solution  an answer that is right
     learned   what a right answer shows, in a sentence
     judge     answer -> None where it is right, else a hint
-    slips     the wrong answers that have hints of their own
+    slips     wrong answers and their hints; where many answers are right, examples for the tests
     """
 
     key: str
@@ -47,6 +48,9 @@ class Exercise:
     learned: str
     judge: Callable[[Any], str | None] = field(repr=False)
     slips: tuple[Slip, ...] = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "slips", tuple(Slip(*slip) for slip in self.slips))
 
     @property
     def heading(self) -> str:
@@ -86,7 +90,7 @@ def number(
     solution: float,
     hint: str,
     learned: str,
-    slips: Iterable[tuple[float, str]] = (),
+    slips: Sequence[tuple[float, str]] = (),
     tolerance: float = 0.005,
 ) -> Exercise:
     """An exercise whose answer is a number, right within `tolerance` (in the number's unit).
@@ -96,7 +100,6 @@ def number(
     >>> half.judge(0.501), half.judge(2), half.judge(7)
     (None, 'Twice is not half.', 'Cut it in two.')
     """
-    slips = tuple(Slip(*slip) for slip in slips)
 
     def judge(answer):
         given = numbers_of(answer)
@@ -129,7 +132,7 @@ def choice(
     (None, 'It is the smaller one.', "Choose one of '3', '4'. This is '5'.")
     """
     (solution,) = (text for text, said in options.items() if said is None)
-    slips = tuple(Slip(text, said) for text, said in options.items() if said is not None)
+    slips = tuple((text, said) for text, said in options.items() if said is not None)
 
     def judge(answer):
         if not isinstance(answer, str) or answer not in options:
@@ -137,25 +140,6 @@ def choice(
         return options[answer]
 
     return Exercise(key, title, minutes, level, solution, learned, judge, slips)
-
-
-def found(
-    key: str,
-    title: str,
-    *,
-    minutes: int,
-    level: int,
-    solution: Any,
-    judge: Callable[[Any], str | None],
-    learned: str,
-    slips: Iterable[tuple[Any, str]] = (),
-) -> Exercise:
-    """An exercise with many right answers: whatever `judge` finds nothing to say about.
-
-    slips: wrong answers and what `judge` says of them, as examples for the tests.
-    """
-    made = tuple(Slip(*slip) for slip in slips)
-    return Exercise(key, title, minutes, level, solution, learned, judge, made)
 
 
 def function(
@@ -168,14 +152,12 @@ def function(
     cases: Callable[[], list[tuple]],
     hint: str,
     learned: str,
-    slips: Iterable[tuple[Callable, str]] = (),
-    tolerance: float = 1e-4,
+    slips: Sequence[tuple[Callable, str]] = (),
 ) -> Exercise:
     """An exercise whose answer is a function. It is called, and compared with the solution.
 
     solution, slips  functions of the same arguments
     cases            () -> the arguments of each call; each call gets copies of them
-    tolerance        absolute and relative, of each number that is returned
 
     >>> twice = function("09-c", "Twice", minutes=1, level=3, solution=lambda x: 2 * x,
     ...                  cases=lambda: [(1.0,), (3.0,)], hint="Double it.", learned="It doubles.",
@@ -185,7 +167,6 @@ def function(
     >>> print(twice.judge(lambda x: x))
     Double it. In the first case it returns 1, and 2 is right.
     """
-    slips = tuple(Slip(*slip) for slip in slips)
 
     def judge(answer):
         calls = cases()
@@ -193,13 +174,12 @@ def function(
         if refused:
             return refused
         right = [np.asarray(solution(*call), dtype=float) for call in calls]
-        if _agree(outputs, right, tolerance):
+        if _agree(outputs, right):
             return None
-        for slip in slips:
-            wrong = [np.asarray(slip.answer(*call), dtype=float) for call in calls]
-            if _agree(outputs, wrong, tolerance):
-                return slip.hint
-        return f"{hint} {_difference(outputs, right, tolerance)}"
+        for wrong, said in slips:
+            if _agree(outputs, [np.asarray(wrong(*call), dtype=float) for call in calls]):
+                return said
+        return f"{hint} {_difference(outputs, right)}"
 
     return Exercise(key, title, minutes, level, solution, learned, judge, slips)
 
@@ -231,24 +211,24 @@ def _copied(value):
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _agree(these, those, tolerance) -> bool:
+def _agree(these, those) -> bool:
     return all(
-        a.shape == b.shape and np.allclose(a, b, rtol=tolerance, atol=tolerance)
+        a.shape == b.shape and np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE)
         for a, b in zip(these, those, strict=True)
     )
 
 
-def _difference(outputs, right, tolerance) -> str:
+def _difference(outputs, right) -> str:
     """The first shape or number that is wrong, beside the right one."""
     at, ours, theirs = next(
         (i, ours, theirs)
         for i, (ours, theirs) in enumerate(zip(outputs, right, strict=True))
-        if not _agree([ours], [theirs], tolerance)
+        if not _agree([ours], [theirs])
     )
     where = "In the first case" if at == 0 else f"In case {at + 1}"
     if ours.shape != theirs.shape:
         return f"{where} it returns the shape {ours.shape}, and {theirs.shape} is right."
-    differs = ~np.isclose(ours, theirs, rtol=tolerance, atol=tolerance)
+    differs = ~np.isclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
     place = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))
     entry = f" at {list(place)}" if ours.ndim else ""
     values = np.atleast_1d(ours)[place], np.atleast_1d(theirs)[place]

@@ -5,7 +5,7 @@ import numpy as np
 from ...checks import shown
 from ...metrics import price_of_conflict
 from ...objective import nondominated
-from .kinds import NO_FUNCTION, choice, found, number, returned
+from .kinds import NO_FUNCTION, Exercise, choice, number, returned
 
 LIMIT = 99
 NUMBERS = range(1, LIMIT + 1)
@@ -44,7 +44,7 @@ def _judge_reward(answer):
 
 
 EXERCISES = (
-    found(
+    Exercise(
         "08-a",
         "A reward that needs a set",
         minutes=5,

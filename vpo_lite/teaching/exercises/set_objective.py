@@ -4,7 +4,7 @@ import numpy as np
 
 from ...checks import shown
 from ...exact import exact_set_reward, exact_shares
-from .kinds import found, number, numbers_of, returned
+from .kinds import Exercise, number, numbers_of, returned
 
 SETS = np.array(  # (G, m, d): three specialists, three compromises, one of each kind
     [
@@ -115,7 +115,7 @@ EXERCISES = (
         ),
         learned="From α = 3 on three specialists are worth less than one generalist.",
     ),
-    found(
+    Exercise(
         "02-b",
         "Score a group",
         minutes=6,
@@ -130,7 +130,7 @@ EXERCISES = (
         ),
         learned="Equal rollouts get equal scores, because the group shares its weights.",
     ),
-    found(
+    Exercise(
         "02-c",
         "An answer that wins nothing",
         minutes=3,

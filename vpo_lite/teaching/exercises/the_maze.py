@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...checks import shortened, shown
-from .kinds import found, function, number
+from .kinds import Exercise, function, number
 
 
 def on_front(R):
@@ -165,7 +165,7 @@ EXERCISES = (
         ),
         learned="To reach E is already worth 0.29 of the front. Coverage does not begin at 0.",
     ),
-    found(
+    Exercise(
         "03-c",
         "A conflict without haste",
         minutes=7,

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...checks import shown
 from ...metrics import coverage, diversity
-from .kinds import found, function, number, numbers_of
+from .kinds import Exercise, function, number, numbers_of
 
 FRONT = np.array([[1, 1, 0, 1], [1, 1 / 2, 2 / 3, 1], [1, 0, 1, 1]])  # of maze 1000
 SPREAD, CEILING = 4 / 3, 0.9010840108401084  # the front's diversity; coverage of its middle row
@@ -78,7 +78,7 @@ EXERCISES = (
         ),
         learned="GRPO has written 7,680 answers with G = 48, and never gets there for good.",
     ),
-    found(
+    Exercise(
         "04-b",
         "Diverse, and poor",
         minutes=5,
