@@ -76,6 +76,7 @@ def evolve(
     fresh: float = 0.25,
     tries: int = 18,
     archive: Callable[[np.ndarray], Archive] = Archive,
+    temperature: float = 1.0,
 ) -> list[Trace]:
     """Search for an answer of the highest score, on each instance for itself.
 
@@ -99,6 +100,7 @@ def evolve(
     - tries: combinations for each answer asked for, so that equal numbers of answers have equal
       budgets; 18 are those of one pair of programs
     - archive: from the weights (d,) to an empty archive, such as ``partial(Archive, bins=5)``
+    - temperature: as in :meth:`Policy.sample`
 
     Raises ValueError for values that cannot work, and for a task without mutations where policy is
     None.
@@ -136,6 +138,7 @@ def evolve(
                 [search.trace.instance for search in active],
                 m,
                 uniforms,
+                temperature=temperature,
                 **_begun(policy, active, fresh),
             ).groups
             for search, group in zip(active, groups, strict=True):
