@@ -140,7 +140,7 @@ def test_the_limits_of_the_headline():
         tables.means(declaration.read(name), results.SHIPPED / name)["max_at_k"]["any@30"]
         for name in ("programs", "hops", "hard-8x8")
     ]
-    text = "{:.3f} on `programs`, {:.3f} on `hops`, {:.3f} on hard mazes (two seeds)".format(*most)
+    text = "{:.3f} on `programs`, {:.3f} on `hops`, {:.3f} on hard mazes".format(*most)
     assert f"Max@k finds more than VPO: {text}".replace(" 0.", " .") in told
     for name in HEADLINE:
         study, folder = declaration.read(name), results.SHIPPED / name

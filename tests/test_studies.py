@@ -318,20 +318,45 @@ def test_means_are_over_the_runs_of_the_chosen_rate(study, folder):
     assert rows["grpo"]["best@3"] == pytest.approx(np.mean([r.last["best"][2] for r in runs]))
 
 
-def test_differences_are_paired_by_seed_and_problem(study, folder, tmp_path):
-    """A baseline that is lower by 0.25 on every problem: the difference is sure, whatever seeds."""
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    for seed in (0, 1):
-        mine = results.chosen(study, copy)["vpo"][seed].per_problem["best@3"]
-        path = copy / f"grpo-lr0.001-seed{seed}.json"
-        found = json.loads(path.read_text())
-        found["per_problem"]["best@3"] = [x - 0.25 for x in mine]
-        path.write_text(json.dumps(found))
-    found = tables.difference(study, copy, "vpo", "best@3")
-    assert found.mean == pytest.approx(0.25) and found.seeds == 2 and found.sure == 1
-    assert found.low == pytest.approx(0.25) and found.high == pytest.approx(0.25)
-    assert "+ |" in tables.markdown(study, copy, ["best@3"]).splitlines()[2]
+def with_values(study, folder, place, values):
+    """A copy of a finished study in which best@3 has these values: {kind: a row for each seed}."""
+    shutil.copytree(folder, place)
+    for kind, rows in values.items():
+        lr = results.chosen_rate(study, folder, kind)
+        for seed, row in enumerate(rows):
+            path = results.result_path(place, study.job(kind, lr, seed))
+            found = json.loads(path.read_text())
+            found["per_problem"]["best@3"] = [float(x) for x in row]
+            path.write_text(json.dumps(found))
+    return place
+
+
+def test_a_difference_is_paired_by_problem_and_counts_the_seeds_of_both(study, folder, tmp_path):
+    """Hard problems are hard for both, so only seeds are left: two of each kind, pooled.
+
+    By hand: s² = (0.02² / 2 + 0.01² / 2) / 2, variance s² / 2 + s² / 2, and Satterthwaite gives 4
+    degrees of freedom for two equal sources of 2 each: t = 2.776.
+    """
+    count = len(results.chosen(study, folder)["vpo"][0].per_problem["best@3"])
+    hard = np.linspace(0, 0.5, count)
+    values = {"vpo": [hard + 0.25, hard + 0.27], "grpo": [hard, hard + 0.01]}
+    place = with_values(study, folder, tmp_path / "apart", values)
+    found = tables.difference(study, place, "vpo", "best@3")
+    half = 2.776445 * np.sqrt((0.02**2 / 2 + 0.01**2 / 2) / 2)
+    assert found.mean == pytest.approx(0.255) and found.seeds == 2 and found.sure == 1
+    assert [found.low, found.high] == pytest.approx([0.255 - half, 0.255 + half], rel=1e-6)
+    assert "+ |" in tables.markdown(study, place, ["best@3"]).splitlines()[2]
+    low, high = tables.interval(study, place, "vpo", "best@3")
+    assert low < hard.mean() + 0.26 - half < hard.mean() + 0.26 + half < high  # the problems count
+
+
+def test_a_difference_within_the_spread_of_seeds_is_not_sure(study, folder, tmp_path):
+    count = len(results.chosen(study, folder)["vpo"][0].per_problem["best@3"])
+    values = {"vpo": np.full((2, count), [[0.5], [0.3]]), "grpo": np.full((2, count), 0.35)}
+    place = with_values(study, folder, tmp_path / "near", values)
+    found = tables.difference(study, place, "vpo", "best@3")
+    assert found.mean == pytest.approx(0.05) and found.sure == 0
+    assert "+ |" not in tables.markdown(study, place, ["best@3"])
 
 
 # --- evolution with the policies ------------------------------------------------------------------

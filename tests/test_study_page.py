@@ -249,7 +249,7 @@ def test_tuning_on_hard_mazes():
 
 def test_other_methods_on_hard_mazes():
     _, certain, found = pair("hard-8x8")
-    assert len(found["max_at_k"]) == len(found["set_max"]) == 2
+    assert len(found["max_at_k"]) == len(found["set_max"]) == 3
     for name in ("best", "any"):
         assert [certain("max_at_k", f"{name}@{k}", "vpo") for k in (1, 3, 10, 30)] == [0, 0, 1, 1]
     assert not any(certain("set_max", figure, "vpo") for figure in FIGURES)
