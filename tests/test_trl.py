@@ -508,6 +508,32 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ending", ["asked to stop", "an error before any state"])
+def test_training_that_is_called_again_goes_on(trained, tiny, ending, tmp_path):
+    """As a native run does: each step once, the same lines and adapter as in one go."""
+
+    def tell(record):
+        if ending != "asked to stop":
+            raise OSError("the disk is full")
+        return record.step == 2
+
+    run = TrlRun.begin(tiny, tmp_path / "run")
+    run.start()
+    with contextlib.suppress(OSError):
+        assert not run.train(tell)
+    assert run.done == (2 if ending == "asked to stop" else 1)
+    assert run.train(lambda record: False) and run.done == 3
+    run.finish()
+    one, other = (
+        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
+        for p in (trained, run.path)
+    )
+    assert one == other
+    adapter = "adapter/adapter_model.safetensors"
+    assert (run.path / adapter).read_bytes() == (trained / adapter).read_bytes()
+
+
+@pytest.mark.slow
 def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, capsys):
     path = cut(tiny, tmp_path / "run", 2)
     with pytest.raises(ValueError, match="engine trl began this run"):

@@ -58,10 +58,10 @@ class TrlRun(AnyRun):
         learner: Learner,
         engine: Engine,
         team: PartialState,
-        checkpoint: Path | None = None,
+        first: int = 0,
     ):
-        super().__init__(folder, config, learner, 0 if checkpoint is None else step_of(checkpoint))
-        self.engine, self.team, self.checkpoint = engine, team, checkpoint
+        super().__init__(folder, config, learner, first)
+        self.engine, self.team, self._began = engine, team, False
         self.main = team.is_main_process
         # A process that ends while its group stands may be aborted by the threads of gloo.
         atexit.register(team.destroy_process_group)
@@ -100,9 +100,8 @@ class TrlRun(AnyRun):
             config, engine = folder.config(), folder.engine()
             _check_options(config, engine, team)
             learner = _learner(config)
-            checkpoint = rewound(folder, learner) if main else None
-            (checkpoint,) = broadcast_object_list([checkpoint])
-        return cls(folder, config, learner, engine, team, checkpoint)
+            checkpoint = _last_checkpoint(folder, learner, main)
+        return cls(folder, config, learner, engine, team, _step_after(checkpoint))
 
     def start(self) -> dict:
         figures = super().start() if self.main else {}
@@ -110,9 +109,16 @@ class TrlRun(AnyRun):
         return figures
 
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
+        """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint."""
+        checkpoint = _last_checkpoint(self.folder, self.learner, self.main)
+        self.done = _step_after(checkpoint)
         with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
+            if self._began and checkpoint is None:  # steps without a state changed the adapter
+                self.learner = None  # let go of the old model before the new one is loaded
+                self.learner = _learner(self.config)
+            self._began = True
             trainer = self._trainer(tell)
-            trainer.train(resume_from_checkpoint=self.checkpoint and str(self.checkpoint))
+            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return self.done == self.config.steps
 
     def finish(self) -> dict:
@@ -253,6 +259,16 @@ class _Recorder(TrainerCallback):
 def _learner(config: TrainConfig) -> Learner:
     """Policy and task; TRL recomputes layers by its own option."""
     return Learner(config.but(gradient_checkpointing=False))
+
+
+def _last_checkpoint(folder: RunFolder, learner: Learner, main: bool) -> Path | None:
+    """The checkpoint to go on from, in every process; the main one rewinds the folder to it."""
+    (checkpoint,) = broadcast_object_list([rewound(folder, learner) if main else None])
+    return checkpoint
+
+
+def _step_after(checkpoint: Path | None) -> int:
+    return 0 if checkpoint is None else step_of(checkpoint)
 
 
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
