@@ -21,6 +21,7 @@ pytest.importorskip("trl")
 import torch
 from peft import AutoPeftModelForCausalLM
 from small_models import THINKS, byte_model, byte_tokenizer
+from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -385,15 +386,50 @@ def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
         return False
 
     made, native = run._trainer, adapter_of(run.learner.policy.model)
-    run._trainer = lambda tell: held.setdefault("trainer", made(tell))
-    run._trainer(compare)
-    begun = adapter_of(held["trainer"].model)
-    assert begun.keys() == native.keys()
-    assert all(torch.equal(begun[name], native[name]) for name in native)
-    run._trainer = lambda tell: held["trainer"]
+
+    def looked_at(tell):
+        trainer = held["trainer"] = made(tell)
+        begun = adapter_of(trainer.model)
+        assert begun.keys() == native.keys()
+        assert all(torch.equal(begun[name], native[name]) for name in native)
+        return trainer
+
+    run._trainer = looked_at
     assert run.train(compare)
     run.close()
     assert len(gaps) == 3 and max(gaps) < 5e-6 < max(sizes)
+
+
+@pytest.mark.slow
+def test_what_a_model_says_of_sampling_and_dropout_stays_out(tmp_path, monkeypatch):
+    """TRL samples from the policy as it is, and trains it as it is, like the native trainer."""
+    tokenizer = byte_tokenizer(chat=True)
+    settings = dict(eos_token_id=tokenizer.eos_token_id, bos_token_id=None)
+    sizes = dict(n_positions=256, n_embd=32, n_layer=2, n_head=4, vocab_size=len(tokenizer))
+    torch.manual_seed(0)
+    gpt2 = GPT2LMHeadModel(GPT2Config(**sizes, **settings))
+    left = dict(min_p=0.5, no_repeat_ngram_size=2, suppress_tokens=[5, 6], do_sample=True)
+    gpt2.generation_config = GenerationConfig(eos_token_id=[tokenizer.eos_token_id, 0], **left)
+    gpt2.save_pretrained(tmp_path / "gpt2"), tokenizer.save_pretrained(tmp_path / "gpt2")
+    small = SIZES | dict(steps=2, task=Letters, model=str(tmp_path / "gpt2"), max_new_tokens=4)
+    run = TrlRun.begin(vpo.TrainConfig.preset("demo", **small), tmp_path / "run")
+    base, seen = run.learner.policy.model.get_base_model(), []
+    before, generate = base.generation_config, GPT2LMHeadModel.generate
+
+    def spied(model, *args, generation_config, **more):
+        asked, _ = model._prepare_generation_config(generation_config)
+        modules = [m for m in model.modules() if isinstance(m, torch.nn.Dropout)]
+        seen.append(({name: getattr(asked, name) for name in left}, asked.eos_token_id))
+        assert modules and not any(m.p for m in modules)
+        return generate(model, *args, generation_config=generation_config, **more)
+
+    monkeypatch.setattr(GPT2LMHeadModel, "generate", spied)
+    assert before.min_p == 0.5 and run.train(lambda record: False)
+    run.close()
+    plain = dict(min_p=None, no_repeat_ngram_size=0, suppress_tokens=None, do_sample=True)
+    assert [named for named, _ in seen] == [plain] * 2
+    assert all(set(ends) == {tokenizer.eos_token_id, 0} for _, ends in seen)
+    assert run.learner.policy.model.get_base_model().generation_config is before
 
 
 @pytest.fixture(scope="module")

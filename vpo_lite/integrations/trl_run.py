@@ -18,11 +18,12 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub import constants
-from transformers import PrinterCallback, TrainerCallback
+from transformers import GenerationConfig, PrinterCallback, TrainerCallback
 
 from ..estimators import zscore
 from ..files import sync
 from ..policy.adapter import quiet
+from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
 from ..training.errors import TrainingError
@@ -109,7 +110,10 @@ class TrlRun(AnyRun):
         return figures
 
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
-        """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint."""
+        """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint.
+
+        Until it returns, the model has the generation settings that TRL samples with.
+        """
         checkpoint = _last_checkpoint(self.folder, self.learner, self.main)
         self.done = _step_after(checkpoint)
         with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
@@ -117,8 +121,10 @@ class TrlRun(AnyRun):
                 self.learner = None  # let go of the old model before the new one is loaded
                 self.learner = _learner(self.config)
             self._began = True
-            trainer = self._trainer(tell)
-            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+            policy = self.learner.policy
+            with _nothing_but_ends(policy.model.get_base_model(), _ends(policy, self.config)):
+                trainer = self._trainer(tell)
+                trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return self.done == self.config.steps
 
     def finish(self) -> dict:
@@ -136,18 +142,16 @@ class TrlRun(AnyRun):
         args = grpo_config(config, self.path / CHECKPOINTS, **options)
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
-        ends = policy.eos_ids | _ids(policy, last_word(policy, config.answers))
-        reward = _Reward(SetReward.of(config), ends, log=bool(args.report_to))
-        with _ends(base, ends):
-            trainer = GRPOTrainer(
-                model=base,
-                args=args,
-                train_dataset=dataset(config, policy.tokenizer),
-                reward_funcs=reward,
-                processing_class=policy.tokenizer,
-                peft_config=lora,
-                callbacks=[_Recorder(self, reward, tell)],
-            )
+        reward = _Reward(SetReward.of(config), _ends(policy, config), log=bool(args.report_to))
+        trainer = GRPOTrainer(
+            model=base,
+            args=args,
+            train_dataset=dataset(config, policy.tokenizer),
+            reward_funcs=reward,
+            processing_class=policy.tokenizer,
+            peft_config=lora,
+            callbacks=[_Recorder(self, reward, tell)],
+        )
         trainer.remove_callback(PrinterCallback)
         with torch.no_grad():
             for name, parameter in trainer.model.named_parameters():
@@ -277,19 +281,29 @@ def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> N
         grpo_config(config, "unused", processes=team.num_processes, **engine.options)
 
 
-def _ids(policy, word: str | None) -> set[int]:
-    return set() if word is None else {policy.tokenizer.convert_tokens_to_ids(word)}
+def _ends(policy: Policy, config: TrainConfig) -> set[int]:
+    """The tokens that end a rollout: also the word that ends its last answer."""
+    word = last_word(policy, config.answers)
+    return policy.eos_ids | (
+        set() if word is None else {policy.tokenizer.convert_tokens_to_ids(word)}
+    )
 
 
 @contextlib.contextmanager
-def _ends(model, ids: set[int]):
-    """A context in which these tokens end a completion of the model. TRL asks once."""
-    before = model.generation_config.eos_token_id
-    model.generation_config.eos_token_id = sorted(ids)
+def _nothing_but_ends(model, ids: set[int]):
+    """A context in which the model's generation settings are these ends, and nothing else.
+
+    ``generate`` takes what TRL leaves open from them: a model's ``min_p`` would change the
+    distribution that rollouts are drawn from, and the trainer knows nothing of it.
+    """
+    before, model.generation_config = (
+        model.generation_config,
+        GenerationConfig(eos_token_id=sorted(ids)),
+    )
     try:
         yield
     finally:
-        model.generation_config.eos_token_id = before
+        model.generation_config = before
 
 
 @contextlib.contextmanager
