@@ -284,9 +284,7 @@ def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> N
 def _ends(policy: Policy, config: TrainConfig) -> set[int]:
     """The tokens that end a rollout: also the word that ends its last answer."""
     word = last_word(policy, config.answers)
-    return policy.eos_ids | (
-        set() if word is None else {policy.tokenizer.convert_tokens_to_ids(word)}
-    )
+    return policy.eos_ids | (set() if word is None else {policy.token_id(word)})
 
 
 @contextlib.contextmanager

@@ -147,7 +147,7 @@ class Policy:
         """
         self.model.eval()
         number = None if dtype == "auto" else getattr(torch, dtype)
-        stops = set() if stop is None else {self._token(stop)}
+        stops = set() if stop is None else {self.token_id(stop)}
         asked = [self.encode(prompt) for prompt in prompts]
         self.check_room(max(map(len, asked)), uniforms.shape[-1])
         return sample_tokens(
@@ -160,7 +160,8 @@ class Policy:
             forward=decoder_for(self.model, dtype=number, compiled=compiled),
         )
 
-    def _token(self, word: str) -> int:
+    def token_id(self, word: str) -> int:
+        """The id of a token. Raises ValueError where the policy has none of this name."""
         vocabulary = self.tokenizer.get_vocab()
         if word not in vocabulary:
             raise ValueError(f"stop = {shown(word)}: is no token of this policy")

@@ -106,9 +106,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     R = [group.for_training(task.worst(group.instance), pay) for group in groups]
     trained, places = rollouts, [None] * len(groups)
     if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
-        found = learner.found
-        made = recombine(policy, task, groups, rollouts, R, found, weights, config.alpha)
-        R, trained, places = made
+        how = (learner.found, weights, config.alpha, tokens)
+        R, trained, places = recombine(policy, task, groups, rollouts, R, *how)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
