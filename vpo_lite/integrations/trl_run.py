@@ -118,8 +118,7 @@ class TrlRun(AnyRun):
         self.done = _step_after(checkpoint)
         with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
             if self._began and checkpoint is None:  # steps without a state changed the adapter
-                self.learner = None  # let go of the old model before the new one is loaded
-                self.learner = _learner(self.config)
+                self._build_again(_learner)
             self._began = True
             policy = self.learner.policy
             with _nothing_but_ends(policy.model.get_base_model(), _ends(policy, self.config)):
