@@ -131,6 +131,8 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
         (dict(steps=40, save_every=7), "trainer.save_freq", 7),
         (dict(method="grpo"), "rollout.val_kwargs.n", 30),
         (dict(method="grpo"), "algorithm.vpo.answers", 1),
+        (dict(temperature=1.2), "rollout.temperature", 1.2),
+        (dict(temperature=1.2), "rollout.val_kwargs.temperature", 1.0),  # as the native evaluation
         (dict(task="programs", operations=2), "algorithm.vpo.options", {"operations": 2}),
         (dict(clip=0.3), "actor.clip_ratio_high", 0.3),
     ],
