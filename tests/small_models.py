@@ -50,6 +50,22 @@ def byte_model(path, *sizes, **more):
     return model_folder(path, byte_tokenizer(chat=True), *sizes, **more)
 
 
+def metaspace_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer as Llama-2's: a blank is part of the word after it, and decoding drops the first
+    one.
+    """
+    core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    core.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)])
+    special = ["<unk>", "<s>", "</s>"]
+    core.train_from_iterator(
+        ["<program_1> inc dbl neg </program_1> <route_1> UU RR </route_1> Go on hi user"] * 5,
+        trainers.BpeTrainer(vocab_size=200, special_tokens=special, show_progress=False),
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", bos_token="<s>")
+
+
 def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
     """A byte-level BPE with a few merges: any text can be written and read back."""
     core = Tokenizer(models.BPE())

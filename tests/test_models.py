@@ -4,13 +4,20 @@ made here.
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
-from small_models import THINKS, byte_tokenizer, config_of, model_folder
+from small_models import (
+    THINKS,
+    byte_tokenizer,
+    config_of,
+    metaspace_tokenizer,
+    model_folder,
+)
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 import envs
@@ -19,6 +26,7 @@ from vpo_lite.cli import main
 from vpo_lite.policy import base, loading
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.policy.tokenizer import encode
 from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
@@ -107,6 +115,7 @@ def assert_goes_on_alike(policy, prompt, tokens: int, given: int):
     blank = " " if prompt.symbols else ""
     joined = [p + blank + text for p, text in zip(prefixes, policy.texts(rest), strict=True)]
     assert joined == policy.texts(whole)
+    assert policy.texts(rest, again) == policy.texts(rest)
 
 
 def test_a_completion_goes_on_from_its_prefix_in_words(folder, monkeypatch):
@@ -127,6 +136,30 @@ def test_a_completion_goes_on_from_its_prefix_in_symbols():
     policy, task = load_policy("pocket-6x6", device="cpu"), MazeTask()
     prompt = task.prompt(task.instance(0), 3, pocket=policy.pocket)
     assert_goes_on_alike(policy, prompt, tokens=30, given=5)
+
+
+def test_the_blank_between_a_prefix_and_its_completion_is_read(tmp_path):
+    """Llama-2's tokenizer drops the blank before the first word that it decodes."""
+    tokenizer = metaspace_tokenizer()
+    policy = load_policy(model_folder(tmp_path, tokenizer, 32, 48, 2, 4, 2), device="cpu")
+    prefixes, rest = ["<program_1> inc", "", "<program_1>"], " dbl neg </program_1>"
+    prompts = [replace(Prompt.words("hi"), prefix=prefix) for prefix in prefixes]
+    rows = []
+    for prefix in prefixes:
+        whole, begun = (
+            tokenizer(text, add_special_tokens=False)["input_ids"]
+            for text in (prefix + rest, prefix)
+        )
+        assert whole[: len(begun)] == begun
+        rows.append([*whole[len(begun) :], tokenizer.eos_token_id])
+    tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True)
+    mask = torch.arange(tokens.shape[1]) < torch.tensor([[len(row)] for row in rows])
+    nothing = torch.zeros(3, 1, dtype=torch.long)
+    rollouts = Rollouts(
+        nothing, nothing == 0, torch.arange(3), tokens, mask, 0.0 * tokens, nothing[:, 0] > 0
+    )
+    texts = policy.texts(rollouts, prompts)
+    assert texts == [rest, rest.strip(), rest]
 
 
 def test_symbols_are_words_behind_a_bos_and_unknown_ones_are_named():

@@ -417,7 +417,7 @@ def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     maze = learner.task.instance(0)
     best, other = maze.pareto_front().routes[0], maze.pareto_front().routes[-1]
     written = [learner.task.write(maze, row, {}) for row in ([best, best], [best, other])]
-    monkeypatch.setattr(Policy, "texts", lambda self, rollouts: written)
+    monkeypatch.setattr(Policy, "texts", lambda self, rollouts, *_: written)
     record = train_step(learner, cfg, 0)
     vectors = envs.score_routes(maze, [best, other])
     assert np.array_equal(wired["estimate"][0][1][0], [[vectors[0], np.zeros(4)], vectors])
