@@ -262,6 +262,14 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
         Learner(tiny(compile=True))
 
 
+def test_a_number_format_of_sampling_is_refused_where_it_would_do_nothing(tiny, monkeypatch):
+    monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
+    words = r"rollout_dtype = 'bfloat16': LlamaForCausalLM .* own forward pass.* with dtype$"
+    with pytest.raises(ValueError, match=words):
+        Learner(tiny(rollout_dtype="bfloat16"))
+    Learner(tiny())
+
+
 def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
     """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones
     some are.
