@@ -816,11 +816,11 @@ def test_vpo_learns_to_hold_both_treasures_where_grpo_cannot():
 
 def test_the_presets_are_the_ones_of_the_design():
     table = {
-        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1),
-        "patient": (80, 2, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1.2),
-        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4, 1),
-        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6, 1),
-        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6, 1),
+        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1, 1),
+        "patient": (80, 2, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1.2, 1),
+        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4, 1, 1),
+        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6, 1, 10),
+        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6, 1, 10),
     }
     for name, row in table.items():
         c = vpo.TrainConfig.preset(name)
@@ -836,6 +836,7 @@ def test_the_presets_are_the_ones_of_the_design():
             c.kl,
             c.eps,
             c.temperature,
+            c.save_every,
         ) == row
 
 

@@ -55,7 +55,7 @@ def configuration(
         pool=-(-POOL // config.answers),
         steps=config.steps,
         tenth=tenth,
-        save=tenth if config.save_every == 1 else config.save_every,
+        save=max(tenth, config.save_every),
         nodes=nodes,
         gpus=gpus,
         name=as_yaml(f"{config.make_task().name}-{config.method}"),
