@@ -1,7 +1,7 @@
 """Small models of random parameters, and a tokenizer for them: what tests and benchmarks share."""
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 import envs
@@ -88,4 +88,14 @@ def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
         tokenizer_object=core, eos_token="<|im_end|>" if chat else "<|endoftext|>"
     )
     tokenizer.chat_template = CHAT if chat else None
+    return tokenizer
+
+
+def ending_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer without a chat template that ends each text with EOS."""
+    tokenizer = byte_tokenizer(chat=False)
+    end = (tokenizer.eos_token, tokenizer.eos_token_id)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {end[0]}", special_tokens=[end]
+    )
     return tokenizer

@@ -20,7 +20,7 @@ pytest.importorskip("trl")
 
 import torch
 from peft import AutoPeftModelForCausalLM
-from small_models import THINKS, byte_model, byte_tokenizer
+from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 import vpo_lite as vpo
@@ -278,6 +278,16 @@ def test_a_task_that_begins_completions_is_refused(chat_folder, tmp_path):
     with pytest.raises(TaskError, match="begins completions with a prefix, which TRL cannot"):
         TrlRun.begin(config, tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_tokenizer_that_ends_a_prompt_is_refused(tmp_path):
+    tokenizer = ending_tokenizer()
+    folder = model_folder(tmp_path / "model", tokenizer, 32, 48, 2, 4, 2)
+    small = SIZES | dict(task=Letters, model=str(folder), max_new_tokens=4)
+    config = vpo.TrainConfig.preset("demo", **small)
+    with pytest.raises(TaskError, match="ends a prompt with EOS, which TRL keeps: train natively"):
+        TrlRun.begin(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_recommended_settings():

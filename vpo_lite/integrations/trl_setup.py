@@ -97,7 +97,14 @@ class _Prompts:
             )
         if prompt.symbols:
             return f"{self.tokenizer.bos_token or '<bos>'} {prompt.symbols}"
-        return list(prompt.messages) if self.tokenizer.chat_template else prompt.text + "\n"
+        if self.tokenizer.chat_template:
+            return list(prompt.messages)
+        text = prompt.text + "\n"
+        if self.tokenizer(text)["input_ids"][-1:] == [self.tokenizer.eos_token_id]:
+            raise TaskError(
+                "this model's tokenizer ends a prompt with EOS, which TRL keeps: train natively"
+            )
+        return text
 
 
 def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **options):

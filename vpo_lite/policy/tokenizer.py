@@ -50,6 +50,8 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
         ids = tokenizer(prompt.text + "\n")["input_ids"]
+        if ids[-1:] == [tokenizer.eos_token_id]:  # some append it: the text would be over already
+            ids = ids[:-1]
     if not ids:
         raise ValueError("this policy's tokenizer reads no token in the prompt")
     if not prompt.prefix:
