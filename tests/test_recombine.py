@@ -230,6 +230,23 @@ def test_one_step_makes_the_recombined_set_likelier(policy):
     assert seen["advantage"] > 1 and after > before
 
 
+def test_the_sets_of_the_latest_problems_are_kept(policy, task, sampled, monkeypatch):
+    """Of two here. A problem that is met again is a late one. A step may have more problems."""
+    monkeypatch.setattr(recombination, "MOST_PROBLEMS", 2)
+    first, found = sampled.groups[0], {}
+
+    def met(*names):
+        monkeypatch.setattr(type(task), "key", lambda self, instance: instance)
+        groups, rows = [replace(first, instance=name) for name in names], rows_of(sampled, 0)
+        rows = rows.rows(torch.arange(G).repeat(len(names)))
+        recombine(policy, task, groups, rows, trained_on(groups), found, None, 1.0, LIMIT)
+        return list(found)
+
+    assert met("a") == ["a"] and met("b") == ["a", "b"]
+    assert met("a") == ["b", "a"] and met("c") == ["a", "c"]
+    assert met("d", "e", "f", "e") == ["f", "e"]
+
+
 def test_a_set_that_exceeds_the_token_limit_takes_no_place(policy, task, sampled):
     """At its own length it fits; with one token less the group stays as it is."""
     first = sampled.groups[0]

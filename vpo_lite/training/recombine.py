@@ -37,7 +37,9 @@ class Found(NamedTuple):
     rewards: tuple[float, ...]
 
 
-BestSets = dict[str, list[Found]]  # the best set found so far of each problem, by the problem's key
+# The best set found so far of each problem, by the problem's key; the latest problem comes last.
+BestSets = dict[str, list[Found]]
+MOST_PROBLEMS = 4096  # whose sets are kept: they stand in every state
 
 
 class Recombined(NamedTuple):
@@ -67,7 +69,7 @@ def recombine(
     """Put the best set found so far into each group.
 
     - rewards: P arrays (G, m, d), those that training goes by
-    - found: what earlier steps found; it is brought up to date
+    - found: what earlier steps found, of the last 4,096 problems; it is brought up to date
     - weights: P arrays (K, d) that score the rollouts, or None for the exact expectation
     - longest: the token limit of a rollout
 
@@ -96,6 +98,8 @@ def recombine(
                 R[p][place] = vectors[0]
                 rows[first + place] = ids
         places.append(place)
+    for key in list(found)[:-MOST_PROBLEMS]:  # those not met for longest
+        del found[key]
     return Recombined(R, _with_rows(rollouts, rows, policy.pad_id), places)
 
 
@@ -121,7 +125,7 @@ def _written(task: Task, group: Answers) -> dict[tuple[int, int], Found]:
 def _remember(task: Task, group: Answers, answers, found: BestSets, alpha: float) -> None:
     """Keep the best set of the answers kept so far and the valid ones of this group."""
     key, m = task.key(group.instance), group.parsed.shape[1]
-    kept = {answer.rewards: answer for answer in found.get(key, ())}
+    kept = {answer.rewards: answer for answer in found.pop(key, ())}
     for at in map(tuple, np.argwhere(group.valid & group.parsed).tolist()):
         kept.setdefault(answers[at].rewards, answers[at])  # of equal rewards the first found stays
     pool = list(kept.values())
