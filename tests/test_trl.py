@@ -21,7 +21,7 @@ pytest.importorskip("trl")
 import torch
 from peft import AutoPeftModelForCausalLM
 from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
-from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
+from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -410,30 +410,42 @@ def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
     assert len(gaps) == 3 and max(gaps) < 5e-6 < max(sizes)
 
 
+LEFT = dict(min_p=0.5, no_repeat_ngram_size=2, suppress_tokens=[5, 6], do_sample=True)
+WITH_DROPOUT = {  # in modules, and as numbers
+    GPT2LMHeadModel: dict(n_positions=256, n_embd=32, n_layer=2, n_head=4),
+    OPTForCausalLM: dict(
+        **dict(max_position_embeddings=256, hidden_size=32, word_embed_proj_dim=32, ffn_dim=48),
+        **dict(num_hidden_layers=2, num_attention_heads=4, attention_dropout=0.1, layerdrop=0.1),
+    ),
+}
+
+
 @pytest.mark.slow
-def test_what_a_model_says_of_sampling_and_dropout_stays_out(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", WITH_DROPOUT, ids=lambda kind: kind.__name__)
+def test_what_a_model_says_of_sampling_and_dropout_stays_out(kind, tmp_path, monkeypatch):
     """TRL samples from the policy as it is, and trains it as it is, like the native trainer."""
     tokenizer = byte_tokenizer(chat=True)
-    settings = dict(eos_token_id=tokenizer.eos_token_id, bos_token_id=None)
-    sizes = dict(n_positions=256, n_embd=32, n_layer=2, n_head=4, vocab_size=len(tokenizer))
+    settings = dict(eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=0)
     torch.manual_seed(0)
-    gpt2 = GPT2LMHeadModel(GPT2Config(**sizes, **settings))
-    left = dict(min_p=0.5, no_repeat_ngram_size=2, suppress_tokens=[5, 6], do_sample=True)
-    gpt2.generation_config = GenerationConfig(eos_token_id=[tokenizer.eos_token_id, 0], **left)
-    gpt2.save_pretrained(tmp_path / "gpt2"), tokenizer.save_pretrained(tmp_path / "gpt2")
-    small = SIZES | dict(steps=2, task=Letters, model=str(tmp_path / "gpt2"), max_new_tokens=4)
+    sizes = WITH_DROPOUT[kind] | dict(vocab_size=len(tokenizer))
+    model = kind(kind.config_class(**sizes, **settings))
+    model.generation_config = GenerationConfig(eos_token_id=[tokenizer.eos_token_id, 0], **LEFT)
+    model.save_pretrained(tmp_path / "model"), tokenizer.save_pretrained(tmp_path / "model")
+    small = SIZES | dict(steps=2, task=Letters, model=str(tmp_path / "model"), max_new_tokens=4)
     run = TrlRun.begin(vpo.TrainConfig.preset("demo", **small), tmp_path / "run")
     base, seen = run.learner.policy.model.get_base_model(), []
-    before, generate = base.generation_config, GPT2LMHeadModel.generate
+    before, generate = base.generation_config, kind.generate
 
     def spied(model, *args, generation_config, **more):
         asked, _ = model._prepare_generation_config(generation_config)
-        modules = [m for m in model.modules() if isinstance(m, torch.nn.Dropout)]
-        seen.append(({name: getattr(asked, name) for name in left}, asked.eos_token_id))
-        assert modules and not any(m.p for m in modules)
+        seen.append(({name: getattr(asked, name) for name in LEFT}, asked.eos_token_id))
+        ids = torch.tensor([[5, 6, 7, 8]])
+        training, evaluating = (model.train(mode)(ids).logits for mode in (True, False))
+        assert torch.equal(training, evaluating)
+        assert not any(m.p for m in model.modules() if isinstance(m, torch.nn.Dropout))
         return generate(model, *args, generation_config=generation_config, **more)
 
-    monkeypatch.setattr(GPT2LMHeadModel, "generate", spied)
+    monkeypatch.setattr(kind, "generate", spied)
     assert before.min_p == 0.5 and run.train(lambda record: False)
     run.close()
     plain = dict(min_p=None, no_repeat_ngram_size=0, suppress_tokens=None, do_sample=True)

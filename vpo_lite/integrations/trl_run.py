@@ -141,6 +141,8 @@ class TrlRun(AnyRun):
         args = grpo_config(config, self.path / CHECKPOINTS, **options)
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
+        if args.disable_dropout:
+            _drop_nothing(base)
         reward = _Reward(SetReward.of(config), _ends(policy, config), log=bool(args.report_to))
         trainer = GRPOTrainer(
             model=base,
@@ -284,6 +286,14 @@ def _ends(policy: Policy, config: TrainConfig) -> set[int]:
     """The tokens that end a rollout: also the word that ends its last answer."""
     word = last_word(policy, config.answers)
     return policy.eos_ids | (set() if word is None else {policy.token_id(word)})
+
+
+def _drop_nothing(model) -> None:
+    """Dropout that a layer keeps as a number (OPT) becomes 0. TRL's own option sees modules."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name.endswith(("dropout", "layerdrop")) and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 @contextlib.contextmanager
