@@ -1,7 +1,7 @@
 """Small models of random parameters, and a tokenizer for them: what tests and benchmarks share."""
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 import envs
@@ -50,6 +50,22 @@ def byte_model(path, *sizes, **more):
     return model_folder(path, byte_tokenizer(chat=True), *sizes, **more)
 
 
+def metaspace_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer as Llama-2's: a blank is part of the word after it, and decoding drops the first
+    one.
+    """
+    core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    core.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)])
+    special = ["<unk>", "<s>", "</s>"]
+    core.train_from_iterator(
+        ["<program_1> inc dbl neg </program_1> <route_1> UU RR </route_1> Go on hi user"] * 5,
+        trainers.BpeTrainer(vocab_size=200, special_tokens=special, show_progress=False),
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", bos_token="<s>")
+
+
 def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
     """A byte-level BPE with a few merges: any text can be written and read back."""
     core = Tokenizer(models.BPE())
@@ -72,4 +88,14 @@ def byte_tokenizer(chat: bool) -> PreTrainedTokenizerFast:
         tokenizer_object=core, eos_token="<|im_end|>" if chat else "<|endoftext|>"
     )
     tokenizer.chat_template = CHAT if chat else None
+    return tokenizer
+
+
+def ending_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer without a chat template that ends each text with EOS."""
+    tokenizer = byte_tokenizer(chat=False)
+    end = (tokenizer.eos_token, tokenizer.eos_token_id)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {end[0]}", special_tokens=[end]
+    )
     return tokenizer

@@ -12,11 +12,12 @@ import vpo_lite as vpo
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training.compare import bootstrap_interval, compare, table
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.measure import pool_figures
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.rollouts import read_answers, sample_answers
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)
@@ -101,6 +102,25 @@ def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, meth
     assert one.rewards.shape == (-(-10 // config.answers), config.answers, 4)
     assert evaluate(policy, config, answers=10) == f  # the draws are keyed
     assert f["problems"] == 1
+
+
+@pytest.mark.parametrize("method", ["vpo", "goal_conditioned"])
+def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypatch):
+    """No more rows at a time than are allowed, and the same answers as in one piece."""
+    settings = dict(model=str(tiny_policy_folder), maze_seed=1000, m=1, max_new_tokens=12)
+    config = TrainConfig.preset("demo", method=method, **settings)
+    policy, rows = load_policy(tiny_policy_folder, device="cpu"), []
+    (whole,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
+
+    def spied(policy, task, instances, m, uniforms, **more):
+        rows.append(uniforms.shape[0] * uniforms.shape[1])
+        return sample_answers(policy, task, instances, m, uniforms, **more)
+
+    monkeypatch.setattr(evaluation, "ROWS", 4)
+    monkeypatch.setattr(evaluation, "sample_answers", spied)
+    (cut,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
+    assert rows == [4, 4, 2]
+    assert cut.texts == whole.texts and (cut.rewards == whole.rewards).all()
 
 
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):

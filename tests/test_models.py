@@ -4,21 +4,31 @@ made here.
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.utils import filter_repo_objects
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
-from small_models import THINKS, byte_tokenizer, config_of, model_folder
+from small_models import (
+    THINKS,
+    byte_tokenizer,
+    config_of,
+    ending_tokenizer,
+    metaspace_tokenizer,
+    model_folder,
+)
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 import envs
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.policy import base, loading
+from vpo_lite.policy import base, hub, loading
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.policy.tokenizer import encode
 from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
@@ -107,6 +117,7 @@ def assert_goes_on_alike(policy, prompt, tokens: int, given: int):
     blank = " " if prompt.symbols else ""
     joined = [p + blank + text for p, text in zip(prefixes, policy.texts(rest), strict=True)]
     assert joined == policy.texts(whole)
+    assert policy.texts(rest, again) == policy.texts(rest)
 
 
 def test_a_completion_goes_on_from_its_prefix_in_words(folder, monkeypatch):
@@ -127,6 +138,38 @@ def test_a_completion_goes_on_from_its_prefix_in_symbols():
     policy, task = load_policy("pocket-6x6", device="cpu"), MazeTask()
     prompt = task.prompt(task.instance(0), 3, pocket=policy.pocket)
     assert_goes_on_alike(policy, prompt, tokens=30, given=5)
+
+
+def test_the_blank_between_a_prefix_and_its_completion_is_read(tmp_path):
+    """Llama-2's tokenizer drops the blank before the first word that it decodes."""
+    tokenizer = metaspace_tokenizer()
+    policy = load_policy(model_folder(tmp_path, tokenizer, 32, 48, 2, 4, 2), device="cpu")
+    prefixes, rest = ["<program_1> inc", "", "<program_1>"], " dbl neg </program_1>"
+    prompts = [replace(Prompt.words("hi"), prefix=prefix) for prefix in prefixes]
+    rows = []
+    for prefix in prefixes:
+        whole, begun = (
+            tokenizer(text, add_special_tokens=False)["input_ids"]
+            for text in (prefix + rest, prefix)
+        )
+        assert whole[: len(begun)] == begun
+        rows.append([*whole[len(begun) :], tokenizer.eos_token_id])
+    tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True)
+    mask = torch.arange(tokens.shape[1]) < torch.tensor([[len(row)] for row in rows])
+    nothing = torch.zeros(3, 1, dtype=torch.long)
+    rollouts = Rollouts(
+        nothing, nothing == 0, torch.arange(3), tokens, mask, 0.0 * tokens, nothing[:, 0] > 0
+    )
+    texts = policy.texts(rollouts, prompts)
+    assert texts == [rest, rest.strip(), rest]
+
+
+def test_a_prompt_does_not_end_with_the_end():
+    """Some tokenizers append EOS to each text. A policy would be asked to write after the end."""
+    ends, plain = ending_tokenizer(), byte_tokenizer(chat=False)
+    assert ends("Go.\n")["input_ids"] == [*plain("Go.\n")["input_ids"], ends.eos_token_id]
+    for prompt in (*ASKED, replace(ASKED[0], prefix="So")):
+        assert encode(ends, prompt) == encode(plain, prompt)
 
 
 def test_symbols_are_words_behind_a_bos_and_unknown_ones_are_named():
@@ -211,6 +254,36 @@ def test_a_larger_maze_is_no_hindrance_in_words(folder):
     )
     (record,) = vpo.train(config)
     assert record.silent_groups == 1  # no answer parses: all alike, advantage 0
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_why_a_model_of_the_hub_is_not_to_be_had(reached, monkeypatch):
+    def refused(name, **_):
+        raise OSError("403 Client Error.\n\nAccess to model someone/gated is restricted.")
+
+    monkeypatch.setattr(hub, "hub_in_reach", lambda: reached)
+    monkeypatch.setattr(hub, "snapshot_download", refused)
+    why = "403 Client Error. *Access to model someone/gated is restricted"
+    with pytest.raises(ValueError, match=why if reached else "the hub cannot be reached") as found:
+        load_policy("someone/gated", device="cpu")
+    assert "\n" not in str(found.value)
+
+
+def test_of_a_hub_model_one_copy_of_the_weights_is_downloaded(monkeypatch):
+    read = ["config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json"]
+    read += ["tokenizer.json", "tokenizer.model", "chat_template.jinja"]
+    again = ["consolidated.safetensors", "consolidated-00001-of-00002.safetensors"]
+    again += ["original/tokenizer.model", "onnx/model.safetensors", "onnx/config.json"]
+    asked = []
+
+    def listed(name, local_files_only, **chosen):
+        asked.append(sorted(filter_repo_objects([*read, *again], **chosen)))
+        raise OSError
+
+    monkeypatch.setattr(hub, "snapshot_download", listed)
+    with pytest.raises(ValueError, match="no pocket policy"):
+        hub.from_hub("someone/tiny")
+    assert hub.in_cache("someone/tiny") is None and asked == [sorted(read)] * 2
 
 
 def test_a_folder_that_is_no_model_is_one_clear_line(tmp_path):

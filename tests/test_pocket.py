@@ -153,7 +153,7 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     front = maze.pareto_front()
     route, reward = front.routes[0], front.rewards[0]
     texts = [task.write(maze, [route, route], {}) + " <route_3> b9 </route_3>"]
-    monkeypatch.setattr(type(policy), "texts", lambda self, rollouts: texts)
+    monkeypatch.setattr(type(policy), "texts", lambda self, rollouts, *_: texts)
     assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,))["3"] == {
         "parse": 2 / 3,
         "reach": 2 / 3,

@@ -23,6 +23,7 @@ from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
 G, M = 6, 2
+LIMIT = 200  # tokens of a rollout: more than any set of two routes takes
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_m
     weights = [np.random.default_rng(i).dirichlet(np.ones(4), 4096) for i in range(2)]
     found = {}
     R, _, places = recombine(
-        policy, task, *sampled, trained_on(sampled.groups), found, weights, 1.0
+        policy, task, *sampled, trained_on(sampled.groups), found, weights, 1.0, LIMIT
     )
     # Both groups are on one maze: what one found serves the other.
     valid = np.concatenate([group.rewards[group.valid] for group in sampled.groups])
@@ -88,11 +89,13 @@ def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sample
     """The best set of all groups so far, though the later group wrote nothing of it."""
     first, second = sampled.groups
     found = {}
-    recombine(policy, task, [first], rows_of(sampled, 0), trained_on([first]), found, None, 1.0)
+    recombine(
+        policy, task, [first], rows_of(sampled, 0), trained_on([first]), found, None, 1.0, LIMIT
+    )
     poor = np.where(second.valid[..., None], [1.0, 0, 0, 0.5], 0.0)  # dominated by any treasure
     second = replace(second, rewards=poor)
     rows, own = rows_of(sampled, 1), trained_on([second])
-    R, rollouts, (place,) = recombine(policy, task, [second], rows, own, found, None, 1.0)
+    R, rollouts, (place,) = recombine(policy, task, [second], rows, own, found, None, 1.0, LIMIT)
     pairs = itertools.combinations(first.rewards[first.valid], 2)
     best = max(vpo.exact_set_reward(pair) for pair in pairs)
     assert vpo.exact_set_reward(R[0][place]) == pytest.approx(best, abs=1e-12)
@@ -142,7 +145,7 @@ def test_a_resumed_run_knows_what_was_found(tmp_path):
 
 def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, sampled):
     _, rollouts, places = recombine(
-        policy, task, *sampled, trained_on(sampled.groups), {}, None, 1.0
+        policy, task, *sampled, trained_on(sampled.groups), {}, None, 1.0, LIMIT
     )
     texts = policy.texts(rollouts)
     rows = [p * G + place for p, place in enumerate(places)]
@@ -162,7 +165,7 @@ def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, 
 def test_a_group_is_left_alone_where_nothing_valid_was_found(policy, task, sampled):
     bad = [replace(g, valid=np.zeros_like(g.valid)) for g in sampled.groups]
     R, rollouts, places = recombine(
-        policy, task, bad, sampled.rollouts, trained_on(bad), {}, None, 1.0
+        policy, task, bad, sampled.rollouts, trained_on(bad), {}, None, 1.0, LIMIT
     )
     assert places == [None, None]
     for mine, group in zip(R, sampled.groups, strict=True):
@@ -179,7 +182,9 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
     alike = read_answers(task, [instance], [[text] * (G - 1) + texts[:1]], M)
     alike = [replace(g, prompt=one.prompt) for g in alike]
     rows = rows_of(sampled, 0)
-    _, rollouts, (place,) = recombine(policy, task, alike, rows, trained_on(alike), {}, None, 1.0)
+    _, rollouts, (place,) = recombine(
+        policy, task, alike, rows, trained_on(alike), {}, None, 1.0, LIMIT
+    )
     answers = task.parse(instance, policy.texts(rollouts)[place], M)
     assert None not in answers and len(set(answers)) == M
 
@@ -223,3 +228,83 @@ def test_one_step_makes_the_recombined_set_likelier(policy):
             before = learner.policy.token_logprobs(one)[0][one.mask].sum()
         after = learner.policy.token_logprobs(one)[0][one.mask].sum()
     assert seen["advantage"] > 1 and after > before
+
+
+def test_the_sets_of_the_latest_problems_are_kept(policy, task, sampled, monkeypatch):
+    """Of two here. A problem that is met again is a late one. A step may have more problems."""
+    monkeypatch.setattr(recombination, "MOST_PROBLEMS", 2)
+    first, found = sampled.groups[0], {}
+
+    def met(*names):
+        monkeypatch.setattr(type(task), "key", lambda self, instance: instance)
+        groups, rows = [replace(first, instance=name) for name in names], rows_of(sampled, 0)
+        rows = rows.rows(torch.arange(G).repeat(len(names)))
+        recombine(policy, task, groups, rows, trained_on(groups), found, None, 1.0, LIMIT)
+        return list(found)
+
+    assert met("a") == ["a"] and met("b") == ["a", "b"]
+    assert met("a") == ["b", "a"] and met("c") == ["a", "c"]
+    assert met("d", "e", "f", "e") == ["f", "e"]
+
+
+def test_a_set_that_exceeds_the_token_limit_takes_no_place(policy, task, sampled):
+    """At its own length it fits; with one token less the group stays as it is."""
+    first = sampled.groups[0]
+    given = [first], rows_of(sampled, 0), trained_on([first])
+    _, rollouts, (place,) = recombine(policy, task, *given, {}, None, 1.0, LIMIT)
+    length = int(rollouts.mask[place].sum())
+    assert recombine(policy, task, *given, {}, None, 1.0, length).places == [place]
+    found = {}
+    R, rollouts, places = recombine(policy, task, *given, found, None, 1.0, length - 1)
+    assert places == [None] and (R[0] == given[2][0]).all()
+    assert torch.equal(rollouts.tokens, given[1].tokens) and found[task.key(first.instance)]
+
+
+def test_a_step_trains_no_row_beyond_its_limit(monkeypatch):
+    """A short limit cuts rollouts; sets joined of several of them would be longer."""
+    config = vpo.TrainConfig.preset(
+        "demo", method="vpo_recombined", prompts=4, max_new_tokens=30, m=3, threads=1
+    )
+    learner, widths, update = Learner(config), [], steps.update_policy
+
+    def spied(learner, config, rollouts, *rest):
+        widths.append(rollouts.tokens.shape[1])
+        return update(learner, config, rollouts, *rest)
+
+    monkeypatch.setattr(steps, "update_policy", spied)
+    for step in range(3):
+        steps.train_step(learner, config, step)
+    assert len(widths) == 3 and max(widths) <= 30
+
+
+@pytest.mark.parametrize("name", ["calls", "chains"])
+def test_a_set_ends_as_rollouts_end(name, monkeypatch):
+    """These policies stop after the last answer's closing tag, and sample no EOS after it."""
+    how = dict(task=name, method="vpo_recombined", prompts=2, group_size=8, threads=1)
+    config, seen = vpo.TrainConfig.preset("demo", **how), []
+    learner = Learner(config)
+
+    def spied(*given):
+        seen.append(recombine(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(steps, "recombine", spied)
+    steps.train_step(learner, config, 0)
+    _, rollouts, places = seen[0]
+    written = [p * 8 + place for p, place in enumerate(places) if place is not None]
+    assert written
+    for row in written:
+        last = rollouts.tokens[row][rollouts.mask[row]][-1].item()
+        tag = learner.policy.tokenizer.convert_ids_to_tokens(last)
+        assert tag == f"</{learner.task.tag}_{config.m}>"
+
+
+def test_of_several_ends_it_is_the_one_that_the_group_used(policy, task, sampled, monkeypatch):
+    """As of a chat model, whose tokenizer names another EOS than the one that ends its turns."""
+    eos, pad = policy.tokenizer.eos_token_id, policy.tokenizer.pad_token_id
+    first, rows = sampled.groups[0], rows_of(sampled, 0)
+    turns = rows._replace(tokens=rows.tokens.masked_fill(rows.tokens == eos, pad))
+    monkeypatch.setattr(type(policy), "eos_ids", {eos, pad})
+    given = trained_on([first]), {}, None, 1.0, LIMIT
+    _, rollouts, (place,) = recombine(policy, task, [first], turns, *given)
+    assert rollouts.tokens[place][rollouts.mask[place]][-1] == pad

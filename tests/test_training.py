@@ -262,6 +262,14 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
         Learner(tiny(compile=True))
 
 
+def test_a_number_format_of_sampling_is_refused_where_it_would_do_nothing(tiny, monkeypatch):
+    monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
+    words = r"rollout_dtype = 'bfloat16': LlamaForCausalLM .* own forward pass.* with dtype$"
+    with pytest.raises(ValueError, match=words):
+        Learner(tiny(rollout_dtype="bfloat16"))
+    Learner(tiny())
+
+
 def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
     """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones
     some are.
@@ -417,7 +425,7 @@ def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     maze = learner.task.instance(0)
     best, other = maze.pareto_front().routes[0], maze.pareto_front().routes[-1]
     written = [learner.task.write(maze, row, {}) for row in ([best, best], [best, other])]
-    monkeypatch.setattr(Policy, "texts", lambda self, rollouts: written)
+    monkeypatch.setattr(Policy, "texts", lambda self, rollouts, *_: written)
     record = train_step(learner, cfg, 0)
     vectors = envs.score_routes(maze, [best, other])
     assert np.array_equal(wired["estimate"][0][1][0], [[vectors[0], np.zeros(4)], vectors])
@@ -808,11 +816,11 @@ def test_vpo_learns_to_hold_both_treasures_where_grpo_cannot():
 
 def test_the_presets_are_the_ones_of_the_design():
     table = {
-        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1),
-        "patient": (80, 2, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1.2),
-        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4, 1),
-        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6, 1),
-        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6, 1),
+        "demo": (40, 4, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1, 1),
+        "patient": (80, 2, 16, 64, 3, 1e-3, 16, 32, 0, 1e-4, 1.2, 1),
+        "laptop": (250, 16, 8, 64, 3, 4e-4, 16, 32, 1e-3, 1e-4, 1, 1),
+        "gpu": (300, 32, 16, 100, 3, 2e-4, 32, 64, 1e-3, 1e-6, 1, 10),
+        "paper": (16, 128, 8, 100, 3, 1e-5, 64, 128, 1e-3, 1e-6, 1, 10),
     }
     for name, row in table.items():
         c = vpo.TrainConfig.preset(name)
@@ -828,6 +836,7 @@ def test_the_presets_are_the_ones_of_the_design():
             c.kl,
             c.eps,
             c.temperature,
+            c.save_every,
         ) == row
 
 

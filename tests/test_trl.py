@@ -20,7 +20,8 @@ pytest.importorskip("trl")
 
 import torch
 from peft import AutoPeftModelForCausalLM
-from small_models import THINKS, byte_model, byte_tokenizer
+from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
+from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -279,6 +280,16 @@ def test_a_task_that_begins_completions_is_refused(chat_folder, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_tokenizer_that_ends_a_prompt_is_refused(tmp_path):
+    tokenizer = ending_tokenizer()
+    folder = model_folder(tmp_path / "model", tokenizer, 32, 48, 2, 4, 2)
+    small = SIZES | dict(task=Letters, model=str(folder), max_new_tokens=4)
+    config = vpo.TrainConfig.preset("demo", **small)
+    with pytest.raises(TaskError, match="ends a prompt with EOS, which TRL keeps: train natively"):
+        TrlRun.begin(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_recommended_settings():
     args = grpo_config(pocket_config(micro_batch=3, kl=0.1, aggregation="sequence"), "unused")
     batch = args.per_device_train_batch_size, args.gradient_accumulation_steps
@@ -385,15 +396,62 @@ def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
         return False
 
     made, native = run._trainer, adapter_of(run.learner.policy.model)
-    run._trainer = lambda tell: held.setdefault("trainer", made(tell))
-    run._trainer(compare)
-    begun = adapter_of(held["trainer"].model)
-    assert begun.keys() == native.keys()
-    assert all(torch.equal(begun[name], native[name]) for name in native)
-    run._trainer = lambda tell: held["trainer"]
+
+    def looked_at(tell):
+        trainer = held["trainer"] = made(tell)
+        begun = adapter_of(trainer.model)
+        assert begun.keys() == native.keys()
+        assert all(torch.equal(begun[name], native[name]) for name in native)
+        return trainer
+
+    run._trainer = looked_at
     assert run.train(compare)
     run.close()
     assert len(gaps) == 3 and max(gaps) < 5e-6 < max(sizes)
+
+
+LEFT = dict(min_p=0.5, no_repeat_ngram_size=2, suppress_tokens=[5, 6], do_sample=True)
+WITH_DROPOUT = {  # in modules, and as numbers
+    GPT2LMHeadModel: dict(n_positions=256, n_embd=32, n_layer=2, n_head=4),
+    OPTForCausalLM: dict(
+        **dict(max_position_embeddings=256, hidden_size=32, word_embed_proj_dim=32, ffn_dim=48),
+        **dict(num_hidden_layers=2, num_attention_heads=4, attention_dropout=0.1, layerdrop=0.1),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WITH_DROPOUT, ids=lambda kind: kind.__name__)
+def test_what_a_model_says_of_sampling_and_dropout_stays_out(kind, tmp_path, monkeypatch):
+    """TRL samples from the policy as it is, and trains it as it is, like the native trainer."""
+    tokenizer = byte_tokenizer(chat=True)
+    settings = dict(eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=0)
+    torch.manual_seed(0)
+    sizes = WITH_DROPOUT[kind] | dict(vocab_size=len(tokenizer))
+    model = kind(kind.config_class(**sizes, **settings))
+    model.generation_config = GenerationConfig(eos_token_id=[tokenizer.eos_token_id, 0], **LEFT)
+    model.save_pretrained(tmp_path / "model"), tokenizer.save_pretrained(tmp_path / "model")
+    small = SIZES | dict(steps=2, task=Letters, model=str(tmp_path / "model"), max_new_tokens=4)
+    run = TrlRun.begin(vpo.TrainConfig.preset("demo", **small), tmp_path / "run")
+    base, seen = run.learner.policy.model.get_base_model(), []
+    before, generate = base.generation_config, kind.generate
+
+    def spied(model, *args, generation_config, **more):
+        asked, _ = model._prepare_generation_config(generation_config)
+        seen.append(({name: getattr(asked, name) for name in LEFT}, asked.eos_token_id))
+        ids = torch.tensor([[5, 6, 7, 8]])
+        training, evaluating = (model.train(mode)(ids).logits for mode in (True, False))
+        assert torch.equal(training, evaluating)
+        assert not any(m.p for m in model.modules() if isinstance(m, torch.nn.Dropout))
+        return generate(model, *args, generation_config=generation_config, **more)
+
+    monkeypatch.setattr(kind, "generate", spied)
+    assert before.min_p == 0.5 and run.train(lambda record: False)
+    run.close()
+    plain = dict(min_p=None, no_repeat_ngram_size=0, suppress_tokens=None, do_sample=True)
+    assert [named for named, _ in seen] == [plain] * 2
+    assert all(set(ends) == {tokenizer.eos_token_id, 0} for _, ends in seen)
+    assert run.learner.policy.model.get_base_model().generation_config is before
 
 
 @pytest.fixture(scope="module")
@@ -505,6 +563,32 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
     assert one == other
     adapter = "adapter/adapter_model.safetensors"
     assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["asked to stop", "an error before any state"])
+def test_training_that_is_called_again_goes_on(trained, tiny, ending, tmp_path):
+    """As a native run does: each step once, the same lines and adapter as in one go."""
+
+    def tell(record):
+        if ending != "asked to stop":
+            raise OSError("the disk is full")
+        return record.step == 2
+
+    run = TrlRun.begin(tiny, tmp_path / "run")
+    run.start()
+    with contextlib.suppress(OSError):
+        assert not run.train(tell)
+    assert run.done == (2 if ending == "asked to stop" else 1)
+    assert run.train(lambda record: False) and run.done == 3
+    run.finish()
+    one, other = (
+        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
+        for p in (trained, run.path)
+    )
+    assert one == other
+    adapter = "adapter/adapter_model.safetensors"
+    assert (run.path / adapter).read_bytes() == (trained / adapter).read_bytes()
 
 
 @pytest.mark.slow

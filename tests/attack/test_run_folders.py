@@ -1,5 +1,6 @@
 """Run folders under attack: kills at every moment, two writers, a full disk, damaged files."""
 
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,11 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import BusyError, DamagedError
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.training import run as runs_of_training
+from vpo_lite.training import step as steps_of_training
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.run import Run
+from vpo_lite.training.step import Learner
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "vpo_lite.cli", "train"]
@@ -432,6 +437,28 @@ def test_a_step_that_was_interrupted_half_way_is_done_again_from_the_last_state(
     run.finish()
     adapter = "adapter/adapter_model.safetensors"
     assert (run.path / adapter).read_bytes() == (runs / "finished" / adapter).read_bytes()
+
+
+def test_the_old_model_is_gone_before_a_broken_run_loads_it_again(
+    small_config, tmp_path, monkeypatch
+):
+    """Two would not fit where one fills the memory."""
+    run = Run.begin(small_config, tmp_path / "run")
+    old, seen = weakref.ref(run.learner.policy.model), []
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    def made(config):
+        seen.append(old())
+        return Learner(config)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(steps_of_training, "update_policy", interrupted)
+        list(run.steps())
+    monkeypatch.setattr(runs_of_training, "Learner", made)
+    assert [r.step for r in run.steps()] == [1, 2, 3]
+    assert seen == [None]
 
 
 def test_a_run_is_finished_after_its_last_step_only(small_config, tmp_path):

@@ -225,11 +225,11 @@ def _warn_of_truncation(rate: float, run, when: str) -> None:
 
 def _token_limit(run) -> int:
     """What a rollout may need on the first training problems, unless the run has its own limit."""
-    from ..training.contract import EARLY
+    from ..training.contract import early_problems
     from ..training.rollouts import longest_completion
 
     task, config, policy = run.learner.task, run.config, run.learner.policy
-    early = [task.instance(seed) for seed in task.seeds["train"][: 1 if task.single else EARLY]]
+    early = early_problems(task)
     return longest_completion(policy, task, config.answers, early, config.max_new_tokens)
 
 

@@ -18,11 +18,12 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub import constants
-from transformers import PrinterCallback, TrainerCallback
+from transformers import GenerationConfig, PrinterCallback, TrainerCallback
 
 from ..estimators import zscore
 from ..files import sync
 from ..policy.adapter import quiet
+from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
 from ..training.errors import TrainingError
@@ -58,10 +59,10 @@ class TrlRun(AnyRun):
         learner: Learner,
         engine: Engine,
         team: PartialState,
-        checkpoint: Path | None = None,
+        first: int = 0,
     ):
-        super().__init__(folder, config, learner, 0 if checkpoint is None else step_of(checkpoint))
-        self.engine, self.team, self.checkpoint = engine, team, checkpoint
+        super().__init__(folder, config, learner, first)
+        self.engine, self.team, self._began = engine, team, False
         self.main = team.is_main_process
         # A process that ends while its group stands may be aborted by the threads of gloo.
         atexit.register(team.destroy_process_group)
@@ -100,9 +101,8 @@ class TrlRun(AnyRun):
             config, engine = folder.config(), folder.engine()
             _check_options(config, engine, team)
             learner = _learner(config)
-            checkpoint = rewound(folder, learner) if main else None
-            (checkpoint,) = broadcast_object_list([checkpoint])
-        return cls(folder, config, learner, engine, team, checkpoint)
+            checkpoint = _last_checkpoint(folder, learner, main)
+        return cls(folder, config, learner, engine, team, _step_after(checkpoint))
 
     def start(self) -> dict:
         figures = super().start() if self.main else {}
@@ -110,9 +110,20 @@ class TrlRun(AnyRun):
         return figures
 
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
+        """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint.
+
+        Until it returns, the model has the generation settings that TRL samples with.
+        """
+        checkpoint = _last_checkpoint(self.folder, self.learner, self.main)
+        self.done = _step_after(checkpoint)
         with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
-            trainer = self._trainer(tell)
-            trainer.train(resume_from_checkpoint=self.checkpoint and str(self.checkpoint))
+            if self._began and checkpoint is None:  # steps without a state changed the adapter
+                self._build_again(_learner)
+            self._began = True
+            policy = self.learner.policy
+            with _nothing_but_ends(policy.model.get_base_model(), _ends(policy, self.config)):
+                trainer = self._trainer(tell)
+                trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return self.done == self.config.steps
 
     def finish(self) -> dict:
@@ -130,18 +141,18 @@ class TrlRun(AnyRun):
         args = grpo_config(config, self.path / CHECKPOINTS, **options)
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
-        ends = policy.eos_ids | _ids(policy, last_word(policy, config.answers))
-        reward = _Reward(SetReward.of(config), ends, log=bool(args.report_to))
-        with _ends(base, ends):
-            trainer = GRPOTrainer(
-                model=base,
-                args=args,
-                train_dataset=dataset(config, policy.tokenizer),
-                reward_funcs=reward,
-                processing_class=policy.tokenizer,
-                peft_config=lora,
-                callbacks=[_Recorder(self, reward, tell)],
-            )
+        if args.disable_dropout:
+            _drop_nothing(base)
+        reward = _Reward(SetReward.of(config), _ends(policy, config), log=bool(args.report_to))
+        trainer = GRPOTrainer(
+            model=base,
+            args=args,
+            train_dataset=dataset(config, policy.tokenizer),
+            reward_funcs=reward,
+            processing_class=policy.tokenizer,
+            peft_config=lora,
+            callbacks=[_Recorder(self, reward, tell)],
+        )
         trainer.remove_callback(PrinterCallback)
         with torch.no_grad():
             for name, parameter in trainer.model.named_parameters():
@@ -255,25 +266,51 @@ def _learner(config: TrainConfig) -> Learner:
     return Learner(config.but(gradient_checkpointing=False))
 
 
+def _last_checkpoint(folder: RunFolder, learner: Learner, main: bool) -> Path | None:
+    """The checkpoint to go on from, in every process; the main one rewinds the folder to it."""
+    (checkpoint,) = broadcast_object_list([rewound(folder, learner) if main else None])
+    return checkpoint
+
+
+def _step_after(checkpoint: Path | None) -> int:
+    return 0 if checkpoint is None else step_of(checkpoint)
+
+
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
     """Refuse what TRL refuses before anything is loaded or written."""
     with _silence():
         grpo_config(config, "unused", processes=team.num_processes, **engine.options)
 
 
-def _ids(policy, word: str | None) -> set[int]:
-    return set() if word is None else {policy.tokenizer.convert_tokens_to_ids(word)}
+def _ends(policy: Policy, config: TrainConfig) -> set[int]:
+    """The tokens that end a rollout: also the word that ends its last answer."""
+    word = last_word(policy, config.answers)
+    return policy.eos_ids | (set() if word is None else {policy.token_id(word)})
+
+
+def _drop_nothing(model) -> None:
+    """Dropout that a layer keeps as a number (OPT) becomes 0. TRL's own option sees modules."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name.endswith(("dropout", "layerdrop")) and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 @contextlib.contextmanager
-def _ends(model, ids: set[int]):
-    """A context in which these tokens end a completion of the model. TRL asks once."""
-    before = model.generation_config.eos_token_id
-    model.generation_config.eos_token_id = sorted(ids)
+def _nothing_but_ends(model, ids: set[int]):
+    """A context in which the model's generation settings are these ends, and nothing else.
+
+    ``generate`` takes what TRL leaves open from them: a model's ``min_p`` would change the
+    distribution that rollouts are drawn from, and the trainer knows nothing of it.
+    """
+    before, model.generation_config = (
+        model.generation_config,
+        GenerationConfig(eos_token_id=sorted(ids)),
+    )
     try:
         yield
     finally:
-        model.generation_config.eos_token_id = before
+        model.generation_config = before
 
 
 @contextlib.contextmanager

@@ -97,7 +97,14 @@ class _Prompts:
             )
         if prompt.symbols:
             return f"{self.tokenizer.bos_token or '<bos>'} {prompt.symbols}"
-        return list(prompt.messages) if self.tokenizer.chat_template else prompt.text + "\n"
+        if self.tokenizer.chat_template:
+            return list(prompt.messages)
+        text = prompt.text + "\n"
+        if self.tokenizer(text)["input_ids"][-1:] == [self.tokenizer.eos_token_id]:
+            raise TaskError(
+                "this model's tokenizer ends a prompt with EOS, which TRL keeps: train natively"
+            )
+        return text
 
 
 def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **options):
@@ -118,6 +125,8 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
       prompt once for its whole group.
     - token limit: one for the whole run. Without ``max_new_tokens`` it is the largest that the
       first 64 problems need; the native trainer asks the problems of each step.
+    - dropout: switched off. TRL updates the model in training mode, the native trainer in
+      evaluation mode. A base with dropout (GPT-2: 0.1) would score other numbers than it sampled.
     - loss_type: ``dapo``, ``grpo`` or ``dr_grpo`` for our aggregation ``token``, ``sequence`` or
       ``constant``. These agree.
     - kl, entropy: the same estimators (``beta``, ``entropy_coef``). At kl = 0 nothing measures the
@@ -165,6 +174,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
     recommended = dict(
         top_p=1.0,
         top_k=0,
+        disable_dropout=True,
         lr_scheduler_type="constant",
         weight_decay=0.0,
         max_grad_norm=1.0,

@@ -30,7 +30,7 @@ import numpy as np
 from ..checks import shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key, task_class
-from ..training.contract import EARLY, check_seeds, objectives_of
+from ..training.contract import check_seeds, early_problems, objectives_of
 from .rewards import RolloutReward
 
 try:
@@ -138,8 +138,7 @@ def common_objectives(task: Task) -> tuple[str, ...]:
     if isinstance(task, OwnScores):
         return task.names
     check_seeds(task)
-    early = task.seeds["train"][: 1 if task.single else EARLY]
-    names = {objectives_of(task, task.instance(seed)) for seed in early}
+    names = {objectives_of(task, x) for x in early_problems(task)}
     return names.pop() if len(names) == 1 else ()
 
 

@@ -18,8 +18,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - kl, aggregation: actor.use_kl_loss and .kl_loss_coef, .loss_agg_mode; micro_batch: the same there
 - temperature, max_new_tokens: rollout.temperature, data.max_response_length
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
-- save_every: trainer.save_freq; its default 1 would store the whole model in each step, so then ten
-  checkpoints are stored
+- save_every: trainer.save_freq, but at most ten checkpoints are stored: each holds the whole model
 - load_in, compile, device, threads: refused, since veRL has nothing like them or decides itself
 - k, set_size: belong to methods that are refused, and to the native evaluation
 """

@@ -55,7 +55,7 @@ def configuration(
         pool=-(-POOL // config.answers),
         steps=config.steps,
         tenth=tenth,
-        save=tenth if config.save_every == 1 else config.save_every,
+        save=max(tenth, config.save_every),
         nodes=nodes,
         gpus=gpus,
         name=as_yaml(f"{config.make_task().name}-{config.method}"),
@@ -154,11 +154,11 @@ actor_rollout_ref:
     # With LoRA the engine reads the base parameters itself.
     load_format: safetensors
     log_prob_micro_batch_size_per_gpu: {micro_batch}
-    # {pool} rollouts for each held-out problem, as in the native evaluation.
+    # {pool} rollouts for each held-out problem, at temperature 1, as in the native evaluation.
     val_kwargs:
       n: {pool}
       do_sample: true
-      temperature: {temperature}
+      temperature: 1.0
 
 trainer:
   total_epochs: 1

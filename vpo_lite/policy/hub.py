@@ -8,27 +8,33 @@ from huggingface_hub import constants, snapshot_download
 
 from ..checks import shown
 from . import shipped
+from .weights import reason
 
-_WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_FILES = {
+    "allow_patterns": ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"],
+    # the same weights again, in forms that are not read here (Mistral, Llama)
+    "ignore_patterns": ["consolidated*", "original/*", "onnx/*"],
+}
 
 
 def from_hub(name: str) -> Path:
     """The folder of a hub model: from the hub's cache, else downloaded (safetensors only)."""
     cached_only = not hub_in_reach()
     try:
-        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=cached_only))
+        return Path(snapshot_download(name, **_FILES, local_files_only=cached_only))
     except Exception as error:  # of the network, the hub's answers, the cache, the disk
+        why = "the hub cannot be reached" if cached_only else reason(error)
         raise ValueError(
             f"model {shown(name, 200)}: no pocket policy ({', '.join(shipped.names()) or 'none'}), "
             "no folder with a model, not in the model hub's cache and not to be had from the hub; "
-            "check the name, or connect once so that it is cached"
+            f"check the name, or connect once so that it is cached ({why})"
         ) from error
 
 
 def in_cache(name: str) -> Path | None:
     """The folder in the hub's cache that :func:`from_hub` used last; None where there is none."""
     try:
-        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        return Path(snapshot_download(name, **_FILES, local_files_only=True))
     except Exception:  # no name of the hub's, or no cache
         return None
 

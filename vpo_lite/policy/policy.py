@@ -17,7 +17,7 @@ from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
 from .libraries import PeftModel
 from .sampling import Rollouts, completion_logits, pad_prompts, sample_tokens, shares_prompts
-from .tokenizer import encode
+from .tokenizer import decode, encode
 
 
 class TokenScores(NamedTuple):
@@ -147,7 +147,7 @@ class Policy:
         """
         self.model.eval()
         number = None if dtype == "auto" else getattr(torch, dtype)
-        stops = set() if stop is None else {self._token(stop)}
+        stops = set() if stop is None else {self.token_id(stop)}
         asked = [self.encode(prompt) for prompt in prompts]
         self.check_room(max(map(len, asked)), uniforms.shape[-1])
         return sample_tokens(
@@ -160,18 +160,25 @@ class Policy:
             forward=decoder_for(self.model, dtype=number, compiled=compiled),
         )
 
-    def _token(self, word: str) -> int:
+    def token_id(self, word: str) -> int:
+        """The id of a token. Raises ValueError where the policy has none of this name."""
         vocabulary = self.tokenizer.get_vocab()
         if word not in vocabulary:
             raise ValueError(f"stop = {shown(word)}: is no token of this policy")
         return vocabulary[word]
 
-    def texts(self, rollouts: Rollouts) -> list[str]:
-        """The sampled tokens (B) as text, without padding and EOS, without a prompt's prefix."""
+    def texts(self, rollouts: Rollouts, prompts: Sequence[Prompt] = ()) -> list[str]:
+        """The sampled tokens (B) as text, without padding and EOS, without a prompt's prefix.
+
+        prompts: the P prompts that the rollouts continue. A text is read behind its prefix in
+        words (:func:`vpo_lite.policy.tokenizer.decode`).
+        """
         ends = self.eos_ids
         pairs = zip(rollouts.tokens.tolist(), rollouts.mask.sum(-1).tolist(), strict=True)
         rows = [[t for t in row[:used] if t not in ends] for row, used in pairs]
-        return self.tokenizer.batch_decode(rows)
+        begun = ["" if prompt.symbols else prompt.prefix for prompt in prompts]
+        prefixes = [begun[p] for p in rollouts.prompt_of.tolist()] if any(begun) else None
+        return decode(self.tokenizer, rows, prefixes)
 
     def token_logprobs(
         self, rollouts: Rollouts, temperature: float = 1.0, *, entropy_gradient: bool = False

@@ -1,5 +1,7 @@
 """From a task's prompt to token ids, for any model; and tokenizers whose tokens are whole words."""
 
+from collections.abc import Sequence
+
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ..tasks.base import Prompt, TaskError
@@ -48,11 +50,31 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
         ids = tokenizer(prompt.text + "\n")["input_ids"]
+        if ids[-1:] == [tokenizer.eos_token_id]:  # some append it: the text would be over already
+            ids = ids[:-1]
     if not ids:
         raise ValueError("this policy's tokenizer reads no token in the prompt")
     if not prompt.prefix:
         return ids
     return [*ids, *tokenizer(prompt.prefix, add_special_tokens=False)["input_ids"]]
+
+
+def decode(tokenizer, rows: Sequence[list[int]], prefixes: Sequence[str] | None) -> list[str]:
+    """Token ids (B) as text. prefixes (B): what the ids continue; their own text is cut off.
+
+    Some tokenizers (Llama-2, Phi-3) drop the blank before the first word. It would be missing
+    between a prefix and a completion that is decoded alone.
+    """
+    alone = tokenizer.batch_decode(rows)
+    if prefixes is None:
+        return alone
+    heads = {p: tokenizer(p, add_special_tokens=False)["input_ids"] for p in set(prefixes)}
+    starts = {p: tokenizer.decode(ids) for p, ids in heads.items()}
+    wholes = tokenizer.batch_decode([heads[p] + row for p, row in zip(prefixes, rows, strict=True)])
+    return [
+        whole.removeprefix(starts[p]) if whole.startswith(starts[p]) else text
+        for p, whole, text in zip(prefixes, wholes, alone, strict=True)
+    ]
 
 
 def _word_ids(tokenizer, words: list[str]) -> list[int]:

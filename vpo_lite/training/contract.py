@@ -27,6 +27,11 @@ EARLY = 8  # training problems that are looked at before a run is made, as for i
 MOST_TOKENS = 10**6  # as for max_new_tokens
 
 
+def early_problems(task: Task) -> list:
+    """The first training problems, at most eight; a task of one problem has that one."""
+    return [task.instance(seed) for seed in task.seeds["train"][: 1 if task.single else EARLY]]
+
+
 def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: bool = False) -> Any:
     """The first training problem. Nothing is scored here.
 
@@ -35,14 +40,14 @@ def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: boo
     needs its weights written into the prompt.
     """
     check_seeds(task)
-    early = task.seeds["train"][: 1 if task.single else EARLY]
-    instances = [task.instance(seed) for seed in early]
+    instances = early_problems(task)
     for x in instances:
         check_problem(task, x)
         prompt_of(task, x, m, pocket=pocket)
         tokens_of(task, x, m, pocket)
-    first, again = instances[0], task.instance(early[0])
-    names, same = objectives_of(task, first), f"seed {shown(early[0])} gave two"
+    seed = task.seeds["train"][0]
+    first, again = instances[0], task.instance(seed)
+    names, same = objectives_of(task, first), f"seed {shown(seed)} gave two"
     _must(task.key(first) == task.key(again), task, f"{same} problems of different keys")
     _must(names == objectives_of(task, again), task, f"{same} lists of objectives")
     d = len(names)

@@ -110,7 +110,7 @@ def sample_pools(
         keys = [(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
         uniforms = np.stack([draw_uniforms(copies, tokens, *key) for key in keys])
         if estimators.METHODS[config.method].weight_in_prompt:
-            yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms)
+            yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms, at_once)
         elif copies <= at_once:
             yield from sample_answers(policy, task, batch, m, uniforms).groups
         else:
@@ -119,15 +119,19 @@ def sample_pools(
             yield merged(groups)
 
 
-def _one_prompt_per_answer(policy, task, config, batch, keys, uniforms) -> list[Answers]:
+def _one_prompt_per_answer(
+    policy, task, config, batch, keys, uniforms, at_once: int
+) -> list[Answers]:
     """Pools of a policy that is shown its weights: each answer has its own weights and prompt."""
     copies, tokens = uniforms.shape[1:]
     weights = []
     for x, (seed, _, i, key) in zip(batch, keys, strict=True):
         rng = generator(seed, "evaluation weights", i, key)
         weights += list(sample_weights(copies, len(task.objectives(x)), config.alpha, rng=rng))
-    repeated = [x for x in batch for _ in range(copies)]
-    groups = sample_answers(
-        policy, task, repeated, config.answers, uniforms.reshape(-1, 1, tokens), weights=weights
-    ).groups
+    repeated, rows = [x for x in batch for _ in range(copies)], uniforms.reshape(-1, 1, tokens)
+    groups = []
+    for i in range(0, len(repeated), at_once):
+        part = slice(i, i + at_once)
+        given = (repeated[part], config.answers, rows[part])
+        groups += sample_answers(policy, task, *given, weights=weights[part]).groups
     return [merged(groups[i : i + copies]) for i in range(0, len(groups), copies)]

@@ -11,6 +11,7 @@ from ..policy.decoder import DecoderView
 from ..policy.policy import Policy
 from ..policy.room import available_memory, size, total_memory
 from .config import TrainConfig
+from .contract import early_problems
 from .rollouts import longest_completion
 
 __all__ = ["Memory", "available_memory", "cures", "fitted", "memory_needed", "size"]
@@ -174,9 +175,9 @@ def _bytes(tensors) -> int:
 
 
 def _lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
-    """Tokens of the longest prompt and completion, from eight problems."""
+    """Tokens of the longest prompt and completion, from the first problems."""
     m = config.answers
-    instances = [task.instance(seed) for seed in task.seeds["train"][: 1 if task.single else 8]]
+    instances = early_problems(task)
     shown = METHODS[config.method].weight_in_prompt
     prompts = [
         task.prompt(x, m, weights=np.full(d, 1 / d) if shown else None, pocket=policy.pocket)

@@ -26,7 +26,7 @@ from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..tasks.base import Task
 from ..tasks.wording import read_numbered
-from .rollouts import Answers
+from .rollouts import Answers, last_word
 
 
 class Found(NamedTuple):
@@ -37,7 +37,9 @@ class Found(NamedTuple):
     rewards: tuple[float, ...]
 
 
-BestSets = dict[str, list[Found]]  # the best set found so far of each problem, by the problem's key
+# The best set found so far of each problem, by the problem's key; the latest problem comes last.
+BestSets = dict[str, list[Found]]
+MOST_PROBLEMS = 4096  # whose sets are kept: they stand in every state
 
 
 class Recombined(NamedTuple):
@@ -62,14 +64,17 @@ def recombine(
     found: BestSets,
     weights,
     alpha: float,
+    longest: int,
 ) -> Recombined:
     """Put the best set found so far into each group.
 
     - rewards: P arrays (G, m, d), those that training goes by
-    - found: what earlier steps found; it is brought up to date
+    - found: what earlier steps found, of the last 4,096 problems; it is brought up to date
     - weights: P arrays (K, d) that score the rollouts, or None for the exact expectation
+    - longest: the token limit of a rollout
 
-    Where a rollout is better than that set under the weights, the group stays as it is.
+    A group stays as it is where one of its rollouts is better than that set under the weights, and
+    where that set would take more tokens than the limit.
     """
     written = [_written(task, group) for group in groups]
     for group, answers in zip(groups, written, strict=True):
@@ -85,11 +90,16 @@ def recombine(
             vectors = np.array([[answer.rewards for answer in best]])
             own = None if weights is None else [weights[p]]
             worth = rollout_scores("vpo", [vectors], weights=own, alpha=alpha)[0, 0]
-            if worth >= scores[p].max():
+            first = p * len(R[p])
+            theirs = rollouts.rows(slice(first, first + len(R[p])))
+            ids = _token_ids(policy, theirs, _text_of(task, best), len(best))
+            if worth >= scores[p].max() and len(ids) <= longest:
                 place = int(abs(scores[p] - scores[p].mean()).argmin())
                 R[p][place] = vectors[0]
-                rows[p * len(R[p]) + place] = _token_ids(policy, _text_of(task, best))
+                rows[first + place] = ids
         places.append(place)
+    for key in list(found)[:-MOST_PROBLEMS]:  # those not met for longest
+        del found[key]
     return Recombined(R, _with_rows(rollouts, rows, policy.pad_id), places)
 
 
@@ -115,7 +125,7 @@ def _written(task: Task, group: Answers) -> dict[tuple[int, int], Found]:
 def _remember(task: Task, group: Answers, answers, found: BestSets, alpha: float) -> None:
     """Keep the best set of the answers kept so far and the valid ones of this group."""
     key, m = task.key(group.instance), group.parsed.shape[1]
-    kept = {answer.rewards: answer for answer in found.get(key, ())}
+    kept = {answer.rewards: answer for answer in found.pop(key, ())}
     for at in map(tuple, np.argwhere(group.valid & group.parsed).tolist()):
         kept.setdefault(answers[at].rewards, answers[at])  # of equal rewards the first found stays
     pool = list(kept.values())
@@ -146,11 +156,21 @@ def _text_of(task: Task, answers: Sequence[Found]) -> str:
     return " ".join(tagged)
 
 
-def _token_ids(policy: Policy, text: str) -> list[int]:
-    """The tokens of a completion, its end included."""
-    end = policy.tokenizer.eos_token_id
+def _token_ids(policy: Policy, rollouts: Rollouts, text: str, m: int) -> list[int]:
+    """The tokens of a completion of m answers, with its end as in these rollouts of its group.
+
+    After a word that ends a rollout nothing is sampled. Else an EOS follows: of several the one
+    that ended a rollout of the group.
+    """
     ids = policy.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return [*ids, min(policy.eos_ids) if end is None else end]
+    word = last_word(policy, m)
+    if word is not None and ids[-1] == policy.token_id(word):
+        return ids
+    lengths = rollouts.mask.sum(-1, keepdim=True)
+    last = rollouts.tokens.gather(1, lengths - 1)[:, 0].tolist()
+    ends = [token for token in last if token in policy.eos_ids]
+    end = policy.tokenizer.eos_token_id
+    return [*ids, ends[0] if ends else min(policy.eos_ids) if end is None else end]
 
 
 def _with_rows(rollouts: Rollouts, written: dict[int, list[int]], pad_id: int) -> Rollouts:

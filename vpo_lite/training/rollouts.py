@@ -90,7 +90,7 @@ def sample_answers(
     stop = last_word(policy, m) if stop is None else stop
     how = dict(stop=stop, dtype=dtype, compiled=compiled)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
-    texts, G = policy.texts(rollouts), np.shape(uniforms)[1]
+    texts, G = policy.texts(rollouts, prompts), np.shape(uniforms)[1]
     groups = read_answers(
         task,
         instances,

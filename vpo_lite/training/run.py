@@ -1,10 +1,13 @@
 """A run in its folder: figures before, steps with a state to resume from, figures after."""
 
 import contextlib
+import gc
 import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import torch
 
 from ..policy import shipped
 from .config import TrainConfig
@@ -91,6 +94,13 @@ class AnyRun(ABC):
         self.folder.finish(self.learner, summary)
         return summary
 
+    def _build_again(self, make: Callable[[TrainConfig], Learner]) -> None:
+        """A new learner. The memory of the old one is freed first: two may not fit."""
+        self.learner = None
+        gc.collect()  # models hold references in cycles
+        torch.cuda.empty_cache()  # does nothing without CUDA
+        self.learner = make(self.config)
+
     def _evaluate(self) -> dict:
         learner, seed = self.learner, self.config.seed
         with enough_memory(self.config):
@@ -150,8 +160,9 @@ class Run(AnyRun):
         """
         if self._walk is not None:
             self._walk.close()
+            self._walk = None
         if self._broken:  # a step may have changed half of the parameters
-            self.learner = Learner(self.config)
+            self._build_again(Learner)
             self.done = self.folder.restore(self.learner)
             self._broken = False
         self._walk = self._steps()

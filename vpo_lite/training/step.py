@@ -57,6 +57,8 @@ class Learner:
             )
         if config.compile:
             _check_compile(self.policy)
+        if config.rollout_dtype != "auto":
+            _check_rollout_dtype(self.policy, config)
         self.found: BestSets = {}  # of a method that recombines
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
@@ -106,9 +108,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     R = [group.for_training(task.worst(group.instance), pay) for group in groups]
     trained, places = rollouts, [None] * len(groups)
     if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
-        found = learner.found
-        made = recombine(policy, task, groups, rollouts, R, found, weights, config.alpha)
-        R, trained, places = made
+        how = (learner.found, weights, config.alpha, tokens)
+        R, trained, places = recombine(policy, task, groups, rollouts, R, *how)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
@@ -238,13 +239,26 @@ def _reference_logprobs(policy: Policy, rollouts, config: TrainConfig):
 
 def _check_compile(policy: Policy) -> None:
     """Raise ValueError where ``compile`` would fail, or do nothing."""
-    missing = compiler_missing(policy.device)
-    if missing is None and not DecoderView.knows(policy.model):
-        missing = (
-            f"{type(policy.model.get_base_model()).__name__} samples through its own forward pass"
-        )
+    missing = compiler_missing(policy.device) or _own_pass(policy)
     if missing:
         raise ValueError(f"compile = True: {missing}; leave it out, or see to that")
+
+
+def _check_rollout_dtype(policy: Policy, config: TrainConfig) -> None:
+    """Raise ValueError where ``rollout_dtype`` would do nothing."""
+    if own := _own_pass(policy):
+        raise ValueError(
+            f"rollout_dtype = {config.rollout_dtype!r}: {own}, in the numbers of its parameters; "
+            "leave it out, and choose them with dtype"
+        )
+
+
+def _own_pass(policy: Policy) -> str | None:
+    """Says that the fast view does not know the model; None where it does."""
+    name = type(policy.model.get_base_model()).__name__
+    return (
+        None if DecoderView.knows(policy.model) else f"{name} samples through its own forward pass"
+    )
 
 
 def _base_of(model: str) -> str:
