@@ -47,7 +47,7 @@ class Scripted:
             mask=mask, truncated=torch.zeros(len(texts), dtype=bool), texts=texts
         )
 
-    def texts(self, rollouts):
+    def texts(self, rollouts, prompts):
         return rollouts.texts
 
 
