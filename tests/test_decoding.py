@@ -23,7 +23,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from vpo_lite.policy import decoder
+from vpo_lite.policy import decoder, sampling
 from vpo_lite.policy.decoder import DecoderView, decoder_for
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import HFForward, completion_logits, pad_prompts, sample_tokens
@@ -219,6 +219,39 @@ def test_token_frequencies_match_the_softmax(temperature):
     seen = np.bincount(rollouts.tokens[:, 0].numpy(), minlength=37) / 40_000
     expected = torch.softmax(plain_logits(model, PROMPTS[0])[-1] / temperature, -1).numpy()
     assert abs(seen - expected).max() < 4 * np.sqrt(expected.max() / 40_000)
+
+
+@pytest.mark.parametrize("size", [500, 512, 513, 3000])
+def test_a_token_of_a_large_vocabulary_is_where_its_probabilities_add_up_to_u(size):
+    """Against a running sum in double precision. A few tokens have nearly all of the probability."""
+    rng = np.random.default_rng(size)
+    logp = torch.log_softmax(torch.tensor(rng.normal(0, 4, (1, size)), dtype=torch.float32), -1)
+    u = rng.random((4000, 1))
+    upto = np.cumsum(np.exp(logp[0].double().numpy()))
+    far = abs(u * upto[-1] - upto).min(1) > 1e-6  # from where one token ends and the next begins
+    drawn = sampling._draw(logp.expand(4000, -1), torch.tensor(u))[:, 0].numpy()
+    expected = (upto <= u * upto[-1]).sum(1)
+    assert far.mean() > 0.95 and len(set(expected)) > 50
+    assert (drawn == expected)[far].all() and abs(drawn - expected)[~far].max(initial=0) < size
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_ends_of_a_large_vocabulary(dtype):
+    """The first and the last number in [0, 1) draw tokens that can be drawn: 700 and 1500."""
+    logp = torch.full((2, 2000), float("-inf"))
+    logp[:, 700], logp[:, 1500] = np.log(0.25), np.log(0.75)
+    u = torch.tensor([[0.0], [1 - torch.finfo(dtype).eps / 2]], dtype=dtype)
+    assert sampling._draw(logp, u)[:, 0].tolist() == [700, 1500]
+
+
+def test_a_rare_token_of_a_large_vocabulary_is_drawn_in_its_turn():
+    """It has a probability of 1e-12, in the block of a token that has nearly everything."""
+    logp = torch.full((3, 2000), float("-inf"))
+    logp[:, 600], logp[:, 601], logp[:, 602] = 0.0, np.log(1e-12), np.log(1e-3)
+    weights = logp[0].exp().double()
+    share = float(weights[600] / weights.sum())
+    u = torch.tensor([[share - 1e-12], [share + 5e-13], [share + 2e-12]], dtype=torch.float64)
+    assert sampling._draw(logp, u)[:, 0].tolist() == [600, 601, 602]
 
 
 @pytest.mark.parametrize(

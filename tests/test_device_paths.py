@@ -104,10 +104,10 @@ def test_in_single_precision_the_largest_uniform_draws_a_token_that_can_be_drawn
     """1 - 1e-12 is rounded to 1, and the last token has probability 0."""
     u = sampling._on_device(np.array([[[0.0, 0.5, 1 - 1e-12]]]), torch.device("cpu")).view(3, 1)
     logp = torch.log_softmax(torch.tensor([[0.0, 0.0, -1e4]]), -1).expand(3, 3)
-    assert sampling._invert(logp, u)[:, 0].tolist() == [0, 1, 1]
+    assert sampling._draw(logp, u)[:, 0].tolist() == [0, 1, 1]
     single = u.float().clamp(max=1 - 2**-24)
     assert single.dtype == torch.float32 and single[2] < 1
-    assert sampling._invert(logp, single)[:, 0].tolist() == [0, 1, 1]
+    assert sampling._draw(logp, single)[:, 0].tolist() == [0, 1, 1]
 
 
 def test_an_apple_gpu_is_taken_when_it_is_named(monkeypatch):
