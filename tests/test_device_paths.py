@@ -22,7 +22,7 @@ from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.graphs import replayed
 from vpo_lite.policy.loading import choose_device
 from vpo_lite.policy.policy import TokenScores
-from vpo_lite.policy.sampling import Rollouts, sample_tokens
+from vpo_lite.policy.sampling import HFForward, Rollouts, sample_tokens
 from vpo_lite.training import step
 from vpo_lite.training.step import update_policy
 
@@ -72,11 +72,11 @@ class Watched(TorchDispatchMode):
         return made
 
 
-def sampled(new_tokens, static=True) -> Watched:
+def sampled(new_tokens, static=True, forward=DecoderView) -> Watched:
     """What is seen while 2 x 3 rollouts are sampled."""
     model, uniforms = small_model(device=META), np.random.default_rng(0).random((2, 3, new_tokens))
     with Watched() as seen:
-        view = DecoderView(model, static=static)
+        view = forward(model, static=static) if forward is DecoderView else forward(model)
         sample_tokens(
             model, PROMPTS, uniforms, eos_ids={2, 3}, pad_id=0, temperature=0.9, forward=view
         )
@@ -91,6 +91,12 @@ def test_a_token_is_drawn_without_a_word_to_python(static):
     assert short.reads == 2 + (not static)  # a look, the length, and whether prompts are padded
     assert long.reads - short.reads == 1
     assert long.copies == short.copies == 1  # the uniforms
+
+
+def test_the_models_own_forward_pass_waits_for_no_token_where_no_prompt_is_padded():
+    """Whether one is, is asked once, and here answered with no."""
+    short, long = (sampled(tokens, forward=HFForward) for tokens in (9, 17))
+    assert long.reads - short.reads == 1 and long.copies == short.copies == 1
 
 
 @pytest.mark.slow

@@ -769,6 +769,17 @@ def test_adapters_come_back_and_refuse_other_weights(tiny, tiny_policy_folder, t
         load_policy(folder, device="cpu")
 
 
+def test_an_adapter_belongs_to_the_weights_that_it_was_trained_on(tiny_policy_folder, tmp_path):
+    """Other weights came into the base's folder after the run had noted the fingerprint."""
+    base = shutil.copytree(tiny_policy_folder, tmp_path / "base")
+    policy = load_policy(base, device="cpu")
+    assert policy.fingerprint is not None
+    (weights,) = base.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\x00\x00\x00\x40")  # the last number: 2.0
+    with pytest.raises(ValueError, match="other weights"):
+        load_policy(policy.save(tmp_path / "adapter"), device="cpu")
+
+
 def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
     a, b = (load_policy(tiny_policy_folder, seed=3, device="cpu") for _ in range(2))
     c = load_policy(tiny_policy_folder, seed=4, device="cpu")

@@ -4,6 +4,7 @@ With the adapter switched off the model is the reference policy, so no second mo
 """
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,11 @@ class Policy:
     dtype: str = "auto"
     load_in: str | None = None
     checkpointing: bool = False
+
+    @functools.cached_property
+    def fingerprint(self) -> str | None:
+        """Of the base's parameters (:func:`.adapter.fingerprint`); all of them are read, once."""
+        return fingerprint(self.base)
 
     @property
     def device(self) -> torch.device:
@@ -237,7 +243,7 @@ class Policy:
         """Write the adapter (safetensors and JSON) to the folder ``path``, whole or not at all."""
         card = AdapterCard(
             base=self.base,
-            fingerprint=fingerprint(self.base),
+            fingerprint=self.fingerprint,
             dtype=self.dtype,
             load_in=self.load_in,
         )

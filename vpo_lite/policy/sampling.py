@@ -247,7 +247,8 @@ def _invert(weights: torch.Tensor, u: torch.Tensor) -> tuple[torch.Tensor, torch
 class HFForward:
     """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it.
 
-    On a GPU it is slow: transformers reads the attention mask back at every token.
+    Prompts of different lengths need a mask, which transformers reads back from a GPU at every
+    token. Prompts of one length need none.
     """
 
     static = False  # the cache grows with every token
@@ -257,16 +258,18 @@ class HFForward:
 
     def prefill(self, ids, mask, prompt_of, new_tokens: int = 0) -> torch.Tensor:
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
+        self.mask = None if mask.all() else mask.long()
         out = self.model(
             input_ids=ids,
-            attention_mask=mask.long(),
+            attention_mask=self.mask,
             position_ids=positions,
             use_cache=True,
             logits_to_keep=1,
         )
         self.cache = out.past_key_values
         self.cache.reorder_cache(prompt_of)  # of layers with a recurrent state, too
-        self.mask = mask.long()[prompt_of]
+        if self.mask is not None:
+            self.mask = self.mask[prompt_of]
         self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
         return out.logits[prompt_of, -1]
 
@@ -276,7 +279,8 @@ class HFForward:
     def steps(self, tokens) -> torch.Tensor:
         """Append S tokens (B, S) to every row. Returns the logits (B, S, V) after each."""
         count = tokens.shape[1]
-        self.mask = F.pad(self.mask, (0, count), value=1)
+        if self.mask is not None:
+            self.mask = F.pad(self.mask, (0, count), value=1)
         out = self.model(
             input_ids=tokens,
             attention_mask=self.mask,

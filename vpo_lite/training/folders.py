@@ -30,7 +30,6 @@ from ..files import (
     write_atomically,
     write_json,
 )
-from ..policy.adapter import fingerprint
 from .config import OF_THE_MACHINE, TrainConfig
 from .recombine import BestSets
 from .record import StepRecord, stored_step
@@ -70,7 +69,7 @@ class RunFolder:
         if not isinstance(path, str | os.PathLike):
             raise ValueError(f"folder = {shown(path)}: expected a path")
         self.path = Path(path)
-        self._lock = self._fingerprint = self._settings = None
+        self._lock = self._settings = None
 
     @classmethod
     def create(cls, path, config, engine: Engine | None = None) -> "RunFolder":
@@ -238,7 +237,7 @@ class RunFolder:
         """Settings and base model, to store with a state for :meth:`check_unchanged`."""
         if self._settings is None:
             self._settings = json.dumps(self.config().to_json())
-        return {"config": self._settings, "base": self._base(learner)}
+        return {"config": self._settings, "base": learner.policy.fingerprint or ""}
 
     def restore(self, learner) -> int:
         """Put the last stored state into the learner; returns its step, 0 without a state.
@@ -282,7 +281,7 @@ class RunFolder:
         """Raise DamagedError where settings or base model are not those of :meth:`about`."""
         config = self.config()
         base = about.get("base")  # "": an earlier version did not know it for a model of the hub
-        if base and base != self._base(learner):
+        if base and base != learner.policy.fingerprint:
             raise DamagedError(
                 f"{self.path / STATE}: trained on other weights than those of "
                 f"{config.base_model!r} found now"
@@ -298,12 +297,6 @@ class RunFolder:
                 f"{self.path / CONFIG}: {', '.join(changed)} changed since the run began; put it "
                 "back, or start another run"
             )
-
-    def _base(self, learner) -> str:
-        """The fingerprint of the base model, read once; "" where it is not known."""
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(learner.policy.base) or ""
-        return self._fingerprint
 
     def finish(self, learner, summary: dict) -> None:
         """Write the adapter, then summary.json, which marks the run as finished."""
