@@ -223,7 +223,7 @@ def test_token_frequencies_match_the_softmax(temperature):
 
 @pytest.mark.parametrize("size", [500, 512, 513, 3000])
 def test_a_token_of_a_large_vocabulary_is_where_its_probabilities_add_up_to_u(size):
-    """Against a running sum in double precision. A few tokens have nearly all of the probability."""
+    """Against a running sum in double precision. A few tokens have nearly all probability."""
     rng = np.random.default_rng(size)
     logp = torch.log_softmax(torch.tensor(rng.normal(0, 4, (1, size)), dtype=torch.float32), -1)
     u = rng.random((4000, 1))

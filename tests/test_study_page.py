@@ -257,13 +257,13 @@ def test_other_methods_on_hard_mazes():
     assert not any(certain("set_max", figure, "vpo") for figure in FIGURES)
     tuned = ("gdpo", "random_weighting")
     less = ("multi_rlvr", "multi_rlvr_paid", "grpo", "grpo_entropy")
-    for kind in less + tuned:
-        assert len(found[kind]) == 1 and certain(kind, "any@30", "vpo") == -1
+    assert [len(found[kind]) for kind in less + tuned] == [1, 1, 1, 1, 3, 3]
+    assert all(certain(kind, "any@30", "vpo") == -1 for kind in less + tuned)
     for kind in less[:2]:
         assert certain(kind, "any@10", "vpo") == -1
     ends = {kind: study_page.curve(found, kind, "any")[29] for kind in found}
     assert [ends[kind] for kind in less] == pytest.approx([0.684] * 4, abs=0.005)
-    assert [ends[kind] for kind in tuned] == pytest.approx([ends["grpo_x3"]] * 2, abs=0.006)
+    assert [ends[kind] for kind in tuned] == pytest.approx([ends["grpo_x3"]] * 2, abs=0.01)
 
 
 def test_the_fair_objection_on_hard_mazes():
@@ -408,27 +408,36 @@ def test_each_end_of_alpha_is_best_where_it_was_trained():
 
 
 def test_of_the_knobs_m_is_what_matters():
-    _, found = study_page.runs("ablation-programs")
-    ends = {kind: run.last for kind, (run,) in found.items()}
-    assert len(ends) == 27
+    _, certain, found = pair("ablation-programs")
+    assert len(found) == 27 and all(len(runs) == 2 for runs in found.values())
+    ends = {
+        kind: {name: study_page.curve(found, kind, name) for name in ("best", "any")}
+        for kind in found
+    }
+    alphas = (0.1, 0.3, 1.0, 3.0, 10.0)
 
     def at(alpha, figure, k):
         return [ends[f"alpha-alpha{alpha}-m{m}"][figure][k - 1] for m in (1, 2, 3, 5)]
 
-    firsts = np.array([at(alpha, "best", 1) for alpha in (0.1, 0.3, 1.0, 3.0, 10.0)])
-    many = np.array([at(alpha, "any", 30) for alpha in (0.1, 0.3, 1.0, 3.0, 10.0)])
-    assert (firsts.argmax(1) == 0).all() and (firsts[:, 3] < firsts[:, 1]).all()
-    assert (many.argmin(1) == 0).all() and (many[:, 3] > many[:, 1]).all()
+    firsts = np.array([at(alpha, "best", 1) for alpha in alphas])
+    many = np.array([at(alpha, "any", 30) for alpha in alphas])
+    assert (firsts.argmax(1) == 0).all() and (firsts.argmin(1) == 3).all()
+    assert (many.argmin(1) == 0).all() and (many.argmax(1) == 3).all()
+    for m, cost in ((1, 1), (5, -1)):
+        assert all(certain(f"alpha-alpha{alpha}-m{m}", "best@1") == cost for alpha in alphas)
+    gains = [certain(f"alpha-alpha{alpha}-m5", "any@30") for alpha in alphas]
+    assert gains == [0, 1, 0, 1, 0]
     line = many[:, 2]  # over alpha at m = 3: neither rising nor falling
     assert not (np.diff(line) >= 0).all() and not (np.diff(line) <= 0).all()
     one, all_ = (ends[f"K-K{K}"]["any"][29] for K in ("1", "inf"))
     assert abs(one - all_) < 0.01
-    plain = "alpha-alpha1.0-m3"
-    by_G = [ends[k]["best"][0] for k in ("G-group_size4", plain, "G-group_size32")]
-    assert by_G == sorted(by_G)
-    assert (
-        max(ends[f"G-group_size{G}"]["any"][29] for G in (4, 16, 32))
-        == (ends["G-group_size4"]["any"][29])
+    assert not any(certain(f"G-group_size{G}", "best@1") for G in (4, 16, 32))
+    seeds = [
+        sorted(run.last["any"][29] for run in found[kind])
+        for kind in ("alpha-alpha1.0-m3", "G-group_size16", "G-group_size32")
+    ]
+    assert np.array(seeds) == pytest.approx(
+        np.array([[0.23, 0.24], [0.23, 0.32], [0.23, 0.34]]), abs=0.006
     )
 
 
