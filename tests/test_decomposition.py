@@ -23,6 +23,10 @@ LINE = np.linspace(0, 1, 11)
 CONFLICT = np.stack([LINE, 1 - LINE], axis=-1)  # one line from (0, 1) to (1, 0)
 
 
+def one_line(text):
+    return " ".join(text.split())
+
+
 def drawn_coverage(R, m, count=200_000):
     """Coverage of the best m answers by trying all subsets under weights drawn here."""
     W = np.random.default_rng(1).dirichlet(np.ones(R.shape[1]), count)
@@ -200,7 +204,7 @@ def test_a_target_that_asks_for_the_components_follows():
     assert report.target.highest[3] == pytest.approx((2 + 0.34) / 3)
     assert report.target.best == 1 and report.target.gain == pytest.approx((1 - 0.34) / 3)
     assert report.target.follows
-    assert "The target, from outside the rewards, follows" in report.verdict
+    assert "The target, from outside the rewards, follows" in one_line(report.verdict)
     # of 4 answers one has target 1, one 0.34, two 0; three are drawn: 3/4 hold the 1
     assert report.target.random[3] == pytest.approx(3 / 4 + 0.34 / 4)
 
@@ -241,7 +245,7 @@ def test_one_problem_cannot_tell_a_target_from_chance():
     R, target = wishes(1)
     found = vpo.reward_report(R[0], target=target[0])
     assert found.target.error is None and found.target.follows is None
-    assert "cannot tell this from chance" in found.verdict
+    assert "cannot tell this from chance" in one_line(found.verdict)
 
 
 def test_the_correlation_of_the_target_is_that_of_numpy():
@@ -266,12 +270,18 @@ def three_levels():
     yield [[0.5, 0.5], [1, 1]], "Hardly anything:"
 
 
+def test_the_verdict_is_wrapped_for_a_screen_and_not_in_json():
+    report = vpo.reward_report(np.eye(2))
+    assert max(map(len, report.verdict.splitlines())) <= 100 < len(report.verdict)
+    assert report.to_json()["verdict"] == one_line(report.verdict)
+
+
 @pytest.mark.parametrize(("R", "beginning"), three_levels())
 def test_the_verdict_has_three_levels(R, beginning):
     report = vpo.reward_report(R)
     assert report.verdict.startswith(beginning)
-    assert f"covers {words.number(report.coverage[1])} of what" in report.verdict
-    assert ("VPO can gain nothing" in report.verdict) == (report.coverage[1] == 1)
+    assert f"covers {words.number(report.coverage[1])} of what" in one_line(report.verdict)
+    assert ("VPO can gain nothing" in one_line(report.verdict)) == (report.coverage[1] == 1)
 
 
 def test_the_text_fits_a_terminal_and_holds_the_numbers():

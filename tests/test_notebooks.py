@@ -73,6 +73,7 @@ def lower(notebook):
 
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDEST = 848  # pixels of an output beside the list of files, on a screen of 1280
+LONGEST = 105  # printed characters that fit there; JupyterLab breaks a longer line inside a word
 
 
 def test_there_are_notebooks():
@@ -122,6 +123,14 @@ def run(notebook):
     figures = [o.data[PLOTLY] for c in run for o in c.outputs if PLOTLY in o.get("data", {})]
     wide = [f["layout"].get("width", 0) for f in figures]
     assert all(width <= WIDEST for width in wide), f"cut off on a projector: {wide}"
+    printed = [
+        o.get("text") or o.get("data", {}).get("text/plain", "")
+        for c in run[:-1]
+        for o in c.outputs
+        if o.output_type == "stream" or set(o.get("data", {})) == {"text/plain"}
+    ]
+    long = [line for text in printed for line in text.splitlines() if len(line) > LONGEST]
+    assert not long, f"broken inside a word on a projector: {long}"
 
 
 @pytest.mark.slow

@@ -52,9 +52,8 @@ def _verl(options) -> int:
             problems=options.problems,
         )
     listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())
-    print(
-        f"Written to {options.out}: {listed}, vpo.yaml, run.sh; README.md there says how to go on"
-    )
+    print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")
+    print("README.md there says how to go on")
     return 0
 
 

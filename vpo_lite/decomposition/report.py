@@ -1,6 +1,7 @@
 """What the reward vectors of sampled answers offer VPO: numbers first, then words and a figure."""
 
 import dataclasses
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,8 +117,8 @@ class RewardReport:
 
     @property
     def verdict(self) -> str:
-        """The answer in a few sentences."""
-        return words.verdict(self)
+        """The answer in a few sentences, in lines of 100 characters."""
+        return textwrap.fill(words.verdict(self), words.WIDTH)
 
     def __str__(self) -> str:
         return words.text(self)
@@ -143,7 +144,7 @@ class RewardReport:
     def to_json(self) -> dict:
         """All figures and the verdict as JSON values. A NaN becomes None."""
         values = dataclasses.asdict(self)
-        values |= {name: getattr(self, name) for name in ("gain", "verdict")}
+        values |= {"gain": self.gain, "verdict": words.verdict(self)}
         if self.target is not None:
             values["target"] |= {"follows": self.target.follows}
         return _plain(values)

@@ -32,7 +32,7 @@ from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
 from .view import Problem, Run, View
-from .words import sentence
+from .words import printed
 
 PAUSED = "Paused. Train goes on."
 NO_CURVES = ("step", "method", "objectives", "slots", "groups")  # of a StepRecord: no numbers
@@ -347,8 +347,8 @@ class Session:
             )
 
     def sentence(self) -> str:
-        """What is seen, in words and numbers."""
-        return sentence(self.view())
+        """What is seen, in words and numbers, in lines of 100 characters."""
+        return printed(self.view())
 
     def figure(self, width: int = WIDE, *, curves=("set_reward", "diversity"), **look):
         """A still picture of curves over steps: names of figures of a `StepRecord`. look: height,

@@ -1,6 +1,7 @@
 """What is seen, in words and numbers: the sentence beside the pictures, and the status line."""
 
 import math
+import textwrap
 
 import numpy as np
 
@@ -17,6 +18,7 @@ STATES = {  # state of the lab -> as the status line says it
     "pausing": "stopping",
     "recorded": "a recording",
 }
+WIDTH = 100  # columns
 MANY_CUT_OFF = 0.1  # share of rollouts
 
 
@@ -31,6 +33,12 @@ def sentence(view: View) -> str:
     if agreement is not None:
         lines.append(_of_the_weights(view, agreement))
     return "\n".join(lines)
+
+
+def printed(view: View) -> str:
+    """The sentence in lines of 100 characters, to print it."""
+    lines = sentence(view).splitlines()
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines)
 
 
 def _before_training(view: View) -> str:
