@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import envs
+import vpo_lite as vpo
 from vpo_lite.intervals import sign_test
 from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
@@ -44,7 +46,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 18 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 19 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -165,7 +167,7 @@ def test_an_entropy_bonus_may_go_half_of_the_way_on_mazes_of_the_papers_size():
     assert certain("grpo_entropy", "best@30") == certain("grpo_entropy", "solved@30") == 1
     ends = [study_page.curve(found, k, "any")[29] for k in ("grpo_x3", "grpo_entropy", "vpo")]
     assert ends == pytest.approx([0.833, 0.845, 0.860], abs=0.0006)
-    for name in ("programs", "hops"):
+    for name in ("programs", "hops", "hard-8x8"):
         _, sure, _ = pair(name)
         searched = [f"{figure}@{k}" for figure in ("best", "any", "solved") for k in (10, 30)]
         assert not any(sure("grpo_entropy", figure) for figure in searched), name
@@ -255,15 +257,28 @@ def test_other_methods_on_hard_mazes():
     for name in ("best", "any"):
         assert [certain("max_at_k", f"{name}@{k}", "vpo") for k in (1, 3, 10, 30)] == [0, 0, 1, 1]
     assert not any(certain("set_max", figure, "vpo") for figure in FIGURES)
-    tuned = ("gdpo", "random_weighting")
-    less = ("multi_rlvr", "multi_rlvr_paid", "grpo", "grpo_entropy")
-    assert [len(found[kind]) for kind in less + tuned] == [1, 1, 1, 1, 3, 3]
-    assert all(certain(kind, "any@30", "vpo") == -1 for kind in less + tuned)
-    for kind in less[:2]:
-        assert certain(kind, "any@10", "vpo") == -1
+    sums = ("multi_rlvr", "multi_rlvr_paid")
+    others = (*sums, "grpo", "grpo_entropy", "random_weighting", "gdpo")
+    assert all(len(found[kind]) == 3 for kind in others)
+    assert all(certain(kind, "any@30", "vpo") == -1 for kind in others)
+    assert all(certain(kind, "any@10", "vpo") == -1 for kind in sums)
+    assert all(certain("gdpo", f"{name}@{k}") == 1 for name in ("best", "any") for k in (3, 10, 30))
     ends = {kind: study_page.curve(found, kind, "any")[29] for kind in found}
-    assert [ends[kind] for kind in less] == pytest.approx([0.684] * 4, abs=0.005)
-    assert [ends[kind] for kind in tuned] == pytest.approx([ends["grpo_x3"]] * 2, abs=0.01)
+    assert [ends["gdpo"], ends["grpo"]] == pytest.approx([0.711, 0.706], abs=0.0006)
+    assert ends["grpo"] > ends["grpo_x3"] and certain("grpo", "any@30") == 0
+    for kind in (*sums, "random_weighting", "grpo_entropy"):
+        assert ends[kind] == pytest.approx(ends["grpo_x3"], abs=0.0065)
+        assert certain(kind, "any@30") == 0
+    gains = {
+        kind
+        for kind in (*others, "grpo_x3", "vpo", "set_max", "max_at_k")
+        if all(certain(kind, "any@30", start) == 1 for start in ("start_single", "start_set"))
+    }
+    assert gains == {"vpo", "set_max", "max_at_k"}
+    study, folder = declaration.read("hard-8x8"), results.SHIPPED / "hard-8x8"
+    for kind in (*others, "set_max", "max_at_k"):
+        chosen = 1e-3 if kind in ("set_max", "max_at_k") else 4e-4
+        assert results.chosen_rate(study, folder, kind) == chosen
 
 
 def test_the_fair_objection_on_hard_mazes():
@@ -405,6 +420,44 @@ def test_each_end_of_alpha_is_best_where_it_was_trained():
     for low, high in ((3, 0), (4, 0)):
         assert min(columns[low, 3:]) > max(columns[low, high:3])
     assert columns[2, 2] == min(columns[2])
+
+
+def test_the_knobs_on_one_maze():
+    _, found = study_page.runs("ablation-maze")
+    assert len(found) == 27 and all(len(runs) == 1 for runs in found.values())
+    alphas, sizes = (0.1, 0.3, 1.0, 3.0, 10.0), (1, 2, 3, 5)
+
+    def grid(figure, k=0):  # (alphas, sizes)
+        return np.array(
+            [
+                [
+                    np.ravel(study_page.curve(found, f"alpha-alpha{a}-m{m}", figure))[k]
+                    for m in sizes
+                ]
+                for a in alphas
+            ]
+        )
+
+    covered, diversity, many = grid("coverage"), grid("diversity"), grid("best", 29)
+    front = envs.generate("lite-6x6", 1217).pareto_front().rewards
+    alone = [vpo.coverage([route], front) for route in front]
+    assert sorted(alone) == pytest.approx([0.808, 0.808, 0.909], abs=0.0006)
+    assert alone[front.mean(1).argmax()] == max(alone)
+    assert (diversity[:, 0] == 0).all() and covered[:, 0] == pytest.approx(min(alone), abs=1e-4)
+    assert many[:, 0] == pytest.approx(2 / 3, abs=1e-4)  # the mean of that route
+    assert 0.905 < covered[:, 1:].min() and covered[:, 1:].max() < 0.995
+    assert (covered[:, 3] > covered[:, 2] - 1e-4).all()
+    less = diversity[3:, 1:] < diversity[:3, 1:].min(0)
+    assert less.sum() == 5 and not less[0, 2]
+    rest = [kind for kind in found if kind[0] in "KG"] + ["alpha-alpha1.0-m3"]
+    ends = [float(study_page.curve(found, kind, "coverage")) for kind in rest]
+    assert len(ends) == 8 and [min(ends), max(ends)] == pytest.approx([0.92, 0.98], abs=0.0055)
+    for line in (
+        ("K-K1", "K-K4", "K-K16", "alpha-alpha1.0-m3", "K-Kinf"),
+        ("G-group_size4", "alpha-alpha1.0-m3", "G-group_size16", "G-group_size32"),
+    ):
+        order = np.diff([float(study_page.curve(found, kind, "coverage")) for kind in line])
+        assert not (order >= 0).all() and not (order <= 0).all()
 
 
 def test_of_the_knobs_m_is_what_matters():

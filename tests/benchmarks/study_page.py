@@ -3,8 +3,9 @@
     .venv/bin/python tests/benchmarks/study_page.py
 
 A table stands below a line <!-- vpo-lite study NAME --table FIGURE ... --> and is what this command
-prints of the runs in vpo_lite/studies/shipped/NAME. Three more are made here: <!-- beside the paper
--->, <!-- trained at, judged at --> and <!-- what it took -->. tests/test_study_page.py compares.
+prints of the runs in vpo_lite/studies/shipped/NAME. Four more are made here: <!-- beside the paper
+-->, <!-- trained at, judged at -->, <!-- alpha and m on one maze --> and <!-- what it took -->.
+tests/test_study_page.py compares.
 """
 
 import re
@@ -85,6 +86,22 @@ def trained_at_judged_at() -> str:
     return "\n".join(lines) + "\n"
 
 
+def on_one_maze() -> str:
+    """Coverage and diversity on one maze, as a Markdown table: a row for each alpha, then m."""
+    study, found = runs("ablation-maze")
+    cells = {}
+    for kind in found:
+        if kind.startswith("alpha-"):
+            settings = study.kinds[kind].settings
+            ends = (float(curve(found, kind, name)) for name in ("coverage", "diversity"))
+            cells[settings["alpha"], settings["m"]] = "{:.3f}, {:.2f}".format(*ends)
+    sizes = sorted({m for _, m in cells})
+    lines = ["| alpha | " + " | ".join(f"m = {m}" for m in sizes) + " |", "|---" * 5 + "|"]
+    for alpha in sorted({alpha for alpha, _ in cells}):
+        lines.append(f"| {alpha:g} | {' | '.join(cells[alpha, m] for m in sizes)} |")
+    return "\n".join(lines) + "\n"
+
+
 def what_it_took() -> str:
     """Runs, searches and hours of each study, as a Markdown table."""
     lines = ["| study | runs of training | hours | searches | hours |", "|---|---|---|---|---|"]
@@ -106,6 +123,7 @@ def table(command: str) -> str | None:
     made = {
         "beside the paper": beside_the_paper,
         "trained at, judged at": trained_at_judged_at,
+        "alpha and m on one maze": on_one_maze,
         "what it took": what_it_took,
     }
     if command in made:
