@@ -154,6 +154,7 @@ def _share(study, folder, options) -> int:
     command = [sys.executable, "-m", "vpo_lite.cli", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     hidden = options.search or not sys.stderr.isatty()
+    failed = [] if options.search else _failed(study, folder, options)
     with contextlib.ExitStack() as open_ones:
         logs = [open_ones.enter_context(tempfile.TemporaryFile("w+")) for _ in range(many)]
         workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
@@ -173,7 +174,26 @@ def _share(study, folder, options) -> int:
             errors += [log.read().strip()] if worker.returncode else []
     for error in dict.fromkeys(errors):  # often all of them say the same
         say(error.removeprefix("vpo-lite: ") or "a worker ended without a word", 1)
+    _tell_failed(failed if not errors else [])
     return int(bool(errors))
+
+
+def _failed(study, folder, options) -> list[str]:
+    """The files of the runs that failed before."""
+    from ..studies.results import failure_path, state
+    from ..studies.runner import jobs
+
+    chosen = jobs(study, folder, options.kinds, options.seeds)
+    return [failure_path(folder, j).name for j in chosen if state(folder, j) == "failed"]
+
+
+def _tell_failed(files: list[str]) -> None:
+    if files:
+        say(
+            f"left out, since they failed before: {', '.join(files)}; each of these files says "
+            "why, and without it the run is tried again",
+            0,
+        )
 
 
 def _figures(study, asked: list[str]) -> list[str]:
@@ -199,6 +219,7 @@ def _run(study, folder, options) -> None:
 
     from ..studies.runner import run_study
 
+    failed = _failed(study, folder, options)
     with tqdm(disable=not sys.stderr.isatty(), unit="step") as bar:
 
         def tell(key, step, steps):
@@ -214,6 +235,7 @@ def _run(study, folder, options) -> None:
         for found in run_study(study, folder, **chosen, tell=tell, wait=wait):
             bar.write(_line(found))
             sys.stdout.flush()
+    _tell_failed(failed)
 
 
 def _line(found) -> str:
