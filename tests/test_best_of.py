@@ -71,6 +71,13 @@ def test_a_budget_of_tokens_buys_whole_answers():
     np.testing.assert_array_equal(found, [np.nan, 1, 2, 5, np.nan])
 
 
+def test_the_tokens_of_k_answers_buy_k_answers():
+    """Also where the quotient is rounded down: as 3 * 1.4 / 1.4 is."""
+    tokens, k = RNG.uniform(0.1, 10, 500), np.arange(1, 101)
+    bought = [best_of.at_tokens(k, t, k * t) for t in tokens]
+    assert (np.array(bought) == k).all()
+
+
 @pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan")])
 def test_answers_cost_tokens(tokens):
     with pytest.raises(ValueError, match="tokens_per_answer"):
