@@ -453,6 +453,16 @@ def test_a_table_says_how_many_runs_failed(here, done):
     assert [row.split(" | ")[1] for row in rows] == ["1, 1 failed", "2"]
 
 
+def test_a_plan_says_how_much_is_left(here, done, capsys):
+    """2 kinds with 2 seeds are 4 runs, and 6 at two rates: the second seed at the better rate."""
+    (here / "out" / "grpo-lr0.001-seed1.json").unlink()
+    _, out, err = asked(capsys, "small.toml", "--out", "out", "--plan")
+    assert out.count("finished") == 3
+    assert err == "vpo-lite: 1 of 4 runs are left; a finished one took 0.0 minutes on average\n"
+    written(here, (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1))
+    assert "vpo-lite: 6 of 6 runs are left\n" in asked(capsys, "small.toml", "--plan")[2]
+
+
 def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, done, capsys):
     """At two learning rates the other seeds wait for the choice; at one they do not."""
     (here / "out" / "grpo-lr0.001-seed1.json").unlink()

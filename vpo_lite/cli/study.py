@@ -107,8 +107,7 @@ def run(options) -> int:
         if not reads:
             (folder / results.POLICIES).mkdir(parents=True, exist_ok=True)
     if options.plan:
-        for job in jobs(study, folder, options.kinds, options.seeds):
-            print(f"{results.state(folder, job):8}  {job.key}  {study.kinds[job.kind].label}")
+        _plan(study, folder, options)
     elif options.commands:
         for job in jobs(study, folder, options.kinds, options.seeds):
             if not results.is_done(folder, job):
@@ -131,6 +130,31 @@ def run(options) -> int:
     return 0
 
 
+def _total(study, options) -> int:
+    """Runs there are to be: seed 0 at every learning rate, other seeds at the best one."""
+    kinds, most = options.kinds or study.kinds, options.seeds or 10**6
+    return sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
+
+
+def _plan(study, folder, options) -> None:
+    """Print the runs that are known by now, and on stderr how many are left and how long."""
+    from ..studies import results
+    from ..studies.runner import jobs
+
+    seconds, done = [], 0
+    for job in jobs(study, folder, options.kinds, options.seeds):
+        state = results.state(folder, job)
+        print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
+        done += state != "to do"
+        if state == "finished":
+            with contextlib.suppress(ValueError):  # whoever runs or reads the study is told
+                seconds.append(results.read_result(study, folder, job).seconds)
+    told = f"{_total(study, options) - done} of {_total(study, options)} runs are left"
+    if seconds:
+        told += f"; a finished one took {sum(seconds) / len(seconds) / 60:.1f} minutes on average"
+    say(told, 0)
+
+
 def _command(options, folder) -> list[str]:
     """The command that does the same runs into the same folder."""
     return ["vpo-lite", "study", options.name, "--out", str(folder)]
@@ -144,7 +168,7 @@ def _share(study, folder, options) -> int:
     from ..studies.runner import every_job
 
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
-    total = sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
+    total = _total(study, options)
     every = every_job(study).values()
     mine = [job for job in every if job.kind in kinds and job.seed < most]
     arguments = _command(options, folder)[1:]
