@@ -71,6 +71,13 @@ def test_a_budget_of_tokens_buys_whole_answers():
     np.testing.assert_array_equal(found, [np.nan, 1, 2, 5, np.nan])
 
 
+def test_the_tokens_of_k_answers_buy_k_answers():
+    """Also where the quotient is rounded down: as 3 * 1.4 / 1.4 is."""
+    tokens, k = RNG.uniform(0.1, 10, 500), np.arange(1, 101)
+    bought = [best_of.at_tokens(k, t, k * t) for t in tokens]
+    assert (np.array(bought) == k).all()
+
+
 @pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan")])
 def test_answers_cost_tokens(tokens):
     with pytest.raises(ValueError, match="tokens_per_answer"):
@@ -139,7 +146,8 @@ def test_what_knows_nothing_of_a_source_leaves_it_out():
     known, unknown = intervals.noise([1.0, 2.0]), intervals.noise([1.0])
     assert intervals.t_interval(1.5, [known, unknown]) == intervals.t_interval(1.5, [known])
     assert intervals.pooled([[1.0], [2.0]], 1) == unknown == (0.0, 0)
-    assert intervals.t_interval(0.25, [unknown]) == (0.25, 0.25)
+    assert intervals.t_interval(0.25, [unknown]) == (-np.inf, np.inf)  # one run on one problem
+    assert intervals.t_interval(0.25, [intervals.noise([0.1, 0.1])]) == (0.25, 0.25)  # all alike
 
 
 @pytest.mark.parametrize("seeds", [(3, 5), (5, 5), (3, 3)])

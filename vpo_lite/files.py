@@ -127,10 +127,17 @@ def _adapter(schema) -> TypeAdapter:
 
 def _first_fault(error: ValidationError) -> str:
     """The first fault of a validation: field, what was expected, what was found."""
-    fault = error.errors(include_url=False)[0]
+    fault, *others = error.errors(include_url=False)
     if fault["type"] == "json_invalid":
         return f"no JSON ({fault['msg'].removeprefix('Invalid JSON: ')})"
-    field = ".".join(str(part) for part in fault["loc"])
+    place = fault["loc"]
+    kinds = [f["loc"][-1] for f in (fault, *others) if f["loc"][:-1] == place[:-1] and place]
+    if kinds == ["bool", "int", "float", "str"]:  # each kind that a value may have was tried
+        place, fault = (
+            place[:-1],
+            fault | {"msg": "should be true, false, a finite number or a text"},
+        )
+    field = ".".join(str(part) for part in place)
     where = f"field {shortened(field)} " if field else "it "
     if fault["type"] in _WORDS:
         return where + _WORDS[fault["type"]]

@@ -24,6 +24,7 @@ from vpo_lite.policy import hub, loading
 from vpo_lite.search import best_of
 from vpo_lite.studies import declaration, results, runner, searches, tables
 from vpo_lite.tasks import Option, Prompt, Task
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.errors import TrainingError
 
 SMALL = """
@@ -163,6 +164,14 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
         (SMALL.replace("validation = 2", "validation = 10000"), "10,000 problems (validation)"),
         (SMALL.replace("answers = 4", "answers = 2"), "it compares sets of 3"),
         (SMALL.replace("answers = 4", "alphas = [1e30]"), "measured.alphas.0"),
+        (
+            SMALL.replace("steps = 2", "steps = [2]"),
+            "field settings.steps should be true, false, a",
+        ),
+        (
+            SMALL + MORE + "vary = {alpha = [nan]}",
+            "kinds.x.vary.alpha.0 should be true, false, a f",
+        ),
         (SMALL + SEARCH.replace('"vpo"', '"vqo"'), "search: kinds: 'vqo' is none of the kinds"),
         (SMALL + SEARCH.replace('"grpo"', '"vpo"'), "kinds: vpo is there twice"),
         (SMALL + SEARCH + "m = 4", "kind vpo writes 3 answers in a rollout"),
@@ -323,6 +332,24 @@ def test_a_run_that_cannot_begin_is_named(here, capsys, mistake):
     assert not list((here / "out").glob("*.json"))
 
 
+def test_a_run_that_cannot_be_done_does_not_keep_others_from_it(here, done, capsys, monkeypatch):
+    """The task fails in two runs. What waits for neither is done, and the end names both."""
+    for path in (here / "out").glob("*.json"):
+        path.unlink()
+
+    def trained(study, job, place, tell):
+        if (job.kind, job.seed) in (("vpo", 0), ("grpo", 1)):
+            raise TaskError("task 'programs': a score is NaN")
+        return made(study, job)
+
+    monkeypatch.setattr(runner, "_trained", trained)
+    status, out, err = asked(capsys, "small.toml", "--out", "out")
+    assert status == 1 and out.startswith("grpo, lr 0.001, seed 0: ")
+    assert "run vpo-lr0.001-seed0: task 'programs': a score is NaN" in err
+    assert "nor could these runs be done: grpo-lr0.001-seed1" in err
+    assert [p.name for p in (here / "out").glob("*.json")] == ["grpo-lr0.001-seed0.json"]
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [(OSError(28, "No space left on device"), "No space left"), (KeyboardInterrupt(), "stopped")],
@@ -391,11 +418,49 @@ def test_a_run_whose_loss_is_infinite_is_left_out(here, done, capsys, monkeypatc
     assert (
         sorted(line.split()[0] for line in plan.splitlines()) == ["failed"] * 2 + ["finished"] * 4
     )
-    _, out, _ = asked(capsys, "small.toml", "--out", "out")
-    assert out == ""
+    _, out, err = asked(capsys, "small.toml", "--out", "out")
+    assert out == "" and "left out" in err and "failed-grpo-lr0.01-seed0.json" in err
     (here / "out" / "failed-vpo-lr0.01-seed0.json").unlink()
     _, out, _ = asked(capsys, "small.toml", "--out", "out", "--run", "vpo-lr0.01-seed0")
     assert out.count("loss = nan") == 1
+
+
+def test_a_run_that_failed_is_tried_again_with_other_settings(here, done, monkeypatch):
+    job = done.job("vpo", 1e-3, 1)
+    results.result_path(here / "out", job).unlink()
+    failure = results.failure_path(here / "out", job)
+    stated = {"study": "small", "kind": "vpo", "lr": 1e-3, "seed": 1, "error": "loss = nan"}
+    for config, state in (
+        ({}, "failed"),
+        (job.config.to_json(), "failed"),
+        (job.config.to_json() | {"device": "cuda"}, "failed"),
+        (job.config.to_json() | {"clip": 0.3}, "to do"),
+    ):
+        failure.write_text(json.dumps(stated | ({"config": config} if config else {})))
+        assert results.state(here / "out", job) == state
+    monkeypatch.setattr(runner, "_trained", lambda study, job, *_: made(study, job))
+    assert [run.seed for run in runner.run_study(done, here / "out")] == [1]
+    assert not failure.exists() and results.state(here / "out", job) == "finished"
+
+
+def test_a_table_says_how_many_runs_failed(here, done):
+    """A mean over the seeds that did not fail alone would flatter a method that often fails."""
+    job = done.job("vpo", 1e-3, 1)
+    results.result_path(here / "out", job).unlink()
+    stated = {"study": "small", "kind": "vpo", "lr": 1e-3, "seed": 1, "error": "loss = nan"}
+    results.failure_path(here / "out", job).write_text(json.dumps(stated))
+    rows = tables.markdown(done, here / "out", ["best@1"]).splitlines()[2:]
+    assert [row.split(" | ")[1] for row in rows] == ["1, 1 failed", "2"]
+
+
+def test_a_plan_says_how_much_is_left(here, done, capsys):
+    """2 kinds with 2 seeds are 4 runs, and 6 at two rates: the second seed at the better rate."""
+    (here / "out" / "grpo-lr0.001-seed1.json").unlink()
+    _, out, err = asked(capsys, "small.toml", "--out", "out", "--plan")
+    assert out.count("finished") == 3
+    assert err == "vpo-lite: 1 of 4 runs are left; a finished one took 0.0 minutes on average\n"
+    written(here, (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1))
+    assert "vpo-lite: 6 of 6 runs are left\n" in asked(capsys, "small.toml", "--plan")[2]
 
 
 def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, done, capsys):
@@ -485,6 +550,15 @@ def test_a_study_that_changed_does_not_take_its_old_runs(here, done, before, aft
         tables.means(study, here / "out")
 
 
+def test_a_damaged_file_is_named_with_its_cure(here, done, capsys):
+    path = here / "out" / "vpo-lr0.001-seed1.json"
+    path.write_text("{")
+    for request in ((), ("--plan",), ("--table",)):
+        status, _, err = asked(capsys, "small.toml", "--out", "out", *request)
+        assert (status != 0) == (request != ("--plan",))
+        assert not status or (str(path.name) in err and "move this file away" in err)
+
+
 def test_a_setting_that_is_younger_than_a_result_had_its_default(here, done):
     job = done.job("vpo", 1e-3, 1)
     path = here / "out" / f"{job.key}.json"
@@ -558,6 +632,40 @@ def test_a_search_of_a_study_that_changed_is_refused(here, found, change):
         searches.finished(declaration.read(written(here, text)), here / "out")
 
 
+def test_a_search_with_the_policy_of_other_settings_is_refused(here, done):
+    """The runs were made again with more steps, and their searches were not. Mutations know no
+    policy, so theirs stays.
+    """
+    text = SMALL + SEARCH
+    for search in searches.searches(done, here / "out"):
+        rows = dict.fromkeys(("tokens", "candidates", "cells"), [[1, 2, 3]] * 2)
+        row = {"study": "small", "kind": search.kind, "run": search.run, "answers": 12, **rows}
+        row |= {"solved": [[None] * 3] * 2, "best": [[0.5] * 3] * 2, "budgets": [12]}
+        row |= {"curve": [[0.5]] * 2, "seconds": 1.0, "made": searches._made(done, search)}
+        (here / "out" / f"search-{search.run}.json").write_text(json.dumps(row))
+    assert len(searches.finished(done, here / "out")) == 3
+    study = declaration.read(written(here, text.replace("steps = 2", "steps = 5")))
+    for kind in study.kinds:
+        for seed in range(2):
+            job = study.job(kind, 1e-3, seed)
+            (here / "out" / f"{job.key}.json").write_text(json.dumps(made(study, job)))
+    with pytest.raises(DamagedError, match="made with steps = 2, the study says 5"):
+        searches.finished(study, here / "out")
+    for path in (here / "out").glob("search-*-lr*.json"):
+        path.unlink()
+    assert list(searches.finished(study, here / "out")) == ["mutation"]
+
+
+def test_a_search_is_judged_like_its_run(here):
+    """A policy of spoilt rewards is searched with in the task that it is measured on."""
+    spoilt = 'settings = {method = "vpo", task = "vpo_lite.studies.mixed:MixedRules", mix = 1.0}\n'
+    spoilt += 'judged = {task = "programs", operations = 2}'
+    text = SMALL.replace('settings = {method = "vpo"}', spoilt, 1) + SEARCH
+    study = declaration.read(written(here, text))
+    search = searches._Search("vpo", study.job("vpo", 1e-3, 0))
+    assert searches._config(study, search).task == "programs"
+
+
 def test_a_damaged_adapter_is_named(here, done, capsys):
     for key in ("vpo-lr0.001-seed0", "vpo-lr0.001-seed1", "grpo-lr0.001-seed0"):
         (here / "out" / "policies" / key / "adapter").mkdir(parents=True)
@@ -595,6 +703,16 @@ def test_what_no_interval_can_use_is_refused(call):
     check_error(error.value)
 
 
-def test_one_problem_and_one_seed_have_an_interval_without_width():
+def test_of_one_problem_and_one_seed_nothing_is_sure(here):
+    """One value tells nothing of its spread, so no interval may leave 0 out."""
     assert [x.item() for x in intervals.bootstrap([0.25])] == [0.25, 0.25]
-    assert intervals.t_interval(0.25, [intervals.noise([0.25])]) == (0.25, 0.25)
+    text = SMALL.replace("seeds = 2", "seeds = 1").replace("problems = 3", "problems = 1")
+    study = declaration.read(written(here, text.replace("between = 2", "between = 1")))
+    for kind, found in (("vpo", 0.75), ("grpo", 0.5)):
+        job = study.job(kind, 1e-3, 0)
+        run = made(study, job)
+        run["per_problem"]["best@1"] = [found]
+        (here / f"{job.key}.json").write_text(json.dumps(run))
+    gap = tables.difference(study, here, "vpo", "best@1")
+    assert gap.mean == 0.25 and gap.sure == 0 and [gap.low, gap.high] == [-np.inf, np.inf]
+    assert " + |" not in tables.markdown(study, here, ["best@1"])

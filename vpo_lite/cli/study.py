@@ -107,8 +107,7 @@ def run(options) -> int:
         if not reads:
             (folder / results.POLICIES).mkdir(parents=True, exist_ok=True)
     if options.plan:
-        for job in jobs(study, folder, options.kinds, options.seeds):
-            print(f"{results.state(folder, job):8}  {job.key}  {study.kinds[job.kind].label}")
+        _plan(study, folder, options)
     elif options.commands:
         for job in jobs(study, folder, options.kinds, options.seeds):
             if not results.is_done(folder, job):
@@ -131,6 +130,31 @@ def run(options) -> int:
     return 0
 
 
+def _total(study, options) -> int:
+    """Runs there are to be: seed 0 at every learning rate, other seeds at the best one."""
+    kinds, most = options.kinds or study.kinds, options.seeds or 10**6
+    return sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
+
+
+def _plan(study, folder, options) -> None:
+    """Print the runs that are known by now, and on stderr how many are left and how long."""
+    from ..studies import results
+    from ..studies.runner import jobs
+
+    seconds, done = [], 0
+    for job in jobs(study, folder, options.kinds, options.seeds):
+        state = results.state(folder, job)
+        print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
+        done += state != "to do"
+        if state == "finished":
+            with contextlib.suppress(ValueError):  # whoever runs or reads the study is told
+                seconds.append(results.read_result(study, folder, job).seconds)
+    told = f"{_total(study, options) - done} of {_total(study, options)} runs are left"
+    if seconds:
+        told += f"; a finished one took {sum(seconds) / len(seconds) / 60:.1f} minutes on average"
+    say(told, 0)
+
+
 def _command(options, folder) -> list[str]:
     """The command that does the same runs into the same folder."""
     return ["vpo-lite", "study", options.name, "--out", str(folder)]
@@ -144,7 +168,7 @@ def _share(study, folder, options) -> int:
     from ..studies.runner import every_job
 
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
-    total = sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
+    total = _total(study, options)
     every = every_job(study).values()
     mine = [job for job in every if job.kind in kinds and job.seed < most]
     arguments = _command(options, folder)[1:]
@@ -154,6 +178,7 @@ def _share(study, folder, options) -> int:
     command = [sys.executable, "-m", "vpo_lite.cli", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     hidden = options.search or not sys.stderr.isatty()
+    failed = [] if options.search else _failed(study, folder, options)
     with contextlib.ExitStack() as open_ones:
         logs = [open_ones.enter_context(tempfile.TemporaryFile("w+")) for _ in range(many)]
         workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
@@ -173,7 +198,26 @@ def _share(study, folder, options) -> int:
             errors += [log.read().strip()] if worker.returncode else []
     for error in dict.fromkeys(errors):  # often all of them say the same
         say(error.removeprefix("vpo-lite: ") or "a worker ended without a word", 1)
+    _tell_failed(failed if not errors else [])
     return int(bool(errors))
+
+
+def _failed(study, folder, options) -> list[str]:
+    """The files of the runs that failed before."""
+    from ..studies.results import failure_path, state
+    from ..studies.runner import jobs
+
+    chosen = jobs(study, folder, options.kinds, options.seeds)
+    return [failure_path(folder, j).name for j in chosen if state(folder, j) == "failed"]
+
+
+def _tell_failed(files: list[str]) -> None:
+    if files:
+        say(
+            f"left out, since they failed before: {', '.join(files)}; each of these files says "
+            "why, and without it the run is tried again",
+            0,
+        )
 
 
 def _figures(study, asked: list[str]) -> list[str]:
@@ -199,6 +243,7 @@ def _run(study, folder, options) -> None:
 
     from ..studies.runner import run_study
 
+    failed = _failed(study, folder, options)
     with tqdm(disable=not sys.stderr.isatty(), unit="step") as bar:
 
         def tell(key, step, steps):
@@ -214,6 +259,7 @@ def _run(study, folder, options) -> None:
         for found in run_study(study, folder, **chosen, tell=tell, wait=wait):
             bar.write(_line(found))
             sys.stdout.flush()
+    _tell_failed(failed)
 
 
 def _line(found) -> str:

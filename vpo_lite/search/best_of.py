@@ -12,6 +12,8 @@ from ..estimators import max_weights
 from ..objective import sample_weights
 from ..randomness import generator
 
+ROUNDING = 1e-9  # of an answer: 3 * 1.4 / 1.4 is a little less than 3
+
 __all__ = [
     "at_tokens",
     "best_at",
@@ -109,7 +111,7 @@ def at_tokens(curve, tokens_per_answer, budgets):
     curve, budgets = np.asarray(curve, dtype=float), check_finite(budgets, "budgets", 1)
     if not (np.isfinite(tokens_per_answer) and tokens_per_answer > 0):
         raise ValueError(f"tokens_per_answer = {shown(tokens_per_answer)}: must be above 0")
-    k = np.floor(budgets / tokens_per_answer).astype(int)
+    k = np.floor(budgets / tokens_per_answer + ROUNDING).astype(int)
     found = curve[..., np.clip(k, 1, curve.shape[-1]) - 1]
     return np.where((k >= 1) & (k <= curve.shape[-1]), found, np.nan)
 

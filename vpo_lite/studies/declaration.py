@@ -209,7 +209,7 @@ class Study:
         if twice is not None:
             raise ValueError(f"kinds: {twice} is there twice")
         for kind in stated.kinds:
-            config = self.tuning(self.baseline if kind == MUTATION else kind)[0].config
+            config = self.tuning(self.baseline if kind == MUTATION else kind)[0].judged
             if stated.m % config.answers:
                 raise ValueError(
                     f"m = {stated.m}: kind {kind} writes {config.answers} answers in a rollout; "

@@ -55,13 +55,16 @@ class Result(Schema):
 
 
 class Failure(Schema):
-    """A run whose training cannot go on. It is left out until its file is removed."""
+    """A run whose training cannot go on. It is left out until its file is removed, or the study
+    states other settings for it. A file of 0.2.0 or older has no config.
+    """
 
     study: str
     kind: str
     lr: float
     seed: int
     error: str
+    config: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 def judged(job: Job) -> dict:
@@ -76,13 +79,11 @@ def read_result(study: Study, folder, job: Job) -> Result:
     A setting that the file does not name is younger than the file: it had its default.
     """
     path = result_path(folder, job)
-    found = read_json(path, Result)
-    config = {option.name: option.default for option in TrainConfig.options()} | found.config
-    stated = job.config.to_json() | {"kind": job.kind, "seed": job.seed}
-    for name, value in stated.items():
-        made = getattr(found, name) if name in ("kind", "seed") else config.get(name)
-        if name not in OF_THE_MACHINE and made != value:
-            raise _other(path, f"{name} = {shown(made)}", value)
+    found = read_made(path, Result)
+    for name in ("kind", "seed"):
+        if getattr(found, name) != getattr(job, name):
+            raise other(path, f"{name} = {shown(getattr(found, name))}", getattr(job, name))
+    check_made(path, found.config, job.config)
     for what, there, wanted in (
         ("measured", found.measured, study.measured.model_dump()),
         ("judged", found.judged, judged(job)),
@@ -94,25 +95,46 @@ def read_result(study: Study, folder, job: Job) -> Result:
                     if name in there
                     else f"no {what} {name}"
                 )
-                raise _other(path, made, wanted.get(name))
+                raise other(path, made, wanted.get(name))
     problems, answers = study.problems(job), study.measured.answers
     for name in (*SINGLE, *(f"{curve}@{k}" for curve in CURVES for k in BUDGETS if k <= answers)):
         if len(found.per_problem.get(name, ())) != problems:
             there = len(found.per_problem.get(name, ()))
-            raise _other(path, f"{there} problems ({name})", problems)
+            raise other(path, f"{there} problems ({name})", problems)
     for point in found.checkpoints:
         for name in CURVES:
             curve = point.figures.get(name)
             there = len(curve) if isinstance(curve, list) else 0
             if there != answers or None in curve:
-                raise _other(path, f"{there} answers ({name})", answers)
+                raise other(path, f"{there} answers ({name})", answers)
         for name in (*SINGLE, *MEANS):
             if name not in point.figures or isinstance(point.figures[name], list):
                 raise DamagedError(f"{path}: figure {name} is missing or no number")
-    return found.model_copy(update={"config": config})
+    return found.model_copy(update={"config": _with_defaults(found.config)})
 
 
-def _other(path, made: str, stated) -> DamagedError:
+def read_made(path, schema):
+    """A file that a study wrote. DamagedError, with the cure, where it is damaged."""
+    try:
+        return read_json(path, schema)
+    except DamagedError as error:
+        raise DamagedError(f"{error}; move this file away, and it is made again") from error
+
+
+def check_made(path, made: dict, config: TrainConfig) -> None:
+    """DamagedError where the settings that a file was made with are not those of the config."""
+    made = _with_defaults(made)
+    for name, value in config.to_json().items():
+        if name not in OF_THE_MACHINE and made.get(name) != value:
+            raise other(path, f"{name} = {shown(made.get(name))}", value)
+
+
+def _with_defaults(made: dict) -> dict:
+    return {option.name: option.default for option in TrainConfig.options()} | made
+
+
+def other(path, made: str, stated) -> DamagedError:
+    """The error for a file that was made in another way than the study says."""
     return DamagedError(
         f"{path}: was made with {made}, the study says {shown(stated)}; name another folder, or "
         "move this file away"
@@ -164,7 +186,15 @@ def state(folder, job: Job) -> str:
     """How a run stands: "finished", "failed" or "to do"."""
     if result_path(folder, job).exists():
         return "finished"
-    return "failed" if failure_path(folder, job).exists() else "to do"
+    path = failure_path(folder, job)
+    if not path.exists():
+        return "to do"
+    made = read_made(path, Failure).config
+    try:
+        check_made(path, made or job.config.to_json(), job.config)
+    except DamagedError:
+        return "to do"
+    return "failed"
 
 
 def is_done(folder, job: Job) -> bool:

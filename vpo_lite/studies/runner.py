@@ -3,7 +3,8 @@
 A folder holds ``KEY.json`` for each finished run, and its adapter in ``policies/KEY``. What is
 finished is skipped. So a killed study goes on with the same command, and the same command started
 several times shares the work: a run belongs to the process that holds the lock of its folder. A run
-whose loss becomes infinite leaves ``failed-KEY.json`` instead, and the study goes on without it.
+whose loss becomes infinite leaves ``failed-KEY.json`` instead, and the study goes on without it. It
+is tried again without that file, or with other settings.
 """
 
 import importlib.metadata
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..files import BusyError, digest, lock_folder, read_json, tidy, write_atomically
 from ..policy.loading import check_there
+from ..tasks.base import TaskError
 from ..training.errors import TrainingError
 from ..training.loop import train
 from ..training.memory import check_fits
@@ -94,31 +96,41 @@ def run_study(
 ) -> Iterator[Result | Failure]:
     """Do all runs that are not finished; yields each when it is.
 
+    A run that cannot be done here does not keep the others from it: TrainingError at the end.
+
     - tell(key, step, steps): called after each training step
     - wait(key): called every few seconds while the runs that are left belong to other processes
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    stopped: dict[str, TrainingError] = {}
     while True:
         done, busy = False, None
         for job in jobs(study, folder, kinds, seeds):
             stands = state(folder, job)
             if stands == "finished":
                 read_result(study, folder, job)  # refuses one that was made otherwise
-            if stands != "to do":
+            if stands != "to do" or job.key in stopped:
                 continue
             try:
                 found = run_job(study, job, folder, tell)
             except BusyError:
                 busy = busy or job.key
                 continue
+            except TrainingError as error:
+                stopped[job.key] = error
+                continue
             done = True
             yield found
         if not done and not busy:
-            return
+            break
         if not done:
             wait(busy)
             time.sleep(5)
+    if stopped:
+        first, *others = stopped
+        more = f"; nor could these runs be done: {', '.join(others)}" if others else ""
+        raise TrainingError(f"{stopped[first]}{more}") from stopped[first]
 
 
 def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) -> Result | Failure:
@@ -129,6 +141,7 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
     folder, place = Path(folder), workplace(folder, job.key)
     failed = failure_path(folder, job)
     stated = dict(study=study.name, kind=job.kind, lr=job.config.lr, seed=job.seed)
+    stated["config"] = job.config.to_json()
 
     def make() -> dict:
         try:
@@ -136,11 +149,14 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
         except _Failed as error:
             write_atomically(failed, json.dumps(stated | {"error": str(error)}) + "\n")
             raise
+        except TaskError as error:
+            raise TrainingError(f"run {job.key}: {error}") from error
 
     try:
         write_once(result_path(folder, job), place, make)
     except _Failed:
         return read_json(failed, Failure)
+    failed.unlink(missing_ok=True)  # of other settings, or of another machine
     return read_result(study, folder, job)
 
 

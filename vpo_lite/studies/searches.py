@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, JsonValue
 
-from ..files import BusyError, DamagedError, Schema, read_json
+from ..checks import shown
+from ..files import BusyError, DamagedError, Schema
 from ..intervals import sign_test
 from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve
-from ..training.config import TrainConfig
+from ..training.config import OF_THE_MACHINE, TrainConfig
 from .declaration import MUTATION, Job, Searched, Study
-from .results import chosen, workplace
+from .results import chosen, other, read_made, workplace
 from .runner import write_once
 
 POINTS = 12  # of a curve that is kept
@@ -34,6 +35,7 @@ class Searches(Schema):
     - tokens, candidates: sampled and scored in the whole search
     - best: the best score; budgets: answers asked for, at each point of ``curve``
     - curve: by seed, the mean best score over problems at each budget
+    - made: calls, and the settings of the run; empty in files that are older than this field
     """
 
     study: str
@@ -48,6 +50,7 @@ class Searches(Schema):
     budgets: list[int]
     curve: list[list[float]]
     seconds: float
+    made: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
     def solved_share(self) -> np.ndarray:
@@ -138,17 +141,29 @@ def _adapter(folder, search: _Search) -> Path:
 def _read(study: Study, folder, search: _Search) -> Searches:
     """The finished search. DamagedError where it was made in another way."""
     path, stated = _file(folder, search), study.declared.search
-    found = read_json(path, Searches)
+    found = read_made(path, Searches)
     rows = [found.solved, found.tokens, found.candidates, found.best, found.cells]
     shapes = {(len(part), *map(len, part)) for part in rows}
     wanted = (stated.seeds, *[_problems(_config(study, search), stated)] * stated.seeds)
-    made = (found.kind, found.run, found.answers)
-    if shapes != {wanted} or made != (search.kind, search.run, stated.calls * stated.m):
+    named = (found.kind, found.run, found.answers)
+    if shapes != {wanted} or named != (search.kind, search.run, stated.calls * stated.m):
         raise DamagedError(
             f"{path}: the study states another search (calls, m, problems or seeds); name another "
             "folder, or move this file away"
         )
+    now = _made(study, search)
+    for name, value in found.made.items():
+        if name not in OF_THE_MACHINE and now.get(name) != value:
+            raise other(path, f"{name} = {shown(value)}", now.get(name))
     return found
+
+
+def _made(study: Study, search: _Search) -> dict:
+    """What a search depends on, beside its problems and seeds."""
+    settings = _config(study, search).to_json()
+    if search.job is None:  # mutations know the task alone
+        settings = {name: settings[name] for name in ("task", "task_options")}
+    return {"calls": study.declared.search.calls} | settings
 
 
 def _found(study: Study, search: _Search, place: Path) -> dict:
@@ -182,12 +197,13 @@ def _found(study: Study, search: _Search, place: Path) -> dict:
         "budgets": budgets.tolist(),
         "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
         "seconds": round(time.perf_counter() - began, 1),
+        "made": _made(study, search),
     }
 
 
 def _config(study: Study, search: _Search) -> TrainConfig:
-    """The settings of a search's run; mutations search in the task of the baseline."""
-    return (search.job or study.tuning(study.baseline)[0]).config
+    """The settings that a search's run is judged by; mutations search in the baseline's task."""
+    return (search.job or study.tuning(study.baseline)[0]).judged
 
 
 def _problems(config: TrainConfig, stated: Searched) -> int:

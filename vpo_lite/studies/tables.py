@@ -7,7 +7,7 @@ import numpy as np
 
 from ..intervals import Noise, noise, pooled, t_interval
 from .declaration import Study
-from .results import BUDGETS, Result, chosen
+from .results import BUDGETS, Result, chosen, state
 
 WORDS = {  # figure -> the head of its column
     **{f"best@{k}": f"best@{k}" for k in BUDGETS},
@@ -81,7 +81,7 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     All runs of both kinds count, also where one has more seeds. The interval adds three sources of
     chance: the problems, paired, since both kinds were measured on the same ones; and the seeds of
     each kind. A kind with fewer than three seeds borrows the spread of all kinds of the study.
-    Where no kind has two, the interval knows the problems only.
+    Where no kind has two, the interval knows the problems only; with one problem it is infinite.
 
     None where one of the two has no finished run, and for a figure that has no value on some
     problem, such as the coverage without a known front.
@@ -129,7 +129,8 @@ def _values(runs: list[Result], figure: str) -> np.ndarray | None:
 def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     """The means as a Markdown table, kinds in the order of the declaration.
 
-    A mean whose difference to the baseline is sure (95 %) has a + or a - behind it.
+    A mean whose difference to the baseline is sure (95 %) has a + or a - behind it. Runs that
+    failed at the learning rate that was chosen are in no mean, so their number stands beside.
     """
     found = chosen(study, folder)
     rows = _means(found, figures)
@@ -138,7 +139,10 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     for kind, row in rows.items():
         tokens = f"{row['training_tokens'] / 1000:.0f} k"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
-        cells = [study.kinds[kind].label, str(row["seeds"]), rate, tokens]
+        jobs = [study.job(kind, row["lr"], seed) for seed in range(study.seeds(kind))]
+        failed = sum(state(folder, job) == "failed" for job in jobs)
+        runs = f"{row['seeds']}, {failed} failed" if failed else str(row["seeds"])
+        cells = [study.kinds[kind].label, runs, rate, tokens]
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
             cells.append(shown + _mark(study, found, kind, figure))
