@@ -216,22 +216,24 @@ def _mean_best(traces: Sequence[Trace], calls: int) -> float:
 
 
 def markdown(study: Study, folder, against: str | None = None) -> str:
-    """A table of the searches: share solved, answers and tokens until then, sign test.
+    """A table of the searches: share solved, answers until half are, tokens, sign test.
 
-    The share is the mean over policies, search seeds and problems. The sign test compares the
-    shares of the problems with those of the kind ``against`` (by default the baseline).
+    The share is the mean over policies, search seeds and problems. Answers are the median over all
+    searches; one that ended unsolved needs more than it had. The sign test compares the shares of
+    the problems with those of the kind ``against`` (by default the baseline).
     """
     found = finished(study, folder)
     other = found.get(against or study.baseline)
-    heads = ["search with", "policies", "solved", "answers until solved (median)", "tokens"]
+    heads = ["search with", "policies", "solved", "answers until half are solved", "tokens"]
     heads += ["elites", "wins and losses", "sign test p"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind, rows in found.items():
         share = np.mean([row.solved_share for row in rows], axis=0)
-        until = [x for row in rows for seed in row.solved for x in seed if x is not None]
+        until = [np.inf if x is None else x for row in rows for seed in row.solved for x in seed]
+        half = np.median(until)
         label = study.kinds[kind].label if kind in study.kinds else "random mutations, no policy"
         cells = [label, str(len(rows)), f"{share.mean():.3f}"]
-        cells.append(f"{np.median(until):.0f}" if until else "")
+        cells.append(f"{half:.0f}" if half < np.inf else f"> {rows[0].answers}")
         cells.append(f"{np.mean([row.tokens for row in rows]):.0f}")
         cells.append(f"{np.mean([row.cells for row in rows]):.1f}")
         if other is None or rows is other:
