@@ -355,6 +355,51 @@ def test_a_task_may_score_answer_by_answer():
     assert {R.dtype for R in scored} == {np.dtype(float)}
 
 
+ONE_STEP = ("train", "--task", "letters_of_the_test:Letters", "--steps", "1", "--prompts", "1")
+ONE_STEP += ("--group-size", "2", "--device", "cpu", "--threads", "1")
+
+
+@pytest.mark.parametrize("worst", [0, -1])
+def test_answers_that_earn_less_than_a_missing_one_are_named(
+    model, tmp_path, monkeypatch, capsys, worst
+):
+    """Every answer costs 1, which is less than the 0 that nothing costs by default."""
+    monkeypatch.setattr(
+        Letters,
+        "score",
+        lambda self, xs, rows: [-np.ones((len(row), x)) for x, row in zip(xs, rows, strict=True)],
+    )
+    monkeypatch.setattr(Letters, "worst", lambda self, x: np.full(x, float(worst)))
+    asked = (*ONE_STEP, "--model", model, "--out", str(tmp_path / "run"), "--json")
+    assert main(asked) == 0
+    out, said = capsys.readouterr()
+    share = json.loads(out)["start"]["parse_rate"] if worst == 0 else 0.0
+    assert json.loads(out)["start"]["below_worst_rate"] == pytest.approx(share)
+    warned = f"before training, {share:.1%} of the answers earned less in some objective than"
+    assert (warned in said) == (worst == 0), said
+
+
+@pytest.mark.parametrize("broken", [math.nan, "down"])
+def test_a_judge_that_fails_leaves_a_run_that_goes_on(model, tmp_path, monkeypatch, capsys, broken):
+    def fails(self, instances, answers):
+        if broken == "down":
+            raise ConnectionAbortedError  # an OSError
+        return [np.full((len(row), x), broken) for x, row in zip(instances, answers, strict=True)]
+
+    out = tmp_path / "run"
+    asked = (*ONE_STEP, "--model", model, "--out", str(out))
+    with monkeypatch.context() as patch:
+        patch.setattr(Letters, "score", fails)
+        assert main(asked) == 1
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.endswith(f"then: vpo-lite train --resume {out}")
+        patch.setattr(Letters, "score", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError) as error:
+            main(["train", "--resume", str(out)])
+        assert error.value.__notes__[-1].endswith(f"Go on with: vpo-lite train --resume {out}")
+    assert main(["train", "--resume", str(out)]) == 0
+
+
 def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():
     class Short(Letters):
         score = Task.score
