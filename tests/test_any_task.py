@@ -157,6 +157,29 @@ def test_the_report_on_its_rewards_knows_the_closed_form(model, capsys):
     assert "2 components: rest 0, rest 1" in out and "true front" not in out
 
 
+def test_the_report_shows_what_was_written_and_what_it_earned(model, monkeypatch, capsys):
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: ["a", None, "b"])
+    asked = ["report", "--task", "letters_of_the_test:Letters", "--model", model, "--device", "cpu"]
+    asked += ["--problems", "1", "--answers", "6"]  # d = 2: a is 97, and leaves 1 over; b is 98
+    assert main([*asked, "--show", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "The first request:\n\nYou write letters.\n\nWrite 3 letters for 2." in out
+    earned = "answer 1: rest 0 0, rest 1 1\nanswer 2: cannot be read\nanswer 3: rest 0 1, rest 1 0"
+    assert out.count(earned) == 2 and "Completion 2:" in out and "Completion 3:" not in out
+    assert main(asked) == 0
+    assert "Completion" not in capsys.readouterr().out
+    assert main([*asked, "--show", "-1"]) == 2
+    assert "--show -1: must be 0 or more" in capsys.readouterr().err
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: [None] * m)
+    assert main(asked) == 0  # nothing can be read: then one is shown in any case
+    assert "answer 3: cannot be read" in capsys.readouterr().out
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: ["a"] * m)
+    monkeypatch.setattr(Letters, "worst", lambda self, x: np.eye(x)[0])
+    assert main(asked) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "100 % of the answers earn less in some component than a missing answer does" in out
+
+
 TICKS = itertools.count()
 WRONG = {  # method or attribute of the task -> (what stands there, what is said of it)
     "worst": (lambda self, x: np.zeros(9), r"worst\(instance\) has shape \(9,\): expected \(3,\)"),

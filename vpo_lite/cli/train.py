@@ -208,7 +208,8 @@ def _warn_of_answers(run, start: dict) -> None:
             f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
             "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
             f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
-            f"{start['tokens_per_answer']:.0f} tokens an answer)",
+            f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
+            "the same task and model shows what it writes",
             0,
         )
     if end := run.learner.policy.unheeded_end:
