@@ -157,6 +157,29 @@ def test_the_report_on_its_rewards_knows_the_closed_form(model, capsys):
     assert "2 components: rest 0, rest 1" in out and "true front" not in out
 
 
+def test_the_report_shows_what_was_written_and_what_it_earned(model, monkeypatch, capsys):
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: ["a", None, "b"])
+    asked = ["report", "--task", "letters_of_the_test:Letters", "--model", model, "--device", "cpu"]
+    asked += ["--problems", "1", "--answers", "6"]  # d = 2: a is 97, and leaves 1 over; b is 98
+    assert main([*asked, "--show", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "The first request:\n\nYou write letters.\n\nWrite 3 letters for 2." in out
+    earned = "answer 1: rest 0 0, rest 1 1\nanswer 2: cannot be read\nanswer 3: rest 0 1, rest 1 0"
+    assert out.count(earned) == 2 and "Completion 2:" in out and "Completion 3:" not in out
+    assert main(asked) == 0
+    assert "Completion" not in capsys.readouterr().out
+    assert main([*asked, "--show", "-1"]) == 2
+    assert "--show -1: must be 0 or more" in capsys.readouterr().err
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: [None] * m)
+    assert main(asked) == 0  # nothing can be read: then one is shown in any case
+    assert "answer 3: cannot be read" in capsys.readouterr().out
+    monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: ["a"] * m)
+    monkeypatch.setattr(Letters, "worst", lambda self, x: np.eye(x)[0])
+    assert main(asked) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "100 % of the answers earn less in some component than a missing answer does" in out
+
+
 TICKS = itertools.count()
 WRONG = {  # method or attribute of the task -> (what stands there, what is said of it)
     "worst": (lambda self, x: np.zeros(9), r"worst\(instance\) has shape \(9,\): expected \(3,\)"),
@@ -353,6 +376,51 @@ def test_a_task_may_score_answer_by_answer():
     assert [R.tolist() for R in scored] == [[[0, 1], [1, 0]], [], [[0, 0, 1, 0]]]
     assert [R.shape for R in scored] == [(2, 2), (0, 3), (1, 4)]
     assert {R.dtype for R in scored} == {np.dtype(float)}
+
+
+ONE_STEP = ("train", "--task", "letters_of_the_test:Letters", "--steps", "1", "--prompts", "1")
+ONE_STEP += ("--group-size", "2", "--device", "cpu", "--threads", "1")
+
+
+@pytest.mark.parametrize("worst", [0, -1])
+def test_answers_that_earn_less_than_a_missing_one_are_named(
+    model, tmp_path, monkeypatch, capsys, worst
+):
+    """Every answer costs 1, which is less than the 0 that nothing costs by default."""
+    monkeypatch.setattr(
+        Letters,
+        "score",
+        lambda self, xs, rows: [-np.ones((len(row), x)) for x, row in zip(xs, rows, strict=True)],
+    )
+    monkeypatch.setattr(Letters, "worst", lambda self, x: np.full(x, float(worst)))
+    asked = (*ONE_STEP, "--model", model, "--out", str(tmp_path / "run"), "--json")
+    assert main(asked) == 0
+    out, said = capsys.readouterr()
+    share = json.loads(out)["start"]["parse_rate"] if worst == 0 else 0.0
+    assert json.loads(out)["start"]["below_worst_rate"] == pytest.approx(share)
+    warned = f"before training, {share:.1%} of the answers earned less in some objective than"
+    assert (warned in said) == (worst == 0), said
+
+
+@pytest.mark.parametrize("broken", [math.nan, "down"])
+def test_a_judge_that_fails_leaves_a_run_that_goes_on(model, tmp_path, monkeypatch, capsys, broken):
+    def fails(self, instances, answers):
+        if broken == "down":
+            raise ConnectionAbortedError  # an OSError
+        return [np.full((len(row), x), broken) for x, row in zip(instances, answers, strict=True)]
+
+    out = tmp_path / "run"
+    asked = (*ONE_STEP, "--model", model, "--out", str(out))
+    with monkeypatch.context() as patch:
+        patch.setattr(Letters, "score", fails)
+        assert main(asked) == 1
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.endswith(f"then: vpo-lite train --resume {out}")
+        patch.setattr(Letters, "score", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError) as error:
+            main(["train", "--resume", str(out)])
+        assert error.value.__notes__[-1].endswith(f"Go on with: vpo-lite train --resume {out}")
+    assert main(["train", "--resume", str(out)]) == 0
 
 
 def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():

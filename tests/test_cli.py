@@ -316,6 +316,13 @@ def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, caps
     )
 
 
+def test_the_help_of_an_evaluation_names_one_flag_for_its_problems(capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    out = capsys.readouterr().out
+    assert "--problems N" in out and "--mazes" not in out and "set of test" not in out
+
+
 def test_doctor_names_versions_and_threads(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out

@@ -294,6 +294,18 @@ def test_the_text_fits_a_terminal_and_holds_the_numbers():
     assert "no target was given" not in text and "no target was given" in str(vpo.reward_report(R))
 
 
+def test_components_of_different_scale_are_named():
+    """2,000 and 1 above (0, -1): whoever weighs the second 1000 to 1 still hears the first."""
+    beware = "the components differ in scale: cost reaches 2,000 above a worthless answer, style 1."
+    R = [[[1000, 0.0], [0, -1]], [[3000, 0], [0, 0]]]
+    report = vpo.reward_report(R, worst=[0, -1], objectives=("cost", "style"))
+    assert report.reached == {"cost": 2000, "style": 1} and beware in " ".join(str(report).split())
+    R = np.array(R) / [1000, 1]
+    report = vpo.reward_report(R, worst=[0, -1], objectives=("cost", "style"))
+    assert report.reached == {"cost": 2, "style": 1} and "differ in scale" not in str(report)
+    assert vpo.reward_report([[[1.0]], [[1.0, 2]]]).reached == {}  # d differs
+
+
 def test_json_holds_every_figure_and_no_nan():
     R = np.array([[1, 0, 1], [0, 1, 1], [0.6, 0.6, 1]])
     report = vpo.reward_report(np.stack([R, R]), target=np.ones((2, 3)))

@@ -13,8 +13,9 @@ from small_models import byte_model
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
-from vpo_lite.tasks import Option, task_class
-from vpo_lite.tasks.records import EXAMPLES, RecordTask, judge, on_records
+from vpo_lite.tasks import Option, Prompt, task_class
+from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, judge, on_records
+from vpo_lite.tasks.rows import Row
 from vpo_lite.training.rollouts import read_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
@@ -585,6 +586,72 @@ def test_a_path_is_a_text_and_an_option_of_its_own_kind():
     for wrong in (dict(type=int, path=True), dict(type=str, path=True, file=True)):
         with pytest.raises(ValueError, match="file or path, not both, and of type str"):
             Option("data", default=None, help="", **wrong)
+
+
+class Word(Row):
+    word: str
+
+
+class Cut(RecordTask):
+    """Short, or much of the word: no answer earns both, and no record holds a gold answer."""
+
+    name, row = "cut", Word
+    meanings = (("short", "few letters"), ("whole", "many letters of the word"))
+
+    def record(self, row):
+        if len(row.word) > 9:
+            raise Dropped("its word is longer than 9 letters")
+        return row.word
+
+    def vector(self, instance, answer):
+        return [1 - len(answer) / 9, len(answer) / 9]
+
+
+class Asks(Cut):
+    completion_tokens = 20, 60
+
+    def prompt(self, instance, m, **_):
+        return Prompt.words(f"Cut {instance} {m} times.")
+
+
+def test_records_without_gold_answers_claim_no_front(file):
+    task = Cut(data=str(file('{"word": "hops"}', '{"word": "chains"}')))
+    x = task.instance(0)
+    assert task.front(x) is None  # (1, 1) is out of reach, and nothing says what is not
+    rewards = task.score([x], [["", "hop"]])[0]
+    assert rewards[0].tolist() == [1, 0] and not task.solved(x, rewards).any()
+    assert [task.same_effect(x, a) for a in ("hop", "hop ")] == ["hop", "hop "]
+
+
+def test_records_to_tune_on_are_a_split_of_their_own(file):
+    data = file(*(f'{{"word": "{c}"}}' for c in "abcdefghijkl"))
+    tuned = file('{"word": "x"}', '{"word": "much too long"}', '{"word": "y"}', name="tuned.jsonl")
+    plain, task = Cut(data=str(data)), Cut(data=str(data), validation_data=str(tuned))
+    assert list(plain.seeds) == ["train", "held_out"]
+    words = {split: [task.instance(s) for s in seeds] for split, seeds in task.seeds.items()}
+    assert words == {"train": list("acdefghijk"), "held_out": ["b", "l"], "validation": ["x", "y"]}
+    for seed in (-1, 14):
+        with pytest.raises(ValueError, match=f"problem {seed}: there are 14 records"):
+            task.instance(seed)
+
+
+def test_a_check_counts_the_tokens_of_the_requests(file, model, capsys):
+    """As the policy reads them: with its chat template, for the records that can be used."""
+    data = str(file('{"word": "no"}', '{"word": "much too long"}', '{"word": "chains"}'))
+    short, long = (Prompt.words(f"Cut {word} 2 times.") for word in ("no", "chains"))
+    policy = vpo.load_policy(model, device="cpu")
+    tokens = [len(policy.encode(prompt)) for prompt in (short, long)]
+    mean = round(sum(tokens) / 2)
+    assert mean < tokens[1]
+    asked = ["data", "check", data, "--task", f"{__name__}:Asks", "--m", "2", "--model", model]
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["request_tokens"], found["longest_request"]) == (tokens[1], 2)
+    assert found["mean_request_tokens"] == mean and found["new_tokens"] == 40
+    assert main(asked) == 0
+    said = f"{tokens[1]} tokens in the longest request (record 2), {mean} in the mean; up to 40"
+    assert said in capsys.readouterr().out
+    assert "model 'nowhere'" in refused(capsys, *asked[:-1], "nowhere")
 
 
 def test_a_task_without_its_own_parts_says_which(model):

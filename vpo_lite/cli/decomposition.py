@@ -53,6 +53,13 @@ def flags(made, arguments) -> None:
         help=f"answers per problem (default: {ANSWERS})",
     )
     made.add_argument(
+        "--show",
+        type=whole,
+        metavar="N",
+        help="print the first request and N completions to it, with what their answers earn "
+        "(default: 0, or 1 if no answer at all could be read)",
+    )
+    made.add_argument(
         "--html", type=path, metavar="FILE", help="write text and figure as a page, too"
     )
     made.add_argument("--json", action="store_true", help="print all figures as JSON, no bar")
@@ -82,7 +89,9 @@ def _of_a_file(options) -> int:
     with requests():
         given = given_settings(_settings(), options)
         alpha = given.pop("alpha", 1.0)
-        given |= {n: v for n in ("problems", "answers") if (v := getattr(options, n)) is not None}
+        given |= {
+            n: v for n in ("problems", "answers", "show") if (v := getattr(options, n)) is not None
+        }
         if given:
             raise Wrong(
                 f"--rewards {options.rewards}: says all but --alpha and --worst; leave out "
@@ -124,13 +133,15 @@ def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
-        from ..training.contract import first_problem
+        from ..training.contract import first_problem, worst_of
         from ..training.evaluate import check_answers, held_out_seeds
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
         task = config.make_task()
         answers = ANSWERS if options.answers is None else options.answers
         check_answers(answers)
+        if options.show is not None and options.show < 0:
+            raise Wrong(f"--show {options.show}: must be 0 or more")
         seeds = held_out_seeds(task, options.problems)
         seeds = seeds[:PROBLEMS] if options.problems is None else seeds
         policy = load_policy(
@@ -138,19 +149,27 @@ def _of_a_task(options) -> int:
         )
         task.check_policy(config.answers, policy.pocket)
         first_problem(task, config.answers, policy.pocket)
-    report, front = _examine(policy, task, config, seeds, answers, options)
+    report, front, pools = _examine(policy, task, config, seeds, answers, options)
     head = (
         f"{config.base_model} on task {task.name!r}: {answers} answers to each of "
         f"{_count(len(seeds), 'held-out problem')}, seed {config.seed}."
     )
-    said = "\n\n".join([head, str(report), *([_of_the_front(front)] if front else [])])
+    parts = [head, str(report), *([_of_the_front(front)] if front else [])]
+    below = np.mean([(x.rewards < worst_of(task, x.instance)).any(-1).mean() for x in pools])
+    if below:
+        parts.append(_of_the_worst(below))
+    unread = not any(x.parsed.any() for x in pools)
+    parts += _seen(task, pools[0], unread if options.show is None else options.show)
     asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
-    _tell(options, report, said, asked | {"true_front": front})
+    more = {"true_front": front, "below_worst_rate": float(below)}
+    _tell(options, report, "\n\n".join(parts), asked | more)
     return 0
 
 
 def _examine(policy, task, config, seeds, answers, options):
-    """The report on sampled answers, and what few answers cover of the true fronts, or None."""
+    """The report on sampled answers, what few of them cover of the true fronts, or None, and the
+    answers.
+    """
     from ..decomposition import reward_report
     from ..policy.threads import torch_threads
     from ..training.contract import objectives_of, w_star_of, worst_of
@@ -176,7 +195,7 @@ def _examine(policy, task, config, seeds, answers, options):
         objectives=names[0] if len(set(names)) == 1 else None,
         progress=_bar(options, "measuring"),
     )
-    return report, _true_front(task, config.alpha, instances, rewards, worst)
+    return report, _true_front(task, config.alpha, instances, rewards, worst), pools
 
 
 def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
@@ -198,6 +217,40 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
         "coverage": {m: float(np.mean([one[m] for one in best])) for m in best[0]},
         "sampled": float(np.mean(sampled)),
     }
+
+
+def _of_the_worst(share: float) -> str:
+    from ..decomposition.words import WIDTH, percent
+
+    return textwrap.fill(
+        f"{percent(share)} of the answers earn less in some component than a missing answer does, "
+        "so training may teach to write none. Let worst(instance) of the task give the least that "
+        "an answer can earn.",
+        WIDTH,
+    )
+
+
+def _seen(task, pool, count: int) -> list[str]:
+    """The request of a pool, and the first completions to it with what their answers earn."""
+    from ..training.contract import objectives_of
+
+    names = objectives_of(task, pool.instance)
+    parts = [f"The first request:\n\n{_printable(pool.prompt.text)}"] if count else []
+    for i, text in enumerate(pool.texts[: int(count)]):
+        earned = [
+            "cannot be read"
+            if answer is None
+            else ", ".join(f"{n} {r:.3g}" for n, r in zip(names, rewards, strict=True))
+            for answer, rewards in zip(pool.answers[i], pool.rewards[i], strict=True)
+        ]
+        lines = "\n".join(f"answer {j}: {one}" for j, one in enumerate(earned, 1))
+        parts.append(f"Completion {i + 1}:\n\n{_printable(text)}\n\n{lines}")
+    return parts
+
+
+def _printable(text: str) -> str:
+    """A text whose control characters a terminal does not obey."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _of_the_front(front: dict) -> str:

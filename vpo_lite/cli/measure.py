@@ -1,5 +1,6 @@
 """``vpo-lite evaluate`` and ``vpo-lite compare``: figures of finished runs."""
 
+import argparse
 import json
 
 from ..files import page_path
@@ -8,7 +9,7 @@ from .flags import Wrong, path, requests, whole
 
 
 def evaluate_flags(made, arguments) -> None:
-    nouns = [f"--{task_class(name).noun}s" for name in task_names()]  # as each task calls them
+    nouns = [task_class(name).noun for name in task_names()]  # what each task calls its problems
     made.add_argument("folder", type=path, metavar="RUN")
     made.add_argument(
         "--adapter",
@@ -18,11 +19,12 @@ def evaluate_flags(made, arguments) -> None:
     )
     made.add_argument(
         "--problems",
-        *nouns,
         type=whole,
         metavar="N",
         help="held-out problems (default: 64, or all where there are fewer)",
     )
+    aliases = [f"--{noun}s" for noun in nouns if " " not in noun]
+    made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
     made.add_argument(
         "--answers", type=whole, default=30, metavar="N", help="answers per problem (default: 30)"
     )

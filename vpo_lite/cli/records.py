@@ -8,7 +8,7 @@ from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.records import RecordTask, judge, on_records
 from ..tasks.rows import Row, rows_of
-from .flags import Wrong, add_task_options, given, named_task, path, requests
+from .flags import Wrong, add_task_options, at_home, given, named_task, path, requests, whole
 
 TOGETHER = 256  # texts that are scored in one call
 MOST_ANSWERS = 100  # in one text
@@ -28,6 +28,12 @@ def data_flags(made, arguments) -> None:
     made.add_argument("action", choices=("check",), help="check: count what a file holds")
     made.add_argument("file", type=path, metavar="FILE")
     made.add_argument("--task", required=True, metavar="NAME", help="whose records they are")
+    made.add_argument(
+        "--model", type=at_home, metavar="NAME", help="count the tokens of each request, too"
+    )
+    made.add_argument(
+        "--m", type=whole, default=3, metavar="N", help="answers asked for in it (default: 3)"
+    )
     made.add_argument("--json", action="store_true")
 
 
@@ -38,12 +44,14 @@ def check_data(options) -> int:
     with requests():
         task = on_records(options.task)()
         loaded = task.load(options.file)
+        longest = _longest(task, loaded.records, options) if options.model else {}
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     counts = {
         "records": len(loaded.records),
         "kinds": dict(sorted(kinds.items())),
         "dropped": dict(Counter(loaded.dropped.values()).most_common()),
         "damaged": len(loaded.damaged),
+        **longest,
     }
     status = int(bool(loaded.damaged) or not loaded.records)
     if options.json:
@@ -53,6 +61,12 @@ def check_data(options) -> int:
     print(
         f"{options.file}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
     )
+    if longest:
+        print(
+            f"{longest['request_tokens']:,} tokens in the longest request (record "
+            f"{longest['longest_request']}), {longest['mean_request_tokens']:,} in the mean; up to "
+            f"{longest['new_tokens']:,} follow, unless the run names max_new_tokens"
+        )
     for why, n in counts["dropped"].items():
         first = next(line for line, reason in loaded.dropped.items() if reason == why)
         print(f"{n:,} dropped: {why} (first: record {first})")
@@ -61,6 +75,25 @@ def check_data(options) -> int:
     if loaded.damaged:
         print(f"{len(loaded.damaged):,} damaged in all: no run begins on this file")
     return status
+
+
+def _longest(task, records: dict, options) -> dict[str, int]:
+    """The tokens of the longest request, its record, the mean, and the most that may follow."""
+    from ..policy.base import load_tokenizer
+    from ..policy.tokenizer import encode
+
+    task.check_policy(options.m, None)
+    tokenizer, m = load_tokenizer(options.model), options.m
+    tokens = {line: len(encode(tokenizer, task.prompt(x, m))) for line, x in records.items()}
+    if not tokens:
+        return {}
+    line = max(tokens, key=tokens.get)
+    return {
+        "request_tokens": tokens[line],
+        "longest_request": line,
+        "mean_request_tokens": round(sum(tokens.values()) / len(tokens)),
+        "new_tokens": max(task.max_tokens(x, m) for x in records.values()),
+    }
 
 
 def score_flags(made, arguments) -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from ..checks import shown
+from ..tasks.base import TaskError
 from .flags import (
     STOPPED,
     Wrong,
@@ -85,6 +86,11 @@ def run(options) -> int:
             raise
         then = f"vpo-lite train --resume {started.path}"
         return say(f"{of_a_file(error)}; see to it, then: {then}", 1)
+    except TaskError as error:
+        return say(f"{error}; mend the task, then: vpo-lite train --resume {started.path}", 1)
+    except Exception as error:  # a judge that could not be reached, for one
+        error.add_note(f"The run is kept. Go on with: vpo-lite train --resume {started.path}")
+        raise
     finally:
         started.close()
 
@@ -202,13 +208,21 @@ def _warn_of_answers(run, start: dict) -> None:
             f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
             "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
             f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
-            f"{start['tokens_per_answer']:.0f} tokens an answer)",
+            f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
+            "the same task and model shows what it writes",
             0,
         )
     if end := run.learner.policy.unheeded_end:
         say(
             f"the chat template of {run.config.base_model} ends an answer with {end}, and no "
             "completion ends there: add it to eos_token_id in the model's generation_config.json",
+            0,
+        )
+    if below := start.get("below_worst_rate"):  # a run of an older version lacks it
+        say(
+            f"before training, {below:.1%} of the answers earned less in some objective than a "
+            "missing answer does, so training may teach to write none: let worst(instance) of "
+            f"task {run.learner.task.name!r} give the least that an answer can earn",
             0,
         )
     _warn_of_truncation(start["truncated_rate"], run, "before training")

@@ -81,6 +81,8 @@ class RewardReport:
       None where d differs
     - effective: effective dimensions among valid answers; None where nothing varies
     - front: non-dominated answers, each reward vector counted once
+    - reached {component: reward}: the highest sampled reward above `worst`, mean over problems;
+      empty where d differs
     - target: a `TargetReport`, or None
     - alpha: of the weights
     - valid_given: whether `valid` was given
@@ -106,6 +108,7 @@ class RewardReport:
     correlations_valid: np.ndarray | None
     effective: float | None
     front: float | None
+    reached: dict[str, float]
     target: TargetReport | None
     alpha: float
     valid_given: bool
@@ -233,6 +236,7 @@ def reward_report(
         correlations_valid=mean_table(tables[1]) if same and full else None,
         effective=mean(row.effective for row in full),
         front=mean(row.front for row in full),
+        reached=_reached(problems, names) if full else {},
         target=_of_targets([row.target for row in full], names),
         alpha=alpha,
         valid_given=valid is not None,
@@ -243,6 +247,11 @@ def _needs_a_set(rows) -> float | None:
     left = sum(row.utility * (1 - row.coverage[1]) for row in rows)
     room = sum(row.utility * (1 - row.average) for row in rows)
     return left / room if room > 1e-9 * sum(row.utility for row in rows) else None
+
+
+def _reached(problems, names) -> dict[str, float]:
+    highest = [x.rewards.max(axis=0) for x in problems if x.rewards.any()]
+    return {name: mean(row[i] for row in highest) for i, name in enumerate(names)}
 
 
 def _of_targets(rows, names) -> TargetReport | None:

@@ -3,6 +3,7 @@
 import textwrap
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
+UNEQUAL = 20  # times the reach of another component: random weights then hear the larger one only
 WIDTH, LABEL = 100, 14  # columns of the text, and of its labels
 
 
@@ -188,6 +189,14 @@ def _doubts(report):
         yield (
             f"{count(report.empty, 'problem')} left out, because no answer earned anything there. "
             "No method learns from them."
+        )
+    reached = {name: x for name, x in report.reached.items() if x > 0}
+    large, small = (f(reached, key=reached.get, default=None) for f in (max, min))
+    if reached and reached[large] > UNEQUAL * reached[small]:
+        yield (
+            f"the components differ in scale: {large} reaches {reached[large]:,.4g} above a "
+            f"worthless answer, {small} {reached[small]:,.4g}. Under nearly all weights the larger "
+            "one alone decides. Bring all to one scale, such as 0 to 1."
         )
     if report.coverage and report.valid < 0.5:
         yield (

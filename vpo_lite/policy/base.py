@@ -89,12 +89,7 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
         f"(a value head), save it without them: {SAVE_AGAIN}",
         unexpected=[n for n in report["unexpected_keys"] if not is_constant(n, found.get(n))],
     )
-    there = any(folder.glob("tokenizer*"))
-    none = "" if there else f" ({folder} holds none: save it there, tokenizer.save_pretrained)"
-    with _third_party(name, f"its tokenizer cannot be loaded{none}"):
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, padding_side="left", trust_remote_code=False
-        )
+    tokenizer = load_tokenizer(name, folder)
     _check_ids(folder, model, tokenizer, pocket)
     if not quantised:
         with _third_party(name):
@@ -105,6 +100,17 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
     return Base(model, tokenizer, pocket)
+
+
+def load_tokenizer(name: str, folder: Path | None = None):
+    """The tokenizer of the base model of this name, where it was found. Errors as for
+    ``load_policy``.
+    """
+    folder = folder or base_folder(name) or from_hub(name)
+    there = any(folder.glob("tokenizer*"))
+    none = "" if there else f" ({folder} holds none: save it there, tokenizer.save_pretrained)"
+    with _third_party(name, f"its tokenizer cannot be loaded{none}"):
+        return AutoTokenizer.from_pretrained(folder, padding_side="left", trust_remote_code=False)
 
 
 def _model(name: str) -> str:

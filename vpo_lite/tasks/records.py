@@ -42,6 +42,13 @@ RECORD_OPTIONS = (
         path=True,
     ),
     Option(
+        "validation_data",
+        str,
+        None,
+        "records that a study tunes learning rates on; default: none",
+        path=True,
+    ),
+    Option(
         "repeats",
         str,
         "answer",
@@ -96,15 +103,16 @@ class RecordTask(Task):
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
     single answer (m = 1) is the whole completion, without a block.
 
-    A subclass defines ``prompt``, and ``vector`` or ``score``, as any task, :meth:`record`,
-    :meth:`effect`, :meth:`gold` where its records hold one, and
+    A subclass defines ``prompt``, and ``vector`` or ``score``, as any task, :meth:`record`, and
+
+    - gold, effect: where the defaults do not fit
 
     - row: the :class:`Row` that a line must fit
     - meanings: each objective, with what earns it
     - completion_tokens: most tokens of a completion with one answer, and with three (the paper's)
 
-    The true front is one point, (1, ..., 1): the gold answer earns every reward. A record whose own
-    gold answer does not is dropped. Override ``front`` where no answer can earn every reward.
+    A gold answer earns every reward, so the true front is the point (1, ..., 1). A record whose own
+    gold answer does not is dropped. Without a gold answer the front is unknown.
     """
 
     about = "records from a file, asked and scored as in the paper"
@@ -117,7 +125,9 @@ class RecordTask(Task):
     # --- what a domain defines --------------------------------------------------------------------
 
     def record(self, row: Row) -> Any:
-        """The problem of a row. Raises Dropped where none can be made of it."""
+        """The problem of a row. Raises Dropped where none can be made of it, or where it is too
+        long for the model.
+        """
         raise TaskError(f"task {self.name!r} must define record(row)")
 
     def gold(self, instance) -> str | None:
@@ -129,8 +139,8 @@ class RecordTask(Task):
         return ""
 
     def effect(self, instance, answer: str):
-        """What answers of equal effect have in common; hashable."""
-        raise TaskError(f"task {self.name!r} must define effect(instance, answer)")
+        """What answers of equal effect have in common; hashable. By default the answer."""
+        return answer
 
     def held_out(self, records: list) -> list:
         """The held-out records in the order in which they are measured."""
@@ -164,8 +174,8 @@ class RecordTask(Task):
         return str(examples)
 
     @functools.cached_property
-    def _split(self) -> tuple[list, list]:
-        """The records to train on, and those that are held out."""
+    def _split(self) -> dict[str, list]:
+        """The records by split: to train on, held out, and to tune on where there are such."""
         records = list(self.load(self.path).usable().values())
         if self.held_out_data is not None:
             held_out = list(self.load(self.held_out_data).usable().values())
@@ -178,24 +188,26 @@ class RecordTask(Task):
                     f"{self.path}: holds one record; one to train on and one to hold out are "
                     "needed: give more, or give held_out_data"
                 )
-        return records, self.held_out(held_out)
+        split = {"train": records, "held_out": self.held_out(held_out)}
+        if self.validation_data is not None:
+            split["validation"] = list(self.load(self.validation_data).usable().values())
+        return split
 
     @property
     def seeds(self) -> dict[str, range]:
-        """Indices into the records: first those to train on, then the held-out ones."""
-        train, held_out = self._split
+        """Indices into the records: first those to train on, then the others, split by split."""
+        ends = np.cumsum([len(records) for records in self._split.values()]).tolist()
         return {
-            "train": range(len(train)),
-            "held_out": range(len(train), len(train) + len(held_out)),
+            split: range(end - len(records), end)
+            for (split, records), end in zip(self._split.items(), ends, strict=True)
         }
 
     def instance(self, seed: int) -> Any:
-        train, held_out = self._split
-        if not 0 <= seed < len(train) + len(held_out):
-            raise ValueError(
-                f"problem {shown(seed)}: there are {len(train) + len(held_out):,} records"
-            )
-        return train[seed] if seed < len(train) else held_out[seed - len(train)]
+        for split, seeds in self.seeds.items():
+            if seeds.start <= seed < seeds.stop:
+                return self._split[split][seed - seeds.start]
+        count = sum(map(len, self._split.values()))
+        raise ValueError(f"problem {shown(seed)}: there are {count:,} records")
 
     def key(self, instance) -> str:
         return hashlib.sha256(repr(instance).encode()).hexdigest()[:16]
@@ -203,7 +215,9 @@ class RecordTask(Task):
     def objectives(self, instance) -> tuple[str, ...]:
         return tuple(name for name, _ in self.meanings)
 
-    def front(self, instance) -> np.ndarray:
+    def front(self, instance) -> np.ndarray | None:
+        if self.gold(instance) is None:
+            return None
         return np.ones((1, len(self.objectives(instance))))
 
     # --- the request and the parser ---------------------------------------------------------------

@@ -47,6 +47,7 @@ def evaluate(
     - best_at_k {"1": ...}: best ``w* . r`` of k answers, unbiased over subsets
     - pass_at_k {"1": ...}: probability that one of k answers is solved, unbiased
     - parse_rate, valid_rate, solved_rate, repeat_rate: shares of the answers
+    - below_worst_rate: share of the answers that earn less than a missing one in some objective
     - truncated_rate: share of the rollouts
     - objectives {name: mean}: empty where the names differ from problem to problem
     - tokens_per_answer, answers, problems
