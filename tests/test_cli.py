@@ -43,9 +43,11 @@ def small(tiny_policy_folder):
 def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     out = tmp_path / "runs" / "a"
     assert main([*small, "--out", str(out)]) == 0
-    table = capsys.readouterr().out
+    table, progress = capsys.readouterr()
     for word in ("vpo", "coverage", "best@30", "diversity", str(out)):
         assert word in table
+    told = [progress.find(x) for x in ("before training", "3/3", "measuring the trained policy")]
+    assert told == sorted(told) and told[0] >= 0
     assert sorted(p.name for p in out.iterdir()) == [
         "adapter",
         "config.json",

@@ -147,6 +147,8 @@ def _drive(run, as_json: bool) -> int:
         _state_memory(run, quiet)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
+    if run.first == 0 and not quiet:
+        print("measuring the policy before training", file=sys.stderr)
     start = run.start()
     if run.first == 0 and run.main:
         _warn_of_answers(run, start)
@@ -169,6 +171,8 @@ def _drive(run, as_json: bool) -> int:
     if not all_done:
         then = f"go on with: vpo-lite train --resume {run.path}"
         return say(f"stopped after step {run.done}; {then}", STOPPED) if run.main else STOPPED
+    if not quiet:
+        print("measuring the trained policy", file=sys.stderr)
     summary = run.finish()
     if not run.main:
         return 0
