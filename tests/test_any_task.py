@@ -292,6 +292,14 @@ def test_a_method_that_shows_weights_needs_a_prompt_that_shows_them(model, monke
     assert [record.step for record in vpo.train(goals)] == [1]
 
 
+def test_a_prompt_without_room_for_weights_is_named_before_training(model, monkeypatch):
+    monkeypatch.setattr(Letters, "prompt", lambda self, x, m: Prompt.words(x))
+    with pytest.raises(
+        ValueError, match=r"prompt\(instance, m\) must take weights=None and pocket"
+    ):
+        Learner(config(model))
+
+
 def test_an_evaluation_samples_no_more_at_a_time_than_a_training_step(model, monkeypatch):
     """Its memory is stated before training; a large model may fit no more."""
     cfg = config(model)

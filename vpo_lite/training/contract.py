@@ -4,6 +4,7 @@ A value that cannot work is a TaskError that names the task and the method. An e
 task's own code raises passes through unchanged.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,10 @@ from ..tasks.base import Prompt, Task, TaskError
 
 EARLY = 8  # training problems that are looked at before a run is made, as for its memory
 MOST_TOKENS = 10**6  # as for max_new_tokens
+NEEDS_OPTIONS = (
+    "prompt(instance, m) must take weights=None and pocket=None by name, too; **_ as its last "
+    "parameter takes both"
+)
 
 
 def early_problems(task: Task) -> list:
@@ -40,6 +45,7 @@ def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: boo
     needs its weights written into the prompt.
     """
     check_seeds(task)
+    _must(_takes_options(task.prompt), task, NEEDS_OPTIONS)
     instances = early_problems(task)
     for x in instances:
         check_problem(task, x)
@@ -193,6 +199,14 @@ def _vector(task: Task, what: str, instance, value, largest: float) -> np.ndarra
     expected = (len(objectives_of(task, instance)),)
     _must(vector.shape == expected, task, f"{what} has shape {vector.shape}: expected {expected}")
     return vector
+
+
+def _takes_options(prompt) -> bool:
+    try:
+        inspect.signature(prompt).bind(None, 1, weights=None, pocket=None)
+        return True
+    except TypeError:
+        return False
 
 
 def _is_counted(seeds: range) -> bool:
