@@ -153,14 +153,14 @@ def test_other_methods_on_mazes_of_the_papers_size():
     for name, k, told in (("best", 10, 0.004), ("best", 30, 0.002), ("any", 30, 0.007)):
         ours, other = (study_page.curve(found, kind, name)[k - 1] for kind in ("max_at_k", "vpo"))
         assert ours - other == pytest.approx(told, abs=0.0006)
-    seeds = {"grpo": 3, "multi_rlvr": 3, "gdpo": 2, "random_weighting": 1, "multi_rlvr_paid": 1}
+    seeds = {"grpo": 3, "multi_rlvr": 3, "gdpo": 3, "random_weighting": 3, "multi_rlvr_paid": 2}
     assert {kind: len(found[kind]) for kind in seeds} == seeds
-    assert all(against(kind)[2] == -1 for kind in ("grpo", "gdpo", "random_weighting"))
+    for kind in ("grpo", "random_weighting", "multi_rlvr_paid"):
+        assert against(kind)[2] == -1
+    assert against("random_weighting")[3] == -1
+    assert against("gdpo") == against("gdpo", "best") == [1, 0, 0, 0]
     less = {figure for figure in FIGURES if certain("multi_rlvr", figure, "vpo") != 0}
     assert less == {"solved@1", "solved@3", "diversity"}
-    assert against("multi_rlvr_paid")[2:] == against("multi_rlvr_paid", "best")[2:] == [0, 0]
-    for kind in ("multi_rlvr", "multi_rlvr_paid"):
-        assert certain(kind, "diversity", "vpo") == -1
 
 
 def test_an_entropy_bonus_may_go_half_of_the_way_on_mazes_of_the_papers_size():
