@@ -153,8 +153,8 @@ def test_other_methods_on_mazes_of_the_papers_size():
     for name, k, told in (("best", 10, 0.004), ("best", 30, 0.002), ("any", 30, 0.007)):
         ours, other = (study_page.curve(found, kind, name)[k - 1] for kind in ("max_at_k", "vpo"))
         assert ours - other == pytest.approx(told, abs=0.0006)
-    seeds = {"grpo": 3, "multi_rlvr": 3, "gdpo": 3, "random_weighting": 3, "multi_rlvr_paid": 2}
-    assert {kind: len(found[kind]) for kind in seeds} == seeds
+    others = ("grpo", "multi_rlvr", "gdpo", "random_weighting", "multi_rlvr_paid")
+    assert all(len(found[kind]) == 3 for kind in others)
     for kind in ("grpo", "random_weighting", "multi_rlvr_paid"):
         assert against(kind)[2] == -1
     assert against("random_weighting")[3] == -1
