@@ -1,5 +1,6 @@
 """notebooks/STUDY.md tells what the stored runs found: its tables, and every claim of its text."""
 
+import functools
 import importlib.util
 import json
 import re
@@ -23,6 +24,16 @@ _spec.loader.exec_module(study_page)
 PAGE = study_page.PAGE.read_text()
 TABLES = list(study_page.TABLE.finditer(PAGE))
 STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def each_study_is_read_once():
+    read = functools.cache(
+        lambda name: results.chosen(declaration.read(name), results.SHIPPED / name)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "chosen", lambda study, folder: read(study.name))
+        yield
 
 
 @pytest.fixture(scope="module")
