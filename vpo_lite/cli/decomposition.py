@@ -133,7 +133,7 @@ def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
-        from ..training.contract import first_problem, worst_of
+        from ..training.contract import below_worst, first_problem
         from ..training.evaluate import check_answers, held_out_seeds
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
@@ -155,13 +155,13 @@ def _of_a_task(options) -> int:
         f"{_count(len(seeds), 'held-out problem')}, seed {config.seed}."
     )
     parts = [head, str(report), *([_of_the_front(front)] if front else [])]
-    below = np.mean([(x.rewards < worst_of(task, x.instance)).any(-1).mean() for x in pools])
+    below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     if below:
         parts.append(_of_the_worst(below))
     unread = not any(x.parsed.any() for x in pools)
     parts += _seen(task, pools[0], unread if options.show is None else options.show)
     asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
-    more = {"true_front": front, "below_worst_rate": float(below)}
+    more = {"true_front": front, "below_worst_rate": below}
     _tell(options, report, "\n\n".join(parts), asked | more)
     return 0
 

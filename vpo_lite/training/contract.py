@@ -131,6 +131,11 @@ def worst_of(task: Task, instance) -> np.ndarray:
     return _vector(task, "worst(instance)", instance, task.worst(instance), LARGEST)
 
 
+def below_worst(task: Task, instance, rewards: np.ndarray) -> float:
+    """The share of rewards (..., d) that are below a missing answer's in some objective."""
+    return float((rewards < worst_of(task, instance)).any(axis=-1).mean())
+
+
 def w_star_of(task: Task, instance) -> np.ndarray:
     """The fixed weights (d,), finite."""
     return _vector(task, "w_star(instance)", instance, task.w_star(instance), LARGEST_WEIGHT)

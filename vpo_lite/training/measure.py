@@ -8,7 +8,7 @@ from .. import metrics
 from ..exact import exact_set_reward
 from ..tasks.base import Task
 from .config import TrainConfig
-from .contract import coverage_of, objectives_of, w_star_of, worst_of
+from .contract import below_worst, coverage_of, objectives_of, w_star_of
 from .rollouts import Answers
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
@@ -78,7 +78,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         valid_rate=float(valid.mean()),
         solved_rate=float(solved.mean()),
         repeat_rate=float(repeats.mean()),
-        below_worst_rate=float((rewards < worst_of(task, x)).any(axis=-1).mean()),
+        below_worst_rate=below_worst(task, x, rewards),
         truncated_rate=float(pool.truncated.mean()),
         objectives=dict(zip(objectives_of(task, x), map(float, rewards.mean(0)), strict=True)),
         tokens_per_answer=float(pool.tokens.sum() / pool.parsed.size),
