@@ -105,7 +105,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "traitlets": "lab.board, classroom.serve",
     "IPython": "shown, lab.panel, lab.maze_lab",
     "tqdm": "cli",
-    "pydantic": "core, policy, training, pocket, studies, lab",
+    "pydantic": "core, tasks, policy, training, pocket, studies, lab",
     "filelock": "core",
     "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",

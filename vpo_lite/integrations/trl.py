@@ -11,11 +11,10 @@ import numpy as np
 
 from .. import estimators
 from ..tasks.base import Task, group_key
-from ..tasks.wording import numbered_form
+from ..tasks.functions import Asked, OfFunctions
 from ..training.config import TrainConfig
 from ..training.measure import step_figures
 from ..training.rollouts import Answers, merged
-from .functions import Asked, OfFunctions
 from .rewards import RolloutReward, Scored
 
 EPS = 1e-4  # what TRL adds to the standard deviation of a group
@@ -80,14 +79,15 @@ class SetReward:
         """The reward of TRL's own reward functions: each is an objective, called once per answer.
 
         - answers: m; let ``dataset.map(reward.ask)`` ask for them
-        - functions, worst, w_star: as in :class:`~.functions.OfFunctions`
+        - functions, worst, w_star: as in :class:`~vpo_lite.tasks.functions.OfFunctions`
         - how: settings of :class:`~.rewards.RolloutReward`, such as alpha, K and seed
         """
         task = OfFunctions(functions, worst=worst, w_star=w_star)
         return cls(task, RolloutReward(answers=answers, **how))
 
     def ask(self, row: Mapping) -> dict:
-        """The row's prompt, which now asks for m answers in their form; for ``Dataset.map``.
+        """The row's prompt, which now asks for m answers in their form; for ``Dataset.map``. With
+        m = 1 it stays as it is, and the whole completion is the answer.
 
         >>> reward = SetReward.of_functions([len], answers=2)
         >>> print(reward.ask({"prompt": "Name a prime."})["prompt"])
@@ -96,13 +96,7 @@ class SetReward:
         Write 2 different answers in exactly this form:
         <answer_1> ... </answer_1> <answer_2> ... </answer_2>
         """
-        m, prompt = self.reward.answers, row["prompt"]
-        many = f"{m} different answers" if m > 1 else "your answer"
-        request = f"\n\nWrite {many} in exactly this form:\n{numbered_form(m, self.task.tag)}"
-        if isinstance(prompt, str):
-            return {"prompt": prompt + request}
-        *before, last = prompt
-        return {"prompt": [*before, {**last, "content": last["content"] + request}]}
+        return {"prompt": self.task.asking(row["prompt"], self.reward.answers)}
 
     def __call__(
         self,

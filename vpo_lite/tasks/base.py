@@ -6,8 +6,6 @@ this one, or a class anywhere, named as ``package.module:Class``.
 """
 
 import importlib
-import os
-import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import shortened, shown
+from ..checks import shown
 from ..options import Option
+from .by_name import attribute
 from .wording import read_numbered, write_numbered
 
 MAX_ANSWERS = 9  # answers are numbered with one digit
@@ -303,23 +302,7 @@ def task_class(name: str) -> type[Task]:
             raise ValueError(f"unknown task {shown(name)}: {there}")
         module = importlib.import_module(f".{name}", __package__)
         return next(c for c in classes_of(module, Task) if c.name == name)
-    module_name, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())  # an installed command starts without this folder
-    try:
-        found = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        file = module_name.removesuffix(".py").replace(".", "/") + ".py"
-        cure = f"start where {shown(file)} lies, or name that folder in PYTHONPATH"
-        if module_name.endswith(".py"):
-            cure = "name it without .py"
-        elif module_name == "__main__":
-            cure = "a class of a notebook or a script is known there alone; write it into a file"
-        raise ValueError(
-            f"task {shown(name)}: cannot be found ({shortened(str(error), 300)}); {cure}"
-        ) from error
+    found = attribute(name, "task")
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
     return found

@@ -1,0 +1,230 @@
+"""Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
+
+import json
+
+import numpy as np
+import pytest
+from small_models import byte_model
+
+import vpo_lite as vpo
+from vpo_lite.cli import main
+from vpo_lite.files import DamagedError
+from vpo_lite.tasks import example_rewards
+from vpo_lite.tasks.base import TaskError
+from vpo_lite.tasks.functions import FunctionsTask, OfFunctions
+from vpo_lite.tasks.records import judge
+
+MODULE = """
+def text(completion):
+    return completion if isinstance(completion, str) else completion[-1]["content"]
+
+def correct(completions, total, **columns):
+    return [float(str(t) in text(c)) for c, t in zip(completions, total)]
+
+def brief(prompts, completions, **columns):
+    return [None if "?" in text(c) else 1 / (1 + len(text(c))) for c in completions]
+
+def hint(completions, note, **columns):
+    return [0.0 if n is None else 1.0 for n in note]
+
+def narrow(completions):
+    return [0.0] * len(completions)
+
+def low(completions, **columns):
+    return [-1.0] * len(completions)
+
+def few(completions, **columns):
+    return [0.0]
+
+async def later(completions, **columns):
+    return [0.0] * len(completions)
+
+number = 3
+"""
+SUMS = [{"prompt": f"{a} + 2 = ?", "total": a + 2} for a in range(10)]
+SYSTEM = {"role": "system", "content": "Be brief."}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder with ``my_rewards.py``, and a function that writes rows and makes the task."""
+    (tmp_path / "my_rewards.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "my_rewards", raising=False)
+
+    def task(rows=SUMS, reward_funcs="my_rewards:correct,brief", **options):
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return FunctionsTask(data=tmp_path / "rows.jsonl", reward_funcs=reward_funcs, **options)
+
+    task.folder = tmp_path
+    return task
+
+
+def test_each_function_is_an_objective(mine):
+    """Rewards worked by hand: correct finds the total, brief is 1 / (1 + characters)."""
+    task = mine()
+    x = task.instance(task.seeds["train"][0])
+    text = "Well. <answer_2> ? </answer_2> <answer_1> it is 2 </answer_1> <answer_3> 7"
+    (judged,) = judge(task, [(x, text, 3)])
+    assert x.prompt == "0 + 2 = ?" and task.objectives(x) == ("correct", "brief")
+    assert judged.rewards.tolist() == [[1, 1 / 8], [0, 0], [0, 0]]
+    assert judged.valid.tolist() == [True, False, False]
+
+
+def test_one_answer_is_the_whole_completion_to_the_prompt_as_it_is(mine):
+    task = mine()
+    x = task.instance(0)
+    assert task.prompt(x, 1).messages == ({"role": "user", "content": x.prompt},)
+    (judged,) = judge(task, [(x, "\n<answer_1>2</answer_1> ", 1)])
+    assert judged.rewards.tolist() == [[1, 1 / 23]]
+
+
+@pytest.mark.parametrize("m", [1, 2, 9])
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
+    trl = pytest.importorskip("vpo_lite.integrations.trl")
+    rows = [
+        row | {"prompt": [SYSTEM, {"role": "user", "content": row["prompt"]}]} if chat else row
+        for row in SUMS
+    ]
+    task = mine(rows)
+    method = "vpo" if m > 1 else "grpo"
+    reward = trl.SetReward.of_functions(task.functions, answers=m, K=np.inf, method=method)
+    x = task.instance(0)
+    asked = reward.ask(rows[0])["prompt"]
+    messages = asked if chat else [{"role": "user", "content": asked}]
+    assert list(task.prompt(x, m).messages) == messages
+    texts = ["<answer_1> 2 </answer_1> <answer_2> 2 ? </answer_2>", "2", "nothing"]
+    completions = [[{"role": "assistant", "content": t}] for t in texts] if chat else texts
+    found = reward([asked] * 3, completions, total=[2] * 3)
+    R = np.array([judge(task, [(x, t, m)])[0].rewards for t in texts])
+    expected = vpo.exact_set_reward(R) if m > 1 else R.mean(-1)[:, 0]
+    assert np.allclose(found, expected) and len(set(found)) > 1
+
+
+def test_columns_are_handed_over_and_a_missing_one_is_none(mine):
+    rows = [row | {"note": "even"} if row["total"] % 2 == 0 else row for row in SUMS]
+    task = mine(rows, "my_rewards:hint")
+    instances = [task.instance(seed) for seed in range(4)]
+    found = task.score(instances, [["a"], ["a", "b"], [], ["c"]])
+    assert [R.tolist() for R in found] == [[[1]], [[0], [0]], [], [[0]]]
+
+
+def test_weights_worst_and_names(mine):
+    functions = "my_rewards:low, brief,my_rewards:low"
+    task = mine(reward_funcs=functions, reward_weights="2, 1,0", worst_reward=-2.5)
+    x = task.instance(0)
+    assert task.objectives(x) == ("low_1", "brief", "low_2")
+    assert task.w_star(x).tolist() == [2, 1, 0] and task.worst(x).tolist() == [-2.5] * 3
+    (judged,) = judge(task, [(x, "<answer_1>?</answer_1>", 2)])
+    assert judged.rewards.tolist() == [[-1, -2.5, -1], [-2.5] * 3]
+    assert mine().w_star(x).tolist() == [0.5, 0.5]
+
+
+def test_weights_are_shown_where_a_method_needs_them(mine):
+    task = mine()
+    text = task.prompt(task.instance(0), 1, weights=[0.25, 0.75]).text
+    assert text.endswith("This time the goals weigh: correct 0.25, brief 0.75.")
+
+
+def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
+    ends = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    picture = [{"role": "user", "content": [{"type": "image"}]}]
+    bad = [{"total": 1}, {"prompt": 3}, {"prompt": []}, {"prompt": ends}, {"prompt": picture}]
+    task = mine([*bad, {"prompt": "x", "completions": "y"}, {"prompt": "x", "completion": "y"}])
+    loaded = task.load(task.path)
+    assert list(loaded.damaged) == [0, 1, 2, 3, 4] and list(loaded.dropped) == [5]
+    assert "field prompt is missing" in loaded.damaged[0]
+    assert "line 2: field prompt should be a text, or a list of {" in loaded.damaged[1]
+    assert "should end with a message of the user" in loaded.damaged[3]
+    assert "rename this column" in loaded.dropped[5]
+    assert dict(loaded.records[6].columns) == {}  # TRL keeps completion to itself, too
+    with pytest.raises(DamagedError, match="line 1"):
+        task.instance(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (dict(reward_funcs=None), "data without reward_funcs"),
+        (dict(reward_funcs="my_rewards:absent"), "no attribute 'absent'"),
+        (dict(reward_funcs="absent:f"), "'absent.py' lies"),
+        (dict(reward_funcs="correct"), "reward_funcs = 'correct': expected package.module:fun"),
+        (dict(reward_funcs="my_rewards:number"), "3 is no plain function"),
+        (dict(reward_funcs="my_rewards:later"), "is no plain function"),
+        (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
+        (dict(reward_weights="1"), "w_star has 1 weights: expected 2"),
+        (dict(reward_weights="1,nan"), "w_star holds 1 values that are NaN"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words):
+    with pytest.raises(ValueError, match=words):
+        mine(**options)
+
+
+def test_functions_without_rows_are_refused(mine):
+    with pytest.raises(ValueError, match="reward_funcs without data"):
+        FunctionsTask(reward_funcs="my_rewards:brief")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("low", "low returned -1, less than worst = 0"), ("few", "few returned 1 rewards for 2")],
+)
+def test_what_a_function_returns_is_checked(mine, name, words):
+    task = mine(reward_funcs=f"my_rewards:{name}")
+    with pytest.raises(TaskError, match=words):
+        task.score([task.instance(0)], [["a", "b"]])
+
+
+def test_problems_have_one_key_in_every_process(mine):
+    task = mine()
+    keys = [task.key(task.instance(seed)) for seed in range(9)]
+    again = mine(SUMS[1:9][::-1])
+    assert len(set(keys)) == 9
+    assert again.key(again.instance(0)) == keys[8]
+    assert OfFunctions([len]).key(again.instance(0)) == '"8 + 2 = ?"'
+
+
+def test_the_functions_that_ship_against_brute_force():
+    task = FunctionsTask()
+    for x in map(task.instance, range(11)):
+        limit = x.columns["limit"]
+        divisors = [sum(n % i == 0 for i in range(1, n + 1)) for n in range(1, limit + 1)]
+        numbers = range(1, limit + 1)
+        (R,) = task.score([x], [[*map(str, numbers), "0", str(limit + 1), "two"]])
+        expected = [
+            [1 - n / limit, d / max(divisors)] for n, d in zip(numbers, divisors, strict=True)
+        ]
+        assert np.allclose(R[:limit], expected) and (R[limit:] == 0).all()
+    assert example_rewards.small(completions=["5"], limit=[10]) == [0.5]
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(mine):
+    mine()
+    byte_model(mine.folder / "model", 32, 48, 2, 4, 2)
+    task = "--task functions --data rows.jsonl --reward-funcs my_rewards:correct,brief"
+    small = "--model model --steps 2 --prompts 2 --group-size 4 --max-new-tokens 8 --threads 1"
+    return lambda more, out: main(f"train {task} {small} --device cpu {more} --out {out}".split())
+
+
+@pytest.mark.parametrize("engine", ["native", "trl"])
+def test_a_run_of_either_engine(mine, command, engine):
+    if engine == "trl":
+        pytest.importorskip("trl")
+    assert command(f"--method grpo --engine {engine}", "run") == 0
+    summary = json.loads((mine.folder / "run" / "summary.json").read_text())
+    assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
+    assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
+
+
+def test_a_function_that_does_not_take_the_columns_is_named_before_the_run(mine, command, capsys):
+    assert command("--reward-funcs my_rewards:brief,narrow", "run") == 2
+    said = capsys.readouterr().err
+    assert "narrow cannot be called" in said and "'total'" in said and "**columns" in said
+    assert not (mine.folder / "run").exists()

@@ -1,0 +1,319 @@
+"""Rows of a data set, scored by reward functions of yours: each function is one objective.
+
+A row is a JSON object with a ``prompt``, a text or chat messages, and any other columns. Functions
+are called as TRL calls reward functions, so rows and functions serve here and there unchanged.
+"""
+
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pydantic import JsonValue, field_validator
+
+from ..checks import LARGEST, check_finite, check_number, is_encodable, shown
+from ..options import Option
+from .base import Prompt, TaskError
+from .by_name import attribute
+from .records import RECORD_OPTIONS, Dropped, RecordTask
+from .rows import Row
+from .wording import numbered_form, weighed
+
+EXAMPLE = "vpo_lite.tasks.example_rewards:small,many_divisors"  # for the rows that ship
+HANDED = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
+LEFT_OUT = ("prompt", "completion")  # columns that functions do not see, as in TRL
+
+
+class FunctionsRow(Row):
+    """A row: its prompt, and columns of any names."""
+
+    model_config = Row.model_config | {"extra": "allow"}
+    prompt: JsonValue
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_asked(cls, prompt):
+        turns = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+        texts = [
+            turn.get(name) if isinstance(turn, dict) else None
+            for turn in turns
+            for name in ("role", "content")
+        ]
+        if not texts or not all(isinstance(text, str) and is_encodable(text) for text in texts):
+            raise ValueError('should be a text, or a list of {"role": text, "content": text}')
+        if texts[-2] != "user":
+            raise ValueError("should end with a message of the user")
+        return prompt
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One row of a data set.
+
+    - prompt: a text, or chat messages
+    - columns: the other columns of the row
+    - shared: what all rows of a call share, such as TRL's trainer_state
+    """
+
+    prompt: Any
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+
+
+class FunctionsTask(RecordTask):
+    """Rows of a file, whose objectives are functions, called as TRL calls reward functions.
+
+    A function takes ``prompts``, ``completions`` and every other column of the rows as lists with
+    one entry for each answer, all by name, and returns as many numbers; None is the worst reward.
+    A row that lacks a column has None there. Completions have the form of the prompts: texts, or
+    lists of one message of the assistant.
+
+    A completion holds m answers between ``<answer_i>`` and ``</answer_i>``; the prompt then asks
+    for that form in its last lines. With m = 1 the prompt stays as it is, and the whole completion,
+    without blanks around it, is the answer.
+
+    Without ``data`` and ``reward_funcs`` a few rows and two functions of ours serve for a first
+    try. Raises ValueError for one of the two alone, for a name behind which no plain function
+    stands, and for weights that do not fit.
+
+    >>> task = FunctionsTask()
+    >>> x = task.instance(0)
+    >>> x.prompt, dict(x.columns), task.objectives(x)
+    ('Name a whole number from 1 to 12.', {'limit': 12}, ('small', 'many_divisors'))
+    >>> task.score([x], [["6", "12", "many"]])[0].round(2).tolist()
+    [[0.5, 0.67], [0.0, 1.0], [0.0, 0.0]]
+    """
+
+    name = "functions"
+    noun = "row"
+    about = "rows of a file, scored by reward functions of yours"
+    tag = "answer"
+    row = FunctionsRow
+    options = (
+        Option(
+            "reward_funcs",
+            str,
+            None,
+            "reward functions as TRL calls them, each an objective: package.module:first,second, "
+            "or whole names between commas",
+        ),
+        Option(
+            "reward_weights",
+            str,
+            None,
+            "w*, one number for each function, between commas; default: all equal",
+        ),
+        Option(
+            "worst_reward",
+            float,
+            0.0,
+            "what a missing answer earns in every objective; no function may return less",
+            least=-LARGEST,
+            most=LARGEST,
+        ),
+        *RECORD_OPTIONS,
+    )
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        if (self.data is None) != (self.reward_funcs is None):
+            there = "data without reward_funcs" if self.data else "reward_funcs without data"
+            raise ValueError(f"{there}: name the rows and the functions that score them")
+        weights = None if self.reward_weights is None else _numbers(self.reward_weights)
+        self.use(_named(self.reward_funcs or EXAMPLE), self.worst_reward, weights)
+
+    def use(self, functions: Sequence[Callable], worst: float, w_star) -> None:
+        """Score with these functions. w_star: (d,), or None for equal weights."""
+        functions = list(functions) if isinstance(functions, list | tuple) else [functions]
+        for function in functions:
+            if not callable(function) or inspect.iscoroutinefunction(function):
+                raise ValueError(
+                    f"functions: {shown(function)} is no plain function of (prompts, completions, "
+                    "**columns)"
+                )
+        if not functions:
+            raise ValueError("functions: name at least one reward function")
+        self.functions = functions
+        self.lowest = check_number(worst, "worst", "a finite number", -LARGEST, LARGEST)
+        names = [_name_of(function) for function in functions]
+        self.names = tuple(
+            f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
+            for i, name in enumerate(names)
+        )
+        equal = np.full(len(names), 1 / len(names))
+        self.weights = equal if w_star is None else check_finite(w_star, "w_star", 1)
+        if self.weights.shape != (len(names),):
+            raise ValueError(
+                f"w_star has {self.weights.size} weights: expected {len(names)} weights, one for "
+                "each function"
+            )
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def record(self, row: FunctionsRow) -> Asked:
+        for name in HANDED:
+            if name in row.model_extra:
+                raise Dropped(f"functions are handed {name} of another kind: rename this column")
+        columns = {name: x for name, x in row.model_extra.items() if name not in LEFT_OUT}
+        return Asked(row.prompt, columns)
+
+    def key(self, instance: Asked) -> str:
+        return hashlib.sha256(repr((instance.prompt, instance.columns)).encode()).hexdigest()[:16]
+
+    def objectives(self, instance) -> tuple[str, ...]:
+        return self.names
+
+    def w_star(self, instance) -> np.ndarray:
+        return self.weights
+
+    def worst(self, instance) -> np.ndarray:
+        return np.full(len(self.names), self.lowest)
+
+    def check_machine(self) -> None:
+        """Raise ValueError where a function does not take the columns of the rows."""
+        first = self.instance(self.seeds["train"][0])
+        for name, function in zip(self.names, self.functions, strict=True):
+            try:
+                inspect.signature(function).bind(**self._handed([first], [""]))
+            except TypeError as error:
+                raise ValueError(
+                    f"{name} cannot be called with the columns of {self.path} ({error}); let it "
+                    "take the rest as **columns"
+                ) from error
+            except ValueError:
+                pass  # a function of C that tells nobody what it takes
+
+    # --- the request ------------------------------------------------------------------------------
+
+    def prompt(
+        self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
+    ) -> Prompt:
+        goals = "" if weights is None else weighed("goals", self.names, weights)
+        asked = self.asking(instance.prompt, m, goals)
+        if isinstance(asked, str):
+            return Prompt.words(asked)
+        return Prompt(messages=tuple({k: t[k] for k in ("role", "content")} for t in asked))
+
+    def asking(self, prompt, m: int, goals: str = ""):
+        """A prompt, text or messages, that asks for m answers in their form. For one answer it is
+        unchanged. goals: a sentence to put before the form.
+
+        >>> print(FunctionsTask().asking("Name a prime.", 2))
+        Name a prime.
+        <BLANKLINE>
+        Write 2 different answers in exactly this form:
+        <answer_1> ... </answer_1> <answer_2> ... </answer_2>
+        """
+        form = f"Write {m} different answers in exactly this form:\n{numbered_form(m, self.tag)}"
+        more = [goals] * bool(goals) + [form] * (m > 1)
+        if isinstance(prompt, str):
+            return "\n\n".join([prompt, *more])
+        *before, last = prompt
+        return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
+
+    # --- scoring ----------------------------------------------------------------------------------
+
+    def score(self, instances, answers) -> list[np.ndarray]:
+        """Call every function once, with the answers of all instances."""
+        asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
+        R = np.zeros((len(asked), len(self.names)))
+        if asked:
+            handed = self._handed(asked, [text for texts in answers for text in texts])
+            for i, function in enumerate(self.functions):
+                R[:, i] = self._rewards(i, function(**handed), len(asked))
+        ends = np.cumsum([len(texts) for texts in answers])[:-1]
+        return np.split(R, ends)
+
+    def _handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
+        """What a function is called with, for one answer to each row."""
+        columns = dict.fromkeys(name for x in asked for name in x.columns)
+        return {
+            **{name: [x.columns.get(name) for x in asked] for name in columns},
+            **asked[0].shared,
+            "prompts": [x.prompt for x in asked],
+            "completions": [_as_completion(x.prompt, t) for x, t in zip(asked, texts, strict=True)],
+        }
+
+    def _rewards(self, i: int, returned, count: int) -> list[float]:
+        found = list(returned)
+        if len(found) != count:
+            raise TaskError(
+                f"{self.names[i]} returned {len(found)} rewards for {count} answers: expected one "
+                "for each answer"
+            )
+        numbers = [self.lowest if x is None else float(x) for x in found]
+        if min(numbers) < self.lowest:
+            raise TaskError(
+                f"{self.names[i]} returned {min(numbers):g}, less than worst = {self.lowest:g}: a "
+                "missing answer would be worth more; set worst to the least reward there is"
+            )
+        return numbers
+
+
+class OfFunctions(FunctionsTask):
+    """The same for functions that are given as they are, and rows that come with the answers.
+
+    - functions: one or more, not asynchronous; a name that occurs twice gets a number
+    - worst: what a missing answer earns in every objective, and an answer for which a function
+      returns None. No function may return less: a missing answer would then be worth more.
+    - w_star: the fixed weights (d,); by default all are equal
+
+    An instance is an :class:`Asked`. Raises ValueError for what is no such function, for a worst
+    that is not finite, and for weights that do not fit.
+
+    >>> def brief(completions, **columns):
+    ...     return [1 / len(text) for text in completions]
+    >>> task = OfFunctions([brief])
+    >>> task.score([Asked("Why?")], [["so", "as it is"]])[0].tolist()
+    [[0.5], [0.125]]
+    """
+
+    def __init__(self, functions: Sequence[Callable], *, worst: float = 0.0, w_star=None):
+        RecordTask.__init__(self)
+        self.use(functions, worst, w_star)
+
+    def key(self, instance: Asked) -> str:
+        """The canonical JSON of the prompt: the same text in every process."""
+        try:
+            return json.dumps(instance.prompt, sort_keys=True, separators=(",", ":"))
+        except TypeError as error:
+            raise TaskError(
+                f"prompt {shown(instance.prompt)} is no JSON, so it cannot name its group: add a "
+                "column vpo_key"
+            ) from error
+
+
+def _named(text: str) -> list[Callable]:
+    """The functions of the option: a name without a module is in the module before it."""
+    functions, module = [], ""
+    for part in text.split(","):
+        before, colon, name = part.strip().rpartition(":")
+        module = before if colon else module
+        if not module:
+            raise ValueError(f"reward_funcs = {shown(text)}: expected package.module:function")
+        functions.append(attribute(f"{module}:{name}", "reward function"))
+    return functions
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"reward_weights = {shown(text)}: expected numbers between commas"
+        ) from None
+
+
+def _as_completion(prompt, text: str):
+    """An answer in the form in which TRL hands over completions to this prompt."""
+    return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+
+
+def _name_of(function: Callable) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
