@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, kl_to_reference, token_weights
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
+from vpo_lite.training.run import Run
 from vpo_lite.training.step import (
     Learner,
     TrainingError,
@@ -713,6 +715,33 @@ def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
     with open(folder.path / "metrics.jsonl", "a") as file:
         file.write('{"step": 2, "lo')
     assert folder.records() == [record]
+
+
+def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
+    """Three of each step's completions, by turns of the groups; a killed run ends with the same."""
+    config = tiny(steps=4, prompts=2, group_size=2, keep_texts=3, save_every=2)
+    whole, killed = (Run.begin(config, tmp_path / name) for name in ("whole", "killed"))
+    records = list(whole.steps())
+    expected = [
+        [record.step, g.texts[i], g.answers[i], g.rewards[i].tolist(), g.advantages[i]]
+        for record in records
+        for g, i in ((record.groups[0], 0), (record.groups[1], 0), (record.groups[0], 1))
+    ]
+    names = ("step", "text", "answers", "rewards", "advantage")
+    lines = (whole.path / "texts.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [[line[name] for name in names] for line in found] == expected
+    task = config.make_task()
+    assert found[1]["problem"] == task.summary(records[0].groups[1].instance)
+
+    assert [r.step for r in islice(killed.steps(), 3)] == [1, 2, 3]  # a state after step 2
+    with open(killed.path / "texts.jsonl", "a") as file:
+        file.write('{"step": 4, "pro')
+    killed.close()
+    again = Run.resume(killed.path)
+    assert len((killed.path / "texts.jsonl").read_text().splitlines()) == 2 * 3
+    assert [r.step for r in again.steps()] == [3, 4]
+    assert (killed.path / "texts.jsonl").read_text().splitlines() == lines
 
 
 OLD = Path(__file__).parent / "data" / "run-0.1.0"

@@ -249,7 +249,7 @@ class _Recorder(TrainerCallback):
                 rollout_seconds=self.reward.called - self.began,
             )
             record = run.record(step, rollouts, logs, times)
-            run.folder.append(record)
+            run.write(record)
             stop = [bool(self.tell(record)) and step < run.config.steps]
         broadcast_object_list(stop)  # all processes stop after the same step
         if stop[0]:

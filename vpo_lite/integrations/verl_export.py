@@ -20,6 +20,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
 - save_every: trainer.save_freq, but at most ten checkpoints are stored: each holds the whole model
 - load_in, compile, device, threads: refused, since veRL has nothing like them or decides itself
+- keep_texts: not used; veRL has trainer.rollout_data_dir
 - k, set_size: belong to methods that are refused, and to the native evaluation
 """
 

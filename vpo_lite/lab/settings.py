@@ -20,7 +20,7 @@ from ..training.config import TrainConfig
 MOST_RUNS = 3  # side by side
 MOST_EARLIER = 4  # runs that stay as faint curves
 AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # from a run's next step on
-NOT_SHARED = ("threads", "device", "save_every")  # these belong to no share code
+NOT_SHARED = ("threads", "device", "save_every", "keep_texts")  # these belong to no share code
 
 _MANY = Option("many", bool, None, "whether to train on many problems")
 _PRESET = Option("preset", str, "demo", "name of a preset")

@@ -21,6 +21,7 @@ OF_THE_MACHINE = (
     "device",
     "threads",
     "save_every",
+    "keep_texts",
     "micro_batch",
     "gradient_checkpointing",
     "compile",
@@ -151,6 +152,12 @@ class TrainConfig:
         None, "threads of torch on the CPU; default: torch decides", least=1, most=1024
     )
     save_every: int = setting(1, "steps between two states to resume from", least=1, most=10**9)
+    keep_texts: int = setting(
+        0,
+        "completions of each step that texts.jsonl keeps, with their rewards",
+        least=0,
+        most=10**6,
+    )
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:

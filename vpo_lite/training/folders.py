@@ -2,7 +2,8 @@
 
 One process writes to a run at a time. Files are written beside their place and then moved there, so
 a reader never meets half a file, and neither does a run that goes on after a kill. metrics.jsonl
-alone grows line by line. What is read is checked field by field (schemas.py, record.py).
+and texts.jsonl alone grow line by line. What is read is checked field by field (schemas.py,
+record.py).
 """
 
 import contextlib
@@ -35,6 +36,7 @@ from .recombine import BestSets
 from .record import StepRecord, stored_step
 from .schemas import Figures, Summary
 from .state import load_state, read_about, save_state
+from .texts import TEXTS, cut
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 FILES, ENGINE = "files", "engine"  # beside the settings in config.json
@@ -57,6 +59,7 @@ class RunFolder:
     - config.json: its settings, the SHA-256 of each data file under ``files``, and under ``engine``
       the engine that is not the native one
     - metrics.jsonl: one record a line
+    - texts.jsonl: some completions of each step, one a line, where the run keeps any (texts.py)
     - start.json: the figures before training, while the run is under way
     - state.safetensors, or checkpoints/ of another engine: the state to resume from, while the run
       is under way
@@ -145,7 +148,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove what a killed writer left."""
-        tidy(self.path, (CONFIG, METRICS, SUMMARY, STATE, START, ADAPTER))
+        tidy(self.path, (CONFIG, METRICS, TEXTS, SUMMARY, STATE, START, ADAPTER))
         for name in UNDER_WAY if self.finished else ():
             (self.path / name).unlink(missing_ok=True)
         if self.finished:
@@ -224,6 +227,12 @@ class RunFolder:
         with open(self.path / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(record.to_json(), allow_nan=False) + "\n")
 
+    def append_texts(self, lines: list[str]) -> None:
+        """Add lines to texts.jsonl."""
+        self._check_locked()
+        with open(self.path / TEXTS, "a", encoding="utf-8") as file:
+            file.write("".join(lines))
+
     def save(self, learner, step: int) -> None:
         """Store the state after ``step`` steps."""
         self._check_locked()
@@ -276,6 +285,7 @@ class RunFolder:
         self.tidy()
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
+        cut(self.path / TEXTS, step)
 
     def check_unchanged(self, about: dict[str, str], learner) -> None:
         """Raise DamagedError where settings or base model are not those of :meth:`about`."""

@@ -18,6 +18,7 @@ from .loop import train
 from .memory import available_memory, check_fits, enough_memory, fitted
 from .record import StepRecord
 from .step import Learner
+from .texts import written
 
 
 class AnyRun(ABC):
@@ -60,6 +61,12 @@ class AnyRun(ABC):
                 figures = self._evaluate()
             self.folder.save_start(figures)
         return figures
+
+    def write(self, record: StepRecord) -> None:
+        """Put one step on disk: its figures, and texts where the run keeps any."""
+        self.folder.append(record)
+        if self.config.keep_texts:
+            self.folder.append_texts(written(record, self.learner.task, self.config.keep_texts))
 
     @abstractmethod
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
@@ -176,7 +183,7 @@ class Run(AnyRun):
             if record is None:
                 self._broken = False
                 return
-            self.folder.append(record)
+            self.write(record)
             self.done = record.step
             if self.done % self.config.save_every == 0 or self.done == self.config.steps:
                 self.save()
