@@ -11,7 +11,7 @@ from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
-from vpo_lite.tasks.functions import FunctionsTask, OfFunctions
+from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
 from vpo_lite.tasks.records import judge
 
 MODULE = """
@@ -27,20 +27,42 @@ def brief(prompts, completions, **columns):
 def hint(completions, note, **columns):
     return [0.0 if n is None else 1.0 for n in note]
 
+def total_or_none(completions, total, **columns):
+    return [0.0 if t is None else float(t) for t in total]
+
 def narrow(completions):
     return [0.0] * len(completions)
 
 def low(completions, **columns):
     return [-1.0] * len(completions)
 
-def few(completions, **columns):
-    return [0.0]
-
 async def later(completions, **columns):
+    return [0.0] * len(completions)
+
+class Later:
+    async def __call__(self, completions, **columns):
+        return [0.0] * len(completions)
+
+later_object = Later()
+
+def changes(prompts, completions, tags, **columns):
+    for given in (prompts[0], completions, tags[0]):
+        given.clear()
+    return [float(len(t)) for t in tags]
+
+def sees(prompts, completions, tags, **columns):
+    return [float(len(p) + len(t)) for p, t in zip(prompts, tags)]
+
+def ids(completions, completion_ids, **columns):
     return [0.0] * len(completions)
 
 number = 3
 """
+MODULES = {
+    "broken": "f = 1\nf = nothing\n",
+    "unread": "def f(:\n",
+    "lacking": "import nil\n",
+}
 SUMS = [{"prompt": f"{a} + 2 = ?", "total": a + 2} for a in range(10)]
 SYSTEM = {"role": "system", "content": "Be brief."}
 
@@ -48,7 +70,8 @@ SYSTEM = {"role": "system", "content": "Be brief."}
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     """A folder with ``my_rewards.py``, and a function that writes rows and makes the task."""
-    (tmp_path / "my_rewards.py").write_text(MODULE)
+    for name, text in {"my_rewards": MODULE, **MODULES}.items():
+        (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(__import__("sys").modules, "my_rewards", raising=False)
@@ -148,12 +171,18 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
     ("options", "words"),
     [
         (dict(reward_funcs=None), "data without reward_funcs"),
-        (dict(reward_funcs="my_rewards:absent"), "no attribute 'absent'"),
+        (dict(reward_funcs="my_rewards:absent"), "module my_rewards has no 'absent'"),
         (dict(reward_funcs="absent:f"), "'absent.py' lies"),
+        (dict(reward_funcs="pack/absent:f"), "name it as package.module:Name"),
+        (dict(reward_funcs="broken:f"), r"NameError: name 'nothing'.*, line 2 of .*broken.py\)"),
+        (dict(reward_funcs="unread:f"), r"SyntaxError: .*unread.py, line 1"),
+        (dict(reward_funcs="lacking:f"), r"imported \(ModuleNotFoundError: No module named 'nil'"),
         (dict(reward_funcs="correct"), "reward_funcs = 'correct': expected package.module:fun"),
-        (dict(reward_funcs="my_rewards:number"), "3 is no plain function"),
-        (dict(reward_funcs="my_rewards:later"), "is no plain function"),
+        (dict(reward_funcs="my_rewards:number"), "3 is no function"),
+        (dict(reward_funcs="my_rewards:later"), "later is asynchronous"),
+        (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
+        (dict(reward_weights="0,0"), "nothing but zeros"),
         (dict(reward_weights="1"), "w_star has 1 weights: expected 2"),
         (dict(reward_weights="1,nan"), "w_star holds 1 values that are NaN"),
     ],
@@ -163,19 +192,75 @@ def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words)
         mine(**options)
 
 
+def test_an_empty_line_is_named(mine):
+    task = mine()
+    with open(task.path, "a") as file:
+        file.write("\n")
+    with pytest.raises(DamagedError, match="line 11: is empty; remove it"):
+        task.instance(0)
+
+
 def test_functions_without_rows_are_refused(mine):
     with pytest.raises(ValueError, match="reward_funcs without data"):
         FunctionsTask(reward_funcs="my_rewards:brief")
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("low", "low returned -1, less than worst = 0"), ("few", "few returned 1 rewards for 2")],
+    ("returned", "words"),
+    [
+        ([-1.0, 0.0], "f returned -1, less than worst = 0"),
+        ([0.0], "f returned 1 rewards for 2 answers"),
+        ([0.0, float("nan")], "f returned nan: a reward is a finite number"),
+        ([float("nan"), -5.0], "f returned nan"),
+        ([1e200, 0.0], "f returned 1e"),
+        (None, "f returned None: expected a list with one number for each answer"),
+        (0.5, "f returned 0.5: expected a list"),
+        (["0.7", "0.2"], "f returned .'0.7', '0.2'.: expected a list"),
+        ({1: 0.5, 2: 0.5}, "f returned {1: 0.5"),
+        ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
+    ],
 )
-def test_what_a_function_returns_is_checked(mine, name, words):
-    task = mine(reward_funcs=f"my_rewards:{name}")
+def test_what_a_function_returns_is_checked(returned, words):
+    def f(completions, **columns):
+        return returned
+
     with pytest.raises(TaskError, match=words):
-        task.score([task.instance(0)], [["a", "b"]])
+        OfFunctions([f]).score([Asked("x")], [["a", "b"]])
+
+
+@pytest.mark.parametrize(
+    "returned", [np.array([1, 0]), (True, False), iter([1.0, None]), list(np.float32([1, 0]))]
+)
+def test_numbers_of_any_kind_are_taken(returned):
+    task = OfFunctions([lambda completions, **columns: returned])
+    assert task.score([Asked("x")], [["a", "b"]])[0].tolist() == [[1], [0]]
+
+
+def test_functions_get_copies(mine):
+    """What one changes is seen by no other function, no other answer, no later step, no prompt."""
+    rows = [{"prompt": [{"role": "user", "content": "x"}], "tags": ["a", "b"]} for _ in range(3)]
+    task = mine(rows, "my_rewards:changes,sees")
+    x = task.instance(0)
+    key = task.key(x)
+    for _ in range(2):
+        (R,) = task.score([x], [["one", "two"]])
+        assert R.tolist() == [[0, 3], [2, 3]]
+    assert task.key(x) == key and task.prompt(x, 1).text == "x"
+
+
+def test_a_column_that_few_rows_have_is_handed_over_in_every_call(mine):
+    task = mine([*SUMS[:5], *({"prompt": "none"} for _ in range(5))], "my_rewards:total_or_none")
+    first, last = task.instance(0), task.instance(8)
+    assert (first.prompt, last.prompt) == ("0 + 2 = ?", "none")
+    assert task.score([last], [["a"]])[0].tolist() == [[0]]
+    assert task.score([first], [["a"]])[0].tolist() == [[2]]
+    mine([{"prompt": "none"}, *SUMS], "my_rewards:total_or_none").check_machine()
+
+
+def test_an_answer_within_an_answer_is_no_answer(mine):
+    task = mine()
+    text = "<answer_1> <answer_2> 2 </answer_2> </answer_1>"
+    assert task.parse(task.instance(0), text, 2) == [None, "2"]
 
 
 def test_problems_have_one_key_in_every_process(mine):
@@ -223,8 +308,14 @@ def test_a_run_of_either_engine(mine, command, engine):
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
 
 
-def test_a_function_that_does_not_take_the_columns_is_named_before_the_run(mine, command, capsys):
-    assert command("--reward-funcs my_rewards:brief,narrow", "run") == 2
-    said = capsys.readouterr().err
-    assert "narrow cannot be called" in said and "'total'" in said and "**columns" in said
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("narrow", "'total'); let it take **columns"), ("ids", "only TRL hands over completion_ids")],
+)
+def test_a_function_that_cannot_be_called_is_named_before_the_run(
+    mine, command, capsys, name, words
+):
+    assert command(f"--reward-funcs my_rewards:brief,{name}", "run") == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"{name} cannot be called" in said and words in said
     assert not (mine.folder / "run").exists()

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import traceback
 from typing import Any
 
 from ..checks import shortened, shown
@@ -12,7 +13,7 @@ def attribute(name: str, what: str) -> Any:
     """The class, function or value that is named as ``package.module:Name``.
 
     The current folder is looked through, too. what: what it should be, for the message of the
-    ValueError that is raised where nothing has this name.
+    ValueError that is raised where nothing has this name, or where its module cannot be imported.
 
     >>> attribute("math:hypot", "function")(3, 4)
     5.0
@@ -22,16 +23,32 @@ def attribute(name: str, what: str) -> Any:
         sys.path.append(os.getcwd())  # an installed command starts without this folder
     try:
         found = importlib.import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        file = module_name.removesuffix(".py").replace(".", "/") + ".py"
-        cure = f"start where {shown(file)} lies, or name that folder in PYTHONPATH"
-        if module_name.endswith(".py"):
-            cure = "name it without .py"
-        elif module_name == "__main__":
-            cure = "what a notebook or a script defines is known there alone; write it into a file"
-        raise ValueError(
-            f"{what} {shown(name)}: cannot be found ({shortened(str(error), 300)}); {cure}"
-        ) from error
+    except Exception as error:  # what a module does when it is imported can fail in any way
+        raise ValueError(f"{what} {shown(name)}: {_why(error, module_name)}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            cure = f"module {module_name} has no {shown(path)}"
+            if module_name == "__main__":
+                cure = (
+                    "what a notebook or a script defines is known there alone; write it into a file"
+                )
+            raise ValueError(f"{what} {shown(name)}: cannot be found; {cure}")
+        found = getattr(found, part)
     return found
+
+
+def _why(error: Exception, module: str) -> str:
+    """Why a module cannot be imported: it is not there, or it is and fails."""
+    said = shortened(str(error), 300)
+    absent = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+    if absent or not module or "/" in module:
+        file = module.removesuffix(".py").replace(".", "/") + ".py"
+        cure = f"start where {shown(file)} lies, or name that folder in PYTHONPATH"
+        if module.endswith(".py"):
+            cure = "name it without .py"
+        elif not module or "/" in module:
+            cure = "name it as package.module:Name"
+        return f"cannot be found ({said}); {cure}"
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if isinstance(error, SyntaxError) else f", line {at.lineno} of {at.filename}"
+    return f"its module cannot be imported ({type(error).__name__}: {said}{where})"

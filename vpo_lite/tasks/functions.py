@@ -4,10 +4,12 @@ A row is a JSON object with a ``prompt``, a text or chat messages, and any other
 are called as TRL calls reward functions, so rows and functions serve here and there unchanged.
 """
 
+import copy
 import functools
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +19,15 @@ from pydantic import JsonValue, field_validator
 
 from ..checks import LARGEST, check_finite, check_number, is_encodable, shown
 from ..options import Option
-from .base import Prompt, TaskError
+from .base import Prompt, Task, TaskError
 from .by_name import attribute
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .rows import Row
 from .wording import numbered_form, weighed
 
 EXAMPLE = "vpo_lite.tasks.example_rewards:small,many_divisors"  # for the rows that ship
-HANDED = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
+OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
+HANDED = ("prompts", "completions", *OF_TRL)
 LEFT_OUT = ("prompt", "completion")  # columns that functions do not see, as in TRL
 
 
@@ -68,13 +71,14 @@ class FunctionsTask(RecordTask):
     """Rows of a file, whose objectives are functions, called as TRL calls reward functions.
 
     A function takes ``prompts``, ``completions`` and every other column of the rows as lists with
-    one entry for each answer, all by name, and returns as many numbers; None is the worst reward.
-    A row that lacks a column has None there. Completions have the form of the prompts: texts, or
-    lists of one message of the assistant.
+    one entry for each answer, all by name, and returns as many finite numbers; None is the worst
+    reward. It gets copies, and the rows' own prompts. A row that lacks a column has None there.
+    Completions have the form of the prompts: texts, or lists of one message of the assistant.
 
-    A completion holds m answers between ``<answer_i>`` and ``</answer_i>``; the prompt then asks
-    for that form in its last lines. With m = 1 the prompt stays as it is, and the whole completion,
-    without blanks around it, is the answer.
+    A completion holds m answers, each between its ``<answer_i>`` and ``</answer_i>``; the prompt
+    then asks for that form in its last lines. With m = 1 the prompt stays as it is, and the whole
+    completion, without blanks around it, is the answer. A prompt that is a text is asked as one
+    message of the user.
 
     Without ``data`` and ``reward_funcs`` a few rows and two functions of ours serve for a first
     try. Raises ValueError for one of the two alone, for a name behind which no plain function
@@ -130,10 +134,11 @@ class FunctionsTask(RecordTask):
         """Score with these functions. w_star: (d,), or None for equal weights."""
         functions = list(functions) if isinstance(functions, list | tuple) else [functions]
         for function in functions:
-            if not callable(function) or inspect.iscoroutinefunction(function):
+            if not callable(function):
+                raise ValueError(f"functions: {shown(function)} is no function")
+            if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
                 raise ValueError(
-                    f"functions: {shown(function)} is no plain function of (prompts, completions, "
-                    "**columns)"
+                    f"functions: {_name_of(function)} is asynchronous: give a plain one"
                 )
         if not functions:
             raise ValueError("functions: name at least one reward function")
@@ -151,6 +156,8 @@ class FunctionsTask(RecordTask):
                 f"w_star has {self.weights.size} weights: expected {len(names)} weights, one for "
                 "each function"
             )
+        if not self.weights.any():
+            raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -173,16 +180,25 @@ class FunctionsTask(RecordTask):
     def worst(self, instance) -> np.ndarray:
         return np.full(len(self.names), self.lowest)
 
+    @functools.cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of all rows, in the order in which they appear."""
+        return tuple(
+            dict.fromkeys(n for rows in self._split.values() for x in rows for n in x.columns)
+        )
+
     def check_machine(self) -> None:
-        """Raise ValueError where a function does not take the columns of the rows."""
+        """Raise ValueError where a function does not take what it is handed."""
         first = self.instance(self.seeds["train"][0])
         for name, function in zip(self.names, self.functions, strict=True):
             try:
                 inspect.signature(function).bind(**self._handed([first], [""]))
             except TypeError as error:
+                missing = [x for x in OF_TRL if repr(x) in str(error)]
+                cure = f"only TRL hands over {missing[0]}" if missing else "let it take **columns"
                 raise ValueError(
-                    f"{name} cannot be called with the columns of {self.path} ({error}); let it "
-                    "take the rest as **columns"
+                    f"{name} cannot be called with prompts, completions and the columns of "
+                    f"{self.path} ({error}); {cure}"
                 ) from error
             except ValueError:
                 pass  # a function of C that tells nobody what it takes
@@ -215,43 +231,64 @@ class FunctionsTask(RecordTask):
         *before, last = prompt
         return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
 
+    def parse(self, instance, text: str, m: int) -> list[str | None]:
+        """The m answers in a completion; None where one is missing or malformed."""
+        return super().parse(instance, text, m) if m == 1 else Task.parse(self, instance, text, m)
+
     # --- scoring ----------------------------------------------------------------------------------
 
     def score(self, instances, answers) -> list[np.ndarray]:
         """Call every function once, with the answers of all instances."""
         asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
+        texts = [text for some in answers for text in some]
         R = np.zeros((len(asked), len(self.names)))
-        if asked:
-            handed = self._handed(asked, [text for texts in answers for text in texts])
-            for i, function in enumerate(self.functions):
-                R[:, i] = self._rewards(i, function(**handed), len(asked))
+        for i, function in enumerate(self.functions if asked else ()):
+            R[:, i] = self._rewards(i, function(**self._handed(asked, texts)), len(asked))
         ends = np.cumsum([len(texts) for texts in answers])[:-1]
         return np.split(R, ends)
 
     def _handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
         """What a function is called with, for one answer to each row."""
-        columns = dict.fromkeys(name for x in asked for name in x.columns)
+        completions = [_as_completion(x.prompt, text) for x, text in zip(asked, texts, strict=True)]
         return {
-            **{name: [x.columns.get(name) for x in asked] for name in columns},
+            **{
+                name: [copy.deepcopy(x.columns.get(name)) for x in asked]
+                for name in self._columns_of(asked)
+            },
             **asked[0].shared,
-            "prompts": [x.prompt for x in asked],
-            "completions": [_as_completion(x.prompt, t) for x, t in zip(asked, texts, strict=True)],
+            "prompts": [copy.deepcopy(x.prompt) for x in asked],
+            "completions": completions,
         }
 
+    def _columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
+        return self.columns
+
     def _rewards(self, i: int, returned, count: int) -> list[float]:
-        found = list(returned)
+        name = self.names[i]
+        try:
+            found = [self.lowest if x is None else _number(x) for x in _listed(returned)]
+        except (TypeError, ValueError) as error:
+            raise TaskError(
+                f"{name} returned {shown(returned)}: expected a list with one number for each "
+                "answer"
+            ) from error
         if len(found) != count:
             raise TaskError(
-                f"{self.names[i]} returned {len(found)} rewards for {count} answers: expected one "
-                "for each answer"
+                f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
+                "answer"
             )
-        numbers = [self.lowest if x is None else float(x) for x in found]
-        if min(numbers) < self.lowest:
+        for x in found:
+            if not math.isfinite(x) or abs(x) > LARGEST:
+                raise TaskError(
+                    f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
+                )
+        if min(found) < self.lowest:
             raise TaskError(
-                f"{self.names[i]} returned {min(numbers):g}, less than worst = {self.lowest:g}: a "
-                "missing answer would be worth more; set worst to the least reward there is"
+                f"{name} returned {min(found):g}, less than worst = {self.lowest:g}: a missing "
+                "answer would be worth more; begin anew with the least reward there is as "
+                "worst_reward"
             )
-        return numbers
+        return found
 
 
 class OfFunctions(FunctionsTask):
@@ -276,6 +313,9 @@ class OfFunctions(FunctionsTask):
         RecordTask.__init__(self)
         self.use(functions, worst, w_star)
 
+    def _columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
+        return list(dict.fromkeys(name for x in asked for name in x.columns))
+
     def key(self, instance: Asked) -> str:
         """The canonical JSON of the prompt: the same text in every process."""
         try:
@@ -297,6 +337,18 @@ def _named(text: str) -> list[Callable]:
             raise ValueError(f"reward_funcs = {shown(text)}: expected package.module:function")
         functions.append(attribute(f"{module}:{name}", "reward function"))
     return functions
+
+
+def _listed(returned) -> list:
+    if isinstance(returned, Mapping):
+        raise TypeError("a mapping")
+    return list(returned)
+
+
+def _number(x) -> float:
+    if isinstance(x, str | bytes):
+        raise TypeError("a text")
+    return float(x)
 
 
 def _numbers(text: str) -> list[float]:

@@ -37,6 +37,8 @@ def _json_lines(path, schema) -> Iterator[Any]:
                     raise DamagedError(f"{where}: longer than {MOST_LINE:,} bytes")
                 try:
                     text = text.removeprefix(b"\xef\xbb\xbf") if line == 1 else text
+                    if not text.strip():
+                        raise DamagedError(f"{where}: is empty; remove it")
                     yield parse_json(text, schema, where)
                 except DamagedError as error:
                     yield error

@@ -230,7 +230,7 @@ class RunFolder:
     def append_texts(self, lines: list[str]) -> None:
         """Add lines to texts.jsonl."""
         self._check_locked()
-        with open(self.path / TEXTS, "a", encoding="utf-8") as file:
+        with open(self.path / TEXTS, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write("".join(lines))
 
     def save(self, learner, step: int) -> None:

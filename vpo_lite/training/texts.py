@@ -35,7 +35,8 @@ def written(record: StepRecord, task: Task, most: int) -> list[str]:
                 "answers": group.answers[i],
                 "rewards": group.rewards[i].tolist(),
                 "advantage": float(group.advantages[i]),
-            }
+            },
+            ensure_ascii=False,
         )
         + "\n"
         for group, i in islice(there, most)
