@@ -178,6 +178,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         logging_nan_inf_filter=False,
         save_total_limit=1,
         report_to=[],
+        log_level_replica="error",  # else every process but the first prints notices
         disable_tqdm=True,
     )
     known = {
