@@ -107,14 +107,17 @@ def test_the_architectures_take_the_ways_they_should():
     assert set(ways.values()) == {DecoderView}
 
 
+@pytest.mark.parametrize("make", [decoder_for, HFForward])
 @pytest.mark.parametrize("adapter", [True, False])
-def test_teacher_forced_logits_equal_the_models_with_padding_and_adapter_on_and_off(model, adapter):
+def test_teacher_forced_logits_equal_the_models_with_padding_and_adapter_on_and_off(
+    model, adapter, make
+):
     forced = torch.tensor([[11, 12, 13], [21, 22, 23]])
     ids, mask = pad_prompts(PROMPTS, 0, "cpu")
 
     def compare():
         with torch.no_grad():
-            forward = decoder_for(model)
+            forward = make(model)
             seen = [forward.prefill(ids, mask, torch.tensor([0, 0, 1, 1]), 4)[[0, 2]]]
             for t in range(3):
                 seen.append(forward.step(forced[:, t].repeat_interleave(2))[[0, 2]])

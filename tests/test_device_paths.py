@@ -14,7 +14,12 @@ from peft import LoraConfig, get_peft_model
 from small_models import config_of
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import LlamaForCausalLM, Qwen2ForCausalLM
+from transformers import (
+    Gemma3ForCausalLM,
+    LlamaForCausalLM,
+    MistralForCausalLM,
+    Qwen2ForCausalLM,
+)
 
 from vpo_lite import TrainConfig
 from vpo_lite.policy import sampling
@@ -53,16 +58,19 @@ class Watched(TorchDispatchMode):
     - reads: numbers that Python reads
     - copies: kernels with tensors on both sides, such as that of .cpu()
     - dtypes: of all tensors that are made on the device
+
+    answer: to every question for a truth value
     """
 
-    def __init__(self):
+    def __init__(self, answer=True):
         super().__init__()
+        self.answer = answer
         self.reads, self.copies, self.dtypes = 0, 0, set()
 
     def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
         if kernel is READ and args[0].device == META:
             self.reads += 1
-            return {torch.bool: True, torch.int64: 1}.get(args[0].dtype, 1.0)
+            return {torch.bool: self.answer, torch.int64: 1}.get(args[0].dtype, 1.0)
         if kernel is COPY and args[0].device == META and kwargs.get("device") == CPU:
             self.copies += 1
             return torch.ones(args[0].shape, dtype=args[0].dtype)
@@ -72,11 +80,11 @@ class Watched(TorchDispatchMode):
         return made
 
 
-def sampled(new_tokens, static=True, forward=DecoderView) -> Watched:
+def sampled(new_tokens, static=True) -> Watched:
     """What is seen while 2 x 3 rollouts are sampled."""
     model, uniforms = small_model(device=META), np.random.default_rng(0).random((2, 3, new_tokens))
     with Watched() as seen:
-        view = forward(model, static=static) if forward is DecoderView else forward(model)
+        view = DecoderView(model, static=static)
         sample_tokens(
             model, PROMPTS, uniforms, eos_ids={2, 3}, pad_id=0, temperature=0.9, forward=view
         )
@@ -93,10 +101,22 @@ def test_a_token_is_drawn_without_a_word_to_python(static):
     assert long.copies == short.copies == 1  # the uniforms
 
 
-def test_the_models_own_forward_pass_waits_for_no_token_where_no_prompt_is_padded():
-    """Whether one is, is asked once, and here answered with no."""
-    short, long = (sampled(tokens, forward=HFForward) for tokens in (9, 17))
-    assert long.reads - short.reads == 1 and long.copies == short.copies == 1
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, MistralForCausalLM, Gemma3ForCausalLM])
+def test_the_models_own_forward_pass_waits_for_no_token(kind, padded, monkeypatch):
+    """Whether prompts are padded is asked once. The last two kinds of model have windows."""
+    monkeypatch.setattr(sampling, "LOOK_EVERY", {"meta": 100})  # a look would get the same answer
+    model = small_model(kind, META)
+
+    def seen(new_tokens):
+        uniforms = np.random.default_rng(0).random((2, 3, new_tokens))
+        with Watched(answer=not padded) as watched:
+            sample_tokens(model, PROMPTS, uniforms, eos_ids={2}, pad_id=0, forward=HFForward(model))
+        return watched
+
+    short, long = seen(9), seen(17)
+    assert long.reads == short.reads and long.copies == short.copies
+    assert padded or short.reads == 2  # whether prompts are padded, and the length
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def full_rollouts(shape) -> Rollouts:
 
 
 def stated(learner, config, shape):
-    with mock.patch.object(memory, "_lengths", lambda *_: shape[2:4]):
+    with mock.patch.object(memory, "lengths", lambda *_: shape[2:4]):
         return memory_needed(learner.policy, config, learner.task)
 
 
@@ -238,7 +238,7 @@ def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):
     maze = learner.task.instance(0)
     prompt = learner.policy.encode(learner.task.prompt(maze, 3, pocket=learner.policy.pocket))
     expected = (len(prompt), 3 * (maze.budget + 2) + 1)
-    assert memory._lengths(learner.policy, config, learner.task) == expected
+    assert memory.lengths(learner.policy, config, learner.task) == expected
 
 
 def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(

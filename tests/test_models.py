@@ -276,7 +276,7 @@ def test_of_a_hub_model_one_copy_of_the_weights_is_downloaded(monkeypatch):
     again += ["original/tokenizer.model", "onnx/model.safetensors", "onnx/config.json"]
     asked = []
 
-    def listed(name, local_files_only, **chosen):
+    def listed(name, revision, local_files_only, **chosen):
         asked.append(sorted(filter_repo_objects([*read, *again], **chosen)))
         raise OSError
 

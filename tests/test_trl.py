@@ -682,6 +682,7 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(launch, env=settings, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "[transformers]" not in done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
     assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])

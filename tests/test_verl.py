@@ -163,6 +163,7 @@ def test_the_list_of_translations_names_every_setting():
         (dict(method="max_at_k"), {}, "max_at_k.*z-score.*natively"),
         (dict(method="goal_conditioned"), {}, "goal_conditioned.*weights stand in the prompts"),
         (dict(eps=1e-4), {}, "eps = 0.0001: veRL's grpo has 1e-6.*estimator vpo"),
+        (dict(model="some/tiny@v1"), {}, "some/tiny@v1.: veRL cannot be told a revision"),
         (dict(load_in="4bit"), {}, "load_in = '4bit': cannot be handed"),
         (dict(compile=True), {}, "compile = True"),
         (dict(rank=1024), {}, "rank = 1024: vLLM.* 512"),

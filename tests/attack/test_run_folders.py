@@ -32,6 +32,7 @@ from vpo_lite.training.step import Learner
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "vpo_lite.cli", "train"]
+PEFT = "adapter_config.json"
 FILES = ("adapter", "config.json", "metrics.jsonl", "summary.json")  # of a finished run
 
 
@@ -517,6 +518,60 @@ def test_a_run_on_a_model_of_the_hub_goes_on_with_the_weights_that_it_began_with
     assert re.fullmatch("[0-9a-f]{32}", about["base"])
     save_file(load_file(state), state, about | {"base": ""})
     assert [r.step for r in Run.resume(run.path).steps()] == [3]
+
+
+def test_a_run_on_a_revision_of_the_hub_stays_with_it(
+    tiny_policy_folder, small_config, tmp_path, capsys, monkeypatch
+):
+    """The hub's cache holds commit 1, tagged v1, and commit 2 with other weights, the newest."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    home = tmp_path / "hub" / "models--some--tiny"
+    (home / "refs").mkdir(parents=True)
+    for number, refs in (("1", ["v1", "main"]), ("2", ["main"])):
+        folder = shutil.copytree(tiny_policy_folder, home / "snapshots" / (number * 40))
+        for ref in refs:
+            (home / "refs" / ref).write_text(number * 40)
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {n: w + 1 for n, w in weights.items()}, folder / "model.safetensors", {"format": "pt"}
+    )
+
+    def read(name):
+        policy = load_policy(name, device="cpu")
+        return next(policy.model.get_base_model().model.layers.parameters()), policy
+
+    old, new = read("some/tiny@v1")[0], read("some/tiny")[0]
+    assert torch.equal(old, read(str(tiny_policy_folder))[0]) and not torch.equal(old, new)
+    assert torch.equal(old, read("some/tiny@" + "1" * 40)[0])
+    run = Run.begin(small_config.but(model="some/tiny@v1"), tmp_path / "run")
+    run.start(), next(run.steps())
+    run.close()
+    assert json.loads((run.path / "config.json").read_text())["model"] == "some/tiny@v1"
+    run = Run.resume(run.path)
+    list(run.steps()), run.finish()
+    settings = json.loads((run.path / "adapter" / PEFT).read_text())
+    assert settings["base_model_name_or_path"] == "some/tiny" and settings["revision"] == "1" * 40
+    again, policy = read(run.path)
+    assert policy.base == "some/tiny@v1" and torch.equal(again, old)
+    (run.path / "adapter" / "policy.json").unlink()  # as peft alone writes an adapter
+    again, policy = read(run.path / "adapter")
+    assert policy.base == "some/tiny@" + "1" * 40 and torch.equal(again, old)
+    newest = json.loads((read("some/tiny")[1].save(tmp_path / "new") / PEFT).read_text())
+    assert newest["revision"] == "2" * 40
+    for name in ("some/tiny@v2", "some/tiny@"):
+        assert f"model '{name}'" in refused(capsys, "train", "--model", name)
+
+
+def test_a_folder_may_have_an_at_in_its_name(
+    tiny_policy_folder, small_config, tmp_path, monkeypatch
+):
+    folder = shutil.copytree(tiny_policy_folder, tmp_path / "some" / "tiny@v1")
+    monkeypatch.chdir(tmp_path)
+    run = Run.begin(small_config.but(model="some/tiny@v1", steps=1), "run")
+    run.start(), list(run.steps()), run.finish()
+    assert load_policy("run", device="cpu").base == str(folder)
+    settings = json.loads((run.path / "adapter" / PEFT).read_text())
+    assert settings["base_model_name_or_path"] == str(folder) and settings["revision"] is None
 
 
 def test_a_run_goes_on_with_the_weights_and_settings_that_it_began_with(

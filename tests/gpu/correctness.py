@@ -235,7 +235,7 @@ def _memory_of(here: Here, size: str) -> dict:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
     learner = Learner(config, policy_of(size, here.device, dtype))
-    with mock.patch.object(memory, "_lengths", lambda *_: (L, T)):
+    with mock.patch.object(memory, "lengths", lambda *_: (L, T)):
         need = memory.memory_needed(learner.policy, config, learner.task)
     model = learner.policy.model
     prompts = np.random.default_rng(0).integers(5, 200, (P, L)).tolist()

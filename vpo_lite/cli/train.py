@@ -143,8 +143,7 @@ def _drive(run, as_json: bool) -> int:
     from ..training.compare import table
 
     started, config, quiet = time.perf_counter(), run.config, as_json or not run.main
-    if run.engine.name == "native":
-        _state_memory(run, quiet)
+    _state_memory(run, quiet)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:
@@ -192,14 +191,18 @@ def _drive(run, as_json: bool) -> int:
 
 def _state_memory(run, quiet: bool) -> None:
     """Print the memory that training needs and the memory there is; cures if it is too little."""
-    from ..training.memory import available_memory, cures, memory_needed, size
+    from ..training.memory import available_memory, cures, size
 
-    policy, config = run.learner.policy, run.config
-    need, found = memory_needed(policy, config, run.learner.task), available_memory(policy.device)
-    line = f"memory: {need}" + (f"; {size(found)} available on {policy.device}" if found else "")
+    need, config, device = run.memory(), run.config, run.learner.policy.device
+    if need is None:
+        return
+    found, native = available_memory(device), run.engine.name == "native"
+    line = f"memory: {need}"
+    line += f" in each of {run.processes} processes" if run.processes > 1 else ""
+    line += f"; {size(found)} available on {device}" if found else ""
     line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
     if found and need.peak > found:
-        say(f"{line}: this may not be enough; {', or '.join(cures(need, config))}", 0)
+        say(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}", 0)
     elif not quiet:
         print(line, file=sys.stderr)
 

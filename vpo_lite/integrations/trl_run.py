@@ -6,6 +6,7 @@ checkpoints, in ``checkpoints/``. One process, the main one, writes everything e
 
 import atexit
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
 from huggingface_hub import constants
 from transformers import GenerationConfig, PrinterCallback, TrainerCallback
 
@@ -29,13 +30,14 @@ from ..training.config import TrainConfig
 from ..training.errors import TrainingError
 from ..training.folders import CHECKPOINTS, METRICS, Engine, RunFolder
 from ..training.measure import step_figures
-from ..training.memory import enough_memory
+from ..training.memory import Memory, check_fits, enough_memory
 from ..training.record import Group, StepRecord
 from ..training.rollouts import last_word
 from ..training.run import AnyRun, going_on, settled
 from ..training.step import Learner
 from .rewards import Scored
 from .trl import EPS, SetReward, grouped
+from .trl_memory import memory_needed
 from .trl_setup import check_installed, dataset, grpo_config, on_cpu
 from .trl_states import rewound, step_of
 
@@ -63,7 +65,7 @@ class TrlRun(AnyRun):
     ):
         super().__init__(folder, config, learner, first)
         self.engine, self.team, self._began = engine, team, False
-        self.main = team.is_main_process
+        self.main, self.processes = team.is_main_process, team.num_processes
         # A process that ends while its group stands may be aborted by the threads of gloo.
         atexit.register(team.destroy_process_group)
         if config.eps != EPS:
@@ -73,14 +75,17 @@ class TrlRun(AnyRun):
     def begin(cls, config: TrainConfig, path, options: Mapping | None = None) -> "TrlRun":
         """A new run. options: further fields of TRL's GRPOConfig, as for :func:`grpo_config`.
 
-        Raises ValueError where TRL is missing or cannot honour the settings, and as `Run.begin`.
-        Nothing is written then.
+        Raises ValueError where TRL is missing or cannot honour the settings, for sizes that this
+        machine cannot hold, and as `Run.begin`. Nothing is written then.
         """
         check_installed()
         config, engine = settled(config), Engine(name=NAME, options=dict(options or {}))
         team = PartialState(cpu=on_cpu(config))
         _check_options(config, engine, team)
         learner, folder = _learner(config), None
+        if _whole(engine):
+            needed = functools.partial(memory_needed, processes=team.num_processes)
+            check_fits(learner.policy, config, learner.task, needed)
         dataset(config.but(steps=1), learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
@@ -103,6 +108,12 @@ class TrlRun(AnyRun):
             learner = _learner(config)
             checkpoint = _last_checkpoint(folder, learner, main)
         return cls(folder, config, learner, engine, team, _step_after(checkpoint))
+
+    def memory(self) -> Memory | None:
+        """As `AnyRun.memory`. None where vLLM samples or processes share the parameters."""
+        if not _whole(self.engine):
+            return None
+        return memory_needed(self.learner.policy, self.config, self.learner.task, self.processes)
 
     def start(self) -> dict:
         figures = super().start() if self.main else {}
@@ -280,6 +291,12 @@ def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> N
     """Refuse what TRL refuses before anything is loaded or written."""
     with _silence():
         grpo_config(config, "unused", processes=team.num_processes, **engine.options)
+
+
+def _whole(engine: Engine) -> bool:
+    """Whether every process holds all parameters and samples itself: its memory is then known."""
+    split = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
+    return not any(split) and not any(map(engine.options.get, ("use_vllm", "fsdp", "deepspeed")))
 
 
 def _ends(policy: Policy, config: TrainConfig) -> set[int]:

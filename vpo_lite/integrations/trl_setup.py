@@ -138,14 +138,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
     from trl import GRPOConfig
 
     check_config(config)
-    rollouts = config.prompts * config.group_size
-    if rollouts % processes:
-        raise ValueError(
-            f"prompts x group_size = {rollouts} rollouts cannot be shared by {processes} processes"
-        )
-    local = rollouts // processes
-    most = min(config.micro_batch or local, local)
-    at_once = max(n for n in range(1, most + 1) if local % n == 0)
+    local, at_once = shared(config, processes)
     cpu = on_cpu(config)
     ours = dict(
         output_dir=str(output_dir),
@@ -156,7 +149,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         gradient_accumulation_steps=local // at_once,
         num_generations=config.group_size,
         num_iterations=config.epochs,
-        max_completion_length=config.max_new_tokens or _token_limit(config),
+        max_completion_length=config.max_new_tokens or token_limit(config),
         temperature=config.temperature,
         beta=config.kl,
         epsilon=config.clip,
@@ -185,6 +178,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         logging_nan_inf_filter=False,
         save_total_limit=1,
         report_to=[],
+        log_level_replica="error",  # else every process but the first prints notices
         disable_tqdm=True,
     )
     known = {
@@ -207,6 +201,21 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         raise ValueError(f"engine options {shown(options)}: {error}") from error
 
 
+def shared(config: TrainConfig, processes: int) -> tuple[int, int]:
+    """The rollouts of each process in a step, and how many of them one forward pass runs.
+
+    Raises ValueError for rollouts that the processes cannot share.
+    """
+    rollouts = config.prompts * config.group_size
+    if rollouts % processes:
+        raise ValueError(
+            f"prompts x group_size = {rollouts} rollouts cannot be shared by {processes} processes"
+        )
+    local = rollouts // processes
+    most = min(config.micro_batch or local, local)
+    return local, max(n for n in range(1, most + 1) if local % n == 0)
+
+
 def on_cpu(config: TrainConfig) -> bool:
     """Whether the run is on the CPU: it asks for that, or there is nothing else."""
     import torch
@@ -214,7 +223,8 @@ def on_cpu(config: TrainConfig) -> bool:
     return config.device == "cpu" or not torch.cuda.is_available()
 
 
-def _token_limit(config: TrainConfig) -> int:
+def token_limit(config: TrainConfig) -> int:
+    """The most tokens that the first problems of a run need, for all its rollouts."""
     task, pocket = config.make_task(), shipped.description(config.base_model)
     steps = range(-(-LOOKED_AT // config.prompts))
     seeds = [s for i in steps for s in seeds_of_step(task, config.seed, i, config.prompts)]

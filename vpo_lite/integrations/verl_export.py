@@ -33,6 +33,7 @@ from ..checks import check_choice, check_whole, shown
 from ..estimators import METHODS
 from ..files import is_free, write_json
 from ..policy import shipped
+from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_problem, check_seeds, first_problem, prompt_of, tokens_of
@@ -129,6 +130,11 @@ def check_settings(config: TrainConfig, estimator: str, gpus: int) -> None:
         raise ValueError(
             f"model = {config.base_model!r}: a pocket policy reads symbols, and veRL asks in chat "
             "messages; name a Hugging Face model, such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
+    if not Path(config.model).is_dir() and HubName.of(config.model).revision is not None:
+        raise ValueError(
+            f"model = {config.model!r}: veRL cannot be told a revision; get it as a folder (hf "
+            "download NAME --revision REVISION --local-dir FOLDER), and name that"
         )
     defaults = {option.name: option.default for option in TrainConfig.options()}
     for name in REFUSED:

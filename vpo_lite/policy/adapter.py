@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 from ..checks import shown
 from ..files import DamagedError, Schema, read_json, write_json
 from . import shipped
-from .hub import in_cache
+from .hub import HubName, in_cache
 from .libraries import PeftModel, hf_logging, load_peft_weights, set_peft_model_state_dict
 from .weights import (
     ADAPTER,
@@ -36,7 +36,7 @@ _Rank = Annotated[int, Field(ge=1)]
 class AdapterCard(Schema):
     """What an adapter was trained on.
 
-    - base: a shipped name, a folder or a hub name
+    - base: a shipped name, a folder or a hub name, with its revision if one was named
     - fingerprint: of the base's parameters (:func:`fingerprint`); None where it is not known
     - dtype, load_in: how the base was loaded
     """
@@ -52,6 +52,7 @@ class _PeftConfig(Schema):
 
     model_config = ConfigDict(extra="ignore")
     base_model_name_or_path: str | None = None
+    revision: str | None = None
     r: _Rank = 8
     rank_pattern: dict[str, _Rank] | None = None
     megatron_config: None = None  # with it peft imports the module that the file names
@@ -78,7 +79,11 @@ def read_card(folder: Path, base: str | None = None) -> AdapterCard:
     if os.path.lexists(folder / _CARD):
         card = read_json(folder / _CARD, AdapterCard)
         return card.model_copy(update={"base": base or card.base})
-    base = base or read_json(folder / _PEFT, _PeftConfig).base_model_name_or_path
+    if not base:
+        peft = read_json(folder / _PEFT, _PeftConfig)
+        base = peft.base_model_name_or_path
+        if base and peft.revision and base_folder(base) is None:
+            base = f"{base}@{peft.revision}"
     if not base:
         raise DamagedError(
             f"{folder / _PEFT}: base_model_name_or_path names no base model; say which it is: "
@@ -133,8 +138,12 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     try:
         made.mkdir()  # with the umask's permissions, which mkdtemp and safetensors do not follow
         if base_folder(card.base) is None:  # of the hub: its cache lies elsewhere on each machine
+            hub = HubName.of(card.base)
             for settings in model.peft_config.values():
-                settings.base_model_name_or_path = card.base
+                read = Path(settings.base_model_name_or_path or "")  # SNAPSHOTS/COMMIT in the cache
+                commit = read.name if read.parent.name == "snapshots" else settings.revision
+                settings.base_model_name_or_path = hub.model
+                settings.revision = commit or hub.revision
         with quiet(), writing():
             model.save_pretrained(made, save_embedding_layers=False)
         (made / "README.md").unlink(missing_ok=True)  # peft's empty model card

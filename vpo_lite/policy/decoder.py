@@ -67,7 +67,9 @@ class DecoderView:
     - model: in fp32 or bf16, with or without LoRA
     - dtype: to compute in; None for the model's own
     - compiled: every step is one torch.compile kernel. The first step of a new batch shape then
-      takes 3 to 10 s (see :func:`compiler_missing`).
+      takes 3 to 10 s (see :func:`compiler_missing`). After eight shapes in one process torch
+      compiles no more: later ones are sampled without. Runs of the package's tasks have one to
+      three in training, since lengths are rounded up to 16.
     - static: all steps have one shape, as torch.compile and CUDA graphs need it. A row then always
       attends to all T places, the unwritten ones masked. None: on a GPU, and where compiled.
 

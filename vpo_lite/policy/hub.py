@@ -1,7 +1,12 @@
-"""Models of the Hugging Face hub, and its cache on this machine."""
+"""Models of the Hugging Face hub, and its cache on this machine.
+
+A name may end in @REVISION, a commit, a branch or a tag: ``someone/tiny@main``. No name on the hub
+holds an @ itself.
+"""
 
 import socket
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from huggingface_hub import constants, snapshot_download
@@ -17,11 +22,27 @@ _FILES = {
 }
 
 
+class HubName(NamedTuple):
+    """A model on the hub, and its revision; None for the newest of its main branch.
+
+    >>> HubName.of("someone/tiny@v1.0"), HubName.of("someone/tiny").revision
+    (HubName(model='someone/tiny', revision='v1.0'), None)
+    """
+
+    model: str
+    revision: str | None
+
+    @classmethod
+    def of(cls, name: str) -> "HubName":
+        model, at, revision = name.partition("@")
+        return cls(model, revision if at else None)
+
+
 def from_hub(name: str) -> Path:
     """The folder of a hub model: from the hub's cache, else downloaded (safetensors only)."""
     cached_only = not hub_in_reach()
     try:
-        return Path(snapshot_download(name, **_FILES, local_files_only=cached_only))
+        return _snapshot(name, cached_only)
     except Exception as error:  # of the network, the hub's answers, the cache, the disk
         why = "the hub cannot be reached" if cached_only else reason(error)
         raise ValueError(
@@ -34,9 +55,16 @@ def from_hub(name: str) -> Path:
 def in_cache(name: str) -> Path | None:
     """The folder in the hub's cache that :func:`from_hub` used last; None where there is none."""
     try:
-        return Path(snapshot_download(name, **_FILES, local_files_only=True))
+        return _snapshot(name, cached_only=True)
     except Exception:  # no name of the hub's, or no cache
         return None
+
+
+def _snapshot(name: str, cached_only: bool) -> Path:
+    model, revision = HubName.of(name)
+    if revision == "":
+        raise ValueError("after @ there is no revision")
+    return Path(snapshot_download(model, revision=revision, **_FILES, local_files_only=cached_only))
 
 
 def hub_in_reach() -> bool:

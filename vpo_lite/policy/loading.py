@@ -53,7 +53,7 @@ def load_policy(
     """Load a policy, in evaluation mode. Only the adapter's parameters have gradients.
 
     - path_or_name: a shipped name, a run folder or its adapter folder, a folder with a Hugging Face
-      model, or the name of one on the hub
+      model, or the name of one on the hub, which may end in @REVISION
     - base: the model that a trained adapter belongs on; needed where the adapter's files name none,
       or another place of it
     - device: "auto", "cpu", "cuda", "mps" or a torch.device (:func:`choose_device`)

@@ -36,7 +36,7 @@ class Policy:
 
     - model: the peft model
     - tokenizer: of transformers
-    - base: what the model was built on: a shipped name, a folder or a hub name
+    - base: what the model was built on: a shipped name, a folder or a hub NAME[@REVISION]
     - pocket: what a pocket policy says of itself: ``task``, ``answers`` (most answers in one
       rollout), and what else its task needs. None for a model that is asked in words.
     - dtype, load_in: how the base was asked for; a saved adapter remembers both

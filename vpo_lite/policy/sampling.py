@@ -247,8 +247,8 @@ def _invert(weights: torch.Tensor, u: torch.Tensor) -> tuple[torch.Tensor, torch
 class HFForward:
     """A :class:`Forward` by the model's own forward pass and cache; gradients flow through it.
 
-    Prompts of different lengths need a mask, which transformers reads back from a GPU at every
-    token. Prompts of one length need none.
+    With the attention that transformers chooses by itself (sdpa or eager), no step reads a number
+    back from a GPU, whether prompts are padded or not (tests/test_device_paths.py).
     """
 
     static = False  # the cache grows with every token
@@ -270,6 +270,10 @@ class HFForward:
         self.cache.reorder_cache(prompt_of)  # of layers with a recurrent state, too
         if self.mask is not None:
             self.mask = self.mask[prompt_of]
+            # transformers reads at every token whether a mask holds nothing but ones, since it
+            # could then do without. It does not where the step may be compiled.
+            for layer in self.cache.layers:
+                layer.is_compileable = True
         self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
         return out.logits[prompt_of, -1]
 

@@ -74,7 +74,7 @@ class TrainConfig:
     task: str = setting(DEFAULT, "task: a name, or package.module:Class")
     task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
-        "auto", "shipped name, folder or hub name; auto: the task's shipped policy"
+        "auto", "shipped name, folder or hub NAME[@REVISION]; auto: the task's shipped policy"
     )
     m: int = setting(
         3, "answers in one rollout; methods for single answers take 1", least=1, most=100

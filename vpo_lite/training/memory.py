@@ -14,7 +14,16 @@ from .config import TrainConfig
 from .contract import early_problems
 from .rollouts import longest_completion
 
-__all__ = ["Memory", "available_memory", "cures", "fitted", "memory_needed", "size"]
+__all__ = [
+    "Decoder",
+    "Memory",
+    "available_memory",
+    "cures",
+    "fitted",
+    "lengths",
+    "memory_needed",
+    "size",
+]
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,66 @@ class Memory:
         return f"about {size(self.peak)} ({listed})"
 
 
+@dataclass(frozen=True)
+class Decoder:
+    """The sizes of a policy's model, by the letters of :func:`memory_needed`.
+
+    - layers, heads, V: how many layers, query heads and tokens of the vocabulary
+    - cached: numbers in the keys and values of one token, over all layers
+    - base, trained: bytes of the parameters that stay as they are, and of those that are trained
+    """
+
+    H: int
+    A: int
+    I: int
+    s: int
+    r: int
+    layers: int
+    heads: int
+    V: int
+    cached: int
+    base: int
+    trained: int
+
+    @classmethod
+    def of(cls, policy: Policy, rank: int) -> "Decoder":
+        bare = policy.model.get_base_model()
+        shape = bare.config.get_text_config()
+        heads = shape.num_attention_heads
+        head = getattr(shape, "head_dim", None) or shape.hidden_size // heads
+        kv_heads = getattr(shape, "num_key_value_heads", None) or heads
+        parameters = list(policy.model.parameters())
+        return cls(
+            H=shape.hidden_size,
+            A=heads * head,
+            I=getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size,
+            s=bare.dtype.itemsize,
+            r=rank,
+            layers=shape.num_hidden_layers,
+            heads=heads,
+            V=shape.vocab_size,
+            cached=2 * shape.num_hidden_layers * kv_heads * head,
+            base=_bytes([p for p in parameters if not p.requires_grad]),
+            trained=_bytes([p for p in parameters if p.requires_grad]),
+        )
+
+    def activations(self, N: int, attended: int, checkpointing: bool) -> int:
+        """What one forward pass over N tokens keeps, and the gradients on their way.
+
+        attended: tokens whose keys and values are read
+        """
+        H, A, I, s = self.H, self.A, self.I, self.s
+        c, a = (2, 1) if s == 4 else (5, 2)
+        layer = N * (8 * H + 4 * (c * H + A + I) + s * (a * A + 3 * I) + 28 * self.r)
+        layer += 2 * s * A * attended
+        kept = s * N * H * self.layers + layer if checkpointing else layer * self.layers
+        return kept + layer // 2
+
+    def reading(self, prompts: int, L: int) -> int:
+        """One layer's numbers while prompts of L tokens are read, without gradients."""
+        return self.s * prompts * L * (4 * self.H + 3 * self.I + self.heads * L)
+
+
 def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     """The memory that training ``policy`` needs: an estimate for decoders of the Llama kind.
 
@@ -75,34 +144,22 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     bytes for each logit of one token.
     tests/test_memory.py compares this with what autograd keeps.
     """
-    L, T = _lengths(policy, config, task or config.make_task())
-    bare = policy.model.get_base_model()
-    shape = bare.config.get_text_config()
-    H, layers, V = shape.hidden_size, shape.num_hidden_layers, shape.vocab_size
-    heads = shape.num_attention_heads
-    A = heads * (getattr(shape, "head_dim", None) or H // heads)
-    I = getattr(shape, "intermediate_size", None) or 4 * H
-    s = bare.dtype.itemsize
-    c, a = (2, 1) if s == 4 else (5, 2)
+    L, T = lengths(policy, config, task or config.make_task())
+    model = Decoder.of(policy, config.rank)
     rows = config.prompts * config.group_size
     b = min(config.micro_batch or rows, rows)
     u = -(-b // config.group_size)
-    shared = policy.shares_prompts
+    shared, fast = policy.shares_prompts, DecoderView.knows(policy.model)
     N = u * L + b * T if shared else b * (L + T)
-    layer = N * (8 * H + 4 * (c * H + A + I) + s * (a * A + 3 * I) + 28 * config.rank)
-    layer += 2 * s * A * (b * (L + T) + (u * L if shared else 0))
-    kept = s * N * H * layers + layer if policy.checkpointing else layer * layers
-    keys = 2 * layers * (getattr(shape, "num_key_value_heads", None) or heads) * (A // heads)
-    fast = DecoderView.knows(policy.model)
+    attended = b * (L + T) + (u * L if shared else 0)
     cached = rows * T + config.prompts * L if fast else rows * (L + T)
-    prefill = s * config.prompts * L * (4 * H + 3 * I + heads * L)
-    base = _bytes([p for p in policy.model.parameters() if not p.requires_grad])
+    drawing = max(model.reading(config.prompts, L), 24 * rows * model.V)
     return Memory(
-        parameters=base * (2 if fast else 1),
-        adapter=4 * _bytes([p for p in policy.model.parameters() if p.requires_grad]),
-        activations=kept + layer // 2,
-        logits=(4 + bool(config.kl) + 2 * bool(config.entropy)) * 4 * b * T * V,
-        sampling=s * keys * cached + 21 * rows * T + max(prefill, 24 * rows * V),
+        parameters=model.base * (2 if fast else 1),
+        adapter=4 * model.trained,
+        activations=model.activations(N, attended, policy.checkpointing),
+        logits=(4 + bool(config.kl) + 2 * bool(config.entropy)) * 4 * b * T * model.V,
+        sampling=model.s * model.cached * cached + 21 * rows * T + drawing,
     )
 
 
@@ -120,14 +177,15 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     return config if rows == whole else config.but(micro_batch=rows)
 
 
-def check_fits(policy: Policy, config: TrainConfig, task=None) -> None:
+def check_fits(policy: Policy, config: TrainConfig, task=None, needed=memory_needed) -> None:
     """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
-    device has in all.
+    device has in all. needed: as :func:`memory_needed`, of the engine that trains.
     """
-    need, there = memory_needed(policy, config, task), total_memory(policy.device)
+    need, there = needed(policy, config, task), total_memory(policy.device)
     if there and need.peak > there:
-        least = memory_needed(policy, config.but(micro_batch=1), task)
-        cure = cures(least if least.peak > there else need, config)
+        least = needed(policy, config.but(micro_batch=1), task)
+        native = needed is memory_needed
+        cure = cures(least if least.peak > there else need, config, quantised=native)
         raise ValueError(
             f"this run needs {need}, and {policy.device} has {size(there)} in all: "
             f"{', or '.join(cure)}"
@@ -150,8 +208,11 @@ def enough_memory(config: TrainConfig):
         ) from error
 
 
-def cures(need: Memory, config: TrainConfig) -> list[str]:
-    """What lowers this need, as texts. Those that act on its larger part come first."""
+def cures(need: Memory, config: TrainConfig, quantised: bool = True) -> list[str]:
+    """What lowers this need, as texts. Those that act on its larger part come first.
+
+    quantised: whether the engine trains beside quantised parameters
+    """
     if need.sampling > need.activations + need.logits:
         return [
             f"lower prompts ({config.prompts:,})",
@@ -162,7 +223,7 @@ def cures(need: Memory, config: TrainConfig) -> list[str]:
     update = [f"set micro_batch below {rows}"] if rows > 1 else []
     update += [] if config.gradient_checkpointing else ["turn on gradient_checkpointing"]
     update += [f"lower max_new_tokens ({config.max_new_tokens or 'as the task asks'})"]
-    base = [] if config.load_in == "4bit" else ["load_in 4bit"]
+    base = ["load_in 4bit"] if quantised and config.load_in != "4bit" else []
     return (
         [*base, *update] if need.parameters > need.activations + need.logits else [*update, *base]
     )
@@ -174,7 +235,7 @@ def _bytes(tensors) -> int:
     return sum(held.values())
 
 
-def _lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
+def lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
     """Tokens of the longest prompt and completion, from the first problems."""
     m = config.answers
     instances = early_problems(task)

@@ -15,7 +15,7 @@ from .contract import check_seeds
 from .evaluate import evaluate
 from .folders import Engine, RunFolder
 from .loop import train
-from .memory import available_memory, check_fits, enough_memory, fitted
+from .memory import Memory, available_memory, check_fits, enough_memory, fitted, memory_needed
 from .record import StepRecord
 from .step import Learner
 from .texts import written
@@ -30,11 +30,12 @@ class AnyRun(ABC):
     - folder, config, learner; first: steps that were done when this process took over
     - done: steps that are done
     - main: whether this process writes and prints. Of several that train together, one does.
+    - processes: how many train together
     - notes: what a user should know of the engine before the first step
     """
 
     engine = Engine()
-    main = True
+    main, processes = True, 1
     notes: tuple[str, ...] = ()
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
 
@@ -49,6 +50,10 @@ class AnyRun(ABC):
     @property
     def path(self) -> Path:
         return self.folder.path
+
+    def memory(self) -> Memory | None:
+        """The memory that each process needs; None where nobody can say."""
+        return memory_needed(self.learner.policy, self.config, self.learner.task)
 
     def start(self) -> dict:
         """The figures before training. They are measured once."""
