@@ -177,7 +177,7 @@ def test_the_report_shows_what_was_written_and_what_it_earned(model, monkeypatch
     monkeypatch.setattr(Letters, "worst", lambda self, x: np.eye(x)[0])
     assert main(asked) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "100 % of the answers earn less in some component than a missing answer does" in out
+    assert "100.0% of the answers earned less in some objective than a missing answer does" in out
 
 
 TICKS = itertools.count()
