@@ -57,6 +57,17 @@ def runs(small_config, tmp_path_factory):
     return root
 
 
+@pytest.fixture(scope="module")
+def each_study_is_read_once():
+    """What tables and searches ask of a study, which ships, is read from its files once."""
+    from recorded import chosen
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("tables", "searches"):
+            patch.setattr(f"vpo_lite.studies.{module}.chosen", lambda study, _: chosen(study.name))
+        yield
+
+
 @pytest.fixture
 def stopped(runs, tmp_path):
     """A copy of the stopped run."""

@@ -6,6 +6,7 @@ with one fault, and so proves that every check can fail.
 """
 
 import ast
+import functools
 import io
 import os
 import re
@@ -160,6 +161,13 @@ def python_files(root, *folders):
     return sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
 
 
+def parsed(path):
+    return _parsed(path.read_text(encoding="utf-8"))
+
+
+_parsed = functools.cache(ast.parse)  # several checks ask for the same text
+
+
 def modules(root):
     """{dotted name: path from the root} of the library."""
     names = {}
@@ -195,7 +203,7 @@ def imports(root) -> Iterator[Import]:
             for child in ast.iter_child_nodes(node):
                 yield from visit(child, inner)
 
-        yield from visit(ast.parse((root / file).read_text(encoding="utf-8")), False)
+        yield from visit(parsed(root / file), False)
 
 
 def targets(node, package):
@@ -300,7 +308,7 @@ def unescaped(root):
     for module, file in modules(root).items():
         if file == ESCAPES or room(module) == "envs":
             continue
-        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        tree = parsed(root / file)
         for found in imports_of(tree):
             if found.partition(".")[0] in ("html", "markupsafe", "jinja2"):
                 yield f"{file}: imports {found.partition('.')[0]}"
@@ -360,7 +368,7 @@ def too_long(root):
         text = path.read_text(encoding="utf-8")
         count = len(text.splitlines())
         if path.suffix == ".py":
-            head = ast.get_docstring(ast.parse(text)) or ""
+            head = ast.get_docstring(parsed(path)) or ""
         else:
             head = "\n".join(text.splitlines()[:10])
         if count > LONGEST and REASON not in " ".join(head.split()):
@@ -371,8 +379,10 @@ def unformatted(root):
     """Code that is kept from the formatter, outside of the files that UNFORMATTED names."""
     for path in python_files(root, "envs", "vpo_lite", "tests"):
         file = path.relative_to(root).as_posix()
-        code = io.StringIO(path.read_text(encoding="utf-8"))
-        for token in tokenize.generate_tokens(code.readline):
+        text = path.read_text(encoding="utf-8")
+        if "fmt:" not in text:  # soon read: most files
+            continue
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
             kept = token.type == tokenize.COMMENT and re.search(r"fmt:\s*(skip|off)", token.string)
             if kept and file not in UNFORMATTED:
                 yield f"{file}:{token.start[0]}: {token.string}"
@@ -381,7 +391,7 @@ def unformatted(root):
 def stubs(root):
     """Code that only stands for code: asserts of a constant, NotImplementedError."""
     for path in python_files(root, "envs", "vpo_lite", "tests"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             constant = isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant)
             missing = isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
             if constant or missing:

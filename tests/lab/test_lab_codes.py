@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from lab_harness import SMALL, WAIT
+from recorded import replayed
 
 import vpo_lite as vpo
 from vpo_lite import metrics
@@ -274,7 +275,7 @@ def test_all_recordings_are_there():
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
     assert (SHIPPED / name / "recording.json").stat().st_size < 300_000
-    lab = Lab.replay(name)
+    lab = replayed(name)
     assert lab.view().message == f"Made by: python -m vpo_lite.lab.recordings . {name}"
     if name in SHOWN_BY_010:
         assert {method: digest(run) for method, run in lab.runs.items()} == SHOWN_BY_010[name]
