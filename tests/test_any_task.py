@@ -481,9 +481,13 @@ def test_a_run_is_made_compared_and_resumed_from_python(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(model, tmp_path):
+def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(
+    model, tmp_path, monkeypatch, capsys
+):
+    """A process of its own is killed: it finds the class in the folder in which it starts."""
     (tmp_path / "letters.py").write_text(TASK)
-    command = [sys.executable, "-m", "vpo_lite.cli"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     small = [
         "train",
         "--task",
@@ -499,13 +503,10 @@ def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(
     ]
     small += ["--steps", "30", "--threads", "1", "--device", "cpu", "--json", "--out"]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
-    whole = subprocess.run(
-        [*command, *small, "whole"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert whole.returncode == 0, whole.stderr
-    process = subprocess.Popen(
-        [*command, *small, "cut"], cwd=tmp_path, env=environment, stdout=-3, stderr=-3
-    )
+    assert main([*small, "whole"]) == 0
+    whole = capsys.readouterr().out
+    command = [sys.executable, "-m", "vpo_lite.cli", *small, "cut"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-3, stderr=-3)
     metrics, end = tmp_path / "cut" / "metrics.jsonl", time.monotonic() + 120
     while time.monotonic() < end and not (
         metrics.exists() and metrics.read_text().count("\n") >= 3
@@ -514,24 +515,16 @@ def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "cut" / "summary.json").exists()
-    resume = [*command, "train", "--resume", "cut", "--json"]
-    done = subprocess.run(resume, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    a, b = json.loads(whole.stdout), json.loads(done.stdout)
+    assert main(["train", "--resume", "cut", "--json"]) == 0
+    a, b = json.loads(whole), json.loads(capsys.readouterr().out)
     timings = {"seconds", "rollout_share"}
     assert {k: v for k, v in a.items() if k not in timings} == {
         k: v for k, v in b.items() if k not in timings
     }
     stored = json.loads((tmp_path / "cut" / "config.json").read_text())
     assert (stored["task"], stored["task_options"]) == ("letters:Letters", {"most": 3})
-    table = subprocess.run(
-        [*command, "compare", "whole", "cut"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert table.returncode == 0 and "vpo" in table.stdout
+    assert main(["compare", "whole", "cut"]) == 0 and "vpo" in capsys.readouterr().out
+    del sys.modules["letters"]
 
 
 @pytest.mark.parametrize(
