@@ -93,6 +93,7 @@ def test_a_token_is_drawn_without_a_word_to_python(static):
     assert long.copies == short.copies == 1  # the uniforms
 
 
+@pytest.mark.slow
 def test_the_models_own_forward_pass_waits_for_no_token_where_no_prompt_is_padded():
     """Whether one is, is asked once, and here answered with no."""
     short, long = (sampled(tokens, forward=HFForward) for tokens in (9, 17))

@@ -96,6 +96,7 @@ def test_no_token_is_wasted(policy, task, instances, enumerated):
         assert its.tokens == expected[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_a_smaller_budget_finds_the_beginning_and_is_spent_exactly(
     policy, task, instances, at_once

@@ -170,6 +170,7 @@ def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monk
     assert again.sentence() != lab.sentence()
 
 
+@pytest.mark.slow
 def test_a_replayed_recording_can_be_recorded_again(tmp_path):
     """0.1.0: AttributeError, since what it restored were no records."""
     shipped_one = Lab.replay("three_methods/seed-1")
