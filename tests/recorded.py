@@ -2,8 +2,16 @@
 
 import functools
 
+import pytest
+
 from vpo_lite.lab import Lab
+from vpo_lite.lab.recordings.__main__ import RECORDINGS
 from vpo_lite.studies import declaration, results
+
+ALL = [  # quick looks at one
+    name if name == "three_methods/seed-0" else pytest.param(name, marks=pytest.mark.slow)
+    for name in RECORDINGS
+]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from lab_harness import SMALL, WAIT
-from recorded import replayed
+from recorded import ALL, replayed
 
 import vpo_lite as vpo
 from vpo_lite import metrics
@@ -273,7 +273,7 @@ def test_all_recordings_are_there():
     assert shipped() == sorted(RECORDINGS) and set(shipped()) > set(SHOWN_BY_010)
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
     assert (SHIPPED / name / "recording.json").stat().st_size < 300_000
     lab = replayed(name)

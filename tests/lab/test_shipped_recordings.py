@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded import replayed
+from recorded import ALL, replayed
 
 import vpo_lite as vpo
 from vpo_lite.lab import Lab
@@ -14,7 +14,7 @@ from vpo_lite.lab.recordings.__main__ import RECORDINGS
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 PAGE = (RESULTS.parents[2] / "notebooks" / "REFERENCE.md").read_text()
 TOLD = " ".join(PAGE.split())  # without line breaks
-SEEDS = range(3)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
 def last_sets(lab, method, steps=1):
@@ -29,7 +29,7 @@ def worth(sets, alpha):
     return float(np.mean([(s @ W.T).max(axis=0).mean() for s in sets]))
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_recording_has_the_settings_of_its_command(name):
     lab, (methods, settings, _) = replayed(name), RECORDINGS[name]
     assert lab.methods == ((methods,) if isinstance(methods, str) else methods)
