@@ -162,10 +162,7 @@ def python_files(root, *folders):
 
 
 def parsed(path):
-    return _parsed(path.read_text(encoding="utf-8"))
-
-
-_parsed = functools.cache(ast.parse)  # several checks ask for the same text
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules(root):
@@ -194,16 +191,21 @@ def room(module):
 def imports(root) -> Iterator[Import]:
     """Every import of the library, on top of a file or inside a function."""
     for module, file in modules(root).items():
-        package = module if file.endswith("/__init__.py") else module.rpartition(".")[0]
+        yield from imports_in((root / file).read_text(encoding="utf-8"), module, file)
 
-        def visit(node, late, module=module, file=file, package=package):
-            for target in targets(node, package):
-                yield Import(file, module, node.lineno, target, late)
-            inner = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            for child in ast.iter_child_nodes(node):
-                yield from visit(child, inner)
 
-        yield from visit(parsed(root / file), False)
+@functools.cache  # three checks ask for those of the same file
+def imports_in(text, module, file) -> list[Import]:
+    package = module if file.endswith("/__init__.py") else module.rpartition(".")[0]
+
+    def visit(node, late):
+        for target in targets(node, package):
+            yield Import(file, module, node.lineno, target, late)
+        inner = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inner)
+
+    return [*visit(ast.parse(text), False)]
 
 
 def targets(node, package):
@@ -213,8 +215,9 @@ def targets(node, package):
     if isinstance(node, ast.ImportFrom):
         base = resolve_name("." * node.level + (node.module or ""), package)
         return [f"{base}.{alias.name}" for alias in node.names]
-    by_name = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
-    if by_name and node.args and isinstance(node.args[0], ast.Constant):
+    called = node.func if isinstance(node, ast.Call) else None
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    if name.endswith("import_module") and node.args and isinstance(node.args[0], ast.Constant):
         return [resolve_name(node.args[0].value, package)]
     return []
 
@@ -367,11 +370,13 @@ def too_long(root):
     for path in (*python_files(root, "envs", "vpo_lite"), *(root / "vpo_lite").rglob("*.js")):
         text = path.read_text(encoding="utf-8")
         count = len(text.splitlines())
+        if count <= LONGEST:
+            continue
         if path.suffix == ".py":
-            head = ast.get_docstring(parsed(path)) or ""
+            head = ast.get_docstring(ast.parse(text)) or ""
         else:
             head = "\n".join(text.splitlines()[:10])
-        if count > LONGEST and REASON not in " ".join(head.split()):
+        if REASON not in " ".join(head.split()):
             yield f"{path.relative_to(root).as_posix()}: {count} lines"
 
 
