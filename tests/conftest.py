@@ -4,6 +4,7 @@ Without a browser the browser tests are skipped, and the run ends with one line 
 cure. Under CI=true they fail.
 """
 
+import gc
 import os
 import shutil
 
@@ -78,6 +79,11 @@ def stopped(runs, tmp_path):
 def finished(runs, tmp_path):
     """A copy of the finished run."""
     return shutil.copytree(runs / "finished", tmp_path / "finished")
+
+
+def pytest_collection_finish():
+    """What is imported stays. The garbage collector looks at what the tests make alone."""
+    gc.freeze()
 
 
 without_browser = []  # the browser tests that this run could not run

@@ -391,7 +391,7 @@ ONE_STEP = ("train", "--task", "letters_of_the_test:Letters", "--steps", "1", "-
 ONE_STEP += ("--group-size", "2", "--device", "cpu", "--threads", "1")
 
 
-@pytest.mark.parametrize("worst", [0, -1])
+@pytest.mark.parametrize("worst", [0, pytest.param(-1, marks=pytest.mark.slow)])
 def test_answers_that_earn_less_than_a_missing_one_are_named(
     model, tmp_path, monkeypatch, capsys, worst
 ):
@@ -411,7 +411,7 @@ def test_answers_that_earn_less_than_a_missing_one_are_named(
     assert (warned in said) == (worst == 0), said
 
 
-@pytest.mark.parametrize("broken", [math.nan, "down"])
+@pytest.mark.parametrize("broken", [pytest.param(math.nan, marks=pytest.mark.slow), "down"])
 def test_a_judge_that_fails_leaves_a_run_that_goes_on(model, tmp_path, monkeypatch, capsys, broken):
     def fails(self, instances, answers):
         if broken == "down":

@@ -39,6 +39,7 @@ def front_size(pool):
     return sum(not ((pool >= a).all(1) & (pool > a).any(1)).any() for a in pool)
 
 
+@pytest.mark.slow
 def test_the_front_grows_with_noise_while_one_answer_still_covers_it(quality, rng):
     fronts = []
     for noise in (0.0, 0.02, 0.05, 0.1, 0.2):

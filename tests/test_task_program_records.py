@@ -291,6 +291,7 @@ def scored(x, codes, **options):
     return ProgramRecords(**OPEN | options).score([x], [codes])[0].astype(int).tolist()
 
 
+@pytest.mark.slow
 def test_functions_by_hand(loaded):
     x = problem(loaded, ('[1]\n"a"', '[1,"a"]'), ("[]\nnull", "[[],null]"), call="f")
     assert scored(

@@ -327,6 +327,7 @@ def test_settings_that_cannot_work_for_one_of_the_methods_are_refused_at_once(
         Lab(methods, **settings)
 
 
+@pytest.mark.slow
 def test_training_and_looking_leave_the_threads_of_torch_alone():
     import torch
 
