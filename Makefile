@@ -47,7 +47,7 @@ test: lint .venv/quantized
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" --ignore=tests/attack -q -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" --ignore=tests/attack -q -n auto --dist worksteal
 
 lint: .venv/test-installed
 	$(BIN)/ruff format --check .

@@ -4,6 +4,7 @@ Without a browser the browser tests are skipped, and the run ends with one line 
 cure. Under CI=true they fail.
 """
 
+import gc
 import os
 import shutil
 
@@ -57,6 +58,17 @@ def runs(small_config, tmp_path_factory):
     return root
 
 
+@pytest.fixture(scope="module")
+def each_study_is_read_once():
+    """What tables and searches ask of a study, which ships, is read from its files once."""
+    from recorded import chosen
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("tables", "searches"):
+            patch.setattr(f"vpo_lite.studies.{module}.chosen", lambda study, _: chosen(study.name))
+        yield
+
+
 @pytest.fixture
 def stopped(runs, tmp_path):
     """A copy of the stopped run."""
@@ -67,6 +79,11 @@ def stopped(runs, tmp_path):
 def finished(runs, tmp_path):
     """A copy of the finished run."""
     return shutil.copytree(runs / "finished", tmp_path / "finished")
+
+
+def pytest_collection_finish():
+    """What is imported stays. The garbage collector looks at what the tests make alone."""
+    gc.freeze()
 
 
 without_browser = []  # the browser tests that this run could not run

@@ -5,7 +5,6 @@ background (1.4.3), what is drawn 3 to 1 (1.4.11).
 """
 
 import dataclasses
-import functools
 import itertools
 import re
 import time
@@ -19,13 +18,14 @@ import test_evolution_figures
 import test_figures
 import test_search_figures
 from colour_vision import SEEN, linear
+from recorded import replayed
 from test_looks import distance
 
 import envs
 from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 from vpo_lite import figures
 from vpo_lite.in_words import folded, in_words
-from vpo_lite.lab import Lab, layout
+from vpo_lite.lab import layout
 from vpo_lite.lab.plots import Plots
 from vpo_lite.looks import FRONT, STYLES, look, on_page
 from vpo_lite.markup import packaged, plain
@@ -35,18 +35,14 @@ DARK = [False, True]
 # Of CIE L*a*b*. 2.3 is just noticeable side by side; lines and markers are small, lie apart and are
 # matched with a legend from memory. No ten colours that stand out from white reach 20 in all four.
 APART = 15
+RECORDING = "three_methods/seed-0"
 FIGURES = {
     **test_figures.FIGURES,
     **test_search_figures.FIGURES,
     **test_evolution_figures.FIGURES,
-    "lab": lambda: replayed().figure(),
+    "lab": lambda: replayed(RECORDING).figure(),
 }
 by_figure = pytest.mark.parametrize("name", FIGURES)
-
-
-@functools.cache
-def replayed():
-    return Lab.replay("three_methods/seed-0")
 
 
 def luminance(rgb):
@@ -113,7 +109,7 @@ def test_what_is_drawn_stands_out_from_the_page(dark):
 @pytest.mark.parametrize("dark", DARK)
 def test_the_panels_figure_has_no_line_that_the_page_swallows(dark):
     """Of runs of the methods whose own colours are too dark or were too light."""
-    view = replayed().view()
+    view = replayed(RECORDING).view()
     methods = ("goal_conditioned", "vpo_recombined", "random_weighting")
     pairs = zip(view.runs, methods, strict=True)
     runs = tuple(dataclasses.replace(run, method=method) for run, method in pairs)

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import browser_harness as harness
+import nbformat
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -12,14 +13,20 @@ START = NOTEBOOKS / "00_start_here.ipynb"
 
 
 @pytest.fixture(scope="module")
-def place():
-    with harness.server([START], copies=10) as address, harness.browser() as context:
+def place(tmp_path_factory):
+    """A server with copies of 00_start_here that end at the panel."""
+    notebook = nbformat.read(START, as_version=4)
+    (panel,) = (i for i, c in enumerate(notebook.cells) if c.source.startswith("lab = Lab("))
+    notebook.cells = notebook.cells[: panel + 1]
+    short = tmp_path_factory.mktemp("short") / START.name
+    nbformat.write(notebook, short)
+    with harness.server([short], copies=10) as address, harness.browser() as context:
         yield context, address, (f"{START.stem}-{i}.ipynb" for i in range(1, 11))
 
 
 @pytest.fixture
 def start(place):
-    """A copy of 00_start_here, run to its end.
+    """A copy of 00_start_here, run as far as the panel.
 
     Fails after the test if the page saw an error or asked for anything outside.
     """

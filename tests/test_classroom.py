@@ -268,6 +268,7 @@ def test_in_a_room_a_viewers_share_code_is_not_read():
     lab.close()
 
 
+@pytest.mark.slow
 def test_no_page_records_even_if_it_presses_the_hidden_button(monkeypatch, tmp_path):
     """A page can send a press of any button, seen or not."""
     monkeypatch.chdir(tmp_path)
@@ -290,6 +291,7 @@ def test_an_empty_folder_with_the_name_of_a_recording_hides_nothing(tmp_path, mo
     assert "Lab.replay('stuck/seed-0')" in serve.cell(recording="stuck/seed-0")
 
 
+@pytest.mark.slow
 def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
     lab = opened(serve.cell(recording="stuck/seed-0"))
     assert lab.state == "recorded"
@@ -431,6 +433,7 @@ def kernels(process):
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_the_folder_of_a_killed_process_is_deleted_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(serve.tempfile, "tempdir", str(tmp_path))

@@ -96,14 +96,12 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path):
-    command = [sys.executable, "-m", "vpo_lite.cli", *small]
+    command = [*small, "--threads", "1", "--out"]
     command[command.index("--steps") + 1] = "12"
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(
-        [*command, "--out", str(whole), "--threads", "1"], check=True, capture_output=True, cwd=ROOT
-    )
+    assert main([*command, str(whole)]) == 0
     process = subprocess.Popen(
-        [*command, "--out", str(killed), "--threads", "1"],
+        [sys.executable, "-m", "vpo_lite.cli", *command, str(killed)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -117,8 +115,7 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (killed / "summary.json").exists()
-    resume = [sys.executable, "-m", "vpo_lite.cli", "train", "--resume", str(killed)]
-    subprocess.run(resume, check=True, capture_output=True, cwd=ROOT)
+    assert main(["train", "--resume", str(killed)]) == 0
     a, b = (json.loads((f / "summary.json").read_text()) for f in (whole, killed))
     timings = {"seconds", "rollout_share"}
     assert {k: v for k, v in a.items() if k not in timings} == {
@@ -150,6 +147,7 @@ def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small, tmp_path):
         assert int(file.metadata()["step"]) == len(metrics.read_text().splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", ["numpy", "pydantic", "torch"])
 def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
     """The library raises what Ctrl-C raises. What the script of the package runs, runs here."""
@@ -342,21 +340,22 @@ def test_doctor_names_versions_and_threads(capsys):
 
 @pytest.mark.slow
 def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        "import sys, torch\n"
+    from vpo_lite.policy.threads import torch_threads
+
+    code = (
+        "import torch\n"
         "from vpo_lite.pocket.maze import MazeRecipe\n"
         "from vpo_lite.pocket.pretrain import pretrain\n"
         "torch.set_num_threads(1)\n"
-        "c = MazeRecipe(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, "
-        "save_every=2)\n"
-        "for done, loss in pretrain(c, sys.argv[1], device=torch.device('cpu'), workers=0):\n"
-        "    if done == int(sys.argv[2]): import os; os._exit(9)\n",
-    ]
-    subprocess.run([*command, str(tmp_path / "whole"), "0"], check=True, cwd=ROOT)
-    assert subprocess.run([*command, str(tmp_path / "cut"), "5"], cwd=ROOT).returncode == 9
-    subprocess.run([*command, str(tmp_path / "cut"), "0"], check=True, cwd=ROOT)
+        "c = MazeRecipe(updates=6, batch=4, width=32, layers=1, heads=2, mlp=32, save_every=2)\n"
+        "for done, loss in pretrain(c, folder, device=torch.device('cpu'), workers=0):\n"
+        "    if done == killed_at: import os; os._exit(9)\n"
+    )
+    begun = f"folder, killed_at = {str(tmp_path / 'cut')!r}, 5\n{code}"
+    assert subprocess.run([sys.executable, "-c", begun], cwd=ROOT).returncode == 9
+    with torch_threads(1):
+        for name in ("whole", "cut"):
+            exec(code, {"folder": str(tmp_path / name), "killed_at": None})
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert weights[0] == weights[1]
 

@@ -257,6 +257,7 @@ def test_a_rare_token_of_a_large_vocabulary_is_drawn_in_its_turn():
     assert sampling._draw(logp, u)[:, 0].tolist() == [600, 601, 602]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, index", [("llama", 0), ("qwen2 with biases", 2), ("qwen3 with normed heads", 3)]
 )

@@ -209,6 +209,7 @@ def test_a_target_that_asks_for_the_components_follows():
     assert report.target.random[3] == pytest.approx(3 / 4 + 0.34 / 4)
 
 
+@pytest.mark.slow
 def test_a_target_that_is_noise_does_not_follow():
     rng = np.random.default_rng(0)
     R, target = rng.random((200, 12, 3)), rng.random((200, 12))

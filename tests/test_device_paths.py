@@ -101,6 +101,7 @@ def test_a_token_is_drawn_without_a_word_to_python(static):
     assert long.copies == short.copies == 1  # the uniforms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("kind", [LlamaForCausalLM, MistralForCausalLM, Gemma3ForCausalLM])
 def test_the_models_own_forward_pass_waits_for_no_token(kind, padded, monkeypatch):

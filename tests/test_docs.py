@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from recorded import replayed
 
 import vpo_lite as vpo
 from envs.layouts import PRESETS
-from vpo_lite.lab import Lab
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
@@ -119,7 +119,7 @@ def test_the_picture_moves_for_some_seconds_and_rests():
 
 def test_the_picture_is_told_as_it_was_recorded():
     """The ends of both runs and the best single route, in the alt text and below the picture."""
-    lab = Lab.replay("three_methods/seed-0")
+    lab = replayed("three_methods/seed-0")
     runs, front = lab.runs, lab.maze.pareto_front().rewards
     (alt,) = re.findall(r'<img [^>]*alt="([^"]+)"', README)
     below = README.partition("</picture>")[2].partition("\n## ")[0]

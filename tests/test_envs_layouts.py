@@ -171,6 +171,7 @@ def test_same_maze_in_another_process_and_by_its_layout():
     assert envs.generate(envs.PRESETS["lite-6x6"], 12345) == maze
 
 
+@pytest.mark.slow
 def test_seed_ranges_lie_apart():
     held_out, training, pretraining = (
         envs.SEEDS[name] for name in ("held_out", "training", "pretraining")

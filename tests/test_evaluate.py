@@ -281,6 +281,7 @@ def test_repeats_beyond_the_cut_do_not_count():
     assert pool_figures(TASK, config, pool(answers, 4), 6)["repeat_rate"] == 0
 
 
+@pytest.mark.slow
 def test_bootstrap_intervals_cover_the_true_mean_as_often_as_they_say():
     rng = np.random.default_rng(0)
     intervals = [bootstrap_interval(rng.normal(0.3, 0.1, 40)) for _ in range(200)]

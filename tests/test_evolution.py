@@ -201,6 +201,7 @@ def test_two_members_give_eighteen_conditionals_and_nothing_deeper_than_two():
     assert conditionals_of(conditionals_of(found[0], "plus")[0], "sort") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [TWO, THREE])
 def test_the_hidden_rules_under_conditionals_pass_all_tests_and_no_program_does(task):
     for seed in range(12):

@@ -142,6 +142,7 @@ def test_the_stated_error_is_honest(name, points):
     assert abs(value - truth) < 5 * error
 
 
+@pytest.mark.slow
 def test_the_stated_error_is_neither_too_small_nor_too_large_on_average():
     """Two answers that are worth p and q on objectives of their own: max(p x, q (1 - x))."""
     ratios = []
@@ -192,6 +193,7 @@ def peak_megabytes(R):
     return peak / 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "R",
     [

@@ -5,11 +5,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from recorded import chosen, replayed
 
 import vpo_lite as vpo
-from vpo_lite.lab import Lab
 from vpo_lite.search import best_of
-from vpo_lite.studies import declaration, results
 from vpo_lite.tasks.programs import ProgramsTask
 from vpo_lite.teaching import check
 from vpo_lite.teaching.exercises import exercise
@@ -30,8 +29,7 @@ def test_best_at_k_is_the_librarys():
 
 
 def test_six_answers_are_two_rollouts_and_miscounting_gets_its_hint():
-    study = declaration.read("programs")
-    runs = results.chosen(study, results.SHIPPED / study.name)
+    runs = chosen("programs")
     whole, broken, single = (
         np.mean([run.last[figure] for run in runs[kind]], axis=0)
         for kind, figure in (("vpo", "rollouts"), ("vpo", "best"), ("grpo_x3", "best"))
@@ -50,7 +48,7 @@ def test_six_answers_are_two_rollouts_and_miscounting_gets_its_hint():
 
 @cache
 def recorded(name, label, seed):  # (192, 4): the answers of the last step
-    groups = Lab.replay(f"{name}/seed-{seed}").runs[label].record.groups
+    groups = replayed(f"{name}/seed-{seed}").runs[label].record.groups
     return np.concatenate([group.rewards.reshape(-1, 4) for group in groups])
 
 

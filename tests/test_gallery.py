@@ -122,6 +122,7 @@ def test_on_the_maze_to_train_alpha_on_the_wrong_pair_loses_both_ways():
     assert "4 % of the utility at 0.1, and 6 % at 10" in by_name("alpha in training").look_for
 
 
+@pytest.mark.slow
 def test_the_shipped_policy_finds_all_routes_of_the_maze_to_train_alpha_on():
     maze = by_name("alpha in training").maze
     config = vpo.TrainConfig.preset("demo", maze_seed=1217, m=2, threads=1)

@@ -133,6 +133,7 @@ def test_a_second_run_of_a_method_is_told_apart():
     assert len({look.marker for look in looks}) == len({look.dash for look in looks}) == 3
 
 
+@pytest.mark.slow
 def test_a_front_that_is_not_known_is_not_drawn(monkeypatch):
     monkeypatch.setattr(MazeTask, "front", lambda self, instance: None)
     lesson = lesson_of(THREE)

@@ -139,6 +139,7 @@ def test_parameters_count_the_base_and_the_samplers_copy(build, shape):
     assert stated(learner, config, shape).parameters == 2 * sum(p.nbytes for p in base)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
@@ -241,6 +242,7 @@ def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):
     assert memory.lengths(learner.policy, config, learner.task) == expected
 
 
+@pytest.mark.slow
 def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
     tiny_policy_folder, tmp_path, monkeypatch, capsys
 ):
@@ -353,6 +355,7 @@ def test_an_outline_needs_what_the_model_itself_needs(build, shape, changes):
     assert memory_needed(policy, config) == memory_needed(learner.policy, config)
 
 
+@pytest.mark.slow
 def test_an_outline_knows_the_sizes_of_published_models_and_packs_linear_layers():
     """Qwen2.5-0.5B: 494,032,768 parameters on its model card's weights; by hand below. Packed
     parameters are sampled by the model's own pass, which needs no copy.

@@ -223,6 +223,7 @@ def test_it_trains_from_the_command_line(folder, tmp_path, capsys):
     assert load_policy(out, device="cpu").base == str(folder)
 
 
+@pytest.mark.slow
 def test_its_number_type_comes_from_the_command_line_and_stays_with_the_run(
     folder, tmp_path, capsys
 ):
@@ -377,6 +378,7 @@ def test_auto_is_bfloat16_for_language_models_on_a_gpu_that_has_it(
     assert base._number_type(asked, torch.device(device), pocket) == number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtype, monkeypatch):
     monkeypatch.setattr(

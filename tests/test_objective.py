@@ -80,7 +80,7 @@ def test_weights_have_the_dirichlet_moments_and_marginals(method, alpha, d):
     K = 2**15
     W = vpo.sample_weights(K, d, alpha, rng=rng(1), method=method)
     assert W.shape == (K, d) and W.dtype == np.float64 and (W >= 0).all()
-    assert W.sum(axis=1) == pytest.approx(np.ones(K), abs=1e-12)
+    assert abs(W.sum(axis=1) - 1).max() < 1e-12
     variance = (d - 1) / d**2 / (d * alpha + 1)
     tolerance = 5 * np.sqrt(variance / K)  # five standard errors
     assert W.mean(axis=0) == pytest.approx(np.full(d, 1 / d), abs=tolerance)

@@ -70,6 +70,7 @@ def test_a_demonstration_answers_its_prompt_and_a_batch_has_one_m():
     assert 0.4 < np.mean(served) < 0.9
 
 
+@pytest.mark.slow
 def test_the_last_updates_show_half_as_many_wrong_calls():
     recipe = CallsRecipe(updates=30, batch=10, first_updates=0, last_updates=15)
     valid = []

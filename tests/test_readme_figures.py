@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded import chosen
 
 from vpo_lite.studies import declaration, results, tables
 
@@ -15,6 +16,7 @@ OTHER_TASKS = REFERENCE.partition("## What other tasks show")[2].partition("**On
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 ONE_VPO = "vpo, one problem"
 MINIATURES = ("programs", "calls", "hops")
+pytestmark = pytest.mark.usefixtures("each_study_is_read_once")
 
 
 def stored(name):
@@ -129,7 +131,7 @@ def test_a_row_of_the_headline(name):
 def test_the_limits_of_the_headline():
     """tests/test_study_page.py holds the claims to STUDY.md; here are the figures told again."""
     told = " ".join(README.partition("## What the study found")[2].split())
-    found = results.chosen(declaration.read("paper-9x9"), results.SHIPPED / "paper-9x9")
+    found = chosen("paper-9x9")
     at = {kind: [run.checkpoints[1] for run in found[kind]] for kind in ("grpo_x3", "vpo")}
     told_at = [np.mean([p.figures["any"][29] for p in at[kind]]) for kind in ("grpo_x3", "vpo")]
     end = np.mean([np.mean(run.per_problem["any@30"][:64]) for run in found["vpo"]])

@@ -55,7 +55,7 @@ def rows_of(sampled, p):
 
 def worth(R, W):
     """(1/K) sum_j max_i w_j . r_i, written out."""
-    return float(np.mean([max(w @ r for r in R) for w in W]))
+    return float((W @ np.transpose(R)).max(axis=1).mean())
 
 
 def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_mean(
@@ -104,6 +104,7 @@ def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sample
     assert (scored == R[0][place]).all(), "the text of the set earns what it is said to earn"
 
 
+@pytest.mark.slow
 def test_the_set_kept_of_a_problem_never_gets_worse_and_holds_m_answers(monkeypatch):
     seen, remember = [], recombination._remember
 
@@ -119,6 +120,7 @@ def test_the_set_kept_of_a_problem_never_gets_worse_and_holds_m_answers(monkeypa
     assert set(sizes) == {2} and list(values) == sorted(values) and values[-1] > values[0]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_knows_what_was_found(tmp_path):
     """Bit-equal to the whole run, and different without the sets that stand in the state."""
 
@@ -260,6 +262,7 @@ def test_a_set_that_exceeds_the_token_limit_takes_no_place(policy, task, sampled
     assert torch.equal(rollouts.tokens, given[1].tokens) and found[task.key(first.instance)]
 
 
+@pytest.mark.slow
 def test_a_step_trains_no_row_beyond_its_limit(monkeypatch):
     """A short limit cuts rollouts; sets joined of several of them would be longer."""
     config = vpo.TrainConfig.preset(

@@ -1,6 +1,5 @@
 """notebooks/STUDY.md tells what the stored runs found: its tables, and every claim of its text."""
 
-import functools
 import importlib.util
 import json
 import re
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded import chosen
 
 import envs
 import vpo_lite as vpo
@@ -26,19 +26,12 @@ TABLES = list(study_page.TABLE.finditer(PAGE))
 STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def each_study_is_read_once():
-    read = functools.cache(
-        lambda name: results.chosen(declaration.read(name), results.SHIPPED / name)
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "chosen", lambda study, folder: read(study.name))
-        yield
+pytestmark = pytest.mark.usefixtures("each_study_is_read_once")
 
 
 @pytest.fixture(scope="module")
 def found():
-    return results.chosen(STUDY, FOLDER)
+    return chosen("programs")
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +252,7 @@ def test_tuning_on_hard_mazes():
     assert results.chosen_rate(study, folder, "vpo") == 1e-3
     assert results.chosen_rate(study, folder, "grpo_x3") == 4e-4
     untuned = [results.read_result(study, folder, study.job("grpo_x3", 1e-3, s)) for s in range(5)]
-    tuned = results.chosen(study, folder)
+    tuned = chosen(study.name)
     ends = [untuned, tuned["grpo_x3"], tuned["vpo"]]
     ends = [np.mean([run.last["any"][29] for run in runs]) for runs in ends]
     assert ends == pytest.approx([0.684, 0.699, 0.728], abs=0.0006)

@@ -113,7 +113,9 @@ def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
     ]
     task = mine(rows)
     method = "vpo" if m > 1 else "grpo"
-    reward = trl.SetReward.of_functions(task.functions, answers=m, K=np.inf, method=method)
+    reward = trl.SetReward.of_functions(
+        task.functions.functions, answers=m, K=np.inf, method=method
+    )
     x = task.instance(0)
     asked = reward.ask(rows[0])["prompt"]
     messages = asked if chat else [{"role": "user", "content": asked}]

@@ -141,6 +141,7 @@ def test_requests_have_the_tools_and_arguments_that_are_told():
     assert 0.1 < np.mean(rounders) < 0.4  # drawn with .5; an all-rounder covers much by itself
 
 
+@pytest.mark.slow
 def test_no_single_plan_covers_more_than_85_hundredths():
     """By 8,000 weights that the library did not draw; and the limit binds on some requests."""
     W = np.random.default_rng(0).exponential(size=(8_000, 4))

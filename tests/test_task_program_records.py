@@ -73,6 +73,7 @@ SOLVED = (
 )
 
 
+@pytest.mark.slow
 def test_every_shipped_record_can_be_solved():
     task = ProgramRecords(**OPEN)
     problems = list(task.load(SHIPPED).usable().values())
@@ -198,6 +199,7 @@ def test_the_request_asks_for_what_the_parser_reads(m):
     assert (task.max_tokens(x, 1), task.max_tokens(x, 3)) == (2048, 3072)
 
 
+@pytest.mark.slow
 def test_equal_syntax_trees_are_repeats(monkeypatch):
     task, x = ProgramRecords(**OPEN), ProgramRecords().instance(0)
     same = ["x=1", "x = 1  # one", "x = (1)"]
@@ -215,6 +217,7 @@ def test_equal_syntax_trees_are_repeats(monkeypatch):
     assert task.score([x], [["x = 1", "x=1"]])[0].tolist() == [[0.0] * 5] * 2
 
 
+@pytest.mark.slow
 def test_5000_mutations_of_sets_are_read_within_bounds():
     """m entries, each a part of the text; of the untouched ones all."""
     rng, tasks = random.Random(0), [ProgramRecords(fences=f) for f in ("training", "evaluation")]
@@ -288,6 +291,7 @@ def scored(x, codes, **options):
     return ProgramRecords(**OPEN | options).score([x], [codes])[0].astype(int).tolist()
 
 
+@pytest.mark.slow
 def test_functions_by_hand(loaded):
     x = problem(loaded, ('[1]\n"a"', '[1,"a"]'), ("[]\nnull", "[[],null]"), call="f")
     assert scored(
@@ -308,6 +312,7 @@ def test_functions_by_hand(loaded):
     ) == [[1, 1], [1, 0], [0, 0], [0, 1], [1, 0], [0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [1, 0]]
 
 
+@pytest.mark.slow
 def test_programs_by_hand(loaded):
     x = problem(loaded, ("3\n4\n", "7"), ("1\n2", "3\n"))
     codes = [

@@ -158,6 +158,7 @@ def test_tests_come_from_rules_told_apart_by_the_first_digit(kind):
             assert run(tests.rules[b], text) == wanted and len(text) == 4
 
 
+@pytest.mark.slow
 def test_no_single_answer_covers_more_than_85_hundredths_over_400_seeds():
     """By 40,000 weights that the library did not draw; and the limit binds on some seeds."""
     weights = {n: np.random.default_rng(n).exponential(size=(40_000, n)) for n in range(4, 9)}
@@ -223,6 +224,7 @@ def test_golden_value_of_three_branches():
     assert best_single(front) == pytest.approx(1 / 3 / numeric, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_generator_is_a_pure_function_of_the_seed_in_every_process():
     code = (
         "import hashlib\n"
@@ -378,6 +380,7 @@ def test_it_is_found_by_name_and_its_options_become_settings():
         vpo.TrainConfig.preset("demo", task="programs", model="pocket-6x6")
 
 
+@pytest.mark.slow
 def test_held_out_problems_are_none_of_those_that_a_policy_learns_from():
     seeds = TASK.seeds
     assert not set(seeds["held_out"]) & set(seeds["validation"])

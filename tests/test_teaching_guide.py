@@ -11,6 +11,7 @@ import browser_harness as harness
 import numpy as np
 import pytest
 from colour_vision import linear
+from recorded import replayed
 from test_docs import commands_in
 
 import envs
@@ -152,7 +153,7 @@ def test_every_vote_is_asked_once_in_the_class_and_stands_in_the_table():
 
 @cache
 def run_of(name, method):
-    return next(run for run in recordings.read(name).runs if run.method == method)
+    return replayed(name).runs[method]
 
 
 def end(name, method, alpha=1.0):

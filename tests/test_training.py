@@ -526,6 +526,7 @@ def test_the_kl_is_k3_by_hand_over_all_rollouts_whatever_the_micro_batches(tiny,
     assert figures["kl"] == pytest.approx(float(k3.sum() / rollouts.mask.sum()), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_kl_outside_the_loss_is_measured_on_every_fourth_step(tiny):
     assert [r.kl is None for r in train(tiny(steps=6))] == [False, True, True, True, False, True]
     assert all(r.kl is not None for r in train(tiny(steps=3, kl=0.01)))

@@ -96,6 +96,7 @@ def test_no_token_is_wasted(policy, task, instances, enumerated):
         assert its.tokens == expected[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_a_smaller_budget_finds_the_beginning_and_is_spent_exactly(
     policy, task, instances, at_once
@@ -122,6 +123,7 @@ def test_prefixes_read_together_find_the_same(policy, task, instances):
         assert (b.after >= a.after).all() and b.tokens > a.tokens
 
 
+@pytest.mark.slow
 def test_a_batch_finds_what_each_problem_finds_alone(policy, task, instances):
     together = most_probable(policy, task, instances, answers=4, tokens=12)
     for x, its in zip(instances, together, strict=True):

@@ -207,7 +207,7 @@ def test_wrong_functions_are_said_in_one_line():
     assert call(SetReward.of_functions([low], answers=2, worst=-2.0, K=1), TEXTS)[3] == -2
     with pytest.raises(TaskError, match="short returned 1 rewards for 5 answers"):
         call(SetReward.of_functions([short], answers=2), TEXTS)
-    with pytest.raises(ValueError, match="is no plain function"):
+    with pytest.raises(ValueError, match="later is asynchronous"):
         SetReward.of_functions([later])
     with pytest.raises(ValueError, match="at least one"):
         SetReward.of_functions([])
@@ -216,7 +216,7 @@ def test_wrong_functions_are_said_in_one_line():
     with pytest.raises(ValueError, match="expected 1 weights"):
         SetReward.of_functions([low], w_star=[1, 2])
     twice = SetReward.of_functions([low, low, short])
-    assert twice.task.names == ("low_1", "low_2", "short")
+    assert twice.task.objectives(None) == ("low_1", "low_2", "short")
 
 
 # --- the rows and the settings of a run -----------------------------------------------------------

@@ -1,4 +1,5 @@
-"""HTML from texts. The one place where a text is escaped before it stands on a page.
+"""HTML from texts, and texts in lines. The one place where a text is escaped before it stands on a
+page.
 
 A text may come from anywhere: a label, a setting, an error, the command of a recording. So a tag is
 written in the template of :func:`html` or in a file of this package only, and what is put in is
@@ -7,11 +8,13 @@ escaped.
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable
 from html import escape, unescape
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
+WIDTH = 100  # columns of a printed text
 
 
 class Html(str):
@@ -39,6 +42,15 @@ def plain(text: str) -> str:
     """
     words = unescape(re.sub(r"</?[a-zA-Z][^<>]*>", "", text.replace("<br>", " ")))
     return " ".join(words.split())
+
+
+def in_lines(text: str, indent: int = 0) -> str:
+    """The text in lines of at most 100 characters, to print it; all but the first are indented.
+
+    >>> in_lines("front " + 20 * "point ", indent=6).splitlines()[1]
+    '      point point point point point'
+    """
+    return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def joined(parts: Iterable, between: str = "") -> Html:

@@ -632,19 +632,23 @@ def test_a_search_of_a_study_that_changed_is_refused(here, found, change):
         searches.finished(declaration.read(written(here, text)), here / "out")
 
 
+def made_by_all(study, folder) -> None:
+    """Files of the searches with all policies of the study."""
+    for search in searches.searches(study, folder):
+        rows = dict.fromkeys(("tokens", "candidates", "cells"), [[1, 2, 3]] * 2)
+        row = {"study": "small", "kind": search.kind, "run": search.run, "answers": 12, **rows}
+        row |= {"solved": [[None] * 3] * 2, "best": [[0.5] * 3] * 2, "budgets": [12]}
+        row |= {"curve": [[0.5]] * 2, "seconds": 1.0, "made": searches._made(study, search)}
+        (folder / f"search-{search.run}.json").write_text(json.dumps(row))
+
+
 def test_a_search_with_the_policy_of_other_settings_is_refused(here, done):
     """The runs were made again with more steps, and their searches were not. Mutations know no
     policy, so theirs stays.
     """
-    text = SMALL + SEARCH
-    for search in searches.searches(done, here / "out"):
-        rows = dict.fromkeys(("tokens", "candidates", "cells"), [[1, 2, 3]] * 2)
-        row = {"study": "small", "kind": search.kind, "run": search.run, "answers": 12, **rows}
-        row |= {"solved": [[None] * 3] * 2, "best": [[0.5] * 3] * 2, "budgets": [12]}
-        row |= {"curve": [[0.5]] * 2, "seconds": 1.0, "made": searches._made(done, search)}
-        (here / "out" / f"search-{search.run}.json").write_text(json.dumps(row))
+    made_by_all(done, here / "out")
     assert len(searches.finished(done, here / "out")) == 3
-    study = declaration.read(written(here, text.replace("steps = 2", "steps = 5")))
+    study = declaration.read(written(here, (SMALL + SEARCH).replace("steps = 2", "steps = 5")))
     for kind in study.kinds:
         for seed in range(2):
             job = study.job(kind, 1e-3, seed)
@@ -654,6 +658,22 @@ def test_a_search_with_the_policy_of_other_settings_is_refused(here, done):
     for path in (here / "out").glob("search-*-lr*.json"):
         path.unlink()
     assert list(searches.finished(study, here / "out")) == ["mutation"]
+
+
+def test_a_setting_younger_than_a_search_had_its_default(here, done):
+    made_by_all(done, here / "out")
+    paths = list((here / "out").glob("search-*-lr*.json"))
+    for path in paths:
+        found = json.loads(path.read_text())
+        assert found["made"].pop("steps") == 2
+        found["made"].pop("temperature")  # the default
+        path.write_text(json.dumps(found))
+    with pytest.raises(DamagedError, match=r"made with steps = [0-9]{2,}, the study says 2"):
+        searches.finished(done, here / "out")
+    for path in paths:
+        found = json.loads(path.read_text())
+        path.write_text(json.dumps(found | {"made": found["made"] | {"steps": 2}}))
+    assert len(searches.finished(done, here / "out")) == 3
 
 
 def test_a_search_is_judged_like_its_run(here):

@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from lab_harness import SMALL, WAIT
+from recorded import ALL, replayed
 
 import vpo_lite as vpo
 from vpo_lite import metrics
@@ -169,6 +170,7 @@ def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monk
     assert again.sentence() != lab.sentence()
 
 
+@pytest.mark.slow
 def test_a_replayed_recording_can_be_recorded_again(tmp_path):
     """0.1.0: AttributeError, since what it restored were no records."""
     shipped_one = Lab.replay("three_methods/seed-1")
@@ -271,10 +273,10 @@ def test_all_recordings_are_there():
     assert shipped() == sorted(RECORDINGS) and set(shipped()) > set(SHOWN_BY_010)
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
     assert (SHIPPED / name / "recording.json").stat().st_size < 300_000
-    lab = Lab.replay(name)
+    lab = replayed(name)
     assert lab.view().message == f"Made by: python -m vpo_lite.lab.recordings . {name}"
     if name in SHOWN_BY_010:
         assert {method: digest(run) for method, run in lab.runs.items()} == SHOWN_BY_010[name]

@@ -59,6 +59,7 @@ def test_many_mazes_and_settings_changed_in_the_middle():
     assert_replays(lab)
 
 
+@pytest.mark.slow
 def test_paused_then_gone_on_then_stopped():
     lab = Lab(maze_seed="compromise", **SMALL)
     lab.step().join(WAIT)
@@ -74,6 +75,7 @@ def test_paused_then_gone_on_then_stopped():
     assert_replays(lab)
 
 
+@pytest.mark.slow
 def test_a_replayed_run_trained_on_and_recorded():
     """Train does the runs of a recording again. Those of other methods stay beside them."""
     replayed = assert_replays(trained(Lab(("vpo", "grpo"), many=True, **SMALL), 1))

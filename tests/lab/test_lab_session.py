@@ -272,6 +272,7 @@ def test_painted_maze_keeps_its_budget_while_the_exit_is_in_reach():
     assert lab.maze.budget == 6 + 6, "4 moves are too few now: back to the shortest way plus 2n"
 
 
+@pytest.mark.slow
 def test_a_dropped_lab_can_be_collected(slow):
     lab = Lab(steps=1)
     lab.train()
@@ -326,6 +327,7 @@ def test_settings_that_cannot_work_for_one_of_the_methods_are_refused_at_once(
         Lab(methods, **settings)
 
 
+@pytest.mark.slow
 def test_training_and_looking_leave_the_threads_of_torch_alone():
     import torch
 

@@ -32,7 +32,7 @@ REQUESTS = {  # name -> (row of the table, the call)
 def lab_in(state, gate):
     """A lab in this state. In a busy state its thread stands in step 2."""
     if state == "recorded":
-        return Lab.replay("three_methods/seed-0", panel="plain").change(steps=STEPS)
+        return Lab.replay("few_weights/K-1", panel="plain").change(steps=STEPS)
     lab = Lab(steps=STEPS)
     if state == "idle":
         return lab

@@ -242,6 +242,7 @@ def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
     ]
 
 
+@pytest.mark.slow
 def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(model):
     lab = Lab(("vpo", "grpo"), task=Letters, model=model, **SMALL)
     shown, sizes = lab.panel, set()

@@ -140,6 +140,7 @@ def test_win_shares_are_those_of_the_weightings_of_now(trained):
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
 
 
+@pytest.mark.slow
 def test_of_a_million_weights_two_thousand_are_drawn_and_all_are_counted(trained):
     rewards = trained.runs["vpo"].moments[-1].rewards
     trained.change(alpha=1.0, K=1_000_000)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded import ALL, replayed
 
 import vpo_lite as vpo
 from vpo_lite.lab import Lab
@@ -13,7 +14,7 @@ from vpo_lite.lab.recordings.__main__ import RECORDINGS
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 PAGE = (RESULTS.parents[2] / "notebooks" / "REFERENCE.md").read_text()
 TOLD = " ".join(PAGE.split())  # without line breaks
-SEEDS = range(3)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
 def last_sets(lab, method, steps=1):
@@ -28,9 +29,9 @@ def worth(sets, alpha):
     return float(np.mean([(s @ W.T).max(axis=0).mean() for s in sets]))
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_recording_has_the_settings_of_its_command(name):
-    lab, (methods, settings, _) = Lab.replay(name), RECORDINGS[name]
+    lab, (methods, settings, _) = replayed(name), RECORDINGS[name]
     assert lab.methods == ((methods,) if isinstance(methods, str) else methods)
     again = Lab(methods, **settings)
     assert lab.instance == again.instance
@@ -43,7 +44,7 @@ def test_a_recording_has_the_settings_of_its_command(name):
 
 def test_each_policy_is_better_at_the_alpha_that_it_was_trained_at():
     small, large = (
-        last_sets(Lab.replay(f"own_alpha/{name}"), "vpo_recombined", steps=5)
+        last_sets(replayed(f"own_alpha/{name}"), "vpo_recombined", steps=5)
         for name in ("small", "large")
     )
     assert worth(small, 0.1) > worth(large, 0.1) + 0.02
@@ -143,17 +144,17 @@ def test_with_one_prompt_a_step_one_weight_is_too_few_and_four_are_enough():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_the_repeat_rule_the_sum_keeps_diversity_and_without_it_it_does_not(seed):
-    ruled = Lab.replay(f"three_methods/seed-{seed}").runs["multi_rlvr"].records
-    free = Lab.replay(f"free_repeats/seed-{seed}").runs["multi_rlvr"].records
-    assert Lab.replay(f"free_repeats/seed-{seed}").config.pay_repeats
+    ruled = replayed(f"three_methods/seed-{seed}").runs["multi_rlvr"].records
+    free = replayed(f"free_repeats/seed-{seed}").runs["multi_rlvr"].records
+    assert replayed(f"free_repeats/seed-{seed}").config.pay_repeats
     assert ruled[-1].diversity > 1 > 0.1 > free[-1].diversity
     assert ruled[-1].coverage > free[-1].coverage
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_grpo_collapses_with_as_many_answers_as_vpo(seed):
-    run = Lab.replay(f"equal_answers/seed-{seed}")
-    ours = Lab.replay(f"three_methods/seed-{seed}").runs["vpo"]
+    run = replayed(f"equal_answers/seed-{seed}")
+    ours = replayed(f"three_methods/seed-{seed}").runs["vpo"]
     assert run.runs["grpo"].used[0] == ours.used[0] == 40 * 4 * 48
     front = run.maze.pareto_front().rewards
     best_single = front.mean(axis=1).max() / vpo.exact_set_reward(front)
@@ -162,7 +163,7 @@ def test_grpo_collapses_with_as_many_answers_as_vpo(seed):
 
 
 def test_on_the_maze_called_stuck_only_the_recombined_sets_pass_the_best_single_answer():
-    lab = Lab.replay("stuck/seed-0")
+    lab = replayed("stuck/seed-0")
     front = lab.maze.pareto_front().rewards
     best_single = front.mean(axis=1).max() / vpo.exact_set_reward(front)
     plain, recombined = (
@@ -172,6 +173,6 @@ def test_on_the_maze_called_stuck_only_the_recombined_sets_pass_the_best_single_
 
 
 def test_one_weight_makes_a_noisier_curve_with_one_prompt_a_step():
-    one, many = (Lab.replay(f"few_weights/K-{K}").records for K in (1, 64))
+    one, many = (replayed(f"few_weights/K-{K}").records for K in (1, 64))
     noise = [np.abs(np.diff([r.coverage for r in run[20:]])).mean() for run in (one, many)]
     assert noise[0] > noise[1]

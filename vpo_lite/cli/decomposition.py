@@ -1,13 +1,13 @@
 """``vpo-lite report``: what a reward vector offers VPO, from answers of a policy or from a file."""
 
 import json
-import textwrap
 from functools import partial
 
 import numpy as np
 
 from ..checks import shown_path
 from ..files import page_path
+from ..markup import in_lines
 from .flags import Wrong, add_settings, given_settings, path, requests, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
@@ -133,7 +133,7 @@ def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
-        from ..training.contract import below_worst, first_problem
+        from ..training.contract import below_worst, first_problem, warning_of_worst
         from ..training.evaluate import check_answers, held_out_seeds
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
@@ -157,7 +157,7 @@ def _of_a_task(options) -> int:
     parts = [head, str(report), *([_of_the_front(front)] if front else [])]
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     if below:
-        parts.append(_of_the_worst(below))
+        parts.append(in_lines(f"{warning_of_worst(task, below)}."))
     unread = not any(x.parsed.any() for x in pools)
     parts += _seen(task, pools[0], unread if options.show is None else options.show)
     asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
@@ -219,17 +219,6 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     }
 
 
-def _of_the_worst(share: float) -> str:
-    from ..decomposition.words import WIDTH, percent
-
-    return textwrap.fill(
-        f"{percent(share)} of the answers earn less in some component than a missing answer does, "
-        "so training may teach to write none. Let worst(instance) of the task give the least that "
-        "an answer can earn.",
-        WIDTH,
-    )
-
-
 def _seen(task, pool, count: int) -> list[str]:
     """The request of a pool, and the first completions to it with what their answers earn."""
     from ..training.contract import objectives_of
@@ -254,7 +243,7 @@ def _printable(text: str) -> str:
 
 
 def _of_the_front(front: dict) -> str:
-    from ..decomposition.words import HARDLY, WIDTH, few, number
+    from ..decomposition.words import HARDLY, few, number
 
     text = (
         f"This task knows its true front. Coverage of that: {few(front['coverage'])}, all sampled "
@@ -262,4 +251,4 @@ def _of_the_front(front: dict) -> str:
     )
     if front["sampled"] < HARDLY:
         text += " So part of the front was not sampled. Ask for more answers, or go by these."
-    return textwrap.fill(text, WIDTH)
+    return in_lines(text)

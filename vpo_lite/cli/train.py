@@ -226,12 +226,9 @@ def _warn_of_answers(run, start: dict) -> None:
             0,
         )
     if below := start.get("below_worst_rate"):  # a run of an older version lacks it
-        say(
-            f"before training, {below:.1%} of the answers earned less in some objective than a "
-            "missing answer does, so training may teach to write none: let worst(instance) of "
-            f"task {run.learner.task.name!r} give the least that an answer can earn",
-            0,
-        )
+        from ..training.contract import warning_of_worst
+
+        say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
     _warn_of_truncation(start["truncated_rate"], run, "before training")
 
 

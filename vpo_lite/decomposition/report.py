@@ -1,13 +1,12 @@
 """What the reward vectors of sampled answers offer VPO: numbers first, then words and a figure."""
 
 import dataclasses
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..checks import check_alpha
-from ..markup import html
+from ..markup import html, in_lines
 from . import words
 from .measured import SIZES, mean, mean_table, measure, names_of, off_diagonal, problems_of
 
@@ -121,7 +120,7 @@ class RewardReport:
     @property
     def verdict(self) -> str:
         """The answer in a few sentences, in lines of 100 characters."""
-        return textwrap.fill(words.verdict(self), words.WIDTH)
+        return in_lines(words.verdict(self))
 
     def __str__(self) -> str:
         return words.text(self)

@@ -1,10 +1,10 @@
 """A `reward_report` in plain words: the verdict first, then every figure with its meaning."""
 
-import textwrap
+from ..markup import in_lines
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
 UNEQUAL = 20  # times the reach of another component: random weights then hear the larger one only
-WIDTH, LABEL = 100, 14  # columns of the text, and of its labels
+LABEL = 14  # columns of a label
 
 
 def verdict(report) -> str:
@@ -37,11 +37,9 @@ def text(report) -> str:
             "share of what all sampled answers are worth together. We say much where the best "
             f"answer covers less than {MUCH}, and hardly anything from {HARDLY} on."
         )
-    lines = [line for part in parts for line in (*textwrap.wrap(part, WIDTH), "")]
+    lines = [f"{in_lines(part)}\n" for part in parts]
     for label, said in (*_figures(report), *(("beware", doubt) for doubt in _doubts(report))):
-        lines += textwrap.wrap(
-            f"{label:<{LABEL}}{said}", WIDTH, subsequent_indent=" " * LABEL, break_on_hyphens=False
-        )
+        lines.append(in_lines(f"{label:<{LABEL}}{said}", indent=LABEL))
     return "\n".join(lines)
 
 

@@ -1,7 +1,6 @@
 """What is seen, in words and numbers: the sentence beside the pictures, and the status line."""
 
 import math
-import textwrap
 
 import numpy as np
 
@@ -9,7 +8,7 @@ import envs
 
 from .. import metrics
 from ..looks import look
-from ..markup import Html, html, joined
+from ..markup import Html, html, in_lines, joined
 from .view import Run, View
 
 STATES = {  # state of the lab -> as the status line says it
@@ -18,7 +17,6 @@ STATES = {  # state of the lab -> as the status line says it
     "pausing": "stopping",
     "recorded": "a recording",
 }
-WIDTH = 100  # columns
 MANY_CUT_OFF = 0.1  # share of rollouts
 
 
@@ -37,8 +35,7 @@ def sentence(view: View) -> str:
 
 def printed(view: View) -> str:
     """The sentence in lines of 100 characters, to print it."""
-    lines = sentence(view).splitlines()
-    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines)
+    return "\n".join(in_lines(line, indent=2) for line in sentence(view).splitlines())
 
 
 def _before_training(view: View) -> str:

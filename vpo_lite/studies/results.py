@@ -74,16 +74,13 @@ def judged(job: Job) -> dict:
 
 
 def read_result(study: Study, folder, job: Job) -> Result:
-    """The finished run of this job. DamagedError where it was made or measured in another way.
-
-    A setting that the file does not name is younger than the file: it had its default.
-    """
+    """The finished run of this job. DamagedError where it was made or measured in another way."""
     path = result_path(folder, job)
     found = read_made(path, Result)
     for name in ("kind", "seed"):
         if getattr(found, name) != getattr(job, name):
             raise other(path, f"{name} = {shown(getattr(found, name))}", getattr(job, name))
-    check_made(path, found.config, job.config)
+    check_made(path, found.config, job.config.to_json())
     for what, there, wanted in (
         ("measured", found.measured, study.measured.model_dump()),
         ("judged", found.judged, judged(job)),
@@ -121,10 +118,13 @@ def read_made(path, schema):
         raise DamagedError(f"{error}; move this file away, and it is made again") from error
 
 
-def check_made(path, made: dict, config: TrainConfig) -> None:
-    """DamagedError where the settings that a file was made with are not those of the config."""
+def check_made(path, made: dict, stated: dict) -> None:
+    """DamagedError where a file was made with other settings than the study states.
+
+    A setting that the file does not name is younger than the file: it had its default.
+    """
     made = _with_defaults(made)
-    for name, value in config.to_json().items():
+    for name, value in stated.items():
         if name not in OF_THE_MACHINE and made.get(name) != value:
             raise other(path, f"{name} = {shown(made.get(name))}", value)
 
@@ -189,9 +189,9 @@ def state(folder, job: Job) -> str:
     path = failure_path(folder, job)
     if not path.exists():
         return "to do"
-    made = read_made(path, Failure).config
+    made, stated = read_made(path, Failure).config, job.config.to_json()
     try:
-        check_made(path, made or job.config.to_json(), job.config)
+        check_made(path, made or stated, stated)
     except DamagedError:
         return "to do"
     return "failed"

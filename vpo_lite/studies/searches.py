@@ -14,15 +14,14 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field, JsonValue
 
-from ..checks import shown
 from ..files import BusyError, DamagedError, Schema
 from ..intervals import sign_test
 from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve
-from ..training.config import OF_THE_MACHINE, TrainConfig
+from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Searched, Study
-from .results import chosen, other, read_made, workplace
+from .results import check_made, chosen, read_made, workplace
 from .runner import write_once
 
 POINTS = 12  # of a curve that is kept
@@ -151,10 +150,8 @@ def _read(study: Study, folder, search: _Search) -> Searches:
             f"{path}: the study states another search (calls, m, problems or seeds); name another "
             "folder, or move this file away"
         )
-    now = _made(study, search)
-    for name, value in found.made.items():
-        if name not in OF_THE_MACHINE and now.get(name) != value:
-            raise other(path, f"{name} = {shown(value)}", now.get(name))
+    if found.made:
+        check_made(path, found.made, _made(study, search))
     return found
 
 

@@ -6,10 +6,10 @@ this one, or a class anywhere, named as ``package.module:Class``.
 """
 
 import importlib
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -286,7 +286,8 @@ def task_names() -> list[str]:
 
     A task's name is one word. A file with an underscore in its name holds a part of a task.
     """
-    names = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    files = os.listdir(os.path.dirname(__file__))  # every setting asks for it: a glob is slower
+    names = (file[:-3] for file in files if file.endswith(".py"))
     return sorted(name for name in names if name not in _SHARED and "_" not in name)
 
 

@@ -41,12 +41,13 @@ def _why(error: Exception, module: str) -> str:
     """Why a module cannot be imported: it is not there, or it is and fails."""
     said = shortened(str(error), 300)
     absent = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
-    if absent or not module or "/" in module:
+    odd = not module or module.startswith(".") or "/" in module
+    if absent or odd:
         file = module.removesuffix(".py").replace(".", "/") + ".py"
         cure = f"start where {shown(file)} lies, or name that folder in PYTHONPATH"
         if module.endswith(".py"):
             cure = "name it without .py"
-        elif not module or "/" in module:
+        elif odd:
             cure = "name it as package.module:Name"
         return f"cannot be found ({said}); {cure}"
     at = traceback.extract_tb(error.__traceback__)[-1]

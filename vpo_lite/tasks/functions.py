@@ -7,9 +7,7 @@ are called as TRL calls reward functions, so rows and functions serve here and t
 import copy
 import functools
 import hashlib
-import inspect
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +15,15 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue, field_validator
 
-from ..checks import LARGEST, check_finite, check_number, is_encodable, shown
+from ..checks import LARGEST, check_finite, is_encodable, shown
 from ..options import Option
 from .base import Prompt, Task, TaskError
-from .by_name import attribute
 from .records import RECORD_OPTIONS, Dropped, RecordTask
+from .reward_functions import OF_TRL, RewardFunctions
 from .rows import Row
 from .wording import numbered_form, weighed
 
 EXAMPLE = "vpo_lite.tasks.example_rewards:small,many_divisors"  # for the rows that ship
-OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
 HANDED = ("prompts", "completions", *OF_TRL)
 LEFT_OUT = ("prompt", "completion")  # columns that functions do not see, as in TRL
 
@@ -128,33 +125,17 @@ class FunctionsTask(RecordTask):
             there = "data without reward_funcs" if self.data else "reward_funcs without data"
             raise ValueError(f"{there}: name the rows and the functions that score them")
         weights = None if self.reward_weights is None else _numbers(self.reward_weights)
-        self.use(_named(self.reward_funcs or EXAMPLE), self.worst_reward, weights)
+        functions = RewardFunctions.named(self.reward_funcs or EXAMPLE, self.worst_reward)
+        self.use(functions, weights)
 
-    def use(self, functions: Sequence[Callable], worst: float, w_star) -> None:
+    def use(self, functions: RewardFunctions, w_star) -> None:
         """Score with these functions. w_star: (d,), or None for equal weights."""
-        functions = list(functions) if isinstance(functions, list | tuple) else [functions]
-        for function in functions:
-            if not callable(function):
-                raise ValueError(f"functions: {shown(function)} is no function")
-            if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
-                raise ValueError(
-                    f"functions: {_name_of(function)} is asynchronous: give a plain one"
-                )
-        if not functions:
-            raise ValueError("functions: name at least one reward function")
-        self.functions = functions
-        self.lowest = check_number(worst, "worst", "a finite number", -LARGEST, LARGEST)
-        names = [_name_of(function) for function in functions]
-        self.names = tuple(
-            f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
-            for i, name in enumerate(names)
-        )
-        equal = np.full(len(names), 1 / len(names))
-        self.weights = equal if w_star is None else check_finite(w_star, "w_star", 1)
-        if self.weights.shape != (len(names),):
+        self.functions, d = functions, len(functions.names)
+        self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
+        if self.weights.shape != (d,):
             raise ValueError(
-                f"w_star has {self.weights.size} weights: expected {len(names)} weights, one for "
-                "each function"
+                f"w_star has {self.weights.size} weights: expected {d} weights, one for each "
+                "function"
             )
         if not self.weights.any():
             raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
@@ -172,13 +153,13 @@ class FunctionsTask(RecordTask):
         return hashlib.sha256(repr((instance.prompt, instance.columns)).encode()).hexdigest()[:16]
 
     def objectives(self, instance) -> tuple[str, ...]:
-        return self.names
+        return self.functions.names
 
     def w_star(self, instance) -> np.ndarray:
         return self.weights
 
     def worst(self, instance) -> np.ndarray:
-        return np.full(len(self.names), self.lowest)
+        return np.full(len(self.functions.names), self.functions.worst)
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
@@ -190,25 +171,14 @@ class FunctionsTask(RecordTask):
     def check_machine(self) -> None:
         """Raise ValueError where a function does not take what it is handed."""
         first = self.instance(self.seeds["train"][0])
-        for name, function in zip(self.names, self.functions, strict=True):
-            try:
-                inspect.signature(function).bind(**self._handed([first], [""]))
-            except TypeError as error:
-                missing = [x for x in OF_TRL if repr(x) in str(error)]
-                cure = f"only TRL hands over {missing[0]}" if missing else "let it take **columns"
-                raise ValueError(
-                    f"{name} cannot be called with prompts, completions and the columns of "
-                    f"{self.path} ({error}); {cure}"
-                ) from error
-            except ValueError:
-                pass  # a function of C that tells nobody what it takes
+        self.functions.check_call(self._handed([first], [""]), self.path)
 
     # --- the request ------------------------------------------------------------------------------
 
     def prompt(
         self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
     ) -> Prompt:
-        goals = "" if weights is None else weighed("goals", self.names, weights)
+        goals = "" if weights is None else weighed("goals", self.functions.names, weights)
         asked = self.asking(instance.prompt, m, goals)
         if isinstance(asked, str):
             return Prompt.words(asked)
@@ -241,9 +211,9 @@ class FunctionsTask(RecordTask):
         """Call every function once, with the answers of all instances."""
         asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
         texts = [text for some in answers for text in some]
-        R = np.zeros((len(asked), len(self.names)))
-        for i, function in enumerate(self.functions if asked else ()):
-            R[:, i] = self._rewards(i, function(**self._handed(asked, texts)), len(asked))
+        R = np.zeros((0, len(self.functions.names)))
+        if asked:
+            R = self.functions.rewards(lambda: self._handed(asked, texts), len(asked))
         ends = np.cumsum([len(texts) for texts in answers])[:-1]
         return np.split(R, ends)
 
@@ -263,40 +233,11 @@ class FunctionsTask(RecordTask):
     def _columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
         return self.columns
 
-    def _rewards(self, i: int, returned, count: int) -> list[float]:
-        name = self.names[i]
-        try:
-            found = [self.lowest if x is None else _number(x) for x in _listed(returned)]
-        except (TypeError, ValueError) as error:
-            raise TaskError(
-                f"{name} returned {shown(returned)}: expected a list with one number for each "
-                "answer"
-            ) from error
-        if len(found) != count:
-            raise TaskError(
-                f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
-                "answer"
-            )
-        for x in found:
-            if not math.isfinite(x) or abs(x) > LARGEST:
-                raise TaskError(
-                    f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
-                )
-        if min(found) < self.lowest:
-            raise TaskError(
-                f"{name} returned {min(found):g}, less than worst = {self.lowest:g}: a missing "
-                "answer would be worth more; begin anew with the least reward there is as "
-                "worst_reward"
-            )
-        return found
-
 
 class OfFunctions(FunctionsTask):
     """The same for functions that are given as they are, and rows that come with the answers.
 
-    - functions: one or more, not asynchronous; a name that occurs twice gets a number
-    - worst: what a missing answer earns in every objective, and an answer for which a function
-      returns None. No function may return less: a missing answer would then be worth more.
+    - functions, worst: as in :class:`RewardFunctions`
     - w_star: the fixed weights (d,); by default all are equal
 
     An instance is an :class:`Asked`. Raises ValueError for what is no such function, for a worst
@@ -311,7 +252,7 @@ class OfFunctions(FunctionsTask):
 
     def __init__(self, functions: Sequence[Callable], *, worst: float = 0.0, w_star=None):
         RecordTask.__init__(self)
-        self.use(functions, worst, w_star)
+        self.use(RewardFunctions(functions, worst), w_star)
 
     def _columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
         return list(dict.fromkeys(name for x in asked for name in x.columns))
@@ -327,30 +268,6 @@ class OfFunctions(FunctionsTask):
             ) from error
 
 
-def _named(text: str) -> list[Callable]:
-    """The functions of the option: a name without a module is in the module before it."""
-    functions, module = [], ""
-    for part in text.split(","):
-        before, colon, name = part.strip().rpartition(":")
-        module = before if colon else module
-        if not module:
-            raise ValueError(f"reward_funcs = {shown(text)}: expected package.module:function")
-        functions.append(attribute(f"{module}:{name}", "reward function"))
-    return functions
-
-
-def _listed(returned) -> list:
-    if isinstance(returned, Mapping):
-        raise TypeError("a mapping")
-    return list(returned)
-
-
-def _number(x) -> float:
-    if isinstance(x, str | bytes):
-        raise TypeError("a text")
-    return float(x)
-
-
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
@@ -363,9 +280,3 @@ def _numbers(text: str) -> list[float]:
 def _as_completion(prompt, text: str):
     """An answer in the form in which TRL hands over completions to this prompt."""
     return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
-
-
-def _name_of(function: Callable) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, "__name__", type(function).__name__)

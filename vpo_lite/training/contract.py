@@ -136,6 +136,20 @@ def below_worst(task: Task, instance, rewards: np.ndarray) -> float:
     return float((rewards < worst_of(task, instance)).any(axis=-1).mean())
 
 
+def warning_of_worst(task: Task, share: float) -> str:
+    """What to say where this share of the answers earned less than a missing one, without a stop.
+
+    >>> from vpo_lite.tasks import task_class
+    >>> warning_of_worst(task_class("programs")(), 0.5).split(",")[0]
+    '50.0% of the answers earned less in some objective than a missing answer does'
+    """
+    return (
+        f"{share:.1%} of the answers earned less in some objective than a missing answer does, so "
+        f"training may teach to write none: let worst(instance) of task {task.name!r} give the "
+        "least that an answer can earn"
+    )
+
+
 def w_star_of(task: Task, instance) -> np.ndarray:
     """The fixed weights (d,), finite."""
     return _vector(task, "w_star(instance)", instance, task.w_star(instance), LARGEST_WEIGHT)

@@ -1,0 +1,129 @@
+"""Reward functions of yours, called as TRL calls them: each is one objective."""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ..checks import LARGEST, check_number, shown
+from .base import TaskError
+from .by_name import attribute
+
+OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
+
+
+class RewardFunctions:
+    """Functions of (prompts, completions, **columns), which return one number for each completion.
+
+    - functions: one or more, not asynchronous; a name that occurs twice gets a number
+    - worst: what None stands for. No function may return less: a missing answer, which earns it,
+      would then be worth more.
+
+    Raises ValueError for what is no such function, and for a worst that is not finite.
+
+    >>> def brief(completions, **columns):
+    ...     return [1 / len(text) if text else None for text in completions]
+    >>> found = RewardFunctions([brief, brief])
+    >>> found.names, found.rewards(lambda: {"completions": ["so", ""]}, 2).tolist()
+    (('brief_1', 'brief_2'), [[0.5, 0.5], [0.0, 0.0]])
+    """
+
+    def __init__(self, functions: Sequence[Callable], worst: float = 0.0):
+        self.functions = list(functions) if isinstance(functions, list | tuple) else [functions]
+        for function in self.functions:
+            if not callable(function):
+                raise ValueError(f"functions: {shown(function)} is no function")
+            if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
+                raise ValueError(f"functions: {_name(function)} is asynchronous: give a plain one")
+        if not self.functions:
+            raise ValueError("functions: name at least one reward function")
+        self.worst = check_number(worst, "worst", "a finite number", -LARGEST, LARGEST)
+        names = [_name(function) for function in self.functions]
+        self.names = tuple(
+            f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
+            for i, name in enumerate(names)
+        )
+
+    @classmethod
+    def named(cls, text: str, worst: float) -> "RewardFunctions":
+        """Those with the names in a text, between commas: ``package.module:function``. A name
+        without a module is in the module before it.
+        """
+        functions, module = [], ""
+        for part in text.split(","):
+            before, colon, name = part.strip().rpartition(":")
+            module = before if colon else module
+            if not module:
+                raise ValueError(f"reward_funcs = {shown(text)}: expected package.module:function")
+            functions.append(attribute(f"{module}:{name}", "reward function"))
+        return cls(functions, worst)
+
+    def check_call(self, given: Mapping, whose: str) -> None:
+        """Raise ValueError where a function cannot be called with these arguments, by name."""
+        for name, function in zip(self.names, self.functions, strict=True):
+            try:
+                inspect.signature(function).bind(**given)
+            except TypeError as error:
+                missing = [x for x in OF_TRL if repr(x) in str(error)]
+                cure = f"only TRL hands over {missing[0]}" if missing else "let it take **columns"
+                raise ValueError(
+                    f"{name} cannot be called with prompts, completions and the columns of "
+                    f"{whose} ({error}); {cure}"
+                ) from error
+            except ValueError:
+                pass  # a function of C that tells nobody what it takes
+
+    def rewards(self, given: Callable[[], Mapping], count: int) -> np.ndarray:
+        """The rewards (count, d). given: makes the arguments; each function gets its own.
+
+        Raises TaskError that names the function for anything but ``count`` numbers.
+        """
+        pairs = zip(self.names, self.functions, strict=True)
+        found = [self._checked(name, function(**given()), count) for name, function in pairs]
+        return np.array(found, float).T
+
+    def _checked(self, name: str, returned, count: int) -> list[float]:
+        try:
+            found = [self.worst if x is None else _number(x) for x in _listed(returned)]
+        except (TypeError, ValueError) as error:
+            raise TaskError(
+                f"{name} returned {shown(returned)}: expected a list with one number for each "
+                "answer"
+            ) from error
+        if len(found) != count:
+            raise TaskError(
+                f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
+                "answer"
+            )
+        for x in found:
+            if not math.isfinite(x) or abs(x) > LARGEST:
+                raise TaskError(
+                    f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
+                )
+        if min(found) < self.worst:
+            raise TaskError(
+                f"{name} returned {min(found):g}, less than worst = {self.worst:g}: a missing "
+                "answer would be worth more; begin anew with the least reward there is as "
+                "worst_reward"
+            )
+        return found
+
+
+def _listed(returned) -> list:
+    if isinstance(returned, Mapping):
+        raise TypeError("a mapping")
+    return list(returned)
+
+
+def _number(x) -> float:
+    if isinstance(x, str | bytes):
+        raise TypeError("a text")
+    return float(x)
+
+
+def _name(function: Callable) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
