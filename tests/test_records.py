@@ -235,7 +235,7 @@ def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
     for line, (message, part) in enumerate(
         zip(
             said,
-            ("question", "entities.5", "entities is missing", "no JSON", "no JSON", "it"),
+            ("question", "entities.5", "entities is missing", "is empty", "no JSON", "it"),
             strict=True,
         ),
         2,
@@ -434,7 +434,7 @@ def test_score_prints_a_line_for_each_answer_in_order(file, capsys):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ("", "no JSON"),
+        ("", "is empty; remove it"),
         ("junk", "no JSON"),
         ("[]", "it "),
         (answer(record=8), "record 8: .*has records 0 to 7"),
