@@ -1,6 +1,6 @@
 # make lab      set up .venv once, then JupyterLab on the first notebook
 # make test     set up once, then format and lint checks and the whole test suite (what CI runs)
-# make quick    the short tests, without tests/attack, for your own loop (2.5 minutes on two cores)
+# make quick    the short tests, without tests/attack, for your own loop (under 2 minutes on two cores)
 # make lint     format and lint checks alone; make format: format the code
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
 # make gpu      what only a GPU can show: correctness, effect, speed (says so where there is none)
