@@ -61,11 +61,11 @@ def runs(small_config, tmp_path_factory):
 @pytest.fixture(scope="module")
 def each_study_is_read_once():
     """What tables and searches ask of a study, which ships, is read from its files once."""
-    from recorded import chosen
+    from recorded import chosen_runs
 
     with pytest.MonkeyPatch.context() as patch:
         for module in ("tables", "searches"):
-            patch.setattr(f"vpo_lite.studies.{module}.chosen", lambda study, _: chosen(study.name))
+            patch.setattr(f"vpo_lite.studies.{module}.chosen", chosen_runs)
         yield
 
 

@@ -50,7 +50,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 19 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 20 and set(named) <= set(declaration.names())
 
 
 def test_the_crossing(found):
@@ -235,6 +235,21 @@ def test_learning_rates_on_mazes_of_the_papers_size():
     assert all(run.last["diversity"] > 0.6 for run in runs("grpo_x3", 4e-4, 3))
     validations = [np.mean([r.validation for r in runs("grpo_x3", lr, 3)]) for lr in (4e-4, 1e-3)]
     assert validations[0] > validations[1]
+    lower = study_page.with_grpo_at_a_lower_rate()
+    lead = {name: tables.difference(lower, folder, "vpo", name) for name in FIGURES}
+    assert [lead[f"any@{k}"].sure for k in (1, 3, 10, 30)] == [-1, 0, 1, 1]
+    assert [lead[f"best@{k}"].sure for k in (3, 10, 30)] == [0, 1, 0]
+    for figure in ("solved@3", "solved@10"):
+        assert lead[figure].sure == 1 and lead[figure].mean == pytest.approx(0.05, abs=0.003)
+    first = [
+        np.mean([r.last["any"][0] for r in runs("grpo_x3", *x)]) for x in ((4e-4, 3), (1e-3, 5))
+    ]
+    assert first[1] - first[0] == pytest.approx(0.014, abs=0.0006)
+    assert ends("grpo_entropy", 4e-4, 1) == [pytest.approx(0.854, abs=0.0006)]
+    for kind in study.kinds:
+        if study.kinds[kind].trained:
+            assert tables.difference(study, folder, kind, "any@30", "start_single").sure == 1
+    assert tables.difference(study, folder, "grpo_x3", "diversity", "start_single").sure == 0
     for kind in ("gdpo", "random_weighting", "multi_rlvr_paid", "grpo"):
         assert results.chosen_rate(study, folder, kind) == 4e-4
         assert 0.8525 < np.mean(ends(kind, 4e-4, 3)) < 0.8565
