@@ -131,7 +131,7 @@ def test_a_row_of_the_headline(name):
 
 def test_the_row_of_a_lower_rate_and_the_leads():
     """Of the same table, GRPO at 0.0004; and how far VPO is ahead with thirty answers."""
-    study, folder, cells = study_page.with_grpo_at_a_lower_rate(), results.SHIPPED / "paper-9x9", []
+    study, folder, cells = study_page.at_a_lower_rate("grpo_x3"), results.SHIPPED / "paper-9x9", []
     found = tables.means(study, folder)
     for figure in ("any@1", "any@3", "any@30"):
         sure = tables.difference(study, folder, "vpo", figure).sure
