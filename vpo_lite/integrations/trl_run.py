@@ -85,7 +85,7 @@ class TrlRun(AnyRun):
         learner, folder = _learner(config), None
         if _whole(engine):
             needed = functools.partial(memory_needed, processes=team.num_processes)
-            check_fits(learner.policy, config, learner.task, needed)
+            check_fits(learner.policy, config, learner.task, needed, quantised=False)
         dataset(config.but(steps=1), learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)

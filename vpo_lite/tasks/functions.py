@@ -1,7 +1,7 @@
 """Rows of a data set, scored by reward functions of yours: each function is one objective.
 
 A row is a JSON object with a ``prompt``, a text or chat messages, and any other columns. Functions
-are called as TRL calls reward functions, so rows and functions serve here and there unchanged.
+are called as TRL calls reward functions, but for what TRL alone hands over (reward_functions.py).
 """
 
 import copy

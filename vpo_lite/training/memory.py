@@ -177,15 +177,18 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     return config if rows == whole else config.but(micro_batch=rows)
 
 
-def check_fits(policy: Policy, config: TrainConfig, task=None, needed=memory_needed) -> None:
+def check_fits(
+    policy: Policy, config: TrainConfig, task=None, needed=memory_needed, quantised: bool = True
+) -> None:
     """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
-    device has in all. needed: as :func:`memory_needed`, of the engine that trains.
+    device has in all.
+
+    needed: as :func:`memory_needed`, of the engine that trains; quantised: as in :func:`cures`
     """
     need, there = needed(policy, config, task), total_memory(policy.device)
     if there and need.peak > there:
         least = needed(policy, config.but(micro_batch=1), task)
-        native = needed is memory_needed
-        cure = cures(least if least.peak > there else need, config, quantised=native)
+        cure = cures(least if least.peak > there else need, config, quantised)
         raise ValueError(
             f"this run needs {need}, and {policy.device} has {size(there)} in all: "
             f"{', or '.join(cure)}"
