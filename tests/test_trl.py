@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("trl")
 
 import torch
+import transformers
 from peft import AutoPeftModelForCausalLM
 from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
 from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
@@ -288,6 +289,19 @@ def test_a_tokenizer_that_ends_a_prompt_is_refused(tmp_path):
     with pytest.raises(TaskError, match="ends a prompt with EOS, which TRL keeps: train natively"):
         TrlRun.begin(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("warmup", [0, 2])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_learning_rate_of_a_step_is_the_native_trainers(schedule, warmup):
+    config = pocket_config(steps=5, lr=0.01, warmup_steps=warmup, lr_schedule=schedule)
+    args, steps = grpo_config(config, "unused"), config.steps
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=args.learning_rate)
+    numbers = args.get_warmup_steps(steps), steps  # as transformers' Trainer makes its schedule
+    rates = transformers.get_scheduler(args.lr_scheduler_type, optimizer, *numbers)
+    for step in range(steps):
+        assert rates.get_last_lr()[0] == pytest.approx(config.lr_at(step), rel=1e-12)
+        optimizer.step(), rates.step()
 
 
 def test_the_recommended_settings():

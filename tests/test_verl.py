@@ -136,6 +136,8 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
         (dict(temperature=1.2), "rollout.val_kwargs.temperature", 1.0),  # as the native evaluation
         (dict(task="programs", operations=2), "algorithm.vpo.options", {"operations": 2}),
         (dict(clip=0.3), "actor.clip_ratio_high", 0.3),
+        (dict(warmup_steps=2), "actor.optim.lr_warmup_steps", 2),
+        (dict(lr_schedule="cosine"), "actor.optim.lr_scheduler_type", "cosine"),
     ],
 )
 def test_a_setting_goes_where_veRL_reads_it(changes, place, value):

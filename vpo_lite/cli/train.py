@@ -229,6 +229,10 @@ def _warn_of_answers(run, start: dict) -> None:
         from ..training.contract import warning_of_worst
 
         say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
+    from ..decomposition.words import differ_in_scale
+
+    if unequal := differ_in_scale(start.get("reached") or {}):
+        say(f"before training, {unequal}", 0)
     _warn_of_truncation(start["truncated_rate"], run, "before training")
 
 

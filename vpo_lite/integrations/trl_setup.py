@@ -19,6 +19,7 @@ from ..training.problems import draw_weights, seeds_of_step
 from .rewards import RolloutReward
 
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
+SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
 LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
@@ -168,7 +169,8 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         top_p=1.0,
         top_k=0,
         disable_dropout=True,
-        lr_scheduler_type="constant",
+        lr_scheduler_type=SCHEDULES[config.lr_schedule],
+        warmup_steps=config.warmup_steps,
         weight_decay=0.0,
         max_grad_norm=1.0,
         bf16=False,  # the base's own numbers, and a float32 adapter, as in the native trainer

@@ -44,6 +44,8 @@ def configuration(
         use_kl=as_yaml(config.kl > 0),
         kl=as_yaml(config.kl),
         lr=as_yaml(config.lr),
+        warmup=config.warmup_steps,
+        schedule=config.lr_schedule,
         dynamic=as_yaml(config.micro_batch is None),
         micro_batch=as_yaml(config.micro_batch),
         tokens=max(16384, prompt + response),
@@ -139,6 +141,8 @@ actor_rollout_ref:
     ppo_max_token_len_per_gpu: {tokens}
     optim:
       lr: {lr}
+      lr_warmup_steps: {warmup}
+      lr_scheduler_type: {schedule}
       weight_decay: 0.0
     fsdp_config:
       model_dtype: {model_dtype}
