@@ -1,6 +1,5 @@
 """``vpo-lite data check`` and ``vpo-lite score``: records from a file, and answers to them."""
 
-import json
 from collections import Counter
 
 from ..checks import shown
@@ -8,7 +7,17 @@ from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.records import RecordTask, judge, on_records
 from ..tasks.rows import Row, rows_of
-from .flags import Wrong, add_task_options, at_home, given, named_task, path, requests, whole
+from .flags import (
+    Wrong,
+    add_task_options,
+    at_home,
+    given,
+    named_task,
+    path,
+    print_json,
+    requests,
+    whole,
+)
 
 TOGETHER = 256  # texts that are scored in one call
 MOST_ANSWERS = 100  # in one text
@@ -55,7 +64,7 @@ def check_data(options) -> int:
     }
     status = int(bool(loaded.damaged) or not loaded.records)
     if options.json:
-        print(json.dumps(counts | {"first_damaged": next(iter(loaded.damaged.values()), None)}))
+        print_json(counts | {"first_damaged": next(iter(loaded.damaged.values()), None)})
         return status
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
     print(
@@ -136,7 +145,7 @@ def score_answers(options) -> int:
                 "valid": judged.valid.tolist(),
                 "solved": judged.solved.tolist(),
             }
-            print(json.dumps(result))
+            print_json(result)
     return 0
 
 

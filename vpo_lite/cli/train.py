@@ -16,6 +16,7 @@ from .flags import (
     given_settings,
     of_a_file,
     path,
+    print_json,
     requests,
     say,
 )
@@ -177,7 +178,7 @@ def _drive(run, as_json: bool) -> int:
         return 0
     _warn_of_truncation(summary["truncated_in_training"], run, "in training")
     if as_json:
-        print(json.dumps(summary))
+        print_json(summary)
         return 0
     print(table([summary | {"set": config.compared_size}]))
     seconds = summary["seconds"]

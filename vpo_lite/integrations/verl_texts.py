@@ -194,8 +194,8 @@ MERGE = (
 
 
 def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) -> str:
-    named = [config.task, config.task_options.get("reward_funcs", "")]
-    own = "".join(f"The module of `{x}` must be importable there.\n" for x in named if ":" in x)
+    named = config.code.values()
+    own = "".join(f"The module of `{x}` must be importable there.\n" for x in named)
     data = "".join(f"The data file `{f}` must be readable there.\n" for f in config.files.values())
     train, held_out = (
         f"{count[name]:,} problems" for name in ("train.parquet", "held_out.parquet")

@@ -269,9 +269,19 @@ class TrainConfig:
     @property
     def files(self) -> dict[str, str]:
         """The data files of the task, by the option that names each."""
+        return self._given("path")
+
+    @property
+    def code(self) -> dict[str, str]:
+        """What the task imports by name, by the option that names it; a task's own class, too."""
+        own = {"task": self.task} if ":" in self.task else {}
+        return own | self._given("code")
+
+    def _given(self, kind: str) -> dict[str, str]:
+        """The options of a kind that have a value."""
         task = self.make_task()
-        paths = {o.name: getattr(task, o.name) for o in task.options if o.path}
-        return {name: path for name, path in paths.items() if path is not None}
+        found = {o.name: getattr(task, o.name) for o in task.options if getattr(o, kind)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def make_task(self) -> Task:
         """The task with this run's options."""
