@@ -80,7 +80,7 @@ class Option:
         limits += [f"at most {self.most:,}"] if self.most is not None else []
         return ", ".join([words[self.type], *limits]) + (", or inf" if self.inf else "")
 
-    def check(self, value):
+    def check(self, value: Any) -> Any:
         """The value, if it is allowed; a number of NumPy becomes Python's, a path becomes a text.
 
         Raises ValueError that says what is expected.
@@ -123,7 +123,7 @@ class Option:
             and (self.most is None or value <= self.most)
         )
 
-    def read(self, text: str):
+    def read(self, text: str) -> Any:
         """The value of a flag's text; its limits are left to :meth:`check`.
 
         Raises ValueError for a text that is no such number, and for a file that cannot be read.

@@ -1,14 +1,20 @@
 """What the reward vectors of sampled answers offer VPO: numbers first, then words and a figure."""
 
 import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..checks import check_alpha
+from ..estimators import Rewards
 from ..markup import html, in_lines
 from . import words
 from .measured import SIZES, mean, mean_table, measure, names_of, off_diagonal, problems_of
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 FIXED = "w*·r"  # the rival that is no component
 
@@ -128,7 +134,7 @@ class RewardReport:
     def _repr_html_(self) -> str:
         return html("<pre>{}</pre>", self)
 
-    def figure(self, **options):
+    def figure(self, **options: Any) -> "Figure":
         """Coverage of the best answers, and the correlations, as a plotly figure.
 
         options: of :func:`vpo_lite.figures.decomposition`, such as title and width. Raises
@@ -153,15 +159,15 @@ class RewardReport:
 
 
 def reward_report(
-    R,
-    valid=None,
-    w_star=None,
-    target=None,
+    R: Rewards,
+    valid: Rewards | None = None,
+    w_star: Rewards | None = None,
+    target: Rewards | None = None,
     *,
-    worst=None,
-    alpha=1.0,
-    objectives=None,
-    progress=None,
+    worst: Rewards | None = None,
+    alpha: float = 1.0,
+    objectives: Sequence[str] | None = None,
+    progress: Callable[[Iterable], Iterable] | None = None,
 ) -> RewardReport:
     """Say, from the rewards of sampled answers, what a vector reward offers over a scalar one.
 

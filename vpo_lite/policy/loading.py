@@ -6,6 +6,7 @@ else from JSON.
 
 import copy
 import functools
+import os
 import sys
 from pathlib import Path
 
@@ -39,7 +40,7 @@ MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
 
 
 def load_policy(
-    path_or_name="pocket-6x6",
+    path_or_name: str | os.PathLike = "pocket-6x6",
     *,
     base: str | None = None,
     device: str | torch.device = "auto",

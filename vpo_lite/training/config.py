@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
 from ..estimators import METHODS
@@ -174,14 +175,14 @@ class TrainConfig:
         return _OPTIONS
 
     @classmethod
-    def preset(cls, name: str, **changes) -> "TrainConfig":
+    def preset(cls, name: str, **changes: Any) -> "TrainConfig":
         """The preset of this name, with ``changes``. Names: demo, patient, laptop, gpu, paper."""
         if not isinstance(name, str) or name not in _PRESETS:
             raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(_PRESETS)}")
         settings = dict(zip(_COLUMNS, _PRESETS[name], strict=True))
         return cls(**_sorted_out(settings | changes))
 
-    def but(self, **changes) -> "TrainConfig":
+    def but(self, **changes: Any) -> "TrainConfig":
         """A copy with settings or task options changed. Another task starts from its defaults."""
         kept = self.task_options if task_name(changes.get("task", self.task)) == self.task else {}
         changes = _sorted_out({"task": self.task, "task_options": kept} | changes)
