@@ -95,7 +95,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "scipy": "core",
     "moocore": "core",
     "torch": "policy, training, pocket, search, studies, integrations, lab, classroom.check, cli",
-    "transformers": "policy.libraries, integrations.trl_run",
+    "transformers": "policy.libraries, integrations.trl_run, integrations.trl_setup",
     "peft": "policy.libraries",
     "tokenizers": "policy",
     "huggingface_hub": "policy, integrations.trl_run",

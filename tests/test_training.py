@@ -353,6 +353,15 @@ def test_a_record_reports_what_its_groups_hold(tiny):
     assert json.loads(json.dumps(line))["coverage"] == record.coverage
 
 
+def test_a_records_numbers_are_its_json_flattened(tiny):
+    record = next(train(tiny(steps=1, K=math.inf)))
+    stored, numbers = record.to_json(), record.numbers()
+    assert numbers["objectives/gold"] == stored["objectives"]["gold"]
+    assert numbers["slots/1"] == stored["slots"][0] and numbers["tokens"] == stored["tokens"]
+    assert all(math.isfinite(x) for x in numbers.values())
+    assert "K" not in numbers and "method" not in numbers and "slots" not in numbers
+
+
 def test_sets_of_single_answers_are_consecutive_and_whole():
     as_sets = vpo.metrics.as_sets
     rewards = np.arange(16, dtype=float).reshape(16, 1, 1)

@@ -344,6 +344,7 @@ def test_what_trl_cannot_honour_is_refused(name):
         (["--engine", "trl", "--engine-options", "beta=1"], "the run's own settings decide it"),
         (["--engine", "trl", "--engine-options", "use_vllm=true"], "vLLM is not installed"),
         (["--engine", "trl", "--engine-options", "top_p=a"], "top_p = 'a': expected float"),
+        (["--engine", "trl", "--engine-options", "report_to=nil"], "nil is not supported, only"),
         (["--engine", "trl", "--compile"], "compile = True: with engine trl"),
     ],
 )
@@ -517,6 +518,47 @@ def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys
     assert [row["label"] for row in rows] == ["vpo, engine=trl", "vpo, engine=native"]
     assert main(["train", "--resume", str(trained)]) == 2
     assert "this run is finished (3 steps)" in capsys.readouterr().err
+
+
+TENSORBOARD = """
+import json, pathlib
+
+class SummaryWriter:
+    def __init__(self, log_dir):
+        self.file = pathlib.Path(log_dir) / "scalars.jsonl"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+
+    def add_scalar(self, name, value, step):
+        with self.file.open("a") as file:
+            print(json.dumps([name, value, step]), file=file)
+
+    def nothing(self, *args, **kwargs): pass
+    add_text = flush = close = nothing
+"""
+
+
+@pytest.mark.slow
+def test_a_tracker_gets_the_figures_of_each_step_and_its_log_stays(
+    tiny, tmp_path, monkeypatch, capsys
+):
+    """By a stand-in for tensorboardX, which transformers takes where there is no tensorboard."""
+    run, options = tmp_path / "run", {"report_to": "tensorboard"}
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    absent = "transformers.integrations.integration_utils.is_tensorboard_available"
+    with monkeypatch.context() as without:
+        without.setattr(absent, lambda: False)
+        with pytest.raises(ValueError, match="requires tensorboard to be installed"):
+            TrlRun.begin(tiny, run, options)
+        assert not run.exists()
+    (tmp_path / "tensorboardX.py").write_text(TENSORBOARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    started = TrlRun.begin(tiny, run, options)
+    started.start(), started.train(lambda record: False), started.finish()
+    lines = (run / "tensorboard" / "scalars.jsonl").read_text().splitlines()
+    logged = {(name, step): value for name, value, step in map(json.loads, lines)}
+    for record in RunFolder.open(run).records():
+        assert logged["train/vpo/valid_rate", record.step] == pytest.approx(record.valid_rate)
 
 
 @pytest.mark.slow
