@@ -48,6 +48,9 @@ class Later:
 
 later_object = Later()
 
+def hard(completions, total, **columns):
+    return [float(t) for t in total]
+
 def talks(completions, **columns):
     print("scoring")
     return [0.0] * len(completions)
@@ -326,6 +329,22 @@ def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
     assert main(f"score --task functions {given}".split()) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["rewards"] == [[0.0, 1.0]] and err == "scoring\n"
+
+
+def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
+    mine([*SUMS, {"prompt": "What?"}])
+    check = "data check rows.jsonl --task functions --reward-funcs my_rewards"
+    assert main(f"{check}:total_or_none --score 4".split()) == 0
+    assert "\n0 of 11 cannot be scored\n" in capsys.readouterr().out
+    assert main(f"{check}:hard --score 4".split()) == 1
+    out = capsys.readouterr().out
+    assert "record 10 cannot be scored: TypeError: float() argument" in out
+    assert "\n1 of 11 cannot be scored\n" in out
+    assert main(f"{check}:hard --score 4 --json".split()) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["failed"] == 1 and found["first_failed"].startswith("TypeError: float()")
+    assert main(f"{check}:narrow".split()) == 2
+    assert "let it take **columns" in capsys.readouterr().err
 
 
 def test_functions_of_a_notebook_are_named_by_its_module(mine, monkeypatch):
