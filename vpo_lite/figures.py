@@ -286,7 +286,8 @@ def weight_simplex(
         figure.data[-1].update(name=name)
     for axis, k in zip("abc", show, strict=True):
         name = {"text": f"<b>{names[k]}</b>", "font_size": 18}
-        style = {"title": name, "ticks": "outside", "showgrid": False}
+        inner = left * np.arange(1, 5) / 5  # at a corner a number would lie on the name
+        style = {"title": name, "ticks": "outside", "showgrid": False, "tickvals": inner}
         figure.update_layout({f"ternary_{axis}axis": style})
     rest = [f"{names[k]} held at {fixed.get(k, 0):g}" for k in range(d) if k not in show]
     title = title or "Who wins where" + (f" ({', '.join(rest)})" if rest else "")

@@ -29,6 +29,7 @@ from ..looks import WIDE
 from ..training.config import TrainConfig
 from .arguments import check, check_curves, check_look
 from .codes import decode, encode
+from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
 from .settings import MOST_EARLIER, NOT_SHARED, Settings
 from .showing import Showing
@@ -458,6 +459,7 @@ class Session:
                 ended=self._ended,
             )
             Session._training = weakref.ref(self)
+        heed(_interrupted, while_=_trains)
         return self
 
     def _fresh_tracks(self) -> dict[str, Track]:
@@ -530,6 +532,23 @@ class Session:
                 self.report(error)
             paused = self._farewell if halted else "One step. Train goes on."
             self._say({"rest": paused, "end": self._farewell}.get(done, ""))
+
+
+def _trains() -> Session | None:
+    """The session that has a step under way."""
+    session = Session._training and Session._training()
+    return session if session is not None and session.view().busy else None
+
+
+def _interrupted(*_):
+    """Of a signal. Another thread stops the session: a signal handler must not wait for a lock."""
+
+    def stop():
+        session = _trains()
+        if session is not None:
+            session.stop()
+
+    threading.Thread(target=stop, name="vpo-lite interrupt", daemon=True).start()
 
 
 @atexit.register

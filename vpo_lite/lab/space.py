@@ -10,7 +10,7 @@ from .faces import Face
 from .view import Moment, Run, View
 
 ASIDE = 0.035  # between the markers of two runs at one point
-FAILED_AT = (-0.12, -0.19)  # where answers of the first run that do not count are drawn
+FAILED_AT = (-0.12, -0.24)  # where answers of the first run that do not count are drawn
 FAILED_STEP = 0.12  # and how far below them those of the next run
 
 
