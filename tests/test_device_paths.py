@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from vpo_lite import TrainConfig
-from vpo_lite.policy import sampling
+from vpo_lite.policy import graphs, sampling
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.graphs import replayed
 from vpo_lite.policy.loading import choose_device
@@ -273,42 +273,116 @@ def test_a_step_that_keeps_its_place_in_python_is_not_what_a_recorded_one_draws(
     assert not equal(rollouts_of(model, uniforms, view), plain)
 
 
+class Stream:
+    """A queue of a GPU."""
+
+    def __init__(self, device):
+        self.device = torch.device(device)
+
+
+class Cards:
+    """Two GPUs without kernels: which one is in use, and the stream in use on each.
+
+    Torch's own Python for streams and graphs runs on them. ``breaks``: recording fails, and as on a
+    GPU it fails again where it ends.
+    """
+
+    def __init__(self):
+        self.used, self.streams = 0, [Stream("cuda:0"), Stream("cuda:1")]
+        self.recorded, self.replays, self.breaks = [], [], False
+
+    def current_stream(self, device=None):
+        index = None if device is None else torch.device(device).index
+        return self.streams[self.used if index is None else index]
+
+    def set_stream(self, stream):
+        self.used = stream.device.index
+        self.streams[self.used] = stream
+
+    @contextlib.contextmanager
+    def device(self, device):
+        before, self.used = self.used, torch.device(device).index
+        yield
+        self.used = before
+
+    def graph(self):
+        return FakeGraph(self)
+
+
 class FakeGraph:
     """CUDA's recorder, as far as Python sees it."""
 
-    replays = 0
+    def __init__(self, cards):
+        self.cards = cards
+
+    def capture_begin(self, **_):
+        self.cards.recorded.append(self.cards.current_stream())
+
+    def capture_end(self):
+        if self.cards.breaks:
+            raise RuntimeError("operation failed due to a previous error during capture\nmore")
 
     def replay(self):
-        self.replays += 1
+        self.cards.replays.append(self)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_step_is_recorded_once_and_then_replayed(device, monkeypatch):
-    calls, graph = [], FakeGraph()
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
+@pytest.fixture
+def cards(monkeypatch):
+    cards = Cards()
+    for name in ("current_stream", "set_stream", "device"):
+        monkeypatch.setattr(torch.cuda, name, getattr(cards, name))
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: None, raising=False)
+    monkeypatch.setattr(torch.cuda, "_get_device_index", lambda *_: 0)
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device="cuda:0": Stream(device))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", cards.graph)
+    graphs._recording_stream.cache_clear()
+    yield cards
+    graphs._recording_stream.cache_clear()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_step_is_recorded_once_and_then_replayed(device, cards):
+    calls = []
     advance = replayed(lambda: calls.append(1), torch.device(device))
     for _ in range(3):
         advance()
-    assert (len(calls), graph.replays) == {"cpu": (3, 0), "cuda": (1, 3)}[device]
+    assert (len(calls), len(cards.replays)) == {"cpu": (3, 0), "cuda:0": (1, 3)}[device]
 
 
-def test_a_step_that_cannot_be_recorded_is_run_by_python(monkeypatch):
-    calls = []
+def test_every_gpu_records_on_a_stream_of_its_own(cards):
+    """On one of another GPU nothing would be recorded: the kernels would run, once."""
+    before = list(cards.streams)
+    for index in (0, 1, 1, 0):
+        used = []
+        device = torch.device("cuda", index)
+        replayed(lambda: used.append(cards.current_stream(device)), device)  # noqa: B023
+        assert used == cards.recorded[-1:] and used[0].device == device
+        assert used[0] is not before[index]  # torch records on no default stream
+    assert cards.recorded[1] is cards.recorded[2]  # cuBLAS keeps memory for every stream
+    assert cards.used == 0 and cards.streams == before
 
-    @contextlib.contextmanager
-    def refuse(graph, **_):
-        yield
-        raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
-    monkeypatch.setattr(torch.cuda, "graph", refuse)
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_step_that_cannot_be_recorded_is_run_by_python(index, cards):
+    calls, before = [], list(cards.streams)
+    cards.breaks = True
+
+    def step():
+        calls.append(cards.current_stream(torch.device("cuda", index)))
+        if len(calls) == 1:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
     with pytest.warns(
         UserWarning, match="without a CUDA graph: operation not permitted.*capturing$"
     ):
-        advance = replayed(lambda: calls.append(1), torch.device("cuda"))
+        advance = replayed(step, torch.device("cuda", index))
     advance()
     assert len(calls) == 2  # one of them recorded, which changes no tensor on a GPU
+    assert calls[1] is before[index]  # not the stream on which recording failed
+    assert cards.used == 0 and cards.streams == before
 
 
 @pytest.mark.parametrize("every", [3, 8, 100])

@@ -877,12 +877,15 @@ def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
     assert not torch.equal(pick(a), pick(c))
 
 
-def test_torchs_own_random_stream_is_left_alone(tiny):
+def test_torchs_own_random_streams_are_left_alone(tiny, monkeypatch):
+    """On the CPU and on GPUs: torch.manual_seed would seed them all."""
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     list(train(tiny(steps=1)))
-    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(torch.rand(3), expected) and not seeded
 
 
 # --- learning -------------------------------------------------------------------------------------

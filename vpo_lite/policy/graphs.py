@@ -3,6 +3,7 @@
 It has not run on a GPU yet. tests/test_device_paths.py records and replays a step on the CPU.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
 
@@ -21,12 +22,25 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     if device.type != "cuda":
         return step
     graph = torch.cuda.CUDAGraph()
+    # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
+    how = dict(stream=_recording_stream(device), capture_error_mode="thread_local")
     try:
-        # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # Where a recording fails, torch leaves its stream in use. The outer block takes it back.
+        with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, **how):
             step()
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        # Torch's last error says only that the recording broke; the one before says where.
+        reason = str(error.__context__ or error).splitlines()[0]
         warnings.warn(f"sampling goes on without a CUDA graph: {reason}", stacklevel=2)
         return step
     return graph.replay
+
+
+@functools.cache
+def _recording_stream(device: torch.device):
+    """The stream on which this GPU's steps are recorded.
+
+    Torch's own belongs to the GPU that recorded first: on another one it records nothing. There is
+    one a GPU, since cuBLAS keeps memory for every stream.
+    """
+    return torch.cuda.Stream(device)
