@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import runpy
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -332,6 +333,15 @@ REFUSED = {
 def test_what_trl_cannot_honour_is_refused(name):
     with pytest.raises(ValueError, match=f"{name}.*(natively|leave it out)"):
         grpo_config(pocket_config(**REFUSED[name]), "unused")
+
+
+def test_a_machine_that_lacks_the_runs_folder_says_so(tmp_path, monkeypatch, capsys):
+    asked = ["train", "--resume", str(tmp_path / "run")]
+    for rank, more in (("0", False), ("1", True)):
+        monkeypatch.setenv("RANK", rank)
+        assert main(asked) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "no run folder" in line and line.endswith("must share its folder") == more
 
 
 @pytest.mark.parametrize(
@@ -731,14 +741,33 @@ def test_the_example_trains(name, chat_folder, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
-    """By TRL's own gathering; weights that each process draws for itself are caught."""
+    """By TRL's own gathering; weights that each process draws for itself are caught. Each process
+    has a launcher of its own, as on two machines that share a disk.
+    """
     script = Path(__file__).with_name("trl_two_processes.py")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    launch += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", str(script), str(tmp_path)]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1"]
+    launch += ["--master_addr=127.0.0.1", f"--master_port={port}"]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(launch, env=settings, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "[transformers]" not in done.stderr
+    machines = [
+        subprocess.Popen(
+            [*launch, f"--node_rank={rank}", str(script), str(tmp_path)],
+            env=settings,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [machine.communicate(timeout=500)[1] for machine in machines]
+    finally:
+        for machine in machines:
+            machine.kill()
+    for machine, stderr in zip(machines, said, strict=True):
+        assert machine.returncode == 0, stderr[-3000:]
+        assert "[transformers]" not in stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
     assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])

@@ -68,7 +68,7 @@ def functions_of(name, value) -> dict[str, typing.Any]:
 
 
 def lacks(function, made: bool) -> list[str]:
-    """What has no type of a function: parameters, and what it returns, unless it is a constructor."""
+    """What of a function has no type: parameters, and its result, unless it is a constructor."""
     signature = inspect.signature(function)
     parameters = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
     missing = [p.name for p in parameters if p.annotation is p.empty]

@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
 from pathlib import Path
 
 from ..checks import shown
+from ..files import DamagedError
 from ..tasks.base import TaskError
 from .flags import (
     STOPPED,
@@ -117,7 +119,12 @@ def _engine(name: str):
 def _engine_of(folder: Path) -> str:
     from ..training.folders import RunFolder
 
-    return RunFolder.open(folder).engine().name
+    try:
+        return RunFolder.open(folder).engine().name
+    except DamagedError as error:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise Wrong(f"{error}; all machines of a run must share its folder") from error
 
 
 def _engine_options(options) -> dict:
