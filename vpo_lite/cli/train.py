@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from ..checks import shown
-from ..files import DamagedError
 from ..tasks.base import TaskError
 from .flags import (
     STOPPED,
@@ -121,7 +120,7 @@ def _engine_of(folder: Path) -> str:
 
     try:
         return RunFolder.open(folder).engine().name
-    except DamagedError as error:
+    except ValueError as error:
         if os.environ.get("RANK", "0") == "0":
             raise
         raise Wrong(f"{error}; all machines of a run must share its folder") from error
