@@ -250,6 +250,11 @@ def trace_is_empty(figure, label):
     return False
 
 
+def test_what_stands_beside_a_point_and_under_a_pointer_is_told_once():
+    words = in_words(replayed(RECORDING).figure())
+    assert words.count("2% miss E") == words.count("4% miss E") == 1
+
+
 @by_figure
 def test_what_appears_under_a_pointer_is_in_the_words(name):
     """Coordinates stand on the axes; every other fact must be said."""

@@ -258,6 +258,24 @@ def test_an_earlier_run_stays_as_a_faint_curve(page):
     )
 
 
+TEXTS = """() => { const plot = document.querySelector('.js-plotly-plot');
+  return plot.data.filter((t) => /^answers|^VPO|^GRPO|^Multi/.test(t.name) && t.text).map((t) =>
+    [Array.from(t.text), [...plot.querySelectorAll(`.trace${t.uid} text`)].map((e) =>
+      e.textContent)].map((texts) => texts.filter((text) => text.trim()).join())); }"""
+
+
+def test_the_texts_beside_points_stay_when_the_points_change(page):
+    """The share that misses E: its point stands elsewhere in the list after each step."""
+    put(page, RECORDING)
+    seen = set()
+    for step in range(1, 13):
+        page.kernel(f"lab.look({step})")
+        page.wait_text(".vpo-status", f"step {step} of 40")
+        page.page.wait_for_function(f"() => ({TEXTS})().every(([said, drawn]) => said === drawn)")
+        seen |= {said for said, _ in page.page.evaluate(TEXTS)} - {""}
+    assert len(seen) > 12
+
+
 def test_a_narrow_window_with_large_letters_cuts_no_answer(page):
     put(page, RECORDING)
     page.kernel("lab.panel.controls.large.value = True")

@@ -255,8 +255,8 @@ def _texts(trace, points):
             if own["text"] and "%{text" not in told:
                 found[-1] += f", {plain(own['text'])}"
         elif hovertext := entry(trace.hovertext, i):
-            shown = plain(own["text"] or "")
-            found.append(", ".join(filter(None, [plain(hovertext), shown])))
+            said, shown = plain(hovertext), plain(own["text"] or "")
+            found.append(said if shown in said else f"{said}, {shown}")
         elif own["text"] and "text" in (trace.mode or ""):
             found.append(f"{plain(own['text'])} at ({number(x)}, {number(y)})")
         elif own["text"] and trace.hoverinfo == "text":

@@ -248,8 +248,9 @@ def _of_the_front(front: dict) -> str:
     from ..decomposition.words import HARDLY, few, number
 
     text = (
-        f"This task knows its true front. Coverage of that: {few(front['coverage'])}, all sampled "
-        f"answers together {number(front['sampled'])}."
+        "This task knows its true front. Coverage of that, if you choose among all answers there "
+        f"are: {few(front['coverage'])}. All sampled answers together cover "
+        f"{number(front['sampled'])} of it."
     )
     if front["sampled"] < HARDLY:
         text += " So part of the front was not sampled. Ask for more answers, or go by these."
