@@ -6,6 +6,7 @@ whatever Python wants to know of them is seen, and answered, by :class:`Watched`
 """
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -135,6 +136,11 @@ def test_in_single_precision_the_largest_uniform_draws_a_token_that_can_be_drawn
     single = u.float().clamp(max=1 - 2**-24)
     assert single.dtype == torch.float32 and single[2] < 1
     assert sampling._draw(logp, single)[:, 0].tolist() == [0, 1, 1]
+
+
+def test_no_attention_on_a_gpu_is_cudnns():
+    """Its gradients are NaN for some lengths of masked prompts, in bfloat16 on an H100."""
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_an_apple_gpu_is_taken_when_it_is_named(monkeypatch):
@@ -338,9 +344,8 @@ def cards(monkeypatch):
     monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", None)
     monkeypatch.setattr(torch.cuda, "Stream", lambda device="cuda:0": Stream(device))
     monkeypatch.setattr(torch.cuda, "CUDAGraph", cards.graph)
-    graphs._recording_stream.cache_clear()
-    yield cards
-    graphs._recording_stream.cache_clear()
+    monkeypatch.setattr(graphs, "_STREAMS", graphs._Streams())
+    return cards
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
@@ -352,17 +357,31 @@ def test_a_step_is_recorded_once_and_then_replayed(device, cards):
     assert (len(calls), len(cards.replays)) == {"cpu": (3, 0), "cuda:0": (1, 3)}[device]
 
 
+def recorded_on(device, cards) -> Stream:
+    """The stream that is in use on a GPU while a step of it is recorded."""
+    used = []
+    replayed(lambda: used.append(cards.current_stream(device)), device)
+    assert used == cards.recorded[-1:]
+    return used[0]
+
+
 def test_every_gpu_records_on_a_stream_of_its_own(cards):
     """On one of another GPU nothing would be recorded: the kernels would run, once."""
     before = list(cards.streams)
-    for index in (0, 1, 1, 0):
-        used = []
-        device = torch.device("cuda", index)
-        replayed(lambda: used.append(cards.current_stream(device)), device)  # noqa: B023
-        assert used == cards.recorded[-1:] and used[0].device == device
-        assert used[0] is not before[index]  # torch records on no default stream
-    assert cards.recorded[1] is cards.recorded[2]  # cuBLAS keeps memory for every stream
+    zero, one = torch.device("cuda:0"), torch.device("cuda:1")
+    found = [recorded_on(device, cards) for device in (zero, one, one, zero)]
+    assert [stream.device for stream in found] == [zero, one, one, zero]
+    assert found[0] is not before[0] and found[1] is not before[1]  # no default stream records
+    assert found[1] is found[2]  # cuBLAS keeps memory for every stream
     assert cards.used == 0 and cards.streams == before
+
+
+def test_every_thread_records_on_a_stream_of_its_own(cards):
+    """The end of one thread's graph frees what cuBLAS keeps for its stream."""
+    device = torch.device("cuda:0")
+    with ThreadPoolExecutor(1) as other:
+        theirs = [other.submit(recorded_on, device, cards).result() for _ in range(2)]
+    assert theirs[0] is theirs[1] is not recorded_on(device, cards)
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -45,7 +45,7 @@ from here import Here, Skipped  # noqa: E402
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results" / "gpu.json"
 ORDER = """
-correctness: logits sampler update steps
+correctness: logits sampler update steps attention
 speed: rollouts step_time
 effect: demo
 correctness: bf16 resume nan stated_memory oom quantised

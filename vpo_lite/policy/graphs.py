@@ -4,6 +4,7 @@ It has not run on a GPU yet. tests/test_device_paths.py records and replays a st
 """
 
 import functools
+import threading
 import warnings
 from collections.abc import Callable
 
@@ -23,7 +24,7 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
         return step
     graph = torch.cuda.CUDAGraph()
     # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
-    how = dict(stream=_recording_stream(device), capture_error_mode="thread_local")
+    how = dict(stream=_STREAMS.of(device), capture_error_mode="thread_local")
     try:
         # Where a recording fails, torch leaves its stream in use. The outer block takes it back.
         with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, **how):
@@ -36,11 +37,16 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     return graph.replay
 
 
-@functools.cache
-def _recording_stream(device: torch.device):
-    """The stream on which this GPU's steps are recorded.
+class _Streams(threading.local):
+    """The stream on which a thread records steps of a GPU.
 
-    Torch's own belongs to the GPU that recorded first: on another one it records nothing. There is
-    one a GPU, since cuBLAS keeps memory for every stream.
+    Torch's own belongs to the GPU that recorded first: on another one it records nothing. And where
+    a graph goes, newer versions free the memory that cuBLAS has for its stream, which the graph of
+    another thread may need (pytorch issue 193402).
     """
-    return torch.cuda.Stream(device)
+
+    def __init__(self):
+        self.of = functools.cache(torch.cuda.Stream)
+
+
+_STREAMS = _Streams()
