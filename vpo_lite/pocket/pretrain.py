@@ -311,12 +311,12 @@ def held_out_figures(
     policy: Policy,
     recipe: Recipe,
     task: Task,
+    seeds,
     *,
-    seeds=HELD_OUT,
     sizes=(1, 3, 5),
     seed: int = 0,
 ) -> dict:
-    """Figures on problems that were never trained on: one rollout each at temperature 1.
+    """Figures on the problems with these seeds: one rollout each at temperature 1.
 
     Returns for every m in ``sizes``, as text, the recipe's figures: a dict of shares in [0, 1].
     """
@@ -340,7 +340,8 @@ def finish(recipe: Recipe, out, device) -> dict:
     lock = lock_folder(out)
     policy = load_policy(out, device=str(device), dtype="float32")
     figures = {
-        name: held_out_figures(policy, recipe, task) for name, task in recipe.measured().items()
+        name: held_out_figures(policy, recipe, task, HELD_OUT)
+        for name, task in recipe.measured().items()
     }
     write_json(out / ABOUT, _about(recipe) | {"held_out": figures})
     parameters = sum(p.numel() for p in policy.model.parameters() if not p.requires_grad)
