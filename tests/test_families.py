@@ -4,8 +4,6 @@ with random parameters and tokens of one byte.
 """
 
 import json
-import re
-import runpy
 import shutil
 import sys
 from pathlib import Path
@@ -23,6 +21,7 @@ from vpo_lite.cli import main
 from vpo_lite.integrations.verl_export import export
 from vpo_lite.policy import base
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.merged import write_merged
 from vpo_lite.tasks import Prompt, task_class
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.records import RecordTask
@@ -216,7 +215,7 @@ def test_prompts_and_ends_are_the_familys_own(name, made):
 # peft's notice on patterns of its own, for Mixtral's experts
 @pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern")
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_trained_adapter_is_the_same_policy_in_plain_peft(name, made, tmp_path):
+def test_a_trained_adapter_is_the_same_policy_in_plain_peft_and_in_one_model(name, made, tmp_path):
     """Sampled tokens, with padding, caches and windows, have the probabilities that whole rows
     without padding have there. They are drawn from all tokens, whatever generation_config.json
     says."""
@@ -232,22 +231,26 @@ def test_a_trained_adapter_is_the_same_policy_in_plain_peft(name, made, tmp_path
         hf.AutoModelForCausalLM.from_pretrained(made(name), dtype=torch.float32),
         tmp_path / "adapter",
     ).eval()
+    merged = write_merged(tmp_path / "adapter", tmp_path / "merged")
+    alone = hf.AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32).eval()
+    assert alone.generation_config.eos_token_id == plain.generation_config.eos_token_id
+    assert hf.AutoTokenizer.from_pretrained(merged).chat_template == FAMILIES[name][3]
     for i, row in enumerate(rollouts.tokens):
         asked, used = policy.encode(ASKED[i // 3]), int(rollouts.mask[i].sum())
         whole = torch.tensor([[*asked, *row[:used].tolist()]])
         with torch.no_grad():
             logits = plain(input_ids=whole).logits[0, len(asked) - 1 : -1]
+            same = alone(input_ids=whole).logits[0, len(asked) - 1 : -1]
+        assert torch.allclose(same, logits, atol=1e-3)
         expected = (logits / 0.8).log_softmax(-1).gather(-1, row[:used, None])[:, 0]
         assert torch.allclose(rollouts.logprobs[i, :used], expected, atol=1e-4)
         assert torch.allclose(ours[i, :used], expected, atol=1e-4)
 
 
-def test_the_line_of_the_reference_makes_one_model_of_base_and_adapter(
-    made, letters, tmp_path, monkeypatch
+def test_an_adapter_of_peft_becomes_one_model_that_a_new_run_starts_from(
+    made, letters, tmp_path, monkeypatch, capsys
 ):
-    """Also of an adapter that peft alone wrote. A new run starts from it."""
     monkeypatch.chdir(tmp_path)
-    (line,) = re.findall(r'^python -c "(import peft.*)"$', REFERENCE, re.MULTILINE)
     source = made("gemma 2, no system turn, windows")
     bare = hf.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     torch.manual_seed(2)
@@ -256,14 +259,51 @@ def test_the_line_of_the_reference_makes_one_model_of_base_and_adapter(
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.3)
     own.save_pretrained("runs/qwen/adapter")
-    with pytest.raises(ValueError, match="merge it into its base first"):
+    with pytest.raises(ValueError, match="vpo-lite export model"):
         Run.begin(settings("runs/qwen/adapter"), "run")
-    Path("merge.py").write_text(line)
-    runpy.run_path("merge.py")
+    assert main(["export", "model", "runs/qwen", "--out", "merged"]) == 0
+    assert "merged: one model of transformers, 0.1 MB of parameters" in capsys.readouterr().out
     merged = load_policy("merged", device="cpu", rank=2)
     ids = torch.tensor([merged.encode(ASKED[0])])
     with torch.no_grad():
         assert torch.allclose(merged.model(ids).logits, own.eval()(ids).logits, atol=1e-4)
+
+
+def test_what_cannot_become_one_model_is_refused_and_nothing_is_written(made, tmp_path, capsys):
+    policy = load_policy(made("qwen3"), device="cpu", rank=2)
+    policy.save(tmp_path / "adapter")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    quantised = shutil.copytree(tmp_path / "adapter", tmp_path / "quantised")
+    card = json.loads((quantised / "policy.json").read_text())
+    (quantised / "policy.json").write_text(json.dumps(card | {"load_in": "4bit"}))
+    before = sorted(tmp_path.rglob("*"))
+    for run, out, said in (
+        (made("qwen3"), "out", "no trained adapter is there"),
+        (tmp_path / "adapter", "full", "exists already"),
+        (quantised, "out", "was trained on a base in 4bit"),
+        (tmp_path / "adapter", "out --dtype float16", "dtype = 'float16': expected one of auto"),
+    ):
+        assert main(f"export model {run} --out {tmp_path}/{out}".split()) == 2
+        assert said in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"), [("auto", "bfloat16"), ("float32", "float32"), ("bfloat16", "bfloat16")]
+)
+def test_one_model_has_the_number_format_of_its_base_or_the_one_asked_for(
+    made, tmp_path, asked, stored
+):
+    base = hf.AutoModelForCausalLM.from_pretrained(made("qwen3"), dtype=torch.bfloat16)
+    base.save_pretrained(tmp_path / "base")
+    hf.AutoTokenizer.from_pretrained(made("qwen3")).save_pretrained(tmp_path / "base")
+    load_policy(tmp_path / "base", device="cpu", rank=2).save(tmp_path / "adapter")
+    write_merged(tmp_path / "adapter", tmp_path / "merged", dtype=asked)
+    merged = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert {p.dtype for p in merged.parameters()} == {getattr(torch, stored)}
+    for name, parameter in merged.named_parameters():  # a fresh adapter adds nothing
+        assert torch.equal(parameter, base.get_parameter(name).to(parameter.dtype))
 
 
 def test_an_adapter_of_a_hub_model_names_it_as_the_hub_does(made, tmp_path, monkeypatch):

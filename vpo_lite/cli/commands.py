@@ -67,7 +67,10 @@ _COMMANDS = {
         "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
     ),
     "export": Command(
-        "a run for another engine (veRL), or recorded runs as a page (lesson)", export.flags, None
+        "a trained model in one piece, a run for another engine (veRL), or recorded runs as a page "
+        "(lesson)",
+        export.flags,
+        None,
     ),
     "course": Command(
         "what a teacher takes into a class: copies of the notebooks, the cheat sheet",

@@ -1,5 +1,7 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
+import sys
+
 from .flags import Command, add_commands, add_settings, at_home, given_settings, path, requests
 from .flags import whole as whole_number
 
@@ -84,7 +86,40 @@ def _lesson(options) -> int:
     return 0
 
 
+def _model_flags(made, arguments) -> None:
+    made.add_argument(
+        "trained", type=at_home, metavar="RUN", help="a finished run, or the folder of an adapter"
+    )
+    made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
+    made.add_argument(
+        "--base", type=at_home, metavar="NAME", help="the adapter's base model, if it has moved"
+    )
+    made.add_argument(
+        "--dtype",
+        default="auto",
+        metavar="NAME",
+        help="number format of the parameters: auto (as the base's files), bfloat16, float32",
+    )
+
+
+def _model(options) -> int:
+    with requests():
+        from ..policy.merged import write_merged
+
+        print("adding the adapter to its base", file=sys.stderr)
+        out = write_merged(options.trained, options.out, base=options.base, dtype=options.dtype)
+    size = sum(file.stat().st_size for file in out.glob("*.safetensors")) / 1e6
+    print(f"{out}: one model of transformers, {size:,.1f} MB of parameters")
+    print(f"vpo-lite train --model {out} puts a fresh adapter on it")
+    return 0
+
+
 _KINDS = {
+    "model": Command(
+        "a trained adapter and its base as one model of transformers",
+        _model_flags,
+        _model,
+    ),
     "verl": Command(
         "a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl
     ),

@@ -268,7 +268,7 @@ def _base_of(model: str) -> str:
     if adapter_folder(model) is not None:
         raise ValueError(
             f"model = {model!r}: holds a trained adapter, but training starts from a base model; "
-            "to go on with a run, use --resume; to start from an adapter, merge it into its base "
-            "first ('Your own model' in notebooks/REFERENCE.md)"
+            "to go on with a run, use --resume; to start from an adapter, make one model of it and "
+            f"its base first: vpo-lite export model {model} --out FOLDER"
         )
     return model

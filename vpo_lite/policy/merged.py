@@ -1,0 +1,79 @@
+"""A trained policy as one plain model, which needs neither peft nor this package."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from ..checks import check_choice
+from ..files import is_free, read_json
+from .adapter import adapter_folder, base_folder, quiet, read_card
+from .hub import from_hub
+from .loading import load_policy
+from .weights import writing
+
+NUMBERS = ("auto", "bfloat16", "float32")
+
+
+def write_merged(
+    path: str | os.PathLike,
+    out: str | os.PathLike,
+    *,
+    base: str | None = None,
+    dtype: str = "auto",
+    device: str = "cpu",
+) -> Path:
+    """Write base and adapter as one model, W + (lora_alpha / rank) B A for each adapted W.
+
+    The folder ``out`` is made whole or not at all. It holds what ``save_pretrained`` writes:
+    parameters in safetensors, settings, tokenizer and chat template. Plain transformers loads it,
+    and ``load_policy(out)`` puts a fresh adapter on it. Returns ``out``.
+
+    - path: a run folder, or the folder of an adapter
+    - base: the model that the adapter belongs on, where its files name none, or another place of it
+    - dtype: of the parameters: "bfloat16", "float32", or "auto", as the base's files have them
+    - device: where they are added up
+
+    Raises ValueError where no trained adapter is there, where it cannot be loaded, where it was
+    trained on a quantised base, and for an ``out`` that holds something.
+
+    >>> from vpo_lite import load_policy
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = load_policy("pocket-6x6", device="cpu").save(f"{folder}/adapter")
+    ...     written = write_merged(f"{folder}/adapter", f"{folder}/merged")
+    ...     load_policy(written, device="cpu").pocket["answers"]
+    5
+    """
+    check_choice(dtype, "dtype", NUMBERS)
+    adapter, out = adapter_folder(path), Path(out)
+    if adapter is None:
+        raise ValueError(f"{path}: no trained adapter is there; a finished run has one")
+    if not is_free(out, ()) or not out.name:
+        raise ValueError(f"{out}: exists already; choose another folder")
+    card = read_card(adapter, base)
+    if card.load_in is not None:
+        raise ValueError(
+            f"{path}: was trained on a base in {card.load_in}, whose parameters differ from those "
+            "that a merged model would have; load base and adapter side by side"
+        )
+    if dtype == "auto":
+        settings = read_json((base_folder(card.base) or from_hub(card.base)) / "config.json")
+        stored = settings.get("dtype", settings.get("torch_dtype"))  # today's name, and the older
+        dtype = "bfloat16" if stored == "bfloat16" else "float32"
+    policy = load_policy(path, base=base, dtype=dtype, device=device)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        made = staging / out.name
+        made.mkdir()  # with the umask's permissions
+        with quiet(), writing():
+            policy.model.merge_and_unload().save_pretrained(made)
+            policy.tokenizer.save_pretrained(made)
+        for file in made.iterdir():
+            file.chmod(made.stat().st_mode & 0o666)
+        if out.is_dir():
+            out.rmdir()
+        made.rename(out)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return out
