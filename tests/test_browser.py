@@ -124,6 +124,21 @@ def test_the_stop_button_of_jupyterlab_stops_training(start):
     start.wait_text(".vpo-status", "stopped")
 
 
+def test_the_keyboard_keeps_its_place_when_a_pressed_button_is_disabled(start):
+    page = start.page
+    focused = "document.activeElement.classList.contains"
+    page.locator("button.vpo-train").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"() => {focused}('vpo-pause')")
+    start.wait_text(".vpo-status", "step 2 of")
+    page.keyboard.press("Enter")
+    start.wait_text(".vpo-status", "Paused. Train goes on.")
+    page.wait_for_function(f"() => {focused}('vpo-train')")
+    page.keyboard.press("Tab")  # from Train to Stop: Pause is disabled
+    page.keyboard.press("Enter")
+    start.wait_text(".vpo-status", "stopped")
+
+
 def test_run_all_twice_and_a_cell_out_of_order_leave_one_panel_training(start):
     start.kernel("old = lab; old.train()")
     start.wait_text(".vpo-status", "step 1 of")

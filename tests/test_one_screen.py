@@ -304,4 +304,8 @@ def test_the_same_under_voila(folder, browser):
         page.page.wait_for_selector(".vpo-board svg.maze")
         page.page.wait_for_selector(".js-plotly-plot .main-svg")
         check(page, boards=3, sizes=(SMALL, LARGE, (900, 720)))
+        page.page.emulate_media(media="print")
+        whole, panel = page.page.evaluate("""() => [document.documentElement.scrollHeight,
+          document.querySelector('.vpo-lab').getBoundingClientRect().height]""")
+        assert whole > panel > 800, "a printed page has all of the panel"
         page.page.close()

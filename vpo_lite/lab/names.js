@@ -1,4 +1,5 @@
 // What ipywidgets does not tell a screen reader: names of sliders and players, values in words, which toggle is on.
+// And what it takes from a keyboard: a button that is pressed, and then disabled, loses the focus to the page.
 function assist(box) {
   const set = (e, name, value) => { if (e.getAttribute(name) !== value) e.setAttribute(name, value); };
   const improve = () => {
@@ -12,8 +13,16 @@ function assist(box) {
     players.forEach((button, i) => set(button, "aria-label", ["play or pause", "back to the first step"][i] || "repeat"));
     for (const icon of box.querySelectorAll("button > i")) set(icon, "aria-hidden", "true"); // a letter of a font of pictures
   };
-  const changes = new MutationObserver(improve);
-  changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class"] });
+  let lost = null;
+  const refocus = () => { // from Train to Pause, and back
+    const now = document.activeElement;
+    if (now.disabled && box.contains(now)) lost = now;
+    else if (now !== document.body) lost = null; // somebody went elsewhere
+    const next = lost && box.querySelector(".vpo-train:enabled, .vpo-pause:enabled");
+    if (next) { lost = null; next.focus({ preventScroll: true }); }
+  };
+  const changes = new MutationObserver(() => { improve(); refocus(); });
+  changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class", "disabled"] });
   improve();
   return () => changes.disconnect();
 }
