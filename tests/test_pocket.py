@@ -4,10 +4,12 @@ import json
 import math
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import vpo_lite as vpo
+from vpo_lite.pocket import pretrain
 from vpo_lite.pocket.card import model_card
 from vpo_lite.pocket.maze import MazeRecipe, maze_tokenizer
 from vpo_lite.pocket.pretrain import HELD_OUT, held_out_figures, new_model
@@ -164,3 +166,19 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     texts = [""]
     nothing = {"parse": 0, "reach": 0, "distinct": 0, "treasure": None, "lava": None}
     assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,)) == {"3": nothing}
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_an_emulated_bfloat16_is_no_fast_one(has_it, monkeypatch):
+    def supported(including_emulation=True):
+        return has_it or including_emulation
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert pretrain._has_fast_bf16(torch.device("cuda")) == has_it
+
+
+def test_a_new_model_leaves_the_random_streams_of_gpus_alone(monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    new_model(MazeRecipe(width=32, layers=1, heads=2, mlp=48))
+    assert not seeded

@@ -13,6 +13,7 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import tomllib
 import warnings
 from collections import defaultdict
@@ -564,9 +565,10 @@ def test_veRLs_ray_workers_give_the_librarys_rewards(verl, tmp_path, monkeypatch
     columns = {name: np.array(values, dtype=object) for name, values in columns.items()}
     data = DataProto.from_dict(tensors, columns)
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else one is written into ~/.ray
-    with warnings.catch_warnings():
+    here = dict(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1")
+    with tempfile.TemporaryDirectory() as short, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1")
+        ray.init(**here, _temp_dir=short)  # tmp_path is too long for the names of sockets
         try:
             manager = RewardLoopManager(composed(tmp_path / "run", "vpo", "reward.num_workers=2"))
             found = manager.compute_rm_score(data)

@@ -48,7 +48,7 @@ ORDER = """
 correctness: logits sampler update steps attention
 speed: rollouts step_time
 effect: demo
-correctness: bf16 resume nan stated_memory oom quantised
+correctness: bf16 resume nan stated_memory oom compiled quantised
 speed: trl
 effect: learning
 """

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from here import Here, Skipped, full_rollouts, moved, policy_of
 
 from vpo_lite import TrainConfig
-from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.decoder import DecoderView, compiler_missing
 from vpo_lite.policy.sampling import HFForward, pad_prompts, sample_tokens
 from vpo_lite.training import memory
 from vpo_lite.training.errors import TrainingError
@@ -62,19 +62,31 @@ def sampler(here: Here) -> dict:
 
     A draw may differ where a uniform lies within the rounding of a boundary: one in some 1e5 draws.
     """
+    ways = {
+        "graph": DecoderView,
+        "eager": lambda model: DecoderView(model, static=False),
+        "model's own": HFForward,
+    }
+    return drawn_alike(here, ways)
+
+
+def compiled(here: Here) -> dict:
+    """The same through torch.compile, whose step a CUDA graph replays, too."""
+    if missing := compiler_missing(here.device):
+        raise Skipped(missing)
+    return drawn_alike(here, {"compiled": lambda model: DecoderView(model, compiled=True)})
+
+
+def drawn_alike(here: Here, ways: dict) -> dict:
+    """Tokens that forward passes draw on the device, against the decoder view's on the CPU."""
     P, G, T = (2, 4, 12) if here.small else (8, 16, 48)
     uniforms = np.random.default_rng(0).random((P, G, T))
     prompts = [list(range(5, 25 + p)) for p in range(P)]
     rollouts = {}
-    ways = {
-        "cpu": (CPU, DecoderView),
-        "graph": (here.device, DecoderView),
-        "eager": (here.device, lambda model: DecoderView(model, static=False)),
-        "model's own": (here.device, HFForward),
-    }
+    every = {"cpu": (CPU, DecoderView)} | {name: (here.device, way) for name, way in ways.items()}
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        for name, (device, way) in ways.items():
+        for name, (device, way) in every.items():
             model = policy_of("1m", device).model
             drawn = sample_tokens(
                 model, prompts, uniforms, eos_ids={2}, pad_id=0, temperature=0.9, forward=way(model)
@@ -313,11 +325,13 @@ def oom(here: Here) -> dict:
     total = torch.cuda.get_device_properties(here.device).total_memory
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**28) / total)
+    before = torch.cuda.memory_allocated()
     try:
         next(train(demo(here, prompts=64, group_size=64, micro_batch=64), learner=learner))
     except MemoryError as error:
-        short = str(error)
+        short, held = str(error), torch.cuda.memory_allocated() - before
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert "\n" not in short and "lower prompts" in short, short
-    return {"refused": refused, "short": short, "said": short[:70] + " ..."}
+    assert held <= 2**27, f"the error holds {held:,} bytes"  # of 2**28 that could be had
+    return {"refused": refused, "short": short, "held": held, "said": short[:70] + " ..."}

@@ -61,7 +61,7 @@ MODEL = "model.safetensors"  # comes last: with it the folder is finished
 def new_model(recipe: Recipe) -> LlamaForCausalLM:
     """The untrained pocket model: a standard Llama configuration, untied embeddings."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(recipe.seed, "pocket"))
+        torch.default_generator.manual_seed(integer(recipe.seed, "pocket"))
         model = LlamaForCausalLM(_shape(recipe))
         if parts := recipe.parts():
             _begin_with_parts(model, [parts.get(word, (word,)) for word in recipe.vocabulary()])
@@ -298,7 +298,7 @@ def _leave_interrupts_alone(worker: int) -> None:
 
 def _has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
