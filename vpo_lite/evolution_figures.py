@@ -22,7 +22,7 @@ MARKERS = 6  # on a curve
 __all__ = ["archive_cells", "archive_grid", "archive_growth", "passes_table", "share_solved"]
 
 
-def passes_table(programs, tests, *, title=None, width=WIDE, height=420):
+def passes_table(programs, tests, *, title=None):
     """Which program passes which test: a table with a tick for each test that is passed.
 
     programs {name: (d,)} of 0 and 1, from top to bottom; tests d names. The number of passed tests
@@ -39,7 +39,7 @@ def passes_table(programs, tests, *, title=None, width=WIDE, height=420):
     drawn.update(
         textfont={"size": 22, "color": "black"}, hovertemplate="%{y}: test %{x}<extra></extra>"
     )
-    figure = finish(go.Figure(drawn), title, width, height)
+    figure = finish(go.Figure(drawn), title, WIDE, 420)
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure.update_xaxes(title="test", type="category", showgrid=False)
 
@@ -67,7 +67,7 @@ def archive_cells(rewards, d):
     return cells
 
 
-def archive_grid(archives, d, *, title=None, width=WIDE, height=500):
+def archive_grid(archives, d, *, height=500):
     """Archives side by side, each as its cells of reward space, with what their elites pass.
 
     archives {label: (n, d)} of 0 and 1. A cell shows how many tests its elite passes. The dotted
@@ -99,10 +99,10 @@ def archive_grid(archives, d, *, title=None, width=WIDE, height=500):
     figure.update_yaxes(title=f"tests 1 to {first}", col=1)
     figure.update_xaxes(showgrid=False, tickfont_size=14 if d < 8 else 10)
     figure.update_yaxes(showgrid=False, tickfont_size=14 if d < 8 else 10)
-    return finish(figure, title, width, height)
+    return finish(figure, None, WIDE, height)
 
 
-def archive_growth(histories, d, *, title=None, width=WIDE, height=600):
+def archive_growth(histories, d):
     """The same with a slider over the calls of the search; it opens at the last one.
 
     histories {label: [(n, d), ...]}: the elites' rewards after call 1, 2, ... A search that ended
@@ -113,7 +113,7 @@ def archive_growth(histories, d, *, title=None, width=WIDE, height=600):
     def after(call):
         return {label: states[min(call, len(states)) - 1] for label, states in histories.items()}
 
-    figure = archive_grid(after(calls), d, title=title, width=width, height=height)
+    figure = archive_grid(after(calls), d, height=600)
     where = [i for i, trace in enumerate(figure.data) if trace.name in histories]
     steps = []
     for call in range(1, calls + 1):
@@ -126,7 +126,7 @@ def archive_growth(histories, d, *, title=None, width=WIDE, height=600):
     return figure.update_layout(sliders=[slider], margin_b=60)
 
 
-def share_solved(solved, budget, *, title=None, width=WIDE, height=480):
+def share_solved(solved, budget, *, title=None):
     """The share of searches that were finished, over the answers that they asked for.
 
     solved {label: (n,)}: answers until the search reached its target, None or NaN where it did not;
@@ -151,7 +151,7 @@ def share_solved(solved, budget, *, title=None, width=WIDE, height=480):
         figure.data[-1].marker = {"symbol": symbol, "size": size, "opacity": 1}
     figure.update_xaxes(title="answers asked for", range=[0, budget * 1.02])
     figure.update_yaxes(title="share of searches that solved", rangemode="tozero")
-    return finish(figure, title, width, height).update_layout(legend_itemsizing="constant")
+    return finish(figure, title, WIDE, 480).update_layout(legend_itemsizing="constant")
 
 
 def _halves(d):

@@ -121,7 +121,7 @@ def best_at_k(runs, *, title="Best of k answers", y_title="best@k", width=760):
     return finish(figure, title, width, 460)
 
 
-def set_reward_against_K(K, samples, exact, *, title="Set reward against K", width=760):
+def set_reward_against_K(K, samples, exact):
     """The set reward estimated from K weight vectors, over K, and its exact value as a line.
 
     samples {label: (len(K), repeats)}, drawn as the median with a 90 % band.
@@ -140,23 +140,21 @@ def set_reward_against_K(K, samples, exact, *, title="Set reward against K", wid
     names = [str(k) for k in K]
     figure.update_xaxes(title="K (sampled weights)", type="log", tickvals=K, ticktext=names)
     figure.update_yaxes(title="set reward")
-    return finish(figure, title, width, 460)
+    return finish(figure, "Set reward against K", 760, 460)
 
 
-def set_reward_against_alpha(alphas, values, *, title="Set reward against α", width=760):
+def set_reward_against_alpha(alphas, values):
     """The set reward of several sets over alpha, from corners to centre.
 
     values {label: (len(alphas),)}.
     """
     x_title = "α (corners ← 1 = uniform → centre)"
-    style = dict(x_title=x_title, y_title="set reward", title=title, log_x=True, width=width)
+    style = dict(x_title=x_title, y_title="set reward", title="Set reward against α", log_x=True)
     figure = lines(alphas, values, **style)
     return figure.update_xaxes(tickvals=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
 
 
-def upper_envelope(
-    R, shares=None, *, W=None, objectives=("objective 1", "objective 2"), title=None, width=760
-):
+def upper_envelope(R, shares=None, *, W=None, objectives=("objective 1", "objective 2")):
     """d = 2: each answer's score is a line in w₁. The set is scored by the highest, drawn thick.
 
     R (m, 2). shares (m,), the win shares as from `exact_shares(R, alpha)`, go into the legend.
@@ -182,11 +180,11 @@ def upper_envelope(
         figure.add_scatter(x=W[:, 0], y=y, mode="markers", name=name, marker=tick)
     figure.update_xaxes(title=f"w₁: weight of {objectives[0]} (the rest on {objectives[1]})")
     figure.update_yaxes(title="score w · r")
-    return finish(figure, title or "Who wins where", width, 480)
+    return finish(figure, "Who wins where", 760, 480)
 
 
 def weight_simplex(
-    R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), fixed=None, title=None, width=760
+    R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), fixed=None, title=None
 ):
     """The weight simplex as a triangle: each region has the colour of the answer that wins there.
 
@@ -237,12 +235,12 @@ def weight_simplex(
         figure.update_layout({f"ternary_{axis}axis": style})
     rest = [f"{names[k]} held at {fixed.get(k, 0):g}" for k in range(d) if k not in show]
     title = title or "Who wins where" + (f" ({', '.join(rest)})" if rest else "")
-    figure = finish(figure, title, width, 560)
+    figure = finish(figure, title, 760, 560)
     upright = {"orientation": "v", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
     return figure.update_layout(ternary_sum=left, legend=upright)
 
 
-def decomposition(coverage, correlations, *, objectives=None, title=None, width=None):
+def decomposition(coverage, correlations, *, objectives=None):
     """What the best few answers cover, and how the components correlate.
 
     coverage {label: height}, drawn as bars below a line at 1. correlations {title: (d, d)}, one
@@ -265,7 +263,7 @@ def decomposition(coverage, correlations, *, objectives=None, title=None, width=
             showscale=column == len(titles), texttemplate="%{text}", textfont_color="black"
         )
         figure.update_yaxes(autorange="reversed", row=1, col=column)
-    return finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
+    return finish(figure, None, max(760, 360 + 420 * len(correlations)), 460)
 
 
 # ---- what they share ----

@@ -21,7 +21,6 @@ import numpy as np
 from .checks import check_rewards, check_whole, shown
 from .exact import exact_set_reward
 
-GOALS = ("set_reward", "best", "solved")
 MOST_SETS = 50_000  # sets that a search may try: C(32, 3) = 4,960 and C(32, 4) = 35,960 fit
 
 

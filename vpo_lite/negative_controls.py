@@ -62,18 +62,6 @@ def random_style(quality, styles, rng):
     return np.concatenate([np.eye(styles)[style], quality[..., None]], axis=-1)
 
 
-def random_bits(quality, bits, rng):
-    """Random bits, as of a hash of the answer, and then its quality.
-
-    Shows slots of a set that are spent on nothing: an answer wins where its bits are 1. Equal
-    answers draw bits of their own here, where a hash would give them the same.
-    """
-    quality = _check_quality(quality)
-    check_whole(bits, "bits", most=MOST_OBJECTIVES - 1)
-    drawn = check_rng(rng).integers(2, size=(*quality.shape, bits))
-    return np.concatenate([drawn, quality[..., None]], axis=-1)
-
-
 def gated(rewards, failures, rng):
     """The rewards (..., n, d), with all components 0 for a share `failures` of the answers.
 

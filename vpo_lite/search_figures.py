@@ -19,15 +19,7 @@ __all__ = ["best_at_curves", "preference_slider"]
 
 
 def best_at_curves(
-    curves,
-    *,
-    intervals=None,
-    tokens=None,
-    marks=None,
-    title=None,
-    y_title="best@k",
-    width=WIDE,
-    height=540,
+    curves, *, intervals=None, tokens=None, marks=None, title=None, y_title="best@k"
 ):
     """best@k over k on a logarithmic axis, one curve for each method.
 
@@ -36,7 +28,6 @@ def best_at_curves(
     - intervals {label: {k: (low, high)}}: bars at these k
     - tokens {label: tokens of one answer}: the axis then counts tokens, k times those of an answer
     - marks {text: x}: a dotted line at x, where curves cross
-    - title, y_title, width and height in pixels
 
     ValueError for a label without tokens where others have some.
 
@@ -71,12 +62,10 @@ def best_at_curves(
     figure.update_xaxes(title="tokens written" if tokens else "k (answers)", type="log")
     figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
     figure.update_yaxes(title=y_title)
-    return finish(figure, title, width, height).update_layout(legend_itemsizing="constant")
+    return finish(figure, title, WIDE, 540).update_layout(legend_itemsizing="constant")
 
 
-def preference_slider(
-    pools, weights, chosen, curves, *, objectives=None, axes=(0, 1), width=WIDE, height=570
-):
+def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(0, 1)):
     """A slider of preferences: which answer of each pool is chosen, and best@k, under each of them.
 
     The slider lies inside the figure, so it also moves where no kernel runs. It opens in the
@@ -87,8 +76,7 @@ def preference_slider(
     - weights (s, d): the preferences, one for each place of the slider
     - chosen {label: (s,)}: the index of the chosen answer, as from `best_of.choose`
     - curves {label: (s, n)}: best@k under each preference, as from `best_of.best_at`
-    - objectives d names; axes which two are drawn, the slider names the weight of the first;
-      width and height in pixels
+    - objectives d names; axes which two are drawn, the slider names the weight of the first
 
     ValueError for pools, choices and curves with different labels.
     """
@@ -142,7 +130,7 @@ def preference_slider(
     ticks = [k for k in BUDGETS if k <= max(np.shape(values)[1] for values in curves.values())]
     figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, row=1, col=2)
     figure.update_yaxes(title="score w · r", range=span, row=1, col=2)
-    figure = finish(figure, None, width, height)
+    figure = finish(figure, None, WIDE, 570)
     return figure.update_layout(sliders=[slider], margin_b=40)
 
 

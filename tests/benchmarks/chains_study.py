@@ -31,7 +31,7 @@ import numpy as np
 import resumable
 
 import vpo_lite as vpo
-from vpo_lite.hedging import GOALS, best_sets, expected_rewards
+from vpo_lite.hedging import Expected, best_sets, expected_rewards
 from vpo_lite.tasks.ambiguous_chains import consistent
 from vpo_lite.training.evaluate import sample_pools
 from vpo_lite.training.loop import train
@@ -100,7 +100,7 @@ def judged(policy, config) -> dict:
         rows = [texts[i : i + SIZE] for i in range(0, len(texts), SIZE)]
         repeats.append(np.mean([1 - len(set(row)) / SIZE for row in rows]))
     return {
-        **dict(zip(GOALS, np.mean(found, axis=0).tolist(), strict=True)),
+        **dict(zip(Expected._fields, np.mean(found, axis=0).tolist(), strict=True)),
         "parse": float(np.mean(parsed)),
         "repeats": float(np.mean(repeats)),
         "likelier": np.mean(likelier, axis=0).tolist(),
@@ -110,12 +110,12 @@ def judged(policy, config) -> dict:
 def ceilings(mode: str) -> dict[str, np.ndarray]:
     """What the best sets of three are worth, by the goal that they are best for."""
     task = vpo.TrainConfig.preset("demo", task="chains", mode=mode).make_task()
-    worth = {goal: [] for goal in GOALS}
+    worth = {goal: [] for goal in Expected._fields}
     for seed in task.seeds["held_out"][:PROBLEMS]:
         chains, posterior = consistent(x := task.instance(seed))
         for goal, best in best_sets(task.under_each(x, chains), posterior, SIZE).items():
             worth[goal].append(best.expected)
-    heads = zip(GOALS, HEADS, strict=True)
+    heads = zip(Expected._fields, HEADS, strict=True)
     return {f"best for {head}": np.mean(worth[goal], axis=0) for goal, head in heads}
 
 
@@ -131,7 +131,7 @@ def main():
             continue
         found = run(mode, seed, **KINDS[kind])
         found = resumable.add(RESULTS, [mode, kind, seed], found)
-        shown = (*GOALS, "repeats", "likelier", "seconds")
+        shown = (*Expected._fields, "repeats", "likelier", "seconds")
         print(mode, kind, seed, {name: found[name] for name in shown}, flush=True)
     for mode in options.modes:
         print(f"\n{mode}\n\n{table(mode)}")
@@ -145,7 +145,7 @@ def table(mode: str) -> str:
     for kind in KINDS:
         its = [row for row in rows if row["run"][1] == kind]
         if its:
-            spans = [[row[goal] for row in its] for goal in GOALS]
+            spans = [[row[goal] for row in its] for goal in Expected._fields]
             cells = [f"{np.mean(v):.3f} ({min(v):.3f} to {max(v):.3f})" for v in spans]
             tokens = f"{np.mean([row['tokens'] for row in its]) / 1000:.0f} k"
             repeats = f"{np.mean([row['repeats'] for row in its]):.2f}"

@@ -24,7 +24,7 @@ import resumable
 from chains_study import HEADS, MODES, SIZE
 
 import vpo_lite as vpo
-from vpo_lite.hedging import GOALS, best_sets, expected_rewards
+from vpo_lite.hedging import Expected, best_sets, expected_rewards
 from vpo_lite.objective import sample_weights
 from vpo_lite.tasks.ambiguous_chains import consistent
 from vpo_lite.tasks.chains import ChainsTask
@@ -99,12 +99,12 @@ def table(mode: str) -> str:
     lines = [f"| method | seeds | {' | '.join(HEADS)} |", "|---" * 5 + "|"]
     for kind in KINDS:
         its = [row for row in rows if row["run"][1] == kind]
-        spans = [[row[goal] for row in its] for goal in GOALS]
+        spans = [[row[goal] for row in its] for goal in Expected._fields]
         cells = [f"{np.mean(v):.3f} ({min(v):.3f} to {max(v):.3f})" for v in spans if v]
         lines += [f"| {' | '.join([kind, str(len(its)), *cells])} |"] if its else []
     for goal, best in best_sets(*problem(mode), SIZE).items():
         values = " | ".join(f"{v:.3f}" for v in best.expected)
-        lines.append(f"| best for {HEADS[GOALS.index(goal)]} | | {values} |")
+        lines.append(f"| best for {HEADS[Expected._fields.index(goal)]} | | {values} |")
     return "\n".join(lines)
 
 

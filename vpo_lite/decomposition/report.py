@@ -128,11 +128,10 @@ class RewardReport:
     def _repr_html_(self) -> str:
         return html("<pre>{}</pre>", self)
 
-    def figure(self, **options):
+    def figure(self, objectives=None):
         """Coverage of the best answers, and the correlations, as a plotly figure.
 
-        options: of :func:`vpo_lite.figures.decomposition`, such as title and width. Raises
-        ValueError if no answer earned anything.
+        objectives: other names of the components. Raises ValueError if no answer earned anything.
         """
         from .. import figures  # here, since it loads plotly
 
@@ -141,7 +140,7 @@ class RewardReport:
         bars = {"average": self.average} | {f"best {m}": c for m, c in self.coverage.items()}
         tables = {"all answers": self.correlations_all, "valid answers": self.correlations_valid}
         drawn = {name: table for name, table in tables.items() if table is not None}
-        return figures.decomposition(bars, drawn, **{"objectives": self.objectives} | options)
+        return figures.decomposition(bars, drawn, objectives=objectives or self.objectives)
 
     def to_json(self) -> dict:
         """All figures and the verdict as JSON values. A NaN becomes None."""

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 TERNARY = "simplex"
 AXES = {"answers": "", "curve 0": "2", "curve 1": "3", "search": "4"}  # plot -> number of its axes
-ORDER = {  # columns -> plots, row by row
-    1: ("answers", "curve 0", "simplex", "curve 1", "search"),
+ORDER = {  # columns, or fewer -> plots, row by row
     2: ("answers", "curve 0", "simplex", "curve 1", "search"),
     3: ("answers", "curve 0", "search", "simplex", "curve 1"),
 }
@@ -64,17 +63,17 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
     return Room(board, room - board - GAP, least >= WIDE)
 
 
-def order(width: int, large: bool = False, simplex: bool = True) -> tuple[str, ...]:
+def order(width: int, large: bool, simplex: bool) -> tuple[str, ...]:
     """The plots, row by row."""
-    return tuple(p for p in ORDER[columns_of(width, large)] if simplex or p != TERNARY)
+    return tuple(p for p in ORDER[max(2, columns_of(width, large))] if simplex or p != TERNARY)
 
 
 def layout(
     width: int,
     plots: Sequence[str],
-    large: bool = False,
-    dark: bool = False,
-    entries: Sequence[str] = (),
+    large: bool,
+    dark: bool,
+    entries: Sequence[str],
 ) -> dict:
     """plotly's layout of these plots: as many columns as the width allows.
 
@@ -134,7 +133,7 @@ def layout(
     return out
 
 
-def columns_of(width: int, large: bool = False) -> int:
+def columns_of(width: int, large: bool) -> int:
     """How many plots stand side by side: a title must fit above each."""
     scale = LARGE if large else 1
     return 3 if width >= 860 * scale else 2 if width >= 530 * scale else 1

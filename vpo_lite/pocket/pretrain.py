@@ -280,9 +280,9 @@ class _Batch(NamedTuple):
     labels: torch.Tensor
 
 
-def _collate(rows: list[Demonstration], pad: int = 0) -> _Batch:
+def _collate(rows: list[Demonstration]) -> _Batch:
     longest = max(len(row.prompt) + len(row.completion) for row in rows)
-    ids = torch.full((len(rows), longest), pad)
+    ids = torch.zeros((len(rows), longest), dtype=torch.long)
     labels = torch.full((len(rows), longest), -100)
     for i, row in enumerate(rows):
         start, end = len(row.prompt), len(row.prompt) + len(row.completion)
@@ -311,12 +311,12 @@ def held_out_figures(
     policy: Policy,
     recipe: Recipe,
     task: Task,
+    seeds,
     *,
-    seeds=HELD_OUT,
     sizes=(1, 3, 5),
     seed: int = 0,
 ) -> dict:
-    """Figures on problems that were never trained on: one rollout each at temperature 1.
+    """Figures on the problems with these seeds: one rollout each at temperature 1.
 
     Returns for every m in ``sizes``, as text, the recipe's figures: a dict of shares in [0, 1].
     """
@@ -340,7 +340,7 @@ def finish(recipe: Recipe, out, device) -> dict:
     lock = lock_folder(out)
     policy = load_policy(out, device=str(device), dtype="float32")
     figures = {
-        name: held_out_figures(policy, recipe, task, seeds=HELD_OUT)
+        name: held_out_figures(policy, recipe, task, HELD_OUT)
         for name, task in recipe.measured().items()
     }
     write_json(out / ABOUT, _about(recipe) | {"held_out": figures})
