@@ -4,6 +4,7 @@ A case is one change of one file, text or argument, drawn from a seed. `make tes
 1,700. `make bench` runs the same tests with VPO_LITE_ATTACKS=12: more than 20,000 cases.
 """
 
+import contextlib
 import copy
 import json
 import os
@@ -53,6 +54,18 @@ NASTY = (  # values that stand for "of the wrong type, or far outside"
 def seeds(count: int):
     """A parametrisation over ``count`` cases in `make test`, and TIMES as many in `make bench`."""
     return pytest.mark.parametrize("seed", range(count * TIMES))
+
+
+@contextlib.contextmanager
+def full_disk(limit: int):
+    """In here no file may grow beyond so many bytes, as on a full disk."""
+    resource = pytest.importorskip("resource", reason="limits of a process")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def mutated_json(value, rng: random.Random):

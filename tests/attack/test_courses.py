@@ -3,14 +3,12 @@
 import json
 import os
 import random
-import resource
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds, tree
+from attacks import check_error, full_disk, json_text, mutated_bytes, mutated_json, seeds, tree
 
 from vpo_lite.cli import main
 from vpo_lite.teaching.course import build
@@ -185,25 +183,13 @@ def test_a_page_keeps_a_link_and_replaces_one_that_leads_round(tmp_path, kind):
 # --- a full disk, and a kill ----------------------------------------------------------------------
 
 
-def child(*arguments, limit=None, **settings):
-    """The command in a process of its own, whose files may have `limit` bytes."""
-
-    def bound():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    command = [sys.executable, "-m", "vpo_lite.cli", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, preexec_fn=limit and bound, **settings
-    )
-
-
 @posix
 @pytest.mark.parametrize("kind", [["course", "build"], ["notebooks", "copy"]])
-def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, kind):
-    done = child(*kind, tmp_path / "out", limit=20_000)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert str(tmp_path / "out") in done.stderr
+def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, capsys, kind):
+    with full_disk(20_000):
+        assert main([*kind, str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and str(tmp_path / "out") in said
     assert not (tmp_path / "out").exists() or tree(tmp_path / "out") == {}
 
 

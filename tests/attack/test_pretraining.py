@@ -4,14 +4,13 @@ import json
 import math
 import random
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from attacks import TOO_LARGE, json_text, mutated_bytes, mutated_json, seeds, tree
+from attacks import TOO_LARGE, full_disk, json_text, mutated_bytes, mutated_json, seeds, tree
 
 from vpo_lite.cli import main
 from vpo_lite.pocket import pretrain as module
@@ -151,18 +150,13 @@ def test_a_damaged_folder_goes_on_or_is_refused_and_stays(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 2_000, 20_000])
-def test_a_full_disk_is_one_line_and_costs_no_saved_state(tmp_path, limit):
+def test_a_full_disk_is_one_line_and_costs_no_saved_state(tmp_path, capsys, limit):
     """No file may grow beyond so many bytes; the state has about 60 kB."""
-    resource = pytest.importorskip("resource", reason="limits of a process")
     out = worked(tmp_path / "p", updates=3)
     before = tree(out)
-
-    def full():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    command = [sys.executable, "-m", "vpo_lite.cli", "pretrain", "--out", str(out), *FLAGS, *HERE]
-    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=full)
-    (line,) = [x for x in child.stderr.splitlines() if x.startswith("vpo-lite")]
-    assert child.returncode in (1, 2) and re.search(TOO_LARGE, line), child.stderr
-    assert "Traceback" not in child.stderr and tree(out) == before
+    with full_disk(limit):
+        status = main(["pretrain", "--out", str(out), *FLAGS, *HERE])
+    said = capsys.readouterr().err
+    (line,) = [x for x in said.splitlines() if x.startswith("vpo-lite")]
+    assert status in (1, 2) and re.search(TOO_LARGE, line), said
+    assert "Traceback" not in said and tree(out) == before

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from attacks import TOO_LARGE, check_error, json_text, mutated_bytes, mutated_json, seeds, tree
+from attacks import (
+    TOO_LARGE,
+    check_error,
+    full_disk,
+    json_text,
+    mutated_bytes,
+    mutated_json,
+    seeds,
+    tree,
+)
 from huggingface_hub import constants
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -178,34 +186,17 @@ def test_in_one_process_the_later_run_takes_over(stopped):
 # --- a full disk ----------------------------------------------------------------------------------
 
 
-def full(limit: int):
-    """A function for a child process: no file may grow beyond so many bytes, as on a full disk."""
-
-    def begin():
-        import signal
-
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    return begin
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 300, 2_000, 6_000, 30_000])
-def test_a_full_disk_costs_no_step_that_was_done(small_config, stopped, runs, limit):
+def test_a_full_disk_costs_no_step_that_was_done(stopped, runs, capsys, limit):
     """The files of a run have some 0.7, 1, 3, 5 and 60 kB: each limit fails at another one."""
     before = tree(stopped)
-    child = subprocess.run(
-        [*COMMAND, "--resume", stopped],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        preexec_fn=full(limit),
-        check=False,
-    )
-    (line,) = [x for x in child.stderr.splitlines() if x.startswith("vpo-lite")]
-    assert child.returncode in (1, 2) and re.search(TOO_LARGE, line), child.stderr
-    assert "Traceback" not in child.stderr and not (stopped / "summary.json").exists()
+    with full_disk(limit):
+        status = main(["train", "--resume", str(stopped)])
+    said = capsys.readouterr().err
+    (line,) = [x for x in said.splitlines() if x.startswith("vpo-lite")]
+    assert status in (1, 2) and re.search(TOO_LARGE, line), said
+    assert "Traceback" not in said and not (stopped / "summary.json").exists()
     after = tree(stopped)
     assert after["config.json"] == before["config.json"]
     assert after["metrics.jsonl"].startswith(before["metrics.jsonl"])
