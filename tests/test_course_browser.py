@@ -3,11 +3,10 @@
 import browser_harness as harness
 import nbformat
 import pytest
-from test_notebooks import NOTEBOOKS, lower, read
+from test_notebooks import NOTEBOOKS, check_outputs, prepared, read
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-SHOWN = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells.flatMap(
-  (c) => (c.outputs || []).flatMap((o) => Object.keys(o.data || {})))"""
+CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
 CHOOSE = """(id) => { const notebook = window.jupyterapp.shell.currentWidget.content;
   notebook.activeCellIndex = notebook.widgets.findIndex((c) => c.model.id === id);
   notebook.mode = 'edit'; }"""
@@ -19,30 +18,19 @@ NARROW = """() => [...document.querySelectorAll('.widget-container')]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A JupyterLab on the notebooks at the small budget, and a browser of a projector's size."""
-    folder = tmp_path_factory.mktemp("course")
+    """A JupyterLab on the notebooks at the small budget, each exercise with its solution in a cell
+    behind the blank, and a browser of a projector's size. Also {name: its small numbers}.
+    """
+    folder, small = tmp_path_factory.mktemp("course"), {}
     for path in NOTEBOOKS:
         notebook = read(path)
-        lower(notebook)
+        small[path.name] = prepared(notebook)
         nbformat.write(notebook, folder / path.name)
     with (
         harness.server(sorted(folder.glob("*.ipynb"))) as address,
         harness.browser(1280, 720) as context,
     ):
-        yield context, address
-
-
-@pytest.fixture
-def opened(place):
-    pages = []
-
-    def open_notebook(path):
-        pages.append(harness.Page(*place).open(path.name))
-        return pages[-1]
-
-    yield open_notebook
-    for page in pages:
-        page.close()
+        yield context, address, small
 
 
 def answer(page, key, text):
@@ -65,14 +53,18 @@ def exercise_in_both_ways(page):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_notebook_runs_and_an_exercise_answers(opened, path):
-    page = opened(path)
+def test_every_notebook_runs_and_an_exercise_answers(place, path):
+    context, address, small = place
+    page = harness.Page(context, address).open(path.name)
     page.run_all()  # fails with the errors of the cells
-    shown = page.page.evaluate(SHOWN)
-    assert {"text/html", "application/vnd.jupyter.widget-view+json"} <= set(shown)
+    cells = [nbformat.from_dict(cell) for cell in page.page.evaluate(CELLS)]
+    check_outputs(cells, small[path.name])
+    shown = {key for cell in cells for o in cell.get("outputs", ()) for key in o.get("data", ())}
+    assert {"text/html", "application/vnd.jupyter.widget-view+json"} <= shown
     if path == NOTEBOOKS[0]:
         exercise_in_both_ways(page)
     if "slider.observe" in path.read_text():
         page.look_at(".widget-readout")
         assert page.page.evaluate(NARROW) == 0, "sliders are cut off"
+    page.close()
     assert not page.wrong, page.wrong

@@ -1,5 +1,5 @@
-"""Every notebook runs from top to bottom without a screen, at a small budget, and is committed
-clean.
+"""Every notebook is committed clean, and runs at a small budget: without a screen the path for a
+class, in test_course_browser.py every cell.
 
 The cell tagged ``parameters`` says in its first line which numbers the test run lowers; they are
 set to a tenth (at least 2) in a cell put behind it, and a last cell tells whether that took.
@@ -16,9 +16,9 @@ import ast
 import importlib.util
 import json
 import re
-import tempfile
 from pathlib import Path
 
+import browser_setup
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -80,37 +80,27 @@ def test_there_are_notebooks():
     assert FOLDER / "00_start_here.ipynb" in NOTEBOOKS
 
 
-def run(notebook):
-    """Run every cell at the small budget, without a choice; fails if one fails or warns.
-
-    Behind each blank of an exercise stands its solution, which must be right.
+def prepared(notebook):
+    """Lower the numbers of the parameters, put its solution behind each blank of an exercise, and
+    let a last cell tell whether the numbers took. Returns {name: small value}.
     """
     for i, cell in reversed(list(enumerate(notebook.cells))):
         if is_exercise(cell):
             right = solved(cell.source, solution_after(notebook, i))
             right += f"\nassert {checked(cell)[2]}.right, {checked(cell)[2]}"
             notebook.cells.insert(i + 1, nbformat.v4.new_code_cell(right))
-    small, before = lower(notebook), len(notebook.cells)
-    took = (
-        "import json as _json; print(_json.dumps({"
-        + ", ".join(f"{n!r}: {n}" for n in small)
-        + "}))"
-    )
+    small = lower(notebook)
+    told = ", ".join(f"{name!r}: {name}" for name in small)
+    took = f"import json as _json; print(_json.dumps({{{told}}}))"
     notebook.cells.append(nbformat.v4.new_code_cell(took))
-    with tempfile.TemporaryDirectory() as elsewhere:  # a copy of the notebook alone must run, too
-        client = NotebookClient(
-            notebook,
-            timeout=300,
-            kernel_name="python3",
-            resources={"metadata": {"path": elsewhere}},
-            store_widget_state=False,
-        )
-        client.execute()
-    assert json.loads(notebook.cells[-1].outputs[0].text) == small
-    run = [c for c in notebook.cells if c.cell_type == "code"]
-    assert len(notebook.cells) == before + 1 and all(c.execution_count for c in run), (
-        "a cell was not run"
-    )
+    return small
+
+
+def check_outputs(cells, small):
+    """What the cells of a run wrote: no warning, nothing too wide, no answer without a choice."""
+    run = [c for c in cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in run), "a cell was not run"
+    assert json.loads(run[-1].outputs[0].text) == small
     for cell in run:
         if is_exercise(cell):
             assert cell.outputs[-1].data["text/plain"] in (
@@ -135,9 +125,30 @@ def run(notebook):
 
 @pytest.mark.slow
 @by_name
-def test_runs_without_a_screen(path, monkeypatch):
+def test_the_path_for_a_class_needs_no_other_cell(path, monkeypatch, tmp_path):
+    """Without a screen, in a kernel that has run nothing. Where there is a browser,
+    test_course_browser.py runs every cell; where there is none, they run here, with all names
+    forgotten.
+    """
     monkeypatch.setenv("VPO_LITE_COLD", "1")
-    run(read(path))
+    notebook = read(path)
+    assert any(f"## {STAR} " in c.source for c in notebook.cells if c.cell_type == "markdown")
+    notebook.cells = on_the_path(notebook)
+    parts = [(notebook, prepared(notebook))]
+    if browser_setup.find() is None:
+        whole = read(path)
+        parts.append((whole, prepared(whole)))
+        whole.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    client = NotebookClient(
+        nbformat.v4.new_notebook(cells=[cell for part, _ in parts for cell in part.cells]),
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": tmp_path}},  # a copy of the notebook alone must run, too
+        store_widget_state=False,
+    )
+    client.execute()
+    for part, small in parts:
+        check_outputs(part.cells, small)
 
 
 @by_name
@@ -324,13 +335,3 @@ def test_says_how_long_it_takes(path):
 @by_name
 def test_says_how_long_its_code_runs(path):
     assert notebook_seconds.sentence(SECONDS[path.stem]) in read(path).cells[0].source
-
-
-@pytest.mark.slow
-@by_name
-def test_the_path_for_a_class_needs_no_other_cell(path, monkeypatch):
-    monkeypatch.setenv("VPO_LITE_COLD", "1")
-    notebook = read(path)
-    assert any(f"## {STAR} " in c.source for c in notebook.cells if c.cell_type == "markdown")
-    notebook.cells = on_the_path(notebook)
-    run(notebook)
