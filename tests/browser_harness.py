@@ -99,6 +99,10 @@ def server(notebooks, command="jupyterlab", copies=0):
     (quiet / "notification.jupyterlab-settings").write_text(
         json.dumps({"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True})
     )
+    (root / "jupyter_config_dir" / "labconfig").mkdir(parents=True)
+    (root / "jupyter_config_dir" / "labconfig" / "page_config.json").write_text(
+        json.dumps({"buildAvailable": False, "buildCheck": False})
+    )
     port = free_port()
     if command == "jupyterlab":
         arguments = [

@@ -4,10 +4,13 @@ Boxes and letters are measured in a real browser, in JupyterLab as it opens, wit
 """
 
 import json
+import time
 
 import browser_harness as harness
 import nbformat
 import pytest
+
+from vpo_lite.lab.layout import share_out
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SMALL, LARGE = (1280, 720), (1920, 1080)
@@ -93,11 +96,9 @@ MEASURE = """() => {
   all('.vpo-words').forEach((e) => { others.words = box(e); });
   others.status = box(lab.querySelector('.vpo-status'));
   return { view, plots, boards, controls, texts, cut, letters: letters.slice(0, 6), others,
-    wide: page.scrollWidth - page.clientWidth };
+    wide: page.scrollWidth - page.clientWidth,
+    room: lab.clientWidth, figure: layout.width, large: lab.classList.contains('vpo-large') };
 }"""
-
-
-STILL = 5  # equal measures in a row: the kernel may take a second to answer the new width
 
 
 def notebook(folder, name, code):
@@ -143,14 +144,19 @@ def put(page, lab, trained=False):
 def measure(page, size):
     """What `MEASURE` says in a window of this size, once the page has come to rest."""
     page.page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.page.wait_for_timeout(350)  # the page waits a moment before it tells its new width
     page.page.evaluate("() => document.querySelector('.vpo-lab').scrollIntoView()")
-    seen = []
-    while len(seen) < STILL or len(set(seen[-STILL:])) > 1:
-        page.page.wait_for_timeout(200)
-        drawn = page.page.evaluate(MEASURE)
-        seen.append(json.dumps({k: v for k, v in drawn.items() if k != "letters"}))
+    before, drawn, end = None, page.page.evaluate(MEASURE), time.monotonic() + 60
+    while drawn != before or not answered(drawn):
+        assert time.monotonic() < end, f"no rest at {size}: {drawn['room']}, {drawn['figure']}"
+        page.page.wait_for_timeout(100)
+        before, drawn = drawn, page.page.evaluate(MEASURE)
     return drawn
+
+
+def answered(drawn):
+    """Whether the kernel has given the plots the width that is theirs in this window."""
+    room = share_out(drawn["room"] - 8, len(drawn["boards"]), drawn["large"])
+    return drawn["figure"] == room.plots
 
 
 def inside(box, frame, slack=1.0):
@@ -209,7 +215,7 @@ def check(page, boards, sizes=SIZES, large=False):
         page.kernel(
             f"lab.panel.controls.large.value = True; lab.panel.controls.more.value = {more}"
         )
-        page.page.wait_for_selector(".vpo-board.large")
+        page.page.wait_for_selector(".vpo-lab.vpo-large .vpo-board.large")
         for size in (SMALL, LARGE):
             drawn = measure(page, size)
             said = (size, "large", "More" if more else "")
