@@ -25,6 +25,7 @@ PLOTLY = "application/vnd.plotly.v1+json"
 @pytest.fixture(params=["widgets", "plain"])
 def panel(slow, request):
     lab = Lab(steps=1000, panel=request.param)
+    lab.panel.pause = 0.0  # a plain panel rests for a second between two drawings
     yield lab.panel
     lab.close()
 
@@ -266,7 +267,9 @@ def test_a_setting_that_cannot_work_is_refused_in_the_panel(slow):
     lab = Lab("vpo", group_size=2, panel="plain")
     lab.panel.controls.knobs["methods"].value = ("vpo", "grpo")
     assert lab.methods == ("vpo",)
-    assert until(lambda: "set_size = 3 with group_size = 2" in lab.panel.status.value)
+    assert until(lambda: "set_size = 3 with group_size = 2" in lab.panel.status.value), (
+        "what comes while the panel rests is drawn afterwards"
+    )
     lab.panel.controls.buttons["reset"].click()
     assert until(lambda: "set_size" not in lab.panel.status.value), "gone with the next request"
     lab.close()
