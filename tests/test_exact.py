@@ -159,6 +159,7 @@ def test_the_stated_error_is_neither_too_small_nor_too_large_on_average():
     assert np.max(np.abs(ratios)) < 6
 
 
+@pytest.mark.slow
 def test_points_come_with_an_honest_error_against_many_more():
     R = rng().random((20, 3, 4))
     value, error, method = exact_set_reward(R, alpha=2.0, full_output=True)
@@ -223,6 +224,7 @@ def test_the_kept_weights_are_bounded(monkeypatch):
 # ---- sets in company ----
 
 
+@pytest.mark.slow
 def test_a_set_is_worth_the_same_alone_and_in_company():
     some = rng().random((500, 3, 4))
     counted = rng(1).integers(0, 2, (500, 3, 4))
@@ -235,6 +237,7 @@ def test_a_set_is_worth_the_same_alone_and_in_company():
     assert reshaped == pytest.approx(together.reshape(4, 256), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape, alpha", [((40, 4, 8), 1.0), ((40, 9, 6), 1.0), ((40, 4, 4), 0.5)])
 def test_neither_value_nor_error_depends_on_the_other_sets(shape, alpha):
     """Some sets are cut and some are averaged over points, whoever is in the call."""

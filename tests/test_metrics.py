@@ -181,6 +181,7 @@ def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
     assert value >= vpo.best_subset(corners, 2)[1]
 
 
+@pytest.mark.slow
 def test_best_subset_of_many_objectives_takes_little_memory():
     R = rng().random((60, 20))
     tracemalloc.start()

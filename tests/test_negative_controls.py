@@ -56,6 +56,7 @@ def test_the_front_grows_with_noise_while_one_answer_still_covers_it(quality, rn
     assert fronts[0] == 1 and all(np.diff(fronts) > 0.5) and fronts[-1] > 5
 
 
+@pytest.mark.slow
 def test_a_made_up_style_passes_every_check_but_the_target(quality, rng):
     R = random_style(quality, 3, rng)
     assert (R[..., :3].sum(axis=-1) == 1).all() and np.array_equal(R[..., 3], quality)
@@ -84,9 +85,8 @@ def test_slots_are_spent_on_random_bits(quality, rng):
     assert found.highest[3] < found.spread[3]  # w* spends even more on bits
 
 
-@pytest.mark.parametrize(
-    "failures", [*(pytest.param(share, marks=pytest.mark.slow) for share in (0.3, 0.5)), 0.7]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("failures", [0.3, 0.5, 0.7])
 def test_failures_alone_make_components_agree(failures):
     """Answers (q, 1 - q), a share of them 0: with v = 1 - failures, the covariance is
     v/6 - v^2/4 and the variance v/3 - v^2/4.

@@ -115,6 +115,7 @@ def test_a_smaller_budget_finds_the_beginning_and_is_spent_exactly(
                 assert len(small.answers) == (large.after <= tokens).sum()
 
 
+@pytest.mark.slow
 def test_prefixes_read_together_find_the_same(policy, task, instances):
     one = most_probable(policy, task, instances, answers=6, tokens=50)
     eight = most_probable(policy, task, instances, answers=6, tokens=50, at_once=8)

@@ -120,6 +120,7 @@ def test_a_step_peaks_within_a_factor_of_one_and_a_half(name, changes, tmp_path)
 TRAIN = "train --engine trl --device cpu --maze-seed 1000 --steps 1 --prompts 1 --group-size 2"
 
 
+@pytest.mark.slow
 def test_the_command_line_states_it_and_names_cures_that_trl_has(tmp_path, monkeypatch, capsys):
     assert main([*TRAIN.split(), "--out", str(tmp_path / "a")]) == 0
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
