@@ -10,11 +10,18 @@ from __future__ import annotations
 import base64
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .scoring import walk
+
+if TYPE_CHECKING:
+    from .maze import Maze
+
+Square = tuple[int, int]  # (row, column)
 
 # Okabe and Ito, "Color Universal Design" (2008)
 BLACK, SKY_BLUE, GREEN = "#000000", "#56B4E9", "#009E73"
@@ -58,7 +65,16 @@ class Picture(str):
         return str(self)
 
 
-def svg(maze, routes=(), *, names=None, position=None, taken=(), labels=True, width=None):
+def svg(
+    maze: Maze,
+    routes: Sequence[str] = (),
+    *,
+    names: Sequence[str] | None = None,
+    position: Square | None = None,
+    taken: Iterable[Square] = (),
+    labels: bool = True,
+    width: int | None = None,
+) -> Picture:
     """Returns an SVG picture of a maze with routes drawn on it.
 
     Args:
@@ -275,7 +291,14 @@ def _end(points, reached, colour):
 _TERMINAL = {"S": "1", "E": "1;32", "G": "1;33", "D": "1;36", "L": "1;31", "B": "1;35", "#": "90"}
 
 
-def ansi(maze, routes=(), *, position=None, taken=(), colour=True):
+def ansi(
+    maze: Maze,
+    routes: Sequence[str] = (),
+    *,
+    position: Square | None = None,
+    taken: Iterable[Square] = (),
+    colour: bool = True,
+) -> str:
     """Returns the maze as text for a terminal.
 
     The walker is ``@``, squares on the routes are ``*``, and taken items are in lower case.
@@ -323,7 +346,13 @@ _LETTERS = {
 _SIDE = 32  # pixels a square
 
 
-def rgb_array(maze, routes=(), *, position=None, taken=()):
+def rgb_array(
+    maze: Maze,
+    routes: Sequence[str] = (),
+    *,
+    position: Square | None = None,
+    taken: Iterable[Square] = (),
+) -> np.ndarray:
     """Returns the maze as an image, uint8 of shape (32 rows, 32 columns, 3).
 
     The signs are those of :func:`envs.drawing.svg`, with routes as thin lines.

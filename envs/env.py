@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Sequence
 
 import gymnasium
 import numpy as np
@@ -13,10 +14,12 @@ from . import drawing
 from ._grid import MOVES, moved, shown
 from .front import front_rewards
 from .generator import generate
+from .layouts import Layout
 from .maze import SYMBOLS, Maze
 from .scoring import OBJECTIVES, check_reward_mode, reward_vectors, walk
 
 _OBSERVATIONS = ("dict", "grid", "flat")
+Observation = dict[str, np.ndarray | int] | np.ndarray  # a dict, or a "grid" or "flat" array
 
 
 class MazeEnv(gymnasium.Env):
@@ -103,14 +106,14 @@ class MazeEnv(gymnasium.Env):
 
     def __init__(
         self,
-        preset="lite-6x6",
-        seed=0,
+        preset: str | Layout = "lite-6x6",
+        seed: int = 0,
         *,
-        maze=None,
-        reward_mode="linear",
-        scalarize=None,
-        observation="dict",
-        render_mode=None,
+        maze: Maze | None = None,
+        reward_mode: str = "linear",
+        scalarize: Sequence[float] | np.ndarray | None = None,
+        observation: str = "dict",
+        render_mode: str | None = None,
     ):
         check_reward_mode(reward_mode)
         if not isinstance(observation, str) or observation not in _OBSERVATIONS:
@@ -151,12 +154,14 @@ class MazeEnv(gymnasium.Env):
         self.route = ""
         self._over = False
 
-    def reset(self, *, seed=None, options=None):
+    def reset(
+        self, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[Observation, dict]:
         super().reset(seed=seed)
         self._begin()
         return self._observe(), {"vector_reward": np.zeros(self.reward_dim), "is_success": False}
 
-    def step(self, action):
+    def step(self, action: int) -> tuple[Observation, np.ndarray | float, bool, bool, dict]:
         if self._over:
             raise gymnasium.error.ResetNeeded(
                 "step() after the end of an episode; call reset() first"
@@ -184,7 +189,7 @@ class MazeEnv(gymnasium.Env):
         info = {"vector_reward": vector.copy(), "is_success": terminated}
         return self._observe(), reward, terminated, truncated, info
 
-    def pareto_front(self, gamma=1.0):
+    def pareto_front(self, gamma: float = 1.0) -> list[np.ndarray]:
         """Returns the exact front of discounted returns: a list of (4,) vectors, best first.
 
         They are sorted lexicographically descending.
@@ -200,7 +205,7 @@ class MazeEnv(gymnasium.Env):
             )
         return list(front_rewards(self.maze, self.reward_mode, gamma))
 
-    def render(self):
+    def render(self) -> str | np.ndarray | None:
         if self.render_mode is None:
             return None
         draw = getattr(drawing, self.render_mode)
@@ -208,7 +213,7 @@ class MazeEnv(gymnasium.Env):
         return draw(self.maze, [self.route], position=self.position, taken=visited)
 
     @property
-    def steps_left(self):
+    def steps_left(self) -> int:
         return self.maze.budget - len(self.route)
 
     def _space(self):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ._grid import MOVES
 from .scoring import OBJECTIVES, check_reward_mode, reward_vectors
+
+if TYPE_CHECKING:
+    from .maze import Maze
 
 LARGEST_ITEMS = 16  # the search keeps 2^items sets of items for each square
 
@@ -49,7 +52,7 @@ class ParetoFront:
         return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
-def pareto_front(maze, reward_mode="linear"):
+def pareto_front(maze: Maze, reward_mode: str = "linear") -> ParetoFront:
     """Returns every non-dominated reward vector that some route within the budget earns; exact.
 
     The last 1,024 fronts are kept, so asking again costs nothing.
@@ -87,7 +90,7 @@ def _pareto_front(maze, reward_mode):
     return ParetoFront(found.rewards, tuple(routes))
 
 
-def front_rewards(maze, reward_mode="linear", gamma=1.0):
+def front_rewards(maze: Maze, reward_mode: str = "linear", gamma: float = 1.0) -> np.ndarray:
     """Returns the rewards (n, 4) of :func:`pareto_front` alone, discounted by `gamma`.
 
     A route of T steps returns gamma^(T - 1) times its reward vector, paid on its last step.

@@ -21,7 +21,7 @@ ATTEMPTS = (
 )
 
 
-def generate(preset, seed):
+def generate(preset: str | Layout, seed: int) -> Maze:
     """Returns the maze of a preset and a seed, the same on every platform and in every version.
 
     Args:

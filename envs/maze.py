@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import operator
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from . import _grid, drawing
 from ._grid import shown
 from .describe import Description
-from .front import pareto_front
+from .front import ParetoFront, pareto_front
 
 SYMBOLS = ".SEGDLB#"
 LARGEST_SIDE = 26  # square names need a letter for each column
@@ -50,7 +51,7 @@ class Maze:
     walls: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
 
     @classmethod
-    def from_text(cls, text, budget=None):
+    def from_text(cls, text: str, budget: int | None = None) -> Self:
         """Returns the maze that rows of the symbols ``. S E G D L B #`` draw.
 
         Blanks between symbols, empty lines and a byte-order mark at the start do not matter.
@@ -123,17 +124,17 @@ class Maze:
         return drawing.svg(self)._repr_html_()
 
     @property
-    def size(self):
+    def size(self) -> int:
         """n of an n x n maze; the larger side of a drawn grid that is not square."""
         return max(self.shape)
 
     @functools.cached_property
-    def free(self):
+    def free(self) -> frozenset[tuple[int, int]]:
         """The set of squares that can be walked on, as (row, column)."""
         rows, columns = self.shape
         return frozenset((r, c) for r in range(rows) for c in range(columns)) - set(self.walls)
 
-    def pareto_front(self, reward_mode="linear"):
+    def pareto_front(self, reward_mode: str = "linear") -> ParetoFront:
         """Returns the exact Pareto front of this maze; see :func:`envs.pareto_front`.
 
         >>> front = Maze.from_text("G . D\\n. S .\\n. E .", budget=6).pareto_front()
@@ -142,7 +143,7 @@ class Maze:
         """
         return pareto_front(self, reward_mode)
 
-    def distances(self, target):
+    def distances(self, target: tuple[int, int]) -> np.ndarray:
         """Returns the steps from every square to `target`, as an int array of the maze's shape.
 
         Walls, and squares without a path to the target, hold -1.
@@ -166,11 +167,11 @@ class Maze:
                 steps[square] = distance
         return steps
 
-    def symbol(self, position):
+    def symbol(self, position: tuple[int, int]) -> str:
         """Returns the symbol on a square, given as (row, column)."""
         return self.text[position[0] * 2 * self.shape[1] + 2 * position[1]]
 
-    def square_name(self, position):
+    def square_name(self, position: tuple[int, int]) -> str:
         """Returns the name of a square as on a chess board, but with row 1 at the top.
 
         >>> Maze.from_text("S . .\\n. . .\\n. . E").square_name((2, 1))
@@ -179,7 +180,7 @@ class Maze:
         row, column = self._check_position(position)
         return f"{chr(ord('a') + column)}{row + 1}"
 
-    def describe(self):
+    def describe(self) -> Description:
         """Returns which rules of the generated mazes hold: a dict that prints as a table.
 
         The values are True, False, or None where a rule does not apply. A hand-drawn maze need not

@@ -1,11 +1,17 @@
 """The rules in numbers: what a route visits, and what many routes on many mazes earn."""
 
+from __future__ import annotations
+
 import functools
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ._grid import MOVES, moved, shown
+
+if TYPE_CHECKING:
+    from .maze import Maze
 
 OBJECTIVES = ("completion", "gold", "diamond", "avoid_lava")
 REWARD_MODES = ("linear", "convex_bonus")
@@ -55,7 +61,9 @@ def reward_vectors(collected, totals, reward_mode="linear"):
     return rewards
 
 
-def score_routes(mazes, routes, reward_mode="linear"):
+def score_routes(
+    mazes: Maze | Sequence[Maze], routes: Sequence[str], reward_mode: str = "linear"
+) -> np.ndarray:
     """Returns the reward vectors of N routes, equal to walking each through the environment.
 
     Args:
@@ -234,7 +242,7 @@ class Walk(NamedTuple):
     reached: bool
 
 
-def walk(maze, route):
+def walk(maze: Maze, route: str) -> Walk:
     """Walks a route through a maze, up to E and within the budget.
 
     Returns:
@@ -254,7 +262,7 @@ def walk(maze, route):
     return Walk(squares, reached=squares[-1] == maze.exit)
 
 
-def canonical_route(maze, route):
+def canonical_route(maze: Maze, route: str) -> str:
     """Returns the moves that count: cut after E is reached, and at the budget.
 
     Routes with the same effect compare equal.

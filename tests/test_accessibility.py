@@ -27,7 +27,7 @@ from vpo_lite import figures
 from vpo_lite.in_words import folded, in_words
 from vpo_lite.lab import layout
 from vpo_lite.lab.plots import Plots
-from vpo_lite.looks import FRONT, STYLES, look, on_page
+from vpo_lite.looks import FRONT, STYLES, look, note, on_page
 from vpo_lite.markup import packaged, plain
 from vpo_lite.shown import Drawn
 
@@ -123,6 +123,14 @@ def test_the_panels_figure_has_no_line_that_the_page_swallows(dark):
         for colour in (trace.line.color, trace.marker.color):
             for one in [colour] if isinstance(colour, str) else colour or []:
                 assert one.startswith("rgba") or contrast(one, paper) >= 3, (trace.name, one)
+
+
+def test_a_note_can_be_read_and_hides_no_curve():
+    share = float(note("best 1")["bgcolor"].removesuffix(")").split(",")[-1])
+    for style in STYLES.values():
+        covered = mixed("#FFFFFF", share, style.colour)
+        assert contrast(covered, "#FFFFFF") >= 1.5, "the curve below it is seen"
+        assert share >= 0.4, "its letters stand out from a curve"
 
 
 @by_figure
@@ -240,6 +248,11 @@ def trace_is_empty(figure, label):
             if not told.get(label, True):
                 return True
     return False
+
+
+def test_what_stands_beside_a_point_and_under_a_pointer_is_told_once():
+    words = in_words(replayed(RECORDING).figure())
+    assert words.count("2% miss E") == words.count("4% miss E") == 1
 
 
 @by_figure

@@ -411,6 +411,23 @@ def test_answers_that_earn_less_than_a_missing_one_are_named(
     assert (warned in said) == (worst == 0), said
 
 
+@pytest.mark.parametrize("large", [20, pytest.param(21, marks=pytest.mark.slow)])
+def test_objectives_of_very_different_scale_are_named(model, tmp_path, monkeypatch, capsys, large):
+    """A missing answer earns (1, 1), any other (1 + large, 2)."""
+    monkeypatch.setattr(
+        Letters,
+        "score",
+        lambda self, xs, rows: [np.tile([1.0 + large, 2.0], (len(row), 1)) for row in rows],
+    )
+    monkeypatch.setattr(Letters, "worst", lambda self, x: np.ones(x))
+    asked = (*ONE_STEP, "--model", model, "--most", "2", "--out", str(tmp_path / "run"), "--json")
+    assert main(asked) == 0
+    out, said = capsys.readouterr()
+    assert json.loads(out)["start"]["reached"] == {"rest 0": large, "rest 1": 1}
+    warned = f"before training, the components differ in scale: rest 0 reaches {large} above"
+    assert (warned in said) == (large > 20), said
+
+
 @pytest.mark.parametrize("broken", [pytest.param(math.nan, marks=pytest.mark.slow), "down"])
 def test_a_judge_that_fails_leaves_a_run_that_goes_on(model, tmp_path, monkeypatch, capsys, broken):
     def fails(self, instances, answers):

@@ -112,6 +112,18 @@ def test_idle_train_turn_stop_reset(start):
     assert start.kernel("print(lab.last_error)").strip() == "None"
 
 
+def test_the_stop_button_of_jupyterlab_stops_training(start):
+    page = start.page
+    page.locator("button.vpo-train").click()
+    start.wait_text(".vpo-status", "step 2 of")
+    page.locator('[data-jp-item-name="interrupt"]').click()
+    start.wait_text(".vpo-status", "stopped")
+    page.locator("button.vpo-train").click()
+    start.wait_text(".vpo-status", "step 1 of")
+    page.locator("button.vpo-stop").click()
+    start.wait_text(".vpo-status", "stopped")
+
+
 def test_run_all_twice_and_a_cell_out_of_order_leave_one_panel_training(start):
     start.kernel("old = lab; old.train()")
     start.wait_text(".vpo-status", "step 1 of")

@@ -6,6 +6,7 @@ whatever Python wants to know of them is seen, and answered, by :class:`Watched`
 """
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from transformers import (
 )
 
 from vpo_lite import TrainConfig
-from vpo_lite.policy import sampling
+from vpo_lite.policy import graphs, sampling
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.graphs import replayed
 from vpo_lite.policy.loading import choose_device
@@ -135,6 +136,11 @@ def test_in_single_precision_the_largest_uniform_draws_a_token_that_can_be_drawn
     single = u.float().clamp(max=1 - 2**-24)
     assert single.dtype == torch.float32 and single[2] < 1
     assert sampling._draw(logp, single)[:, 0].tolist() == [0, 1, 1]
+
+
+def test_no_attention_on_a_gpu_is_cudnns():
+    """Its gradients are NaN for some lengths of masked prompts, in bfloat16 on an H100."""
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_an_apple_gpu_is_taken_when_it_is_named(monkeypatch):
@@ -273,42 +279,129 @@ def test_a_step_that_keeps_its_place_in_python_is_not_what_a_recorded_one_draws(
     assert not equal(rollouts_of(model, uniforms, view), plain)
 
 
+class Stream:
+    """A queue of a GPU."""
+
+    def __init__(self, device):
+        self.device = torch.device(device)
+
+
+class Cards:
+    """Two GPUs without kernels: which one is in use, and the stream in use on each.
+
+    Torch's own Python for streams and graphs runs on them. ``breaks``: recording fails, and as on a
+    GPU it fails again where it ends.
+    """
+
+    def __init__(self):
+        self.used, self.streams = 0, [Stream("cuda:0"), Stream("cuda:1")]
+        self.recorded, self.replays, self.breaks = [], [], False
+
+    def current_stream(self, device=None):
+        index = None if device is None else torch.device(device).index
+        return self.streams[self.used if index is None else index]
+
+    def set_stream(self, stream):
+        self.used = stream.device.index
+        self.streams[self.used] = stream
+
+    @contextlib.contextmanager
+    def device(self, device):
+        before, self.used = self.used, torch.device(device).index
+        yield
+        self.used = before
+
+    def graph(self):
+        return FakeGraph(self)
+
+
 class FakeGraph:
     """CUDA's recorder, as far as Python sees it."""
 
-    replays = 0
+    def __init__(self, cards):
+        self.cards = cards
+
+    def capture_begin(self, **_):
+        self.cards.recorded.append(self.cards.current_stream())
+
+    def capture_end(self):
+        if self.cards.breaks:
+            raise RuntimeError("operation failed due to a previous error during capture\nmore")
 
     def replay(self):
-        self.replays += 1
+        self.cards.replays.append(self)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_step_is_recorded_once_and_then_replayed(device, monkeypatch):
-    calls, graph = [], FakeGraph()
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
+@pytest.fixture
+def cards(monkeypatch):
+    cards = Cards()
+    for name in ("current_stream", "set_stream", "device"):
+        monkeypatch.setattr(torch.cuda, name, getattr(cards, name))
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: None, raising=False)
+    monkeypatch.setattr(torch.cuda, "_get_device_index", lambda *_: 0)
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device="cuda:0": Stream(device))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", cards.graph)
+    monkeypatch.setattr(graphs, "_STREAMS", graphs._Streams())
+    return cards
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_step_is_recorded_once_and_then_replayed(device, cards):
+    calls = []
     advance = replayed(lambda: calls.append(1), torch.device(device))
     for _ in range(3):
         advance()
-    assert (len(calls), graph.replays) == {"cpu": (3, 0), "cuda": (1, 3)}[device]
+    assert (len(calls), len(cards.replays)) == {"cpu": (3, 0), "cuda:0": (1, 3)}[device]
 
 
-def test_a_step_that_cannot_be_recorded_is_run_by_python(monkeypatch):
-    calls = []
+def recorded_on(device, cards) -> Stream:
+    """The stream that is in use on a GPU while a step of it is recorded."""
+    used = []
+    replayed(lambda: used.append(cards.current_stream(device)), device)
+    assert used == cards.recorded[-1:]
+    return used[0]
 
-    @contextlib.contextmanager
-    def refuse(graph, **_):
-        yield
-        raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
-    monkeypatch.setattr(torch.cuda, "graph", refuse)
+def test_every_gpu_records_on_a_stream_of_its_own(cards):
+    """On one of another GPU nothing would be recorded: the kernels would run, once."""
+    before = list(cards.streams)
+    zero, one = torch.device("cuda:0"), torch.device("cuda:1")
+    found = [recorded_on(device, cards) for device in (zero, one, one, zero)]
+    assert [stream.device for stream in found] == [zero, one, one, zero]
+    assert found[0] is not before[0] and found[1] is not before[1]  # no default stream records
+    assert found[1] is found[2]  # cuBLAS keeps memory for every stream
+    assert cards.used == 0 and cards.streams == before
+
+
+def test_every_thread_records_on_a_stream_of_its_own(cards):
+    """The end of one thread's graph frees what cuBLAS keeps for its stream."""
+    device = torch.device("cuda:0")
+    with ThreadPoolExecutor(1) as other:
+        theirs = [other.submit(recorded_on, device, cards).result() for _ in range(2)]
+    assert theirs[0] is theirs[1] is not recorded_on(device, cards)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_step_that_cannot_be_recorded_is_run_by_python(index, cards):
+    calls, before = [], list(cards.streams)
+    cards.breaks = True
+
+    def step():
+        calls.append(cards.current_stream(torch.device("cuda", index)))
+        if len(calls) == 1:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
     with pytest.warns(
         UserWarning, match="without a CUDA graph: operation not permitted.*capturing$"
     ):
-        advance = replayed(lambda: calls.append(1), torch.device("cuda"))
+        advance = replayed(step, torch.device("cuda", index))
     advance()
     assert len(calls) == 2  # one of them recorded, which changes no tensor on a GPU
+    assert calls[1] is before[index]  # not the stream on which recording failed
+    assert cards.used == 0 and cards.streams == before
 
 
 @pytest.mark.parametrize("every", [3, 8, 100])

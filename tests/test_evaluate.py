@@ -69,6 +69,7 @@ def test_the_pool_figures_are_their_definitions():
         "solved_rate"
     ] == pytest.approx(np.mean(solved))
     assert f["objectives"]["gold"] == pytest.approx(vectors[:, 1].mean())
+    assert f["reached"]["gold"] == vectors[:, 1].max() > 0  # a missing answer earns 0
 
 
 def test_single_answers_are_compared_in_sets_of_the_same_size():

@@ -80,8 +80,8 @@ def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
         c: max(ids, key=lambda i: (weights @ R[i], -len(names[i]), -i)) for c, ids in cells.items()
     }
     assert {c: int(e.answer) for c, e in archive.elites.items()} == best
-    for elite in archive.elites.values():
-        assert elite.score == pytest.approx(weights @ R[int(elite.answer)])
+    assert archive.coverage == len(best) / n**d
+    assert archive.qd_score == pytest.approx(sum(weights @ R[i] for i in best.values()))
 
 
 def test_passed_tests_have_a_cell_for_each_vector_however_many_tests_there_are():

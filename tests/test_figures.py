@@ -205,6 +205,8 @@ def test_a_slice_through_four_objectives_says_what_is_held():
         R, show=(1, 2, 3), fixed={0: 0.25}, objectives=("done", "gold", "gems", "safe")
     )
     assert "done held at 0.25" in figure.layout.title.text and figure.layout.ternary.sum == 0.75
+    for axis in (figure.layout.ternary.aaxis, figure.layout.ternary.baxis):
+        assert np.allclose(axis.tickvals, [0.15, 0.3, 0.45, 0.6]), "none lies on a corner's name"
     same = figures.weight_simplex(
         R3
     )  # the first objective is equal for all, so the slice has the same regions

@@ -34,8 +34,8 @@ def test_every_part_has_its_function(check):
     for group, part in check.chosen([]):
         assert callable(getattr(importlib.import_module(group), part))
     assert check.chosen(["nan", "effect"]) == [
-        ("correctness", "nan"),
         ("effect", "demo"),
+        ("correctness", "nan"),
         ("effect", "learning"),
     ]
 
@@ -75,8 +75,74 @@ def test_a_part_that_fails_is_recorded_and_stops_no_other(run, monkeypatch, caps
 
     monkeypatch.setattr(correctness, "policy_of", other)
     monkeypatch.setattr(correctness, "nan", lambda here: 1 / 0)
-    out = tmp_path / "gpu.json"
-    assert run(*TRIAL, "logits", "update", "nan", "--out", str(out)) == 1
+    out, rows = tmp_path / "gpu.json", tmp_path / "rows"
+    assert run(*TRIAL, "logits", "update", "nan", "--out", str(out), "--rows", str(rows)) == 0
     outcomes = {n: row["outcome"] for n, row in json.loads(out.read_text())["parts"].items()}
     assert outcomes == {"logits": "failed", "update": "failed", "nan": "error"}
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert dict(lines) == json.loads(out.read_text())["parts"]
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().out
+
+
+def test_a_process_that_can_use_its_gpu_no_more_ends_behind_the_part(
+    check, run, monkeypatch, tmp_path
+):
+    """As after an illegal address: from then on every call of CUDA fails."""
+    correctness, broken = importlib.import_module("correctness"), []
+
+    def lost(*_):
+        if broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def illegal(here):
+        broken.append(True)
+        lost()
+
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lost)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr(correctness, "logits", lambda here: {"said": "well"})
+    monkeypatch.setattr(correctness, "sampler", illegal)
+    monkeypatch.setattr(correctness, "update", lambda here: {"said": "never asked"})
+    out, rows = tmp_path / "gpu.json", tmp_path / "rows"
+    parts = ("logits", "sampler", "update")
+    assert run("--only", *parts, "--out", str(out), "--rows", str(rows)) == check.BROKEN
+    found = json.loads(out.read_text())["parts"]
+    assert {name: row["outcome"] for name, row in found.items()} == {
+        "logits": "passed",
+        "sampler": "error",
+    }
+
+
+CHILD = """
+import json, os, sys
+rows, only = sys.argv[sys.argv.index("--rows") + 1], sys.argv[sys.argv.index("--only") + 1 :]
+for part in only:
+    if part == "update":
+        os.abort()
+    with open(rows, "a") as file:
+        file.write(json.dumps([part, {"outcome": "passed", "seconds": 0.0}]) + chr(10))
+    if part == "sampler":
+        sys.exit(BROKEN)
+"""
+
+
+def test_what_a_dead_process_leaves_is_run_in_another(check, run, monkeypatch, tmp_path, capfd):
+    """The GPU breaks behind sampler, and update ends its process."""
+    child, out = tmp_path / "child.py", tmp_path / "gpu.json"
+    child.write_text(CHILD.replace("BROKEN", str(check.BROKEN)))
+    monkeypatch.setattr(check, "START", [sys.executable, str(child)])
+    out.write_text(json.dumps({"device": "a GPU", "parts": {"trl": {"outcome": "skipped"}}}))
+    assert run(*TRIAL, "logits", "sampler", "update", "nan", "oom", "--out", str(out)) == 1
+    lines = capfd.readouterr().out.splitlines()[-5:]
+    assert [line.split()[:2] for line in lines] == [
+        ["logits", "passed"],
+        ["sampler", "passed"],
+        ["update", "error"],
+        ["nan", "passed"],
+        ["oom", "passed"],
+    ]
+    assert "its process ended with -6" in lines[2]
+    written = json.loads(out.read_text())
+    assert written["device"] == "a GPU" and list(written["parts"]) == ["trl", "update"]

@@ -95,7 +95,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "scipy": "core",
     "moocore": "core",
     "torch": "policy, training, pocket, search, studies, integrations, lab, classroom.check, cli",
-    "transformers": "policy.libraries, integrations.trl_run",
+    "transformers": "policy.libraries, integrations.trl_run, integrations.trl_setup",
     "peft": "policy.libraries",
     "tokenizers": "policy",
     "huggingface_hub": "policy, integrations.trl_run",
@@ -189,7 +189,7 @@ def room(module):
 
 
 def imports(root) -> Iterator[Import]:
-    """Every import of the library, on top of a file or inside a function."""
+    """Every import that runs, on top of a file or inside a function."""
     for module, file in modules(root).items():
         yield from imports_in((root / file).read_text(encoding="utf-8"), module, file)
 
@@ -203,7 +203,8 @@ def imports_in(text, module, file) -> list[Import]:
             yield Import(file, module, node.lineno, target, late)
         inner = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, inner)
+            if getattr(getattr(child, "test", None), "id", "") != "TYPE_CHECKING":  # never runs
+                yield from visit(child, inner)
 
     return [*visit(ast.parse(text), False)]
 

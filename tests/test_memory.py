@@ -5,6 +5,7 @@ hold.
 import dataclasses
 import gc
 import json
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -229,6 +230,31 @@ def test_torchs_lack_of_memory_is_one_line_with_the_cures():
         torch.empty(2**60, dtype=torch.uint8)
     with pytest.raises(RuntimeError, match="must match the size"), memory.enough_memory(config):
         torch.zeros(2) + torch.zeros(3)  # a fault of the program stays what it is
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("CUDA error: out of memory\nCompile with ..."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_what_filled_a_gpu_is_given_back_while_the_error_is_kept(error):
+    """A notebook keeps the last error, and with it the tensors of every function that it left. The
+    next run, with the cure, then found no memory either.
+    """
+    held = []
+
+    def update():
+        activations = torch.zeros(3)
+        held.append(weakref.ref(activations))
+        raise error
+
+    config = vpo.TrainConfig.preset("demo")
+    with pytest.raises(MemoryError, match="lower prompts") as kept, memory.enough_memory(config):
+        update()
+    assert kept.value.__cause__ is error and held[0]() is None
 
 
 def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):

@@ -258,6 +258,45 @@ def test_an_earlier_run_stays_as_a_faint_curve(page):
     )
 
 
+TEXTS = """() => { const plot = document.querySelector('.js-plotly-plot');
+  return plot.data.filter((t) => /^answers|^VPO|^GRPO|^Multi/.test(t.name) && t.text).map((t) =>
+    [Array.from(t.text), [...plot.querySelectorAll(`.trace${t.uid} text`)].map((e) =>
+      e.textContent)].map((texts) => texts.filter((text) => text.trim()).join())); }"""
+
+
+def test_the_texts_beside_points_stay_when_the_points_change(page):
+    """The share that misses E: its point stands elsewhere in the list after each step."""
+    put(page, RECORDING)
+    seen = set()
+    for step in range(1, 13):
+        page.kernel(f"lab.look({step})")
+        page.wait_text(".vpo-status", f"step {step} of 40")
+        page.page.wait_for_function(f"() => ({TEXTS})().every(([said, drawn]) => said === drawn)")
+        seen |= {said for said, _ in page.page.evaluate(TEXTS)} - {""}
+    assert len(seen) > 12
+
+
+def test_a_narrow_window_with_large_letters_cuts_no_answer(page):
+    put(page, RECORDING)
+    page.kernel("lab.panel.controls.large.value = True")
+    page.page.wait_for_selector(".vpo-board.large")
+    drawn = measure(page, (640, 800))
+    assert drawn["others"]["figure"][2] - drawn["others"]["figure"][0] < 320, "the side bar is open"
+    wrong = [fault for fault in faults(drawn) if "choice: " not in fault]
+    assert len(drawn["boards"]) == 3 and not wrong, wrong
+
+
+def test_forced_colours_leave_the_controls_an_edge(page):
+    """The system then takes away all backgrounds: of tracks of sliders, and of buttons."""
+    put(page, "Lab()")
+    page.page.emulate_media(forced_colors="active")
+    edges = page.page.evaluate("""() => [...document.querySelectorAll(
+      '.vpo-lab .noUi-target, .vpo-controls button')].map((e) => getComputedStyle(e))
+      .map((style) => [style.borderTopWidth, style.borderTopStyle])""")
+    page.page.emulate_media(forced_colors="none")
+    assert len(edges) > 10 and {tuple(edge) for edge in edges} == {("1px", "solid")}
+
+
 def test_the_same_under_voila(folder, browser):
     path = notebook(folder, "voila.ipynb", f"from vpo_lite import Lab\nlab = {RECORDING}\nlab")
     with harness.server([path], command="voila") as address:

@@ -63,6 +63,7 @@ def test_every_island_has_the_cells_of_the_archive(openevolve, bins, d):
     }
     assert there == {cell: elite.answer for cell, elite in plain.elites.items()}
     assert {c: e.answer for c, e in islands.elites.items()} == there
+    assert (islands.coverage, islands.qd_score) == (plain.coverage, plain.qd_score)
 
 
 def test_islands_take_turns_and_migrate(openevolve):

@@ -159,6 +159,7 @@ def test_the_wheel_carries_the_course(site, tmp_path):
         ours, theirs = ROOT / "vpo_lite" / inside, site / "vpo_lite" / inside
         files = [p.relative_to(ours) for p in ours.rglob("*.*") if "__pycache__" not in p.parts]
         assert all((theirs / file).is_file() for file in files) and theirs.exists()
+    assert all((site / package / "py.typed").is_file() for package in ("vpo_lite", "envs"))
 
 
 @pytest.mark.slow

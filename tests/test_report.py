@@ -2,6 +2,8 @@
 
 import re
 
+import browser_harness
+import numpy as np
 import pytest
 
 from vpo_lite.cli import main
@@ -54,6 +56,32 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
         "best@30",
     ):
         assert name in markup
+
+
+WIDE = """() => { const seen = document.documentElement, inside = [];
+  for (const e of document.querySelectorAll('.wide')) inside.push(e.scrollWidth - e.clientWidth);
+  return [seen.scrollWidth - seen.clientWidth, Math.max(...inside)]; }"""
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_on_a_projector_all_is_seen_and_in_a_narrow_window_tables_and_figures_scroll(
+    runs, tmp_path, capsys
+):
+    compared, rewards = tmp_path / "compared.html", tmp_path / "rewards.html"
+    np.save(tmp_path / "R.npy", np.random.default_rng(0).random((3, 20, 4)))
+    assert main(["compare", *runs, "--html", str(compared)]) == 0
+    assert main(["report", "--rewards", str(tmp_path / "R.npy"), "--html", str(rewards)]) == 0
+    with browser_harness.browser(1280, 720) as context:
+        page = context.new_page()
+        for path in (compared, rewards):
+            page.goto(path.as_uri())
+            page.wait_for_selector(".main-svg")
+            assert page.evaluate(WIDE) == [0, 0]
+            page.set_viewport_size({"width": 640, "height": 800})
+            whole, inside = page.evaluate(WIDE)
+            assert whole == 0 and inside > 300, "the page does not scroll sideways, its parts do"
+            page.set_viewport_size({"width": 1280, "height": 720})
 
 
 def test_a_page_that_cannot_be_written_is_said_in_one_line(runs, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from small_models import byte_model
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
+from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
 from vpo_lite.tasks.records import judge
+from vpo_lite.training.config import TrainConfig
 
 MODULE = """
 def text(completion):
@@ -44,6 +47,13 @@ class Later:
         return [0.0] * len(completions)
 
 later_object = Later()
+
+def hard(completions, total, **columns):
+    return [float(t) for t in total]
+
+def talks(completions, **columns):
+    print("scoring")
+    return [0.0] * len(completions)
 
 def changes(prompts, completions, tags, **columns):
     for given in (prompts[0], completions, tags[0]):
@@ -308,6 +318,50 @@ def test_a_run_of_either_engine(mine, command, engine):
     summary = json.loads((mine.folder / "run" / "summary.json").read_text())
     assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
+
+
+def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
+    assert command("--reward-funcs my_rewards:talks --m 1 --json", "run") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["steps"] == 2 and "scoring" in err.splitlines()
+    (mine.folder / "answers.jsonl").write_text('{"id": "a", "record": 0, "m": 1, "text": "2"}')
+    given = "--data rows.jsonl --reward-funcs my_rewards:talks,correct --answers answers.jsonl"
+    assert main(f"score --task functions {given}".split()) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["rewards"] == [[0.0, 1.0]] and err == "scoring\n"
+
+
+def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
+    mine([*SUMS, {"prompt": "What?"}])
+    check = "data check rows.jsonl --task functions --reward-funcs my_rewards"
+    assert main(f"{check}:total_or_none --score 4".split()) == 0
+    assert "\n0 of 11 cannot be scored\n" in capsys.readouterr().out
+    assert main(f"{check}:hard --score 4".split()) == 1
+    out = capsys.readouterr().out
+    assert "record 10 cannot be scored: TypeError: float() argument" in out
+    assert "\n1 of 11 cannot be scored\n" in out
+    assert main(f"{check}:hard --score 4 --json".split()) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["failed"] == 1 and found["first_failed"].startswith("TypeError: float()")
+    assert main(f"{check}:narrow".split()) == 2
+    assert "let it take **columns" in capsys.readouterr().err
+
+
+def test_functions_of_a_notebook_are_named_by_its_module(mine, monkeypatch):
+    """IPython and Python alike run what is typed in the module ``__main__``."""
+    of_the_notebook = lambda completions, **columns: [0.5] * len(completions)  # noqa: E731
+    monkeypatch.setattr(sys.modules["__main__"], "of_the_cell", of_the_notebook, raising=False)
+    task = mine(reward_funcs="__main__:of_the_cell")
+    assert task.score([task.instance(0)], [["a"]])[0].tolist() == [[0.5]]
+
+
+def test_an_exported_run_says_which_modules_a_cluster_needs(mine):
+    ours = TrainConfig.preset("demo", task="functions", model="some/model")
+    functions = ours.but(data=mine().data, reward_funcs="my_rewards:correct")
+    assert functions.code == {"reward_funcs": "my_rewards:correct"} and ours.code == {}
+    words = readme(functions, 1, 1, {"train.parquet": 1, "held_out.parquet": 1})
+    assert "The module of `my_rewards:correct` must be importable there.\n" in words
+    assert f"The data file `{mine.folder / 'rows.jsonl'}` must be readable there.\n" in words
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import envs
 import vpo_lite as vpo
+from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import Rollouts, completion_logits
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as step_module
+from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, kl_to_reference, token_weights
@@ -350,6 +353,15 @@ def test_a_record_reports_what_its_groups_hold(tiny):
     assert json.loads(json.dumps(line))["coverage"] == record.coverage
 
 
+def test_a_records_numbers_are_its_json_flattened(tiny):
+    record = next(train(tiny(steps=1, K=math.inf)))
+    stored, numbers = record.to_json(), record.numbers()
+    assert numbers["objectives/gold"] == stored["objectives"]["gold"]
+    assert numbers["slots/1"] == stored["slots"][0] and numbers["tokens"] == stored["tokens"]
+    assert all(math.isfinite(x) for x in numbers.values())
+    assert "K" not in numbers and "method" not in numbers and "slots" not in numbers
+
+
 def test_sets_of_single_answers_are_consecutive_and_whole():
     as_sets = vpo.metrics.as_sets
     rewards = np.arange(16, dtype=float).reshape(16, 1, 1)
@@ -593,6 +605,36 @@ def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
     assert moved > 1e-3
 
 
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_learning_rate_of_each_step_is_that_of_transformers_schedules(
+    tiny, monkeypatch, schedule, warmup
+):
+    gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))  # an untrained model's own answers all score 0
+    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (gain, gain))
+    config = tiny(steps=6, lr=0.01, warmup_steps=warmup, lr_schedule=schedule)
+    learner, used = Learner(config), []
+    step = learner.optimizer.step
+    spy = lambda: used.append(learner.optimizer.param_groups[0]["lr"]) or step()  # noqa: E731
+    monkeypatch.setattr(learner.optimizer, "step", spy)
+    before = state_of(learner)
+    steps = train(config, learner=learner)
+    next(steps)
+    moved = any(not torch.equal(p, before[name]) for name, p in state_of(learner).items())
+    assert moved == (warmup == 0)
+    list(steps)
+    other = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.01)
+    theirs = {
+        "constant": transformers.get_constant_schedule_with_warmup(other, warmup),
+        "cosine": transformers.get_cosine_schedule_with_warmup(other, warmup, 6),
+    }[schedule]
+    wanted = []
+    for _ in range(6):
+        wanted.append(theirs.get_last_lr()[0])
+        other.step(), theirs.step()
+    assert used == pytest.approx(wanted, rel=1e-12) and len(set(used)) > (warmup > 0)
+
+
 def test_the_gradient_is_clipped_to_norm_one(tiny, monkeypatch):
     limits = []
     clip = torch.nn.utils.clip_grad_norm_
@@ -687,7 +729,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
 
 @pytest.mark.slow
 def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
-    cfg = tiny(steps=4)
+    cfg = tiny(steps=4, warmup_steps=1, lr_schedule="cosine")
     whole = Learner(cfg)
     records = [r.to_json() for r in train(cfg, learner=whole)]
 
@@ -707,6 +749,23 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
     timings = {"seconds", "rollout_seconds"}
     lines = [{k: v for k, v in r.to_json().items() if k not in timings} for r in folder.records()]
     assert lines == [{k: v for k, v in row.items() if k not in timings} for row in records]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
+    tiny, tmp_path, schedule
+):
+    config = tiny(steps=4, lr_schedule=schedule)
+    folder = RunFolder.create(tmp_path / "run", config)
+    older = {n: v for n, v in config.to_json().items() if n != "warmup_steps"}
+    about = {"config": json.dumps(older | {"threads": 2})}
+    folder.check_unchanged(about, None)  # an older version knew no warm-up, and ran without one
+    (folder.path / "config.json").write_text(json.dumps(config.to_json() | {"steps": 5}))
+    if schedule == "constant":
+        folder.check_unchanged(about, None)
+    else:
+        with pytest.raises(DamagedError, match="steps changed since the run began"):
+            folder.check_unchanged(about, None)
 
 
 def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
@@ -818,12 +877,15 @@ def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
     assert not torch.equal(pick(a), pick(c))
 
 
-def test_torchs_own_random_stream_is_left_alone(tiny):
+def test_torchs_own_random_streams_are_left_alone(tiny, monkeypatch):
+    """On the CPU and on GPUs: torch.manual_seed would seed them all."""
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     list(train(tiny(steps=1)))
-    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(torch.rand(3), expected) and not seeded
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -935,6 +997,8 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
         (dict(reward_mode="cubic"), "cubic"),
         (dict(aggregation="mean"), "unknown aggregation 'mean'"),
         (dict(micro_batch=0), "micro_batch = 0"),
+        (dict(warmup_steps=40), "warmup_steps = 40 with steps = 40"),
+        (dict(lr_schedule="linear"), "unknown lr_schedule 'linear': there are constant, cosine"),
         (dict(maze="S E\nS ."), "S"),
         (dict(maze="S # E\n. # ."), "no way"),
         (dict(maze="S . .\n. E"), "row"),

@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import runpy
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 pytest.importorskip("trl")
 
 import torch
+import transformers
 from peft import AutoPeftModelForCausalLM
 from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
 from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
@@ -290,6 +292,19 @@ def test_a_tokenizer_that_ends_a_prompt_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("warmup", [0, 2])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_learning_rate_of_a_step_is_the_native_trainers(schedule, warmup):
+    config = pocket_config(steps=5, lr=0.01, warmup_steps=warmup, lr_schedule=schedule)
+    args, steps = grpo_config(config, "unused"), config.steps
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=args.learning_rate)
+    numbers = args.get_warmup_steps(steps), steps  # as transformers' Trainer makes its schedule
+    rates = transformers.get_scheduler(args.lr_scheduler_type, optimizer, *numbers)
+    for step in range(steps):
+        assert rates.get_last_lr()[0] == pytest.approx(config.lr_at(step), rel=1e-12)
+        optimizer.step(), rates.step()
+
+
 def test_the_recommended_settings():
     args = grpo_config(pocket_config(micro_batch=3, kl=0.1, aggregation="sequence"), "unused")
     batch = args.per_device_train_batch_size, args.gradient_accumulation_steps
@@ -320,6 +335,15 @@ def test_what_trl_cannot_honour_is_refused(name):
         grpo_config(pocket_config(**REFUSED[name]), "unused")
 
 
+def test_a_machine_that_lacks_the_runs_folder_says_so(tmp_path, monkeypatch, capsys):
+    asked = ["train", "--resume", str(tmp_path / "run")]
+    for rank, more in (("0", False), ("1", True)):
+        monkeypatch.setenv("RANK", rank)
+        assert main(asked) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "no run folder" in line and line.endswith("must share its folder") == more
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -330,6 +354,7 @@ def test_what_trl_cannot_honour_is_refused(name):
         (["--engine", "trl", "--engine-options", "beta=1"], "the run's own settings decide it"),
         (["--engine", "trl", "--engine-options", "use_vllm=true"], "vLLM is not installed"),
         (["--engine", "trl", "--engine-options", "top_p=a"], "top_p = 'a': expected float"),
+        (["--engine", "trl", "--engine-options", "report_to=nil"], "nil is not supported, only"),
         (["--engine", "trl", "--compile"], "compile = True: with engine trl"),
     ],
 )
@@ -505,6 +530,47 @@ def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys
     assert "this run is finished (3 steps)" in capsys.readouterr().err
 
 
+TENSORBOARD = """
+import json, pathlib
+
+class SummaryWriter:
+    def __init__(self, log_dir):
+        self.file = pathlib.Path(log_dir) / "scalars.jsonl"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+
+    def add_scalar(self, name, value, step):
+        with self.file.open("a") as file:
+            print(json.dumps([name, value, step]), file=file)
+
+    def nothing(self, *args, **kwargs): pass
+    add_text = flush = close = nothing
+"""
+
+
+@pytest.mark.slow
+def test_a_tracker_gets_the_figures_of_each_step_and_its_log_stays(
+    tiny, tmp_path, monkeypatch, capsys
+):
+    """By a stand-in for tensorboardX, which transformers takes where there is no tensorboard."""
+    run, options = tmp_path / "run", {"report_to": "tensorboard"}
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    absent = "transformers.integrations.integration_utils.is_tensorboard_available"
+    with monkeypatch.context() as without:
+        without.setattr(absent, lambda: False)
+        with pytest.raises(ValueError, match="requires tensorboard to be installed"):
+            TrlRun.begin(tiny, run, options)
+        assert not run.exists()
+    (tmp_path / "tensorboardX.py").write_text(TENSORBOARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    started = TrlRun.begin(tiny, run, options)
+    started.start(), started.train(lambda record: False), started.finish()
+    lines = (run / "tensorboard" / "scalars.jsonl").read_text().splitlines()
+    logged = {(name, step): value for name, value, step in map(json.loads, lines)}
+    for record in RunFolder.open(run).records():
+        assert logged["train/vpo/valid_rate", record.step] == pytest.approx(record.valid_rate)
+
+
 @pytest.mark.slow
 def test_the_adapter_is_one_of_peft(trained, tiny):
     policy = load_policy(trained, device="cpu")
@@ -675,14 +741,33 @@ def test_the_example_trains(name, chat_folder, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
-    """By TRL's own gathering; weights that each process draws for itself are caught."""
+    """By TRL's own gathering; weights that each process draws for itself are caught. Each process
+    has a launcher of its own, as on two machines that share a disk.
+    """
     script = Path(__file__).with_name("trl_two_processes.py")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    launch += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", str(script), str(tmp_path)]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1"]
+    launch += ["--master_addr=127.0.0.1", f"--master_port={port}"]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(launch, env=settings, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "[transformers]" not in done.stderr
+    machines = [
+        subprocess.Popen(
+            [*launch, f"--node_rank={rank}", str(script), str(tmp_path)],
+            env=settings,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [machine.communicate(timeout=500)[1] for machine in machines]
+    finally:
+        for machine in machines:
+            machine.kill()
+    for machine, stderr in zip(machines, said, strict=True):
+        assert machine.returncode == 0, stderr[-3000:]
+        assert "[transformers]" not in stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
     assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])

@@ -1,6 +1,6 @@
 """veRL: what is exported, what its own code makes of it, and rewards and advantages through it.
 
-The second part runs where veRL is installed (`make verl`). No Ray cluster is started.
+The second part runs where veRL is installed (`make verl`). One test starts Ray, on this machine.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ import difflib
 import importlib.util
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tomllib
 import warnings
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ import pytest
 import torch
 import yaml
 from small_models import byte_model
+from transformers import AutoTokenizer
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -136,6 +139,8 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
         (dict(temperature=1.2), "rollout.val_kwargs.temperature", 1.0),  # as the native evaluation
         (dict(task="programs", operations=2), "algorithm.vpo.options", {"operations": 2}),
         (dict(clip=0.3), "actor.clip_ratio_high", 0.3),
+        (dict(warmup_steps=2), "actor.optim.lr_warmup_steps", 2),
+        (dict(lr_schedule="cosine"), "actor.optim.lr_scheduler_type", "cosine"),
     ],
 )
 def test_a_setting_goes_where_veRL_reads_it(changes, place, value):
@@ -524,6 +529,63 @@ def test_veRL_finds_the_estimator_by_the_packages_entry_point(verl, tmp_path, mo
         importlib.reload(verl)  # what a new process does as it starts
         assert ADV_ESTIMATOR_REGISTRY.pop("vpo").__module__ == vpo_advantage.__module__
     ADV_ESTIMATOR_REGISTRY["vpo"] = vpo_advantage
+
+
+@pytest.mark.slow
+def test_veRLs_ray_workers_give_the_librarys_rewards(verl, tmp_path, monkeypatch):
+    """Two of its processes share the rollouts of every group, as in a training."""
+    import ray
+    from verl import DataProto
+    from verl.experimental.reward_loop.reward_loop import RewardLoopManager
+
+    model = byte_model(tmp_path / "base", 32, 48, 2, 4, 2)
+    config = config_of(model=str(model))
+    export(config, tmp_path / "run", problems=2)
+    task, tokenizer = config.make_task(), AutoTokenizer.from_pretrained(model)
+    texts, columns, expected, parsed = [], defaultdict(list), [], []
+    for n, row in enumerate(rows_of(tmp_path / "run" / "train.parquet")[2:4] * 4):  # step 1
+        x, slot = task.instance(row["extra_info"]["seed"]), n % 2
+        texts.append(write_numbered(plans_of(task, x)[n : n + 3], task.tag) if n else "no plan")
+        row |= dict(uid=f"u{slot}", global_steps=2)
+        for name in ("data_source", "reward_model", "extra_info", "uid", "global_steps"):
+            columns[name].append(row[name])
+        key = group_key(task, x, slot)
+        [scored] = RolloutReward.of(config).score(task, [x], [key], [texts[-1]], 1)
+        expected.append(scored.reward)
+        parsed.append(scored.answers.parsed.mean())
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    ends = torch.tensor([[len(row)] for row in ids])
+    written = (torch.arange(max(map(len, ids))) < ends).long()
+    tensors = {
+        "prompts": torch.ones(8, 2, dtype=torch.long),
+        "responses": torch.tensor([row + [0] * (written.shape[1] - len(row)) for row in ids]),
+        "attention_mask": torch.cat([torch.ones(8, 2, dtype=torch.long), written], 1),
+    }
+    columns = {name: np.array(values, dtype=object) for name, values in columns.items()}
+    data = DataProto.from_dict(tensors, columns)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else one is written into ~/.ray
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1")
+        try:
+            manager = RewardLoopManager(composed(tmp_path / "run", "vpo", "reward.num_workers=2"))
+            found = manager.compute_rm_score(data)
+            asked = [
+                worker.__ray_call__.remote(
+                    lambda worker: (os.getpid(), worker.reward_manager.names)
+                )
+                for worker in manager.reward_loop_workers
+            ]
+            processes = dict(ray.get(asked))
+        finally:
+            ray.shutdown()
+    assert len(processes) == 2 and os.getpid() not in processes
+    assert set(processes.values()) == {task.objectives(task.instance(0))}
+    rewards = found.batch["rm_scores"].numpy()
+    last = ends.numpy() - 1  # veRL pays a rollout at its last token
+    assert np.array_equal(np.take_along_axis(rewards, last, 1)[:, 0], np.float32(expected))
+    assert np.count_nonzero(rewards) == 7 and np.std(expected[1:]) > 0.05
+    assert found.non_tensor_batch["vpo/parse_rate"].tolist() == parsed
 
 
 # --- a user's own configuration -------------------------------------------------------------------

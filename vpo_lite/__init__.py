@@ -9,6 +9,7 @@
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 # OpenMP reads this once, when torch starts it. On shared cores, threads that spin while they wait
 # make a step up to 29 times slower.
@@ -38,15 +39,47 @@ _LAZY = {name: module for module, names in _NAMES.items() for name in names.spli
 
 __all__ = [*_LAZY]
 
+if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow __getattr__
+    from . import estimators as estimators
+    from . import exact as exact
+    from . import figures as figures
+    from . import metrics as metrics
+    from . import negative_controls as negative_controls
+    from . import objective as objective
+    from .decomposition import reward_report as reward_report
+    from .estimators import METHODS as METHODS
+    from .estimators import advantages as advantages
+    from .estimators import rollout_scores as rollout_scores
+    from .exact import exact_set_reward as exact_set_reward
+    from .exact import exact_shares as exact_shares
+    from .lab import Lab as Lab
+    from .metrics import best_at_k as best_at_k
+    from .metrics import best_subset as best_subset
+    from .metrics import coverage as coverage
+    from .metrics import diversity as diversity
+    from .metrics import hypervolume as hypervolume
+    from .metrics import pass_at_k as pass_at_k
+    from .metrics import price_of_conflict as price_of_conflict
+    from .objective import sample_weights as sample_weights
+    from .objective import set_reward as set_reward
+    from .objective import winners as winners
+    from .policy.loading import load_policy as load_policy
+    from .tasks import Task as Task
+    from .training.compare import compare as compare
+    from .training.config import TrainConfig as TrainConfig
+    from .training.evaluate import evaluate as evaluate
+    from .training.loop import train as train
+    from .training.record import StepRecord as StepRecord
+else:
 
-def __getattr__(name):
-    if name not in _LAZY:
-        raise AttributeError(f"module 'vpo_lite' has no attribute {name!r}")
-    module = importlib.import_module(f".{_LAZY[name]}", __name__)
-    value = module if name == _LAZY[name] else getattr(module, name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module 'vpo_lite' has no attribute {name!r}")
+        module = importlib.import_module(f".{_LAZY[name]}", __name__)
+        value = module if name == _LAZY[name] else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -14,11 +14,12 @@ Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2
 Longer than 350 lines because all methods stand side by side, with what they are made of.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .checks import (
     LARGEST,
@@ -36,6 +37,7 @@ from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
 ROUNDING = 1e-12  # so are scores that spread less than this part of the largest rewards in them
+Rewards = ArrayLike | Sequence[ArrayLike]  # one array, or a list of one for each prompt
 
 
 class Estimate(NamedTuple):
@@ -60,7 +62,7 @@ class Method:
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
 
-def method(**properties):
+def method(**properties: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as a method under its own name.
 
     `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
@@ -75,7 +77,17 @@ def method(**properties):
     return register
 
 
-def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6, groups=None):
+def advantages(
+    method: str,
+    R: Rewards,
+    *,
+    weights: Rewards | None = None,
+    alpha: float = 1.0,
+    w_star: Rewards | None = None,
+    k: int | None = None,
+    eps: float = 1e-6,
+    groups: Sequence | np.ndarray | None = None,
+) -> np.ndarray:
     """The advantage of every rollout: by how much it is better than the others of its prompt.
 
     Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
@@ -120,7 +132,14 @@ def advantages(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1
     return estimate(method, R, **credit, groups=groups).advantage
 
 
-def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
+def rollout_scores(
+    method: str,
+    R: Rewards,
+    *,
+    weights: Rewards | None = None,
+    alpha: float = 1.0,
+    w_star: Rewards | None = None,
+) -> np.ndarray:
     """The score of every rollout, before it is compared with its group.
 
     Returns float64 (P, G). Arguments as for `advantages`.
@@ -131,7 +150,17 @@ def rollout_scores(method, R, *, weights=None, alpha=1.0, w_star=None):
     return estimate(method, R, weights=weights, alpha=alpha, w_star=w_star).score
 
 
-def estimate(method, R, *, weights=None, alpha=1.0, w_star=None, k=None, eps=1e-6, groups=None):
+def estimate(
+    method: str,
+    R: Rewards,
+    *,
+    weights: Rewards | None = None,
+    alpha: float = 1.0,
+    w_star: Rewards | None = None,
+    k: int | None = None,
+    eps: float = 1e-6,
+    groups: Sequence | np.ndarray | None = None,
+) -> Estimate:
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
     if groups is not None:
@@ -324,12 +353,12 @@ def vpo_recombined(R, *, weights, alpha, eps, **_):
 # ---- what they are made of ----
 
 
-def scalar(R, w_star):
+def scalar(R: np.ndarray, w_star: np.ndarray) -> np.ndarray:
     """w* . r of every answer: R (P, G, m, d), w_star (P, d) -> (P, G, m)."""
     return np.einsum("pgmd,pd->pgm", R, w_star)
 
 
-def zscore(x, eps=1e-6, size=0.0):
+def zscore(x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0) -> np.ndarray:
     """(x - mean) / (std + eps) over the last axis, with the population std.
 
     Exactly 0 where std < 1e-9, or below 1e-12 of the largest |x|, or of `size`: how large x would
@@ -346,7 +375,7 @@ def zscore(x, eps=1e-6, size=0.0):
     )
 
 
-def max_at_k_advantage(r, k=None, size=0.0):
+def max_at_k_advantage(r: ArrayLike, k: int | None = None, size: ArrayLike = 0.0) -> np.ndarray:
     """How the best of k gains from rollout i, r (P, G) -> (P, G).
 
     That is the mean of the max over all k-subsets of the group that contain i, minus the mean over
@@ -379,7 +408,7 @@ def max_at_k_advantage(r, k=None, size=0.0):
     return np.where(_flat(r, size), 0.0, advantage)
 
 
-def max_weights(n, k):
+def max_weights(n: int, k: int) -> np.ndarray:
     """The probability that the j-th smallest of n is the max of a random k-subset, j = 0..n-1.
 
     It is C(j, k-1) / C(n, k), computed by recurrence from the top, k / n, so nothing overflows.

@@ -15,9 +15,10 @@ not on the other sets in the call. Large calls are computed in parts, which boun
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betainc, comb
 
 from .checks import check_alpha, check_drawn, check_points, check_rewards
@@ -64,7 +65,21 @@ class Pieces(NamedTuple):
     region: np.ndarray
 
 
-def exact_set_reward(R, alpha=1.0, full_output=False, *, points=POINTS):
+@overload
+def exact_set_reward(
+    R: ArrayLike, alpha: float = 1.0, full_output: Literal[False] = False, *, points: int = POINTS
+) -> np.ndarray: ...
+
+
+@overload
+def exact_set_reward(
+    R: ArrayLike, alpha: float = 1.0, *, full_output: Literal[True], points: int = POINTS
+) -> ExactReward: ...
+
+
+def exact_set_reward(
+    R: ArrayLike, alpha: float = 1.0, full_output: bool = False, *, points: int = POINTS
+) -> np.ndarray | ExactReward:
     """The expected set reward, E_{w ~ Dir(alpha)} max_i w . r_i: exact where that is affordable.
 
     R (..., m, d), at most 1e100 in size; every leading index is a set of its own. alpha from 1e-6
@@ -100,7 +115,7 @@ def exact_set_reward(R, alpha=1.0, full_output=False, *, points=POINTS):
     return ExactReward(value, error, found.method) if full_output else value
 
 
-def exact_shares(R, alpha=1.0):
+def exact_shares(R: ArrayLike, alpha: float = 1.0) -> np.ndarray:
     """The win share of each answer: the probability over w ~ Dir(alpha) that it is the best.
 
     R (..., m, d). Returns float64 (..., m). The win shares of a set add up to 1. Of equal answers
@@ -114,7 +129,7 @@ def exact_shares(R, alpha=1.0):
     return found.win_shares.reshape(R.shape[:-1])
 
 
-def best_single(front: np.ndarray) -> float:
+def best_single(front: ArrayLike) -> float:
     """The coverage of the best single point of a front (f, d) at alpha = 1, exact.
 
     >>> round(best_single(np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])), 3)  # .5 of 21/32
@@ -132,7 +147,7 @@ def _best_single(front: bytes, shape: tuple[int, int]) -> float:
     return float(points.mean(axis=1).max() / exact_set_reward(points))
 
 
-def integrate(R, alpha, points):
+def integrate(R: np.ndarray, alpha: float, points: int) -> Integrals:
     """The `Integrals` of the sets R (B, m, d)."""
     B, m, d = R.shape
     # A power of two changes no digit. So a set is as good at 1e-300 or 1e100 as it is at 1.

@@ -9,10 +9,15 @@ A notebook shows each figure with its words folded below it. ``in_words(figure)`
 
 Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that is the name of a
 method, or begins with it, takes the look of that method.
+
+Longer than 350 lines because notebooks find all these figures under one name, ``vpo.figures``.
 """
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
 from .in_words import in_words as in_words
@@ -27,8 +32,14 @@ LEVEL = {"color": FRONT, "dash": "dot", "width": 2}
 
 
 def objective_space(
-    runs, front=None, *, objectives=None, axes=(0, 1), title="Answers in objective space", width=760
-):
+    runs: Mapping[str, ArrayLike],
+    front: ArrayLike | None = None,
+    *,
+    objectives: Sequence[str] | None = None,
+    axes: tuple[int, int] = (0, 1),
+    title: str = "Answers in objective space",
+    width: int = 760,
+) -> go.Figure:
     """Each run's answers, and the true front, in two of the d objectives.
 
     runs {label: (n, d)}, front (f, d) or None, objectives d names, axes which two of them. A marker
@@ -58,15 +69,15 @@ def objective_space(
 
 
 def curves(
-    runs,
-    panels=("coverage", "diversity"),
+    runs: Mapping[str, Mapping[str, ArrayLike]],
+    panels: Sequence[str] = ("coverage", "diversity"),
     *,
-    levels=None,
-    x="step",
-    titles=None,
-    width=None,
-    height=420,
-):
+    levels: Mapping | None = None,
+    x: str = "step",
+    titles: Mapping[str, str] | None = None,
+    width: int | None = None,
+    height: int = 420,
+) -> go.Figure:
     """Curves over training, with one panel per metric.
 
     runs {label: {"step": (T,), panel: (T,) or (seeds, T)}}; a run is left out of a panel that it
@@ -90,8 +101,17 @@ def curves(
 
 
 def lines(
-    x, runs, *, x_title, y_title, title=None, log_x=False, levels=None, width=760, height=460
-):
+    x: ArrayLike,
+    runs: Mapping[str, ArrayLike],
+    *,
+    x_title: str,
+    y_title: str,
+    title: str | None = None,
+    log_x: bool = False,
+    levels: Mapping[str, float] | None = None,
+    width: int = 760,
+    height: int = 460,
+) -> go.Figure:
     """Curves over any x: runs {label: (T,), or (n, T) drawn as mean and band}.
 
     levels {text: height} adds dotted lines.
@@ -107,7 +127,13 @@ def lines(
     return finish(figure, title, width, height)
 
 
-def best_at_k(runs, *, title="Best of k answers", y_title="best@k", width=760):
+def best_at_k(
+    runs: Mapping[str, Mapping],
+    *,
+    title: str = "Best of k answers",
+    y_title: str = "best@k",
+    width: int = 760,
+) -> go.Figure:
     """best@k over k on a logarithmic axis: runs {label: {k: value}}, k in answers."""
     figure = go.Figure()
     for position, (label, values) in enumerate(runs.items()):
@@ -121,7 +147,14 @@ def best_at_k(runs, *, title="Best of k answers", y_title="best@k", width=760):
     return finish(figure, title, width, 460)
 
 
-def set_reward_against_K(K, samples, exact):
+def set_reward_against_K(
+    K: Sequence[int],
+    samples: ArrayLike,
+    exact: float,
+    *,
+    title: str = "Set reward against K",
+    width: int = 760,
+) -> go.Figure:
     """The set reward estimated from K weight vectors, over K, and its exact value as a line.
 
     samples {label: (len(K), repeats)}, drawn as the median with a 90 % band.
@@ -140,21 +173,35 @@ def set_reward_against_K(K, samples, exact):
     names = [str(k) for k in K]
     figure.update_xaxes(title="K (sampled weights)", type="log", tickvals=K, ticktext=names)
     figure.update_yaxes(title="set reward")
-    return finish(figure, "Set reward against K", 760, 460)
+    return finish(figure, title, width, 460)
 
 
-def set_reward_against_alpha(alphas, values):
+def set_reward_against_alpha(
+    alphas: Sequence[float],
+    values: Mapping[str, ArrayLike],
+    *,
+    title: str = "Set reward against α",
+    width: int = 760,
+) -> go.Figure:
     """The set reward of several sets over alpha, from corners to centre.
 
     values {label: (len(alphas),)}.
     """
     x_title = "α (corners ← 1 = uniform → centre)"
-    style = dict(x_title=x_title, y_title="set reward", title="Set reward against α", log_x=True)
+    style = dict(x_title=x_title, y_title="set reward", title=title, log_x=True, width=width)
     figure = lines(alphas, values, **style)
     return figure.update_xaxes(tickvals=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
 
 
-def upper_envelope(R, shares=None, *, W=None, objectives=("objective 1", "objective 2")):
+def upper_envelope(
+    R: ArrayLike,
+    shares: ArrayLike | None = None,
+    *,
+    W: ArrayLike | None = None,
+    objectives: Sequence[str] = ("objective 1", "objective 2"),
+    title: str | None = None,
+    width: int = 760,
+) -> go.Figure:
     """d = 2: each answer's score is a line in w₁. The set is scored by the highest, drawn thick.
 
     R (m, 2). shares (m,), the win shares as from `exact_shares(R, alpha)`, go into the legend.
@@ -180,12 +227,20 @@ def upper_envelope(R, shares=None, *, W=None, objectives=("objective 1", "object
         figure.add_scatter(x=W[:, 0], y=y, mode="markers", name=name, marker=tick)
     figure.update_xaxes(title=f"w₁: weight of {objectives[0]} (the rest on {objectives[1]})")
     figure.update_yaxes(title="score w · r")
-    return finish(figure, "Who wins where", 760, 480)
+    return finish(figure, title or "Who wins where", width, 480)
 
 
 def weight_simplex(
-    R, shares=None, *, W=None, objectives=None, show=(0, 1, 2), fixed=None, title=None
-):
+    R: ArrayLike,
+    shares: ArrayLike | None = None,
+    *,
+    W: ArrayLike | None = None,
+    objectives: Sequence[str] | None = None,
+    show: Sequence[int] = (0, 1, 2),
+    fixed: Mapping[int, float] | None = None,
+    title: str | None = None,
+    width: int = 760,
+) -> go.Figure:
     """The weight simplex as a triangle: each region has the colour of the answer that wins there.
 
     R (m, d) with d >= 3. `show` names the three objectives at the corners. With d > 3 this is a
@@ -231,16 +286,24 @@ def weight_simplex(
         figure.data[-1].update(name=name)
     for axis, k in zip("abc", show, strict=True):
         name = {"text": f"<b>{names[k]}</b>", "font_size": 18}
-        style = {"title": name, "ticks": "outside", "showgrid": False}
+        inner = left * np.arange(1, 5) / 5  # at a corner a number would lie on the name
+        style = {"title": name, "ticks": "outside", "showgrid": False, "tickvals": inner}
         figure.update_layout({f"ternary_{axis}axis": style})
     rest = [f"{names[k]} held at {fixed.get(k, 0):g}" for k in range(d) if k not in show]
     title = title or "Who wins where" + (f" ({', '.join(rest)})" if rest else "")
-    figure = finish(figure, title, 760, 560)
+    figure = finish(figure, title, width, 560)
     upright = {"orientation": "v", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
     return figure.update_layout(ternary_sum=left, legend=upright)
 
 
-def decomposition(coverage, correlations, *, objectives=None):
+def decomposition(
+    coverage: Mapping[str, float],
+    correlations: Mapping[str, ArrayLike],
+    *,
+    objectives: Sequence[str] | None = None,
+    title: str | None = None,
+    width: int | None = None,
+) -> go.Figure:
     """What the best few answers cover, and how the components correlate.
 
     coverage {label: height}, drawn as bars below a line at 1. correlations {title: (d, d)}, one
@@ -263,7 +326,7 @@ def decomposition(coverage, correlations, *, objectives=None):
             showscale=column == len(titles), texttemplate="%{text}", textfont_color="black"
         )
         figure.update_yaxes(autorange="reversed", row=1, col=column)
-    return finish(figure, None, max(760, 360 + 420 * len(correlations)), 460)
+    return finish(figure, title, width or max(760, 360 + 420 * len(correlations)), 460)
 
 
 # ---- what they share ----

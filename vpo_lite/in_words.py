@@ -22,7 +22,7 @@ ON_A_CURVE = 6  # points of a curve that are named one by one
 __all__ = ["folded", "in_words", "listed"]
 
 
-def in_words(figure) -> str:
+def in_words(figure: go.Figure) -> str:
     """What a plotly figure shows, one line for the figure, each panel, trace and dotted line.
 
     - a curve: its first, last, least and greatest value; all of them if they are few
@@ -49,7 +49,7 @@ def folded(figure) -> Html:
     return html("<details><summary>In words</summary>{}</details>", listed(figure))
 
 
-def listed(figure) -> Html:
+def listed(figure: go.Figure) -> Html:
     """The same as HTML: a list below the line of the figure."""
     first, *others = in_words(figure).splitlines()
     said = joined(html("<li>{}</li>", line) for line in others)
@@ -255,8 +255,8 @@ def _texts(trace, points):
             if own["text"] and "%{text" not in told:
                 found[-1] += f", {plain(own['text'])}"
         elif hovertext := entry(trace.hovertext, i):
-            shown = plain(own["text"] or "")
-            found.append(", ".join(filter(None, [plain(hovertext), shown])))
+            said, shown = plain(hovertext), plain(own["text"] or "")
+            found.append(said if shown in said else f"{said}, {shown}")
         elif own["text"] and "text" in (trace.mode or ""):
             found.append(f"{plain(own['text'])} at ({number(x)}, {number(y)})")
         elif own["text"] and trace.hoverinfo == "text":

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
@@ -16,7 +17,9 @@ MOST_RESAMPLES = 1_000_000
 __all__ = ["Noise", "bootstrap", "noise", "pooled", "sign_test", "t_interval"]
 
 
-def bootstrap(values, level=0.95, resamples=RESAMPLES):
+def bootstrap(
+    values: ArrayLike, level: float = 0.95, resamples: int = RESAMPLES
+) -> tuple[np.ndarray, np.ndarray]:
     """Percentile bootstrap interval of the mean over the first axis, from keyed draws.
 
     values (n, ...): one row per problem. Returns (low, high), each (...). The rows are drawn with

@@ -66,5 +66,5 @@ def stroke(colour: str, dash: str) -> dict:
 
 
 def note(text: str) -> dict:
-    """A text beside a dotted line, readable over curves."""
-    return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.8)"}
+    """A text beside a dotted line: readable over curves, which stay visible below it."""
+    return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.45)"}

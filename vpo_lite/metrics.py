@@ -14,6 +14,7 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .checks import (
     MOST_ANSWERS,
@@ -55,7 +56,7 @@ class Subset(NamedTuple):
     value: float
 
 
-def best_at_k(scores, k):
+def best_at_k(scores: ArrayLike, k: int) -> np.ndarray:
     """The expected highest score among k answers drawn from the pool without replacement.
 
     scores (..., n), 1 <= k <= n. Returns (...): the mean of the max over all k-subsets, computed as
@@ -74,7 +75,7 @@ def best_at_k(scores, k):
     return scores @ max_weights(n, k)
 
 
-def pass_at_k(n, c, k):
+def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:
     """The probability that at least one of k answers solves everything, from c successes in n.
 
     It is 1 - C(n-c, k) / C(n, k). n, c and k are whole numbers, or arrays of them, up to 10,000.
@@ -109,7 +110,7 @@ def _all_fail(n, c, k):
     return comb(n - c, k) / comb(n, k)
 
 
-def diversity(R, valid=None):
+def diversity(R: ArrayLike, valid: ArrayLike | None = None) -> np.ndarray:
     """The mean L1 distance between the reward vectors of two answers; 0 if all are alike.
 
     R (..., n, d). With `valid` (..., n), booleans or 0 and 1, only the valid answers count. Without
@@ -143,7 +144,9 @@ def diversity(R, valid=None):
     return total / np.maximum(count * (count - 1), 1)
 
 
-def coverage(R, front, alpha=1.0, *, points=POINTS):
+def coverage(
+    R: ArrayLike, front: ArrayLike, alpha: float = 1.0, *, points: int = POINTS
+) -> np.ndarray:
     """The set reward of the answers divided by that of the true front, U(R) / U(front).
 
     R (..., n, d), front (f, d) the complete front. Returns (...); 1.0 means that nothing is
@@ -161,7 +164,7 @@ def coverage(R, front, alpha=1.0, *, points=POINTS):
     return _ratio(exact_set_reward(R, alpha, points=points), utility, "coverage")
 
 
-def hypervolume(R, front=None):
+def hypervolume(R: ArrayLike, front: ArrayLike | None = None) -> np.ndarray:
     """The volume that the answers dominate, measured from the zero vector (by moocore, exact).
 
     R (..., n, d) with d at most 31. With `front` (f, d) it is divided by the front's volume.
@@ -236,7 +239,7 @@ def _in_range(result, nonzero, name):
     return result
 
 
-def front_share(R, front):
+def front_share(R: ArrayLike, front: ArrayLike) -> np.ndarray:
     """The part of the true front's points that the answers hit exactly, from 0 to 1.
 
     Exactly means to 1e-9 of the front's largest reward.
@@ -257,7 +260,7 @@ def front_share(R, front):
     return hit / len(front)
 
 
-def best_subset(rewards, m, alpha=1.0, *, points=POINTS):
+def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int = POINTS) -> Subset:
     """The m answers of a pool that together have the highest expected utility, and that utility.
 
     rewards (n, d). Returns a `Subset`: (indices, value). Fewer than m indices come back if fewer
@@ -318,7 +321,9 @@ def _greedy(R, m, alpha):
     return np.append(np.array(chosen, dtype=int), others[: m - len(chosen)])
 
 
-def price_of_conflict(front, sizes=(1, 2, 3), alpha=1.0):
+def price_of_conflict(
+    front: ArrayLike, sizes: Sequence[int] = (1, 2, 3), alpha: float = 1.0
+) -> dict[int, float]:
     """The highest coverage that few answers can reach: {number of answers: coverage}.
 
     front (f, d). The entry 1 is called `coverage_best_single`. It is the ceiling of a policy that

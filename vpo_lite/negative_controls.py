@@ -16,6 +16,7 @@ it was given lies there. Raises ValueError for other values.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .checks import (
     MOST_OBJECTIVES,
@@ -27,7 +28,7 @@ from .checks import (
 )
 
 
-def copies(quality, d):
+def copies(quality: ArrayLike, d: int) -> np.ndarray:
     """One quality, d times: every component says the same.
 
     Shows that random weights are then void. Weights add up to 1, so w . r is the quality under
@@ -38,7 +39,7 @@ def copies(quality, d):
     return np.repeat(quality[..., None], d, axis=-1)
 
 
-def noisy_copies(quality, d, noise, rng):
+def noisy_copies(quality: ArrayLike, d: int, noise: float, rng: np.random.Generator) -> np.ndarray:
     """One quality, d times, each with noise of its own: normal, of standard deviation `noise`.
 
     Cut off at 0 and 1. Shows that noise looks like a front: the number of non-dominated answers
@@ -49,7 +50,7 @@ def noisy_copies(quality, d, noise, rng):
     return np.clip(rewards + noise * check_rng(rng).standard_normal(rewards.shape), 0, 1)
 
 
-def random_style(quality, styles, rng):
+def random_style(quality: ArrayLike, styles: int, rng: np.random.Generator) -> np.ndarray:
     """Each answer has one of several styles at random (one-hot), and then its quality.
 
     Shows that a decomposition can be made up. The styles exclude each other, so correlations,
@@ -62,7 +63,7 @@ def random_style(quality, styles, rng):
     return np.concatenate([np.eye(styles)[style], quality[..., None]], axis=-1)
 
 
-def gated(rewards, failures, rng):
+def gated(rewards: ArrayLike, failures: float, rng: np.random.Generator) -> np.ndarray:
     """The rewards (..., n, d), with all components 0 for a share `failures` of the answers.
 
     Shows that a correlation over all answers misleads. A failure loses every component at once, and

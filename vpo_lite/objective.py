@@ -14,6 +14,7 @@ This file draws weights (`sample_weights`), averages over them (`set_reward`) an
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln
 from scipy.stats import qmc
 
@@ -33,7 +34,9 @@ from .checks import (
 BLOCK = 2**22  # numbers that are worked on at once, so that memory is bounded
 
 
-def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
+def sample_weights(
+    K: int, d: int, alpha: float = 1.0, *, rng: np.random.Generator, method: str = "iid"
+) -> np.ndarray:
     """Draw K weight vectors for d objectives from the symmetric Dirichlet, w ~ Dir(alpha).
 
     Returns float64 (K, d). Each row is at least 0 and adds up to 1.
@@ -73,7 +76,7 @@ def sample_weights(K, d, alpha=1.0, *, rng, method="iid"):
     return u
 
 
-def spread(alpha):
+def spread(alpha: float) -> str:
     """The method of `sample_weights` that has less noise at this alpha.
 
     >>> spread(0.01), spread(0.009)  # Sobol weights underflow below 0.01
@@ -82,7 +85,7 @@ def spread(alpha):
     return "sobol" if alpha >= 0.01 else "iid"
 
 
-def sobol_points(K, dimensions, *, rng):
+def sobol_points(K: int, dimensions: int, *, rng: np.random.Generator) -> np.ndarray:
     """K scrambled Sobol points (K, dimensions) in the unit cube: those that weights are made of.
 
     They are whole numbers of 2^-30.
@@ -109,7 +112,7 @@ def _dirichlet(u, alpha):
     return W / W.sum(axis=1, keepdims=True)
 
 
-def set_reward(R, W):
+def set_reward(R: ArrayLike, W: ArrayLike) -> np.ndarray:
     """The sampled set reward, (1/K) sum_j max_i w_j . r_i: the one number VPO gives to a rollout.
 
     R (..., m, d), at most 1e100 in size. W (K, d), or (..., K, d) whose leading dimensions are the
@@ -127,7 +130,7 @@ def set_reward(R, W):
     return _reduced(*_fitting(R, W), lambda scores, R, W: scores.max(axis=-2).mean(axis=-1))
 
 
-def winners(R, W):
+def winners(R: ArrayLike, W: ArrayLike) -> np.ndarray:
     """The answer that wins under each weight vector: argmax_i w_j . r_i, the first of equals.
 
     Shapes as in `set_reward`. Returns int64 (..., K), numbers of answers from 0. Scores that differ
@@ -150,7 +153,7 @@ def _first_of_the_best(scores, R, W):
     return (scores >= scores.max(axis=-2, keepdims=True) - 1e-12 * largest).argmax(axis=-2)
 
 
-def nondominated(R):
+def nondominated(R: ArrayLike) -> np.ndarray:
     """Which answers are non-dominated, counting each repeated answer once.
 
     An answer is dominated if another answer of its set is at least as good in every objective and

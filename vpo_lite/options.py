@@ -32,6 +32,8 @@ class Option:
       is whole counts as one
     - file: the flag takes the name of a text file, and the setting is its text, of a million
       characters at most. The text goes into config.json and share codes, so it must be short
+    - code: the setting names what is imported, as package.module:name. Every machine of a run needs
+      that module
     - path: the setting is the path of a data file, which is read when it is needed. A run keeps the
       file's SHA-256 and refuses to go on with other data
 
@@ -52,12 +54,13 @@ class Option:
     inf: bool = False
     file: bool = False
     path: bool = False
+    code: bool = False
 
     def __post_init__(self):
         if self.type not in (int, float, str, bool):
             raise ValueError(f"option {self.name}: its type must be int, float, str or bool")
-        if self.file + self.path > (self.type is str):
-            raise ValueError(f"option {self.name}: file or path, not both, and of type str")
+        if self.file + self.path + self.code > (self.type is str):
+            raise ValueError(f"option {self.name}: file, path or code, one of them, and type str")
 
     @property
     def flag(self) -> str:
@@ -77,7 +80,7 @@ class Option:
         limits += [f"at most {self.most:,}"] if self.most is not None else []
         return ", ".join([words[self.type], *limits]) + (", or inf" if self.inf else "")
 
-    def check(self, value):
+    def check(self, value: Any) -> Any:
         """The value, if it is allowed; a number of NumPy becomes Python's, a path becomes a text.
 
         Raises ValueError that says what is expected.
@@ -120,7 +123,7 @@ class Option:
             and (self.most is None or value <= self.most)
         )
 
-    def read(self, text: str):
+    def read(self, text: str) -> Any:
         """The value of a flag's text; its limits are left to :meth:`check`.
 
         Raises ValueError for a text that is no such number, and for a file that cannot be read.

@@ -8,13 +8,14 @@ no other draw.
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 
 from .checks import shown
 
 
-def generator(seed, purpose, step=0, key=""):
+def generator(seed: int, purpose: str, step: int = 0, key: Any = "") -> np.random.Generator:
     """A `numpy.random.Generator` (Philox) for one purpose. Same arguments, same numbers, anywhere.
 
     seed     a whole number.
@@ -31,7 +32,7 @@ def generator(seed, purpose, step=0, key=""):
     return np.random.Generator(np.random.Philox(key=_hash(seed, purpose, step, key)))
 
 
-def integer(seed, purpose, step=0, key=""):
+def integer(seed: int, purpose: str, step: int = 0, key: Any = "") -> int:
     """A whole number in [0, 2^63) for one purpose, such as the seed of a torch generator.
 
     Arguments and errors as for `generator`.

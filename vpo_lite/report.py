@@ -17,10 +17,19 @@ _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
   padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .3em .8em; text-align: right; border-bottom: 1px solid #ccc }
+th, td { padding: .3em .5em; text-align: right; border-bottom: 1px solid #ccc }
 th:first-child, td:first-child { text-align: left }
 small { color: #555 }
 code { background: #f3f3f3; padding: 0 .2em }
+.wide { overflow-x: auto }
+pre { white-space: pre-wrap }
+@page { size: landscape; margin: 1cm }
+@media print {
+  body { margin: 0 }
+  .wide { overflow: visible; break-inside: avoid }
+  h2, h2 + p { break-after: avoid }
+  details:not([open]) { display: none }
+}
 """)
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vpo_lite: {} runs</title><style>{}</style>
@@ -46,6 +55,7 @@ _REWARDS = """<!doctype html>
 {}
 </html>
 """
+WIDTH = 1000  # pixels of a figure: what fits on a sheet of paper
 LONGEST = 400  # characters of a setting; a drawn problem fits, a data file does not
 _SHOWN = {
     "set_reward": "set reward",
@@ -71,9 +81,9 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     )
     panels = [*(["coverage"] if known else []), "diversity", "valid_rate"]
     curves = figures.curves(
-        _series(rows, panels), panels=panels, levels={"coverage": ceiling}, width=1150
+        _series(rows, panels), panels=panels, levels={"coverage": ceiling}, width=WIDTH
     )
-    pools = figures.best_at_k({_label(row): row["best_at_k"] for row in rows}, width=1150)
+    pools = figures.best_at_k({_label(row): row["best_at_k"] for row in rows}, width=WIDTH)
     drawn = [_table(rows), _picture(curves), _picture(pools, first=False), _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     return write_page(path, page)
@@ -88,7 +98,7 @@ def write_rewards(report: RewardReport, text: str, path) -> Path:
     drawn = ""
     if report.coverage:
         names = [html("{}", name) for name in report.objectives]  # plotly draws tags in its texts
-        drawn = _picture(report.figure(objectives=names))
+        drawn = _picture(report.figure(objectives=names, width=WIDTH))
     return write_page(path, html(_REWARDS, _STYLE, text, drawn))
 
 
@@ -100,7 +110,7 @@ def _picture(figure, first: bool = True) -> Html:
     drawn = figure.to_html(
         full_html=False, include_plotlyjs=first, include_mathjax=False, config=CONFIG
     )
-    return joined([Html(drawn), folded(figure)])
+    return joined([html('<div class="wide">{}</div>', Html(drawn)), folded(figure)])
 
 
 def _figures():
@@ -159,7 +169,7 @@ def _table(rows: list[dict]) -> Html:
     ]
     lines = [html("<tr>{}</tr>", joined(html("<th>{}</th>", name) for name in head))]
     lines += [html("<tr>{}</tr>", joined(html("<td>{}</td>", c) for c in line)) for line in body]
-    return html("<table>{}</table>", joined(lines))
+    return html('<div class="wide"><table>{}</table></div>', joined(lines))
 
 
 def _settings(runs) -> Html:

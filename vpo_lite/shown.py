@@ -10,6 +10,7 @@ dots        as many sampled weights as a page can draw
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -55,7 +56,7 @@ def _keep_for_views(change) -> None:
         change.owner._widget_layout = deepcopy(change.owner._layout_obj._props)
 
 
-def live(*args, **parts) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
+def live(*args: Any, **parts: Any) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
     """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes.
 
     A view begins with what the figure holds at that moment. With plotly alone a cell that is run

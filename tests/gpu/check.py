@@ -1,16 +1,22 @@
-"""What only a GPU can show, meant for ten minutes on one. `make gpu` starts it.
+"""What only a GPU can show. `make gpu` starts it.
 
-    python tests/gpu/check.py                             # all parts, in this order
+    python tests/gpu/check.py                             # all parts, some ten minutes on an H100
     python tests/gpu/check.py --only correctness rollouts # a group, or parts by name
     python tests/gpu/check.py --device cpu --small        # every part in small, to prove the script
 
-An error in one part is recorded and does not stop the others. A table comes last. Each part's
-figures go to tests/benchmarks/results/gpu.json as soon as it has ended; other parts in that file
-stay. A trial on the CPU writes nothing, unless --out names a file.
+ORDER says what comes first: what the rest rests on, then figures, and last five minutes of
+training. Each part's figures go to tests/benchmarks/results/gpu.json as soon as it has ended; other
+parts in that file stay. A trial on the CPU writes nothing, unless --out names a file. A table comes
+last.
+
+An error in one part is recorded and does not stop the others. They run in a process of their own,
+and in a new one where an error has broken the GPU for that process, or has ended it.
 
 It needs no network and no installed vpo_lite, and of Python packages only: torch, transformers,
 peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock, and what these need. bitsandbytes
-and TRL are used where they are installed.
+and TRL are used where they are installed. Those that a machine with torch and transformers lacks
+can be carried there as wheels: `pip install --no-index --no-deps --target DIR *.whl`, and
+PYTHONPATH=DIR.
 """
 
 import argparse
@@ -19,6 +25,7 @@ import importlib.util
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,20 +44,30 @@ import torch  # noqa: E402
 from here import Here, Skipped  # noqa: E402
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results" / "gpu.json"
-GROUPS = {
-    "correctness": "logits sampler update steps bf16 resume nan quantised stated_memory oom",
-    "effect": "demo learning",
-    "speed": "rollouts step_time trl",
-}
+ORDER = """
+correctness: logits sampler update steps attention
+speed: rollouts step_time
+effect: demo
+correctness: bf16 resume nan stated_memory oom quantised
+speed: trl
+effect: learning
+"""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "bitsandbytes", "trl")
+
+
+START = [sys.executable, str(Path(__file__).resolve())]
+BROKEN = 3  # how a process ends that can use its GPU no more
 
 
 def chosen(names: list[str]) -> list[tuple[str, str]]:
     """(group, part) in their order. A name is a group's or a part's; none stands for all."""
-    every = [(group, part) for group, parts in GROUPS.items() for part in parts.split()]
+    lines = [line.split(": ") for line in ORDER.strip().splitlines()]
+    every = [(group, part) for group, parts in lines for part in parts.split()]
     unknown = set(names) - {name for pair in every for name in pair}
     if unknown:
-        there = ", ".join([*GROUPS, *(part for _, part in every)])
+        there = ", ".join(
+            dict.fromkeys([group for group, _ in every] + [part for _, part in every])
+        )
         sys.exit(f"--only {' '.join(sorted(unknown))}: there are {there}")
     return [pair for pair in every if not names or set(pair) & set(names)]
 
@@ -68,15 +85,72 @@ def run(group: str, part: str, here: Here) -> dict:
     except Exception as error:
         traceback.print_exc()
         outcome, figures = "error", {"said": f"{type(error).__name__}: {error}".splitlines()[0]}
-    if here.device.type == "cuda":
-        torch.cuda.empty_cache()
     return {"outcome": outcome, "seconds": round(time.perf_counter() - started, 1), **figures}
+
+
+def answers(device: torch.device) -> bool:
+    """Whether this process can go on using the device. After an illegal address it cannot."""
+    try:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+    except RuntimeError:
+        return False
+    return True
+
+
+def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | None) -> int:
+    """Run the parts in this process. Each one's figures go to ``out``, and are a line of ``rows``.
+
+    Returns BROKEN where an error left the GPU of no use to this process, else 0.
+    """
+    on_gpu = device.type == "cuda"
+    name = torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine()
+    found = [p for p in PACKAGES if importlib.util.find_spec(p)]
+    about = {"device": name, "cuda": torch.version.cuda, "small": small}
+    about |= {"versions": {package: version(package) for package in found}}
+    with tempfile.TemporaryDirectory() as scratch:
+        here = Here(device, small, Path(scratch))
+        for group, part in wanted:
+            print(f"== {part}", flush=True)
+            row = dated(run(group, part, here))
+            print(json.dumps(row, indent=1), flush=True)
+            with rows.open("a") as file:
+                file.write(json.dumps([part, row]) + "\n")
+            if out:
+                write(out, about, {part: row})
+            if not answers(device):
+                return BROKEN
+    return 0
+
+
+def run_apart(wanted, command: list[str], rows: Path, out: Path | None) -> dict:
+    """Run the parts in processes that ``command`` starts. Where one ends early, another goes on
+    with the parts that are left.
+    """
+    rows.touch()
+    done, names = {}, [part for _, part in wanted]
+    while left := [name for name in names if name not in done]:
+        ended = subprocess.run([*command, "--rows", str(rows), "--only", *left], check=False)
+        done |= dict(json.loads(line) for line in rows.read_text().splitlines())
+        after = [name for name in left if name not in done]
+        if after and (ended.returncode != BROKEN or after == left):
+            said = f"its process ended with {ended.returncode}"
+            done[after[0]] = dated({"outcome": "error", "seconds": 0.0, "said": said})
+            if out:
+                write(out, {}, {after[0]: done[after[0]]})
+    return done
+
+
+def dated(row: dict) -> dict:
+    return {**row, "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"}
 
 
 def write(path: Path, about: dict, parts: dict) -> None:
     """The figures of these parts, beside those of other parts that the file holds."""
-    kept = json.loads(path.read_text())["parts"] if path.exists() else {}
-    path.write_text(json.dumps({**about, "parts": {**kept, **parts}}, indent=1) + "\n")
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    parts = {**kept.pop("parts", {}), **parts}
+    path.write_text(json.dumps({**kept, **about, "parts": parts}, indent=1) + "\n")
 
 
 def table(parts: dict) -> str:
@@ -93,29 +167,20 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="sizes for a trial on the CPU")
     parser.add_argument("--out", type=Path, help="the JSON file (default on a GPU: gpu.json)")
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)  # of a process started here
     options = parser.parse_args()
-    wanted = chosen(options.only)
-    if options.device == "cuda" and not torch.cuda.is_available():
+    wanted, device = chosen(options.only), torch.device(options.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
         print("no GPU: torch sees no CUDA device here, so there is nothing to check")
         return 0
-    device = torch.device(options.device)
-    on_gpu = device.type == "cuda"
-    name = torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine()
-    found = [p for p in PACKAGES if importlib.util.find_spec(p)]
-    out = options.out or (RESULTS if on_gpu and not options.small else None)
-    done = {}
+    out = options.out or (RESULTS if device.type == "cuda" and not options.small else None)
+    if options.rows:
+        return run_here(wanted, device, options.small, options.rows, out)
+    given = ["--device", options.device, *["--small"][: options.small]]
+    given += ["--out", str(out)] if out else []
     with tempfile.TemporaryDirectory() as scratch:
-        here = Here(device, options.small, Path(scratch))
-        for group, part in wanted:
-            print(f"== {part}", flush=True)
-            row = done[part] = run(group, part, here)
-            row["date"] = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
-            print(json.dumps(row, indent=1), flush=True)
-            about = {"device": name, "cuda": torch.version.cuda, "small": options.small}
-            about |= {"versions": {package: version(package) for package in found}}
-            if out:
-                write(out, about, {part: row})
-    print(f"\n{name}, torch {torch.__version__}" + (f", written to {out}" if out else ""))
+        done = run_apart(wanted, [*START, *given], Path(scratch) / "rows", out)
+    print(f"\ntorch {torch.__version__}" + (f", written to {out}" if out else ""))
     print(table(done))
     return int(any(row["outcome"] in ("failed", "error") for row in done.values()))
 

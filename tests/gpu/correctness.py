@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from here import Here, Skipped, full_rollouts, moved, policy_of
 
 from vpo_lite import TrainConfig
@@ -94,13 +95,17 @@ def sampler(here: Here) -> dict:
 
 
 def update(here: Here) -> dict:
-    """Loss and gradient of one update on the same rollouts, against the CPU, in float32."""
+    """Loss and gradient of one update on the same rollouts, against the CPU, in float32.
+
+    One prompt is padded: its first rows attend to nothing, which no attention kernel may make NaN.
+    """
     shape, figures, gradients = (2, 4, 30, 12) if here.small else (4, 16, 60, 48), [], []
     advantages = np.random.default_rng(0).normal(size=shape[:2])
     for device in (CPU, here.device):
         config = demo(here, kl=0.01, micro_batch=8, device=str(device))
         learner = Learner(config, policy_of("1m", device))
         rollouts = full_rollouts(shape, 200, device)
+        rollouts.prompt_mask[0, :7] = False
         figures.append(update_policy(learner, config, rollouts, advantages, shape[3], True))
         gradients.append(torch.cat([p.grad.flatten().cpu() for p in learner.parameters]))
     off = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
@@ -113,6 +118,33 @@ def update(here: Here) -> dict:
         "device": figures[1]._asdict(),
         "said": f"gradient off by {off:.0e} of its length (at most 1e-3), loss by {loss:.0e}",
     }
+
+
+def attention(here: Here) -> dict:
+    """Gradients of masked attention whose scores are all far below 0, as in a head of Qwen2.5.
+
+    On an H100 those of cuDNN are NaN at this length (pytorch issue 196678); vpo_lite switches it
+    off. ``cudnn_finite``: whether it would do here. As in a padded prompt, the first rows attend to
+    nothing.
+    """
+    length, head = 192, 64  # 64 more than a multiple of 128
+    mask = torch.ones(length, length, dtype=torch.bool, device=here.device).tril()
+    mask[:, :5] = False
+    finite = []
+    for cudnn in (False, True):
+        x = 0.1 * torch.randn(3, 1, 2, length, head, generator=torch.Generator().manual_seed(0))
+        x[0, ..., 0], x[1, ..., 0] = 1.0, -120 * head**0.5
+        x = x.to(here.device, torch.bfloat16).requires_grad_()
+        if cudnn:
+            torch.backends.cuda.enable_cudnn_sdp(True)
+        try:
+            F.scaled_dot_product_attention(*x, mask).float().pow(2).sum().backward()
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        finite.append(bool(x.grad.isfinite().all()))
+    assert finite[0], "gradients are not finite"
+    words = "finite, too" if finite[1] else "not finite"
+    return {"cudnn_finite": finite[1], "said": f"finite; with cuDNN allowed {words}"}
 
 
 def steps(here: Here) -> dict:

@@ -66,6 +66,7 @@ def learning(here: Here) -> dict:
         points.append(
             {"steps": steps, "seconds": round(trained, 1), "tokens": tokens, **mean, **curves}
         )
+        print(json.dumps(points[-1]), flush=True)  # it is there where the part is cut short
 
     point(0)
     began = time.perf_counter()

@@ -263,3 +263,11 @@ def test_the_legend_of_the_front_has_the_colour_of_points_without_lava():
     clean = {(gold, diamond) for _, gold, diamond, lava in front if lava == 1}
     assert (rings.x[0], rings.y[0]) in clean
     assert len(set(rings.marker.color)) == 2 and sorted(rings.x) == sorted(front[:, 1])
+
+
+def test_of_answers_at_one_point_the_smaller_marker_lies_on_the_larger_one():
+    """All of GRPO's answers lie on one point, and about half of VPO's: drawn later, they show."""
+    figure = Lab.replay("three_methods/seed-0").figure()
+    drawn = [t for t in figure.data if np.ndim(t.marker.size) and t.name in ("VPO", "GRPO")][:2]
+    at = {t.name: t.marker.size[np.argmax(np.array(t.y, float))] for t in drawn}
+    assert [*at] == ["GRPO", "VPO"] and at["GRPO"] == 38 > 30 > at["VPO"]

@@ -19,7 +19,7 @@ from . import (
     study,
     train,
 )
-from .flags import Command, Parser, Wrong, add_commands, of_a_file, say
+from .flags import Command, Parser, Wrong, add_commands, json_alone, of_a_file, say
 
 
 def run(arguments=None) -> int:
@@ -29,8 +29,9 @@ def run(arguments=None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        options = parser(arguments).parse_args(arguments)
-        return options.run(options) or 0
+        with json_alone(arguments):
+            options = parser(arguments).parse_args(arguments)
+            return options.run(options) or 0
     except Wrong as error:
         return say(error, 2)
     except BrokenPipeError:  # the reader of our output has gone

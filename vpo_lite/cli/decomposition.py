@@ -1,6 +1,5 @@
 """``vpo-lite report``: what a reward vector offers VPO, from answers of a policy or from a file."""
 
-import json
 from functools import partial
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from ..checks import shown_path
 from ..files import page_path
 from ..markup import in_lines
-from .flags import Wrong, add_settings, given_settings, path, requests, whole
+from .flags import Wrong, add_settings, given_settings, path, print_json, requests, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 SETTINGS = (  # of a run's settings, those that say which answers are sampled
@@ -126,7 +125,10 @@ def _tell(options, report, said: str, figures: dict) -> None:
 
         with requests():
             write_rewards(report, said, options.html)
-    print(json.dumps(figures | report.to_json()) if options.json else said)
+    if options.json:
+        print_json(figures | report.to_json())
+    else:
+        print(said)
 
 
 def _of_a_task(options) -> int:
@@ -246,8 +248,9 @@ def _of_the_front(front: dict) -> str:
     from ..decomposition.words import HARDLY, few, number
 
     text = (
-        f"This task knows its true front. Coverage of that: {few(front['coverage'])}, all sampled "
-        f"answers together {number(front['sampled'])}."
+        "This task knows its true front. Coverage of that, if you choose among all answers there "
+        f"are: {few(front['coverage'])}. All sampled answers together cover "
+        f"{number(front['sampled'])} of it."
     )
     if front["sampled"] < HARDLY:
         text += " So part of the front was not sampled. Ask for more answers, or go by these."

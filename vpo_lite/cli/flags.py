@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from ..tasks import DEFAULT, Task, task_class
 
 LONGEST = 900  # characters of a message
 STOPPED = 130  # exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it
+_FOR_JSON = ContextVar("stdout of a command that prints JSON", default=None)
 
 
 class Wrong(ValueError):
@@ -59,6 +62,27 @@ def say(message, status: int) -> int:
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     print(f"vpo-lite: {line}", file=sys.stderr)
     return status
+
+
+@contextlib.contextmanager
+def json_alone(arguments):
+    """A context in which a command that prints JSON has stdout for that alone. What the code of a
+    task or of a reward function prints goes to stderr.
+    """
+    if "--json" not in arguments and arguments[:1] != ["score"]:
+        yield
+        return
+    token = _FOR_JSON.set(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _FOR_JSON.reset(token)
+
+
+def print_json(value) -> None:
+    """Print a value as one line of JSON, on stdout."""
+    print(json.dumps(value), file=_FOR_JSON.get())
 
 
 def of_a_file(error: OSError) -> str:

@@ -1,11 +1,10 @@
 """``vpo-lite evaluate`` and ``vpo-lite compare``: figures of finished runs."""
 
 import argparse
-import json
 
 from ..files import page_path
 from ..tasks import task_class, task_names
-from .flags import Wrong, path, requests, whole
+from .flags import Wrong, path, print_json, requests, whole
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -62,8 +61,10 @@ def evaluate_runs(options) -> int:
     asked = dict(problems=options.problems, answers=options.answers, seed=seed)
     with enough_memory(config):
         figures = evaluate(policy, config, **asked)
-    row = figures | {"method": config.method, "set": config.compared_size}
-    print(json.dumps(figures) if options.json else table([row]))
+    if options.json:
+        print_json(figures)
+    else:
+        print(table([figures | {"method": config.method, "set": config.compared_size}]))
     return 0
 
 
@@ -86,5 +87,8 @@ def compare_runs(options) -> int:
             from ..report import write_report
 
             write_report(options.folders, options.html, rows)
-    print(json.dumps(rows) if options.json else table(rows))
+    if options.json:
+        print_json(rows)
+    else:
+        print(table(rows))
     return 0

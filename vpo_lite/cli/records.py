@@ -1,6 +1,7 @@
 """``vpo-lite data check`` and ``vpo-lite score``: records from a file, and answers to them."""
 
-import json
+import os
+import sys
 from collections import Counter
 
 from ..checks import shown
@@ -8,7 +9,17 @@ from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.records import RecordTask, judge, on_records
 from ..tasks.rows import Row, rows_of
-from .flags import Wrong, add_task_options, at_home, given, named_task, path, requests, whole
+from .flags import (
+    Wrong,
+    add_task_options,
+    at_home,
+    given,
+    named_task,
+    path,
+    print_json,
+    requests,
+    whole,
+)
 
 TOGETHER = 256  # texts that are scored in one call
 MOST_ANSWERS = 100  # in one text
@@ -34,16 +45,30 @@ def data_flags(made, arguments) -> None:
     made.add_argument(
         "--m", type=whole, default=3, metavar="N", help="answers asked for in it (default: 3)"
     )
+    made.add_argument(
+        "--score",
+        metavar="TEXT",
+        help="score TEXT as an answer to each record: does the scorer fail on any?",
+    )
     made.add_argument("--json", action="store_true")
+    with requests():
+        task = named_task(made, arguments)
+    if task is not None:
+        add_task_options(made, task)
 
 
 def check_data(options) -> int:
-    """Print what loads, what is dropped and why. Status 1 where a line is damaged, and where no
-    record can be used.
+    """Print what loads, what is dropped and why. Status 1 where a line is damaged, where no record
+    can be used, and where the scorer fails on one.
     """
     with requests():
-        task = on_records(options.task)()
+        cls = on_records(options.task)
+        chosen = given(cls.options, options)
+        whole_task = chosen or options.score is not None
+        task = cls(**chosen | {"data": os.fspath(options.file)}) if whole_task else cls()
         loaded = task.load(options.file)
+        if whole_task and loaded.records and not loaded.damaged:
+            task.check_machine()
         longest = _longest(task, loaded.records, options) if options.model else {}
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     counts = {
@@ -53,9 +78,14 @@ def check_data(options) -> int:
         "damaged": len(loaded.damaged),
         **longest,
     }
-    status = int(bool(loaded.damaged) or not loaded.records)
+    failed = {} if options.score is None else _failures(task, loaded.records, options.score)
+    if options.score is not None:
+        counts["failed"] = len(failed)
+    status = int(bool(loaded.damaged or failed) or not loaded.records)
     if options.json:
-        print(json.dumps(counts | {"first_damaged": next(iter(loaded.damaged.values()), None)}))
+        first = {"first_damaged": loaded.damaged}
+        first |= {} if options.score is None else {"first_failed": failed}
+        print_json(counts | {name: next(iter(x.values()), None) for name, x in first.items()})
         return status
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
     print(
@@ -70,6 +100,10 @@ def check_data(options) -> int:
     for why, n in counts["dropped"].items():
         first = next(line for line, reason in loaded.dropped.items() if reason == why)
         print(f"{n:,} dropped: {why} (first: record {first})")
+    for line, message in list(failed.items())[:SHOWN]:
+        print(f"record {line} cannot be scored: {message}")
+    if options.score is not None:
+        print(f"{len(failed):,} of {len(loaded.records):,} cannot be scored")
     for message in list(loaded.damaged.values())[:SHOWN]:
         print(f"damaged: {message}")
     if loaded.damaged:
@@ -94,6 +128,19 @@ def _longest(task, records: dict, options) -> dict[str, int]:
         "mean_request_tokens": round(sum(tokens.values()) / len(tokens)),
         "new_tokens": max(task.max_tokens(x, m) for x in records.values()),
     }
+
+
+def _failures(task, records: dict, text: str) -> dict[int, str]:
+    """What the scorer raises at this answer, by record."""
+    from tqdm import tqdm
+
+    failed = {}
+    for line, x in tqdm(records.items(), desc="scoring", unit="record", file=sys.stderr):
+        try:
+            judge(task, [(x, text, 1)])
+        except Exception as error:  # the task's own code can fail in any way
+            failed[line] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return failed
 
 
 def score_flags(made, arguments) -> None:
@@ -136,7 +183,7 @@ def score_answers(options) -> int:
                 "valid": judged.valid.tolist(),
                 "solved": judged.solved.tolist(),
             }
-            print(json.dumps(result))
+            print_json(result)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from .flags import (
     given_settings,
     of_a_file,
     path,
+    print_json,
     requests,
     say,
 )
@@ -116,7 +118,12 @@ def _engine(name: str):
 def _engine_of(folder: Path) -> str:
     from ..training.folders import RunFolder
 
-    return RunFolder.open(folder).engine().name
+    try:
+        return RunFolder.open(folder).engine().name
+    except ValueError as error:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise Wrong(f"{error}; all machines of a run must share its folder") from error
 
 
 def _engine_options(options) -> dict:
@@ -177,7 +184,7 @@ def _drive(run, as_json: bool) -> int:
         return 0
     _warn_of_truncation(summary["truncated_in_training"], run, "in training")
     if as_json:
-        print(json.dumps(summary))
+        print_json(summary)
         return 0
     print(table([summary | {"set": config.compared_size}]))
     seconds = summary["seconds"]
@@ -229,6 +236,10 @@ def _warn_of_answers(run, start: dict) -> None:
         from ..training.contract import warning_of_worst
 
         say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
+    from ..decomposition.words import differ_in_scale
+
+    if unequal := differ_in_scale(start.get("reached") or {}):
+        say(f"before training, {unequal}", 0)
     _warn_of_truncation(start["truncated_rate"], run, "before training")
 
 

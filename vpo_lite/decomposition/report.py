@@ -1,14 +1,20 @@
 """What the reward vectors of sampled answers offer VPO: numbers first, then words and a figure."""
 
 import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..checks import check_alpha
+from ..estimators import Rewards
 from ..markup import html, in_lines
 from . import words
 from .measured import SIZES, mean, mean_table, measure, names_of, off_diagonal, problems_of
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 FIXED = "w*·r"  # the rival that is no component
 
@@ -128,10 +134,11 @@ class RewardReport:
     def _repr_html_(self) -> str:
         return html("<pre>{}</pre>", self)
 
-    def figure(self, objectives=None):
+    def figure(self, **options: Any) -> "Figure":
         """Coverage of the best answers, and the correlations, as a plotly figure.
 
-        objectives: other names of the components. Raises ValueError if no answer earned anything.
+        options: of :func:`vpo_lite.figures.decomposition`, such as title and width. Raises
+        ValueError if no answer earned anything.
         """
         from .. import figures  # here, since it loads plotly
 
@@ -140,7 +147,7 @@ class RewardReport:
         bars = {"average": self.average} | {f"best {m}": c for m, c in self.coverage.items()}
         tables = {"all answers": self.correlations_all, "valid answers": self.correlations_valid}
         drawn = {name: table for name, table in tables.items() if table is not None}
-        return figures.decomposition(bars, drawn, objectives=objectives or self.objectives)
+        return figures.decomposition(bars, drawn, **{"objectives": self.objectives} | options)
 
     def to_json(self) -> dict:
         """All figures and the verdict as JSON values. A NaN becomes None."""
@@ -152,15 +159,15 @@ class RewardReport:
 
 
 def reward_report(
-    R,
-    valid=None,
-    w_star=None,
-    target=None,
+    R: Rewards,
+    valid: Rewards | None = None,
+    w_star: Rewards | None = None,
+    target: Rewards | None = None,
     *,
-    worst=None,
-    alpha=1.0,
-    objectives=None,
-    progress=None,
+    worst: Rewards | None = None,
+    alpha: float = 1.0,
+    objectives: Sequence[str] | None = None,
+    progress: Callable[[Iterable], Iterable] | None = None,
 ) -> RewardReport:
     """Say, from the rewards of sampled answers, what a vector reward offers over a scalar one.
 

@@ -1,5 +1,6 @@
 """Rewards that another program measured, from its file."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from ..files import DamagedError, read_json
 from .measured import depth
 
 
-def read_rewards(path):
+def read_rewards(path: str | os.PathLike) -> np.ndarray | list:
     """The rewards R in a file FILE.npy or FILE.json, as :func:`reward_report` takes them.
 
     The file holds (n, d), (P, n, d) or (P, G, m, d): an array, or lists of lists. The G sets of m

@@ -1,5 +1,7 @@
 """A `reward_report` in plain words: the verdict first, then every figure with its meaning."""
 
+from collections.abc import Mapping
+
 from ..markup import in_lines
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
@@ -176,6 +178,26 @@ def _of_the_target(report) -> str:
     )
 
 
+def differ_in_scale(reached: Mapping[str, float]) -> str | None:
+    """A warning where one component reaches much further than another; None where none does.
+
+    reached: by component, the highest reward above a worthless answer.
+
+    >>> differ_in_scale({"length": 400.0, "polite": 1.0})[:59]
+    'the components differ in scale: length reaches 400 above a '
+    >>> differ_in_scale({"length": 4.0, "polite": 1.0, "never": 0.0})
+    """
+    some = {name: x for name, x in reached.items() if x > 0}
+    large, small = (f(some, key=some.get, default=None) for f in (max, min))
+    if not some or some[large] <= UNEQUAL * some[small]:
+        return None
+    return (
+        f"the components differ in scale: {large} reaches {some[large]:,.4g} above a worthless "
+        f"answer, {small} {some[small]:,.4g}. Under nearly all weights the larger one alone "
+        "decides. Bring all to one scale, such as 0 to 1."
+    )
+
+
 def _doubts(report):
     """Reasons not to trust the figures, as texts."""
     if report.target is None:
@@ -188,14 +210,8 @@ def _doubts(report):
             f"{count(report.empty, 'problem')} left out, because no answer earned anything there. "
             "No method learns from them."
         )
-    reached = {name: x for name, x in report.reached.items() if x > 0}
-    large, small = (f(reached, key=reached.get, default=None) for f in (max, min))
-    if reached and reached[large] > UNEQUAL * reached[small]:
-        yield (
-            f"the components differ in scale: {large} reaches {reached[large]:,.4g} above a "
-            f"worthless answer, {small} {reached[small]:,.4g}. Under nearly all weights the larger "
-            "one alone decides. Bring all to one scale, such as 0 to 1."
-        )
+    if unequal := differ_in_scale(report.reached):
+        yield unequal
     if report.coverage and report.valid < 0.5:
         yield (
             f"only {percent(report.valid)} of the answers are valid. Training will first of all "

@@ -38,7 +38,7 @@ from ..training.step import Learner
 from .rewards import Scored
 from .trl import EPS, SetReward, grouped
 from .trl_memory import memory_needed
-from .trl_setup import check_installed, dataset, grpo_config, on_cpu
+from .trl_setup import check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
 
 NAME = "trl"
@@ -165,6 +165,7 @@ class TrlRun(AnyRun):
             callbacks=[_Recorder(self, reward, tell)],
         )
         trainer.remove_callback(PrinterCallback)
+        keep_logs(trainer, self.path)
         with torch.no_grad():
             for name, parameter in trainer.model.named_parameters():
                 if parameter.requires_grad:

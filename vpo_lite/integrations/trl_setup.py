@@ -5,6 +5,7 @@ TRL is the optional extra ``trl``. It is imported when a function needs it.
 
 import dataclasses
 import importlib.util
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..training.problems import draw_weights, seeds_of_step
 from .rewards import RolloutReward
 
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
+SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
 LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
@@ -135,6 +137,7 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
     Returns a GRPOConfig. Raises ValueError for settings that TRL cannot honour, for rollouts that
     the processes cannot share, and for an option that is unknown or decided by the run.
     """
+    from transformers.integrations import get_reporting_integration_callbacks
     from trl import GRPOConfig
 
     check_config(config)
@@ -168,7 +171,8 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
         top_p=1.0,
         top_k=0,
         disable_dropout=True,
-        lr_scheduler_type="constant",
+        lr_scheduler_type=SCHEDULES[config.lr_schedule],
+        warmup_steps=config.warmup_steps,
         weight_decay=0.0,
         max_grad_norm=1.0,
         bf16=False,  # the base's own numbers, and a float32 adapter, as in the native trainer
@@ -196,9 +200,23 @@ def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **option
     if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:
         raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
     try:
-        return GRPOConfig(**ours | recommended | options)
-    except (TypeError, ImportError) as error:
+        made = GRPOConfig(**ours | recommended | options)
+        for tracker in get_reporting_integration_callbacks(made.report_to):
+            tracker()  # raises where its package is missing
+        return made
+    except (TypeError, ImportError, RuntimeError, ValueError) as error:
         raise ValueError(f"engine options {shown(options)}: {error}") from error
+
+
+def keep_logs(trainer, folder) -> None:
+    """Let TensorBoard write into ``folder``/tensorboard. Its own choice is the folder of the
+    checkpoints, which a finished run removes. TENSORBOARD_LOGGING_DIR names another.
+    """
+    from transformers.integrations import TensorBoardCallback
+
+    for tracker in trainer.callback_handler.callbacks:
+        if isinstance(tracker, TensorBoardCallback):
+            tracker.logging_dir = tracker.logging_dir or os.path.join(folder, "tensorboard")
 
 
 def shared(config: TrainConfig, processes: int) -> tuple[int, int]:

@@ -14,7 +14,8 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - model, rank, lora_alpha, gradient_checkpointing: model.path, .lora_rank, .lora_alpha,
   .enable_gradient_checkpointing
 - steps, prompts, group_size: trainer.total_training_steps, data.train_batch_size, rollout.n
-- epochs, lr, clip, entropy: actor.ppo_epochs, .optim.lr, .clip_ratio, .entropy_coeff
+- epochs, clip, entropy: actor.ppo_epochs, .clip_ratio, .entropy_coeff
+- lr, warmup_steps, lr_schedule: actor.optim.lr, .lr_warmup_steps, .lr_scheduler_type
 - kl, aggregation: actor.use_kl_loss and .kl_loss_coef, .loss_agg_mode; micro_batch: the same there
 - temperature, max_new_tokens: rollout.temperature, data.max_response_length
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's

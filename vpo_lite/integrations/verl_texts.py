@@ -44,6 +44,8 @@ def configuration(
         use_kl=as_yaml(config.kl > 0),
         kl=as_yaml(config.kl),
         lr=as_yaml(config.lr),
+        warmup=config.warmup_steps,
+        schedule=config.lr_schedule,
         dynamic=as_yaml(config.micro_batch is None),
         micro_batch=as_yaml(config.micro_batch),
         tokens=max(16384, prompt + response),
@@ -139,6 +141,8 @@ actor_rollout_ref:
     ppo_max_token_len_per_gpu: {tokens}
     optim:
       lr: {lr}
+      lr_warmup_steps: {warmup}
+      lr_scheduler_type: {schedule}
       weight_decay: 0.0
     fsdp_config:
       model_dtype: {model_dtype}
@@ -190,8 +194,8 @@ MERGE = (
 
 
 def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) -> str:
-    named = [config.task, config.task_options.get("reward_funcs", "")]
-    own = "".join(f"The module of `{x}` must be importable there.\n" for x in named if ":" in x)
+    named = config.code.values()
+    own = "".join(f"The module of `{x}` must be importable there.\n" for x in named)
     data = "".join(f"The data file `{f}` must be readable there.\n" for f in config.files.values())
     train, held_out = (
         f"{count[name]:,} problems" for name in ("train.parquet", "held_out.parquet")

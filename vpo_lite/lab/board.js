@@ -36,6 +36,7 @@ const CSS = `
 .vpo-board .share i { position: absolute; inset: 0 auto 0 0; opacity: .38; transition: width .12s; }
 .vpo-board .share b { position: relative; display: block; text-align: center; line-height: 1.3em; font-size: .87em; font-weight: 600; }
 @media (prefers-reduced-motion: reduce) { .vpo-board .share i { transition: none; } }
+@media (forced-colors: active) { .vpo-board .share i { forced-color-adjust: none; } }
 .vpo-board .brief { display: none; }
 @container (max-width: 21em) { /* of the figure's letters */
   .vpo-board .answers li { gap: 6px; }
@@ -297,8 +298,8 @@ function render({ model, el }) {
   function draw() {
     queued = false;
     const groups = model.get("groups").length ? model.get("groups") : [{ title: "", routes: [] }];
-    const grid = rows(), narrow = model.get("large") ? 780 : 600;
-    const columns = groups.length > 2 && shelf.clientWidth < narrow ? 2 : Math.min(groups.length, 3);
+    const grid = rows(), [one, two] = model.get("large") ? [400, 780] : [240, 600]; // pixels, below which so many columns fit
+    const columns = shelf.clientWidth < one ? 1 : Math.min(groups.length, shelf.clientWidth < two ? 2 : 3);
     shelf.style.setProperty("--columns", columns);
     root.classList.toggle("large", model.get("large"));
     root.classList.toggle("texts", !model.get("text"));

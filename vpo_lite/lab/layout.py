@@ -20,6 +20,7 @@ BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or mor
 }
 _TERNARY_AXES = ("aaxis", "baxis", "caxis")
 LARGE = 1.3  # of all lengths, with large letters
+LEAST_LARGE = 400  # pixels of plots, below which large letters would be cut off
 LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls. The board has its own.
 CSS = """
@@ -31,7 +32,13 @@ CSS = """
   .widget-readout):focus-visible { outline-color: #56B4E9 !important; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
+.vpo-lab .widget-inline-hbox { max-width: 100%; }
 .vpo-lab .widget-inline-hbox > .widget-label { min-width: max-content; }
+@media (forced-colors: active) { /* backgrounds are lost: what they said gets an edge */
+  .vpo-lab button, .vpo-lab .noUi-target, .vpo-lab .progress { border: 1px solid; }
+  .vpo-lab button.mod-active { border-width: 3px; }
+  .vpo-lab .progress-bar { forced-color-adjust: none; background: Highlight; }
+}
 .vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px; }
 .vpo-lab.vpo-large .jupyter-widgets,
 .vpo-lab.vpo-large :is(button, select, input, .widget-label, .widget-readout) { font-size: 18px; }

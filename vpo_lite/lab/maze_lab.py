@@ -6,6 +6,9 @@ lab.join()           # wait for it
 lab.figure()         # a still picture
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import envs
 
 from ..checks import shown
@@ -19,7 +22,12 @@ from .drawings import routes_on_show
 from .faces import face_of
 from .gallery import by_name, name_of
 from .session import Session
+from .settings import Settings
 from .stretch import rehearsal
+
+if TYPE_CHECKING:
+    from ipywidgets import Widget
+    from plotly.graph_objects import Figure
 
 DEMONSTRATION = range(1000, 2000)  # New maze goes through these; all are held out from training
 PANELS = ("auto", "widgets", "plain")
@@ -50,14 +58,14 @@ class Lab(Session):
 
     def __init__(
         self,
-        methods="vpo",
+        methods: str | Sequence[str] = "vpo",
         *,
-        preset="demo",
-        maze_seed=1000,
-        maze=None,
-        many=False,
-        panel="auto",
-        **settings,
+        preset: str = "demo",
+        maze_seed: int | str = 1000,
+        maze: str | envs.Maze | None = None,
+        many: bool = False,
+        panel: str = "auto",
+        **settings: Any,
     ):
         if panel not in PANELS:
             raise ValueError(f"panel = {shown(panel)}: expected {', '.join(map(repr, PANELS))}")
@@ -91,7 +99,7 @@ class Lab(Session):
         """Its name in the gallery; None for a maze that has none."""
         return name_of(getattr(self.view().task, "layout", ""), self.maze_seed)
 
-    def new_maze(self, seed: int | str | None = None, *, layout: str | None = None):
+    def new_maze(self, seed: int | str | None = None, *, layout: str | None = None) -> Self:
         """Another generated maze: the next of the demonstration mazes, the one with this seed, or
         the one of this name in the gallery. layout: its layout, if it is to change, too. The model
         "auto" is then the smallest policy that reads the board. Forgets all runs. ValueError:
@@ -107,7 +115,7 @@ class Lab(Session):
             message = f"{named.title}. {named.look_for} Try m = {named.m}."
         return self.pick(message, **chosen)
 
-    def set_maze(self, text, budget: int | None = None):
+    def set_maze(self, text: str | envs.Maze, budget: int | None = None) -> Self:
         """A drawn maze, as text. Without a budget it keeps that of now if the shortest way to E
         still fits. Forgets all runs. ValueError for a text that is no maze: nothing is changed.
         """
@@ -118,7 +126,7 @@ class Lab(Session):
 
     # --- pictures ---------------------------------------------------------------------------------
 
-    def figure(self, width: int = WIDE, **look):
+    def figure(self, width: int = WIDE, **look: Any) -> "Figure":
         """A still picture of the plots. look: curves, the names of two; large, for a projector;
         dark, light on dark. For another task: see `Session.figure`.
         """
@@ -134,7 +142,7 @@ class Lab(Session):
                 raise ValueError(f"curves = {shown(look['curves'])}: expected {SHOWN} names")
         return still(self.view(), width=width, **look)
 
-    def picture(self, method: str | None = None, width: int = 380):
+    def picture(self, method: str | None = None, width: int = 380) -> envs.drawing.Picture:
         """The maze with the answers of a typical set as SVG: of a method, or of the first run."""
         check(width=width)
         _maze_of(self)
@@ -147,7 +155,7 @@ class Lab(Session):
         raise ValueError(f"method = {shown(method)}: no answers yet; there are runs of {there}")
 
     @property
-    def panel(self):
+    def panel(self) -> "Widget":
         """The panel's widgets, made once. Another lab that trains is paused then."""
         if self._panel is None:
             from .panel import panel_for
@@ -157,7 +165,7 @@ class Lab(Session):
             rehearsal.begin(self.config)
         return self._panel
 
-    def check_settings(self, settings):
+    def check_settings(self, settings: Settings) -> None:
         """Refuse another task while the panel is open."""
         task = settings.config.task
         if self._panel is not None and task != self.config.task:
@@ -169,7 +177,7 @@ class Lab(Session):
 
         display(self.panel)
 
-    def close(self):
+    def close(self) -> None:
         """Stop, forget all runs, and take the panel off the page."""
         super().close()
         if self._panel is not None:

@@ -22,7 +22,7 @@ from ..markup import Html, html, joined
 from ..shown import bundle, live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
-from .layout import CSS, share_out
+from .layout import CSS, LEAST_LARGE, share_out
 from .plots import Plots
 from .requests import Requests
 from .view import View
@@ -150,6 +150,7 @@ class Panel:
         if not self.board.ready:  # the plots are about to appear; they take changes from then on
             return
         curves = tuple(c.value for c in self.controls.curves)
+        large = large and room.plots >= LEAST_LARGE
         self.plots.draw(view, width=room.plots, large=large, dark=self.board.dark, curves=curves)
 
     def _ipython_display_(self):

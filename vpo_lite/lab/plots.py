@@ -117,10 +117,13 @@ class Plots:
                 "marker_size": rings[1],
             }
         runs = drawn_runs(view, face)
-        for i, run in enumerate(runs):
-            out[f"answers {i}"] |= cloud(
-                face, run.method, run.moment, i, len(runs), dark, ink, size
-            )
+        clouds = [
+            cloud(face, run.method, run.moment, i, len(runs), dark, ink, size)
+            for i, run in enumerate(runs)
+        ]
+        clouds.sort(key=lambda drawn: -max(drawn["marker"]["size"]))  # a large marker hides none
+        for i, (drawn, run) in enumerate(zip(clouds, runs, strict=True)):
+            out[f"answers {i}"] |= drawn
             out[f"search {i}"] |= _search(view, run, dark)
         if view.focus:
             typical = view.focus.moment.rewards
@@ -288,7 +291,7 @@ def _name_axes(view, face, places, curves, plots, small):
         judged += f" · dotted: best {_range(1, len(view.ceilings))}"
     hollow = f" · open: {face.hollow[1]}" if face.hollow else ""
     said = {
-        "answers": ("Answers", f"size: how many{hollow}"),
+        "answers": ("Answers", f"size: count{hollow}"),
         "simplex": ("Who wins", f"of {who}: {drawn} weights"),
         "search": ("Best of k answers", judged),
     }

@@ -15,17 +15,21 @@ one place that changes anything, under one lock.
 
 import atexit
 import contextlib
+import os
 import sys
 import threading
 import traceback
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ..checks import shown
 from ..looks import WIDE
+from ..training.config import TrainConfig
 from .arguments import check, check_curves, check_look
 from .codes import decode, encode
+from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
 from .settings import MOST_EARLIER, NOT_SHARED, Settings
 from .showing import Showing
@@ -33,6 +37,11 @@ from .states import move
 from .stretch import Stretch, Track, rehearsal
 from .view import Problem, Run, View
 from .words import printed
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from ..training.record import StepRecord
 
 PAUSED = "Paused. Train goes on."
 NO_CURVES = ("step", "method", "objectives", "slots", "groups")  # of a StepRecord: no numbers
@@ -66,7 +75,14 @@ class Session:
     _training = None  # weak reference to the session whose thread trains
     _one_trainer = threading.Lock()
 
-    def __init__(self, methods="vpo", *, preset="demo", many=False, **settings):
+    def __init__(
+        self,
+        methods: str | Sequence[str] = "vpo",
+        *,
+        preset: str = "demo",
+        many: bool = False,
+        **settings: Any,
+    ):
         self._lock = threading.RLock()
         self._watchers: list[Watcher] = []
         self._state, self._stretch, self._thread = "idle", None, None
@@ -80,7 +96,7 @@ class Session:
 
     # --- requests; each returns at once -----------------------------------------------------------
 
-    def train(self, steps: int | None = None):
+    def train(self, steps: int | None = None) -> Self:
         """Start, or go on after a pause. After Stop, and with changed settings that need a fresh
         run, training starts from step 1.
         """
@@ -88,11 +104,11 @@ class Session:
             self.change(steps=steps)
         return self._train("train")
 
-    def step(self):
+    def step(self) -> Self:
         """One step of every run, then pause."""
         return self._train("step", sweeps=1)
 
-    def pause(self, message: str = PAUSED):
+    def pause(self, message: str = PAUSED) -> Self:
         """Finish the step under way, to go on later."""
         return self._halt("pause", message)
 
@@ -104,18 +120,18 @@ class Session:
         other.pause(f"Paused: {why}. Go on here whenever you like.")
         return other
 
-    def stop(self):
+    def stop(self) -> Self:
         """Finish the step under way; Train then starts from step 1."""
         return self._halt("stop", STOPPED)
 
-    def reset(self):
+    def reset(self) -> Self:
         """Forget all runs; the same problem and seed."""
         with self._lock:
             self._forget("reset")
             self._say(f"Reset: seed {self.settings.config.seed}, the same {self._task.noun}.")
         return self
 
-    def reseed(self, seed: int | None = None):
+    def reseed(self, seed: int | None = None) -> Self:
         """Reset with another seed: the next one, or the one given."""
         with self._lock:
             seed = self.settings.config.seed + 1 if seed is None else seed
@@ -123,7 +139,7 @@ class Session:
             self._say(f"Reset: seed {seed}, the same {self._task.noun}.")
         return self
 
-    def pick(self, message: str = "", **chosen):
+    def pick(self, message: str = "", **chosen: Any) -> Self:
         """Train on the one problem that these options of the task single out. Forgets all runs.
 
         Further options of the task are changed with it. Alone they are changed by `change`:
@@ -142,7 +158,7 @@ class Session:
             self._say(message)
         return self
 
-    def next_problem(self):
+    def next_problem(self) -> Self:
         """The problem with the next number; the first one, where none was chosen. Forgets all runs.
 
         ValueError for a task in which no number singles out a problem.
@@ -156,7 +172,13 @@ class Session:
             number = self._task.seeds["held_out"][0] if number is None else number + 1
             return self.pick(f"{name} = {number}.", **{name: number})
 
-    def change(self, *, methods=None, many: bool | None = None, **settings):
+    def change(
+        self,
+        *,
+        methods: str | Sequence[str] | None = None,
+        many: bool | None = None,
+        **settings: Any,
+    ) -> Self:
         """Change settings. ValueError: nothing is changed.
 
         alpha, K, m, lr, group_size, prompts and steps act from the next step of a run under way.
@@ -173,7 +195,7 @@ class Session:
             self._move("change")
         return self
 
-    def look(self, step: int | None = None):
+    def look(self, step: int | None = None) -> Self:
         """Show the runs as they were after this step; None: as they are."""
         check(step=step)
         with self._lock:
@@ -183,7 +205,7 @@ class Session:
             self._changed()
         return self
 
-    def show(self, **changes):
+    def show(self, **changes: Any) -> Self:
         """Change what is drawn: routes="answers", "best set" or "front"; alpha=None or a number, at
         which coverage is judged. See `Showing`. ValueError: nothing is changed.
         """
@@ -195,7 +217,7 @@ class Session:
             self._changed()
         return self
 
-    def report(self, error: Exception | None, *, shown: bool = True):
+    def report(self, error: Exception | None, *, shown: bool = True) -> None:
         """Keep an error for ``last_error`` and show it in one line; None takes the line away."""
         with self._lock:
             if error is not None:
@@ -218,12 +240,12 @@ class Session:
         return self._code
 
     @classmethod
-    def from_code(cls, code: str, **options):
+    def from_code(cls, code: str, **options: Any) -> Self:
         """The session that a share code describes. ValueError for a code that is none."""
         decode(code)  # refused before there is a session, since a new one pauses the others
         return cls(**options).load(code)
 
-    def load(self, code: str):
+    def load(self, code: str) -> Self:
         """Take over problem, settings and seeds of a share code; forgets all runs. ValueError:
         nothing is changed.
         """
@@ -233,7 +255,7 @@ class Session:
             self._say("Restored from its code.")
         return self
 
-    def record(self, folder=None, command: str = "") -> Path:
+    def record(self, folder: str | os.PathLike | None = None, command: str = "") -> Path:
         """Write the runs, with all answers of all steps, for `replay`. Returns the file's path.
 
         folder: to write recording.json into; None: recordings/METHODS-PROBLEM-N in the current
@@ -262,7 +284,7 @@ class Session:
         return path
 
     @classmethod
-    def replay(cls, folder, **options):
+    def replay(cls, folder: str | os.PathLike, **options: Any) -> Self:
         """A session that shows recorded runs, without any model. Train does them again, live.
 
         folder: as written by `record`, or the name of a recording that the package carries.
@@ -292,12 +314,12 @@ class Session:
         return self.settings.many
 
     @property
-    def config(self):
+    def config(self) -> TrainConfig:
         """The settings of the first method's run."""
         return self.settings.configs[self.methods[0]]
 
     @property
-    def instance(self):
+    def instance(self) -> Any:
         """The problem to look at before there is a step."""
         return self._own.instance
 
@@ -307,7 +329,7 @@ class Session:
         return {method: track.run for method, track in self._tracks.items()}
 
     @property
-    def records(self) -> list:
+    def records(self) -> list["StepRecord"]:
         """The step records of the first method's run."""
         return list(self.runs[self.methods[0]].records) if self.methods[0] in self.runs else []
 
@@ -350,7 +372,13 @@ class Session:
         """What is seen, in words and numbers, in lines of 100 characters."""
         return printed(self.view())
 
-    def figure(self, width: int = WIDE, *, curves=("set_reward", "diversity"), **look):
+    def figure(
+        self,
+        width: int = WIDE,
+        *,
+        curves: Sequence[str] = ("set_reward", "diversity"),
+        **look: Any,
+    ) -> "Figure":
         """A still picture of curves over steps: names of figures of a `StepRecord`. look: height,
         in pixels. ValueError for a name that is no figure.
         """
@@ -375,7 +403,7 @@ class Session:
     def check_settings(self, settings: Settings) -> None:
         """Raise ValueError for settings that work, but not here. Nothing is changed yet."""
 
-    def close(self):
+    def close(self) -> None:
         """Stop, forget all runs, and tell nobody any more."""
         with self._lock:
             self._watchers.clear()
@@ -431,6 +459,7 @@ class Session:
                 ended=self._ended,
             )
             Session._training = weakref.ref(self)
+        heed(_interrupted, while_=_trains)
         return self
 
     def _fresh_tracks(self) -> dict[str, Track]:
@@ -503,6 +532,23 @@ class Session:
                 self.report(error)
             paused = self._farewell if halted else "One step. Train goes on."
             self._say({"rest": paused, "end": self._farewell}.get(done, ""))
+
+
+def _trains() -> Session | None:
+    """The session that has a step under way."""
+    session = Session._training and Session._training()
+    return session if session is not None and session.view().busy else None
+
+
+def _interrupted(*_):
+    """Of a signal. Another thread stops the session: a signal handler must not wait for a lock."""
+
+    def stop():
+        session = _trains()
+        if session is not None:
+            session.stop()
+
+    threading.Thread(target=stop, name="vpo-lite interrupt", daemon=True).start()
 
 
 @atexit.register

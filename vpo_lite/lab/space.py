@@ -10,7 +10,8 @@ from .faces import Face
 from .view import Moment, Run, View
 
 ASIDE = 0.035  # between the markers of two runs at one point
-FAILED_AT = (-0.12, -0.19)  # where answers of the first run that do not count are drawn
+FAILED_AT = (-0.12, -0.24)  # where answers of the first run that do not count are drawn
+NONE = " "  # no text: beside a point whose text was empty plotly.js never draws a later one
 FAILED_STEP = 0.12  # and how far below them those of the next run
 
 
@@ -40,7 +41,7 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, i
         hollow = face.open(point)
         drawn["x"].append(point[across] + aside)
         drawn["y"].append(point[up] + aside)
-        drawn["text"].append("")
+        drawn["text"].append(NONE)
         drawn["hovertext"].append(face.in_words(text, point, f", {_answers(moment.counts[p])}"))
         marker["symbol"].append(symbol + "-open" * hollow)
         marker["size"].append(_size(share[p]))

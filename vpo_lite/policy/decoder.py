@@ -199,7 +199,11 @@ def _step(shape, parameters, cache, tokens, cos, sin, position, place, bias):
     x = F.embedding(tokens[:, None], parameters.embedding)
     cos, sin = cos[position][:, None, None], sin[position][:, None, None]
     rows, groups = len(tokens), len(cache[0].prompt_keys)
-    one_shape = not isinstance(place, int)
+    one_shape, unwritten = not isinstance(place, int), None
+    if one_shape:  # (T,): -inf on the places that come later
+        places = torch.arange(cache[0].keys.shape[2], device=tokens.device)
+        unwritten = torch.zeros_like(places, dtype=x.dtype)
+        unwritten = unwritten.masked_fill(places > place, float("-inf"))
     for layer, kept in zip(parameters.layers, cache, strict=True):
         q, k, v = _project(shape, layer, x, cos, sin)
         keys, values = kept.keys, kept.values
@@ -214,9 +218,7 @@ def _step(shape, parameters, cache, tokens, cos, sin, position, place, bias):
         to_prompt = to_prompt if bias is None else to_prompt + bias
         to_prompt = _by_row(shape, rows, to_prompt)
         to_own = q @ keys.transpose(-1, -2)
-        if one_shape:
-            places = torch.arange(to_own.shape[-1], device=to_own.device)
-            to_own = to_own.masked_fill(places > place, float("-inf"))
+        to_own = to_own if unwritten is None else to_own + unwritten
         scores = torch.cat((to_prompt, to_own), -1)
         attention = scores.softmax(-1, dtype=torch.float32).to(x.dtype)
         to_prompt, to_own = attention.split([to_prompt.shape[-1], to_own.shape[-1]], -1)

@@ -3,6 +3,8 @@
 It has not run on a GPU yet. tests/test_device_paths.py records and replays a step on the CPU.
 """
 
+import functools
+import threading
 import warnings
 from collections.abc import Callable
 
@@ -21,12 +23,30 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     if device.type != "cuda":
         return step
     graph = torch.cuda.CUDAGraph()
+    # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
+    how = dict(stream=_STREAMS.of(device), capture_error_mode="thread_local")
     try:
-        # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # Where a recording fails, torch leaves its stream in use. The outer block takes it back.
+        with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, **how):
             step()
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        # Torch's last error says only that the recording broke; the one before says where.
+        reason = str(error.__context__ or error).splitlines()[0]
         warnings.warn(f"sampling goes on without a CUDA graph: {reason}", stacklevel=2)
         return step
     return graph.replay
+
+
+class _Streams(threading.local):
+    """The stream on which a thread records steps of a GPU.
+
+    Torch's own belongs to the GPU that recorded first: on another one it records nothing. And where
+    a graph goes, newer versions free the memory that cuBLAS has for its stream, which the graph of
+    another thread may need (pytorch issue 193402).
+    """
+
+    def __init__(self):
+        self.of = functools.cache(torch.cuda.Stream)
+
+
+_STREAMS = _Streams()

@@ -5,6 +5,7 @@ so at once, a panel that warms up and a cell that loads a policy, met half of it
 name 'AutoModel'". Now the first one imports this module, all of it, and the others wait.
 """
 
+import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import Linear as LoraLinear
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -24,6 +25,10 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as hf_logging
+
+# On an H100 torch prefers cuDNN's attention. With a mask its gradients are NaN in models such as
+# Qwen2.5 (pytorch issue 196678); on a B200 its results are wrong (193893). Other kernels are right.
+torch.backends.cuda.enable_cudnn_sdp(False)
 
 __all__ = [
     "AutoConfig",

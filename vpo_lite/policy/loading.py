@@ -6,6 +6,7 @@ else from JSON.
 
 import copy
 import functools
+import os
 import sys
 from pathlib import Path
 
@@ -39,7 +40,7 @@ MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
 
 
 def load_policy(
-    path_or_name="pocket-6x6",
+    path_or_name: str | os.PathLike = "pocket-6x6",
     *,
     base: str | None = None,
     device: str | torch.device = "auto",
@@ -238,7 +239,9 @@ def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
         task_type="CAUSAL_LM",
     )
     with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(
+            seed
+        )  # peft draws on the CPU; a GPU's stream is not ours
         try:
             return get_peft_model(base, lora)
         except Exception as error:  # a model that peft cannot put LoRA on

@@ -35,8 +35,8 @@ class Archive:
     >>> found = [("a", [0.1, 0.6]), ("b", [0.2, 0.5]), ("c", [0.3, 0.9]), ("d", [1, 0])]
     >>> [archive.add(answer, rewards) is not None for answer, rewards in found]
     [True, False, True, True]
-    >>> [elite.answer for elite in archive.elites.values()]
-    ['c', 'd']
+    >>> [elite.answer for elite in archive.elites.values()], archive.coverage, archive.qd_score
+    (['c', 'd'], 0.5, 1.1)
     """
 
     def __init__(self, weights, bins: int | None = None):
@@ -72,3 +72,13 @@ class Archive:
 
     def end_call(self) -> None:
         """A call of the search is over. An archive with generations counts one."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of all cells that hold an elite, 0 to 1."""
+        return len(self.elites) / self.bins ** len(self.weights)
+
+    @property
+    def qd_score(self) -> float:
+        """The sum of the elites' scores: grows with their number and with their quality."""
+        return float(sum(elite.score for elite in self.elites.values()))

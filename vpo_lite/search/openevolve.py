@@ -61,7 +61,7 @@ class Islands(Archive):
     Every valid answer becomes a program of the island whose turn it is. Parents are drawn by
     OpenEvolve's rules: at random, from its archive, or by fitness. A call is a generation. After
     ``migration_interval`` generations the best programs of each island go to its neighbours.
-    ``elites``, as in :class:`Archive`, are over all islands.
+    What :class:`Archive` tells (elites, coverage, QD score) is over all islands.
 
     - weights (d,), bins: as in :class:`Archive`. The islands' grids have the same cells: OpenEvolve
       scales features by what it has seen so far, so it is given the middles of the cells, and the

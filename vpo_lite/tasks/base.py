@@ -106,7 +106,7 @@ class Task:
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any):
         known = [option.name for option in self.options]
         taken = [name for name in known if hasattr(Task, name)]
         if taken or len(set(known)) < len(known):
@@ -138,7 +138,7 @@ class Task:
         """The problem with this seed. The same seed always gives the same problem."""
         raise TaskError(f"task {self.name!r} must define instance(seed)")
 
-    def key(self, instance) -> str:
+    def key(self, instance: Any) -> str:
         """A text that identifies the instance in every process. It keys the random draws."""
         text = repr(instance)
         if " at 0x" in text:
@@ -148,30 +148,37 @@ class Task:
             )
         return text
 
-    def objectives(self, instance) -> tuple[str, ...]:
+    def objectives(self, instance: Any) -> tuple[str, ...]:
         """Names of the d objectives. Higher is better."""
         raise TaskError(f"task {self.name!r} must define objectives(instance)")
 
-    def w_star(self, instance) -> np.ndarray:
+    def w_star(self, instance: Any) -> np.ndarray:
         """The fixed weights (d,) of the scalar reward, which GRPO and best@k use."""
         d = len(self.objectives(instance))
         return np.full(d, 1 / d)
 
-    def worst(self, instance) -> np.ndarray:
+    def worst(self, instance: Any) -> np.ndarray:
         """The reward vector (d,) of a missing or malformed answer."""
         return np.zeros(len(self.objectives(instance)))
 
-    def front(self, instance) -> np.ndarray | None:
+    def front(self, instance: Any) -> np.ndarray | None:
         """The true Pareto front (n, d); None where it is unknown."""
         return None
 
-    def summary(self, instance) -> str:
+    def summary(self, instance: Any) -> str:
         """The problem as a panel shows it, in a few lines. By default the request in words."""
         return self.prompt(instance, 1).text
 
     # --- the request for m answers, and their parser ----------------------------------------------
 
-    def prompt(self, instance, m: int, *, weights=None, pocket: dict | None = None) -> Prompt:
+    def prompt(
+        self,
+        instance: Any,
+        m: int,
+        *,
+        weights: np.ndarray | None = None,
+        pocket: dict | None = None,
+    ) -> Prompt:
         """The request for m answers.
 
         - weights (d,): shown in the prompt, where a method asks for that
@@ -180,7 +187,7 @@ class Task:
         """
         raise TaskError(f"task {self.name!r} must define prompt(instance, m)")
 
-    def parse(self, instance, text: str, m: int) -> list[str | None]:
+    def parse(self, instance: Any, text: str, m: int) -> list[str | None]:
         """The m answers in a completion; None where one is missing or malformed.
 
         Answer i is what :meth:`read` makes of the first complete ``<tag_i> ... </tag_i>``.
@@ -188,15 +195,15 @@ class Task:
         bodies = read_numbered(text, m, self.tag)
         return [None if body is None else self.read(instance, body) for body in bodies]
 
-    def read(self, instance, body: str) -> str | None:
+    def read(self, instance: Any, body: str) -> str | None:
         """The answer between two tags; None where it is malformed."""
         return body.strip() or None
 
-    def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
+    def write(self, instance: Any, answers: Sequence[str], pocket: dict | None = None) -> str:
         """The inverse of :meth:`parse`: answers as a policy writes them. pocket: as in `prompt`."""
         return write_numbered(answers, self.tag)
 
-    def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
+    def max_tokens(self, instance: Any, m: int, pocket: dict | None = None) -> int:
         """Most tokens that a completion with m answers may need."""
         if pocket is not None and self.answer_symbols is not None:
             return m * (self.answer_symbols + 2) + 1  # each with two tags
@@ -233,22 +240,22 @@ class Task:
         none = (np.zeros((0, len(self.objectives(x)))) for x in instances)
         return [np.array(row or empty, float) for row, empty in zip(rows, none, strict=True)]
 
-    def vector(self, instance, answer: str) -> Sequence[float]:
+    def vector(self, instance: Any, answer: str) -> Sequence[float]:
         """The reward vector (d,) of one parsed answer, where answers are scored one by one."""
         raise TaskError(f"task {self.name!r} must define score(instances, answers) or vector")
 
-    def same_effect(self, instance, answer: str) -> Hashable:
+    def same_effect(self, instance: Any, answer: str) -> Hashable:
         """A value that is equal for answers of equal effect. The later of two is a repeat."""
         return answer
 
-    def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
+    def valid(self, instance: Any, rewards: np.ndarray) -> np.ndarray:
         """Booleans (...): which reward vectors (..., d) are of answers that count at all.
 
         By default those that differ from the worst vector. Diversity is measured among these.
         """
         return (np.asarray(rewards) != self.worst(instance)).any(axis=-1)
 
-    def solved(self, instance, rewards: np.ndarray) -> np.ndarray:
+    def solved(self, instance: Any, rewards: np.ndarray) -> np.ndarray:
         """Booleans (...): which reward vectors (..., d) are of answers that solve the problem.
 
         By default those that are a point of the true front; where it is unknown, those with every
@@ -261,15 +268,15 @@ class Task:
 
     # --- search (vpo_lite/search) -----------------------------------------------------------------
 
-    def combine(self, instance, first: str, second: str) -> Sequence[str]:
+    def combine(self, instance: Any, first: str, second: str) -> Sequence[str]:
         """Answers that are made of parts of two answers. By default there are none."""
         return ()
 
-    def mutate(self, instance, answer: str | None, rng) -> str | None:
+    def mutate(self, instance: Any, answer: str | None, rng: np.random.Generator) -> str | None:
         """An answer with a random change; for None a random answer. By default None: unknown."""
         return None
 
-    def target(self, instance, weights: np.ndarray) -> float:
+    def target(self, instance: Any, weights: np.ndarray) -> float:
         """The score w . r at which a search has reached its goal.
 
         By default the best on the true front; where it is unknown, that of rewards of 1.
@@ -315,7 +322,7 @@ def classes_of(module, base: type) -> list[type]:
     return [c for c in found if c.__module__ == module.__name__]
 
 
-def task_name(task) -> str:
+def task_name(task: str | type[Task]) -> str:
     """The name under which :func:`task_class` finds a Task class; a name stays as it is.
 
     Raises ValueError for what is neither a name nor a Task class.

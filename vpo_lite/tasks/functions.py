@@ -64,7 +64,98 @@ class Asked:
     shared: Mapping[str, Any] = field(default_factory=dict)
 
 
-class FunctionsTask(RecordTask):
+class ByFunctions(Task):
+    """Answers to rows, scored by reward functions: the request, the parser and the scorer.
+
+    An instance is an :class:`Asked`. A subclass says which there are, and calls :meth:`use`.
+    """
+
+    def use(self, functions: RewardFunctions, w_star) -> None:
+        """Score with these functions. w_star: (d,), or None for equal weights."""
+        self.functions, d = functions, len(functions.names)
+        self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
+        if self.weights.shape != (d,):
+            raise ValueError(
+                f"w_star has {self.weights.size} weights: expected {d} weights, one for each "
+                "function"
+            )
+        if not self.weights.any():
+            raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
+
+    def objectives(self, instance) -> tuple[str, ...]:
+        return self.functions.names
+
+    def w_star(self, instance) -> np.ndarray:
+        return self.weights
+
+    def worst(self, instance) -> np.ndarray:
+        return np.full(len(self.functions.names), self.functions.worst)
+
+    def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
+        """The columns that functions are handed with answers to these rows: by default theirs."""
+        return list(dict.fromkeys(name for x in asked for name in x.columns))
+
+    # --- the request ------------------------------------------------------------------------------
+
+    def prompt(
+        self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
+    ) -> Prompt:
+        goals = "" if weights is None else weighed("goals", self.functions.names, weights)
+        asked = self.asking(instance.prompt, m, goals)
+        if isinstance(asked, str):
+            return Prompt.words(asked)
+        return Prompt(messages=tuple({k: t[k] for k in ("role", "content")} for t in asked))
+
+    def asking(self, prompt, m: int, goals: str = ""):
+        """A prompt, text or messages, that asks for m answers in their form. For one answer it is
+        unchanged. goals: a sentence to put before the form.
+
+        >>> print(FunctionsTask().asking("Name a prime.", 2))
+        Name a prime.
+        <BLANKLINE>
+        Write 2 different answers in exactly this form:
+        <answer_1> ... </answer_1> <answer_2> ... </answer_2>
+        """
+        form = f"Write {m} different answers in exactly this form:\n{numbered_form(m, self.tag)}"
+        more = [goals] * bool(goals) + [form] * (m > 1)
+        if isinstance(prompt, str):
+            return "\n\n".join([prompt, *more])
+        *before, last = prompt
+        return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
+
+    def parse(self, instance, text: str, m: int) -> list[str | None]:
+        """The m answers in a completion; None where one is missing or malformed."""
+        if m == 1:
+            return [self.read(instance, text)]
+        return Task.parse(self, instance, text, m)  # not as the paper's records are read
+
+    # --- scoring ----------------------------------------------------------------------------------
+
+    def score(self, instances, answers) -> list[np.ndarray]:
+        """Call every function once, with the answers of all instances."""
+        asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
+        texts = [text for some in answers for text in some]
+        R = np.zeros((0, len(self.functions.names)))
+        if asked:
+            R = self.functions.rewards(lambda: self.handed(asked, texts), len(asked))
+        ends = np.cumsum([len(texts) for texts in answers])[:-1]
+        return np.split(R, ends)
+
+    def handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
+        """What a function is called with, for one answer to each row."""
+        completions = [_as_completion(x.prompt, text) for x, text in zip(asked, texts, strict=True)]
+        return {
+            **{
+                name: [copy.deepcopy(x.columns.get(name)) for x in asked]
+                for name in self.columns_of(asked)
+            },
+            **asked[0].shared,
+            "prompts": [copy.deepcopy(x.prompt) for x in asked],
+            "completions": completions,
+        }
+
+
+class FunctionsTask(ByFunctions, RecordTask):
     """Rows of a file, whose objectives are functions, called as TRL calls reward functions.
 
     A function takes ``prompts``, ``completions`` and every other column of the rows as lists with
@@ -101,6 +192,7 @@ class FunctionsTask(RecordTask):
             None,
             "reward functions as TRL calls them, each an objective: package.module:first,second, "
             "or whole names between commas",
+            code=True,
         ),
         Option(
             "reward_weights",
@@ -128,20 +220,6 @@ class FunctionsTask(RecordTask):
         functions = RewardFunctions.named(self.reward_funcs or EXAMPLE, self.worst_reward)
         self.use(functions, weights)
 
-    def use(self, functions: RewardFunctions, w_star) -> None:
-        """Score with these functions. w_star: (d,), or None for equal weights."""
-        self.functions, d = functions, len(functions.names)
-        self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
-        if self.weights.shape != (d,):
-            raise ValueError(
-                f"w_star has {self.weights.size} weights: expected {d} weights, one for each "
-                "function"
-            )
-        if not self.weights.any():
-            raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
-
-    # --- rows -------------------------------------------------------------------------------------
-
     def record(self, row: FunctionsRow) -> Asked:
         for name in HANDED:
             if name in row.model_extra:
@@ -152,15 +230,6 @@ class FunctionsTask(RecordTask):
     def key(self, instance: Asked) -> str:
         return hashlib.sha256(repr((instance.prompt, instance.columns)).encode()).hexdigest()[:16]
 
-    def objectives(self, instance) -> tuple[str, ...]:
-        return self.functions.names
-
-    def w_star(self, instance) -> np.ndarray:
-        return self.weights
-
-    def worst(self, instance) -> np.ndarray:
-        return np.full(len(self.functions.names), self.functions.worst)
-
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of all rows, in the order in which they appear."""
@@ -168,80 +237,23 @@ class FunctionsTask(RecordTask):
             dict.fromkeys(n for rows in self._split.values() for x in rows for n in x.columns)
         )
 
+    def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
+        return self.columns  # so that a row that lacks one has None there
+
     def check_machine(self) -> None:
         """Raise ValueError where a function does not take what it is handed."""
         first = self.instance(self.seeds["train"][0])
-        self.functions.check_call(self._handed([first], [""]), self.path)
-
-    # --- the request ------------------------------------------------------------------------------
-
-    def prompt(
-        self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
-    ) -> Prompt:
-        goals = "" if weights is None else weighed("goals", self.functions.names, weights)
-        asked = self.asking(instance.prompt, m, goals)
-        if isinstance(asked, str):
-            return Prompt.words(asked)
-        return Prompt(messages=tuple({k: t[k] for k in ("role", "content")} for t in asked))
-
-    def asking(self, prompt, m: int, goals: str = ""):
-        """A prompt, text or messages, that asks for m answers in their form. For one answer it is
-        unchanged. goals: a sentence to put before the form.
-
-        >>> print(FunctionsTask().asking("Name a prime.", 2))
-        Name a prime.
-        <BLANKLINE>
-        Write 2 different answers in exactly this form:
-        <answer_1> ... </answer_1> <answer_2> ... </answer_2>
-        """
-        form = f"Write {m} different answers in exactly this form:\n{numbered_form(m, self.tag)}"
-        more = [goals] * bool(goals) + [form] * (m > 1)
-        if isinstance(prompt, str):
-            return "\n\n".join([prompt, *more])
-        *before, last = prompt
-        return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
-
-    def parse(self, instance, text: str, m: int) -> list[str | None]:
-        """The m answers in a completion; None where one is missing or malformed."""
-        return super().parse(instance, text, m) if m == 1 else Task.parse(self, instance, text, m)
-
-    # --- scoring ----------------------------------------------------------------------------------
-
-    def score(self, instances, answers) -> list[np.ndarray]:
-        """Call every function once, with the answers of all instances."""
-        asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
-        texts = [text for some in answers for text in some]
-        R = np.zeros((0, len(self.functions.names)))
-        if asked:
-            R = self.functions.rewards(lambda: self._handed(asked, texts), len(asked))
-        ends = np.cumsum([len(texts) for texts in answers])[:-1]
-        return np.split(R, ends)
-
-    def _handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
-        """What a function is called with, for one answer to each row."""
-        completions = [_as_completion(x.prompt, text) for x, text in zip(asked, texts, strict=True)]
-        return {
-            **{
-                name: [copy.deepcopy(x.columns.get(name)) for x in asked]
-                for name in self._columns_of(asked)
-            },
-            **asked[0].shared,
-            "prompts": [copy.deepcopy(x.prompt) for x in asked],
-            "completions": completions,
-        }
-
-    def _columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
-        return self.columns
+        self.functions.check_call(self.handed([first], [""]), self.path)
 
 
-class OfFunctions(FunctionsTask):
-    """The same for functions that are given as they are, and rows that come with the answers.
+class OfFunctions(ByFunctions):
+    """Functions that are given as they are, and rows that come with the answers.
 
     - functions, worst: as in :class:`RewardFunctions`
     - w_star: the fixed weights (d,); by default all are equal
 
-    An instance is an :class:`Asked`. Raises ValueError for what is no such function, for a worst
-    that is not finite, and for weights that do not fit.
+    Raises ValueError for what is no such function, for a worst that is not finite, and for weights
+    that do not fit.
 
     >>> def brief(completions, **columns):
     ...     return [1 / len(text) for text in completions]
@@ -250,12 +262,11 @@ class OfFunctions(FunctionsTask):
     [[0.5], [0.125]]
     """
 
-    def __init__(self, functions: Sequence[Callable], *, worst: float = 0.0, w_star=None):
-        RecordTask.__init__(self)
-        self.use(RewardFunctions(functions, worst), w_star)
+    name = "reward functions"
 
-    def _columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
-        return list(dict.fromkeys(name for x in asked for name in x.columns))
+    def __init__(self, functions: Sequence[Callable], *, worst: float = 0.0, w_star=None):
+        super().__init__()
+        self.use(RewardFunctions(functions, worst), w_star)
 
     def key(self, instance: Asked) -> str:
         """The canonical JSON of the prompt: the same text in every process."""

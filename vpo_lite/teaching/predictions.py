@@ -5,6 +5,7 @@ JupyterLab it is shown as buttons, or as a field for a number. Without ipywidget
 text. Nothing waits for a choice, so a notebook also runs from top to bottom without one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ KEPT: dict[str, "Prediction"] = {}  # by key, for as long as the kernel lives
 NUMBER = "a finite number"
 
 
-def predict(key, question, options=None):
+def predict(key: str, question: str, options: Sequence[str] | None = None) -> "Prediction":
     """Ask for a prediction. Returns the `Prediction`, which a notebook shows as buttons.
 
     key       a text that no other prediction has, say "01-fills". The same key and question again
@@ -57,18 +58,18 @@ class Prediction:
     what a click does. Raises ValueError for a value that the question does not allow.
     """
 
-    def __init__(self, question, options=None):
+    def __init__(self, question: str, options: tuple[str, ...] | None = None):
         self.question, self.options, self._value = question, options, None
 
     @property
-    def value(self):
+    def value(self) -> str | float | None:
         return self._value
 
     @value.setter
-    def value(self, value):
+    def value(self, value: str | float | None) -> None:
         self._value = None if value is None else self._checked(value, "value")
 
-    def outcome(self, value):
+    def outcome(self, value: str | float) -> "Outcome":
         """What was predicted, beside what came out: one of the options, or a number.
 
         Raises ValueError for a value that could not have been predicted.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class _Finished(NamedTuple):
     engine: str
 
 
-def compare(folders) -> list[dict]:
+def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """Mean figures of several runs, one row for each kind of run, in order of appearance.
 
     Runs are of one kind if they differ only in seed, single problem, or machine. A row holds

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
 from ..estimators import METHODS
@@ -13,6 +14,7 @@ from ..tasks import DEFAULT, Task, task_class, task_name
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
 AGGREGATIONS = ("token", "sequence", "constant")
+SCHEDULES = ("constant", "cosine")
 DTYPES = ("auto", "bfloat16", "float32")
 LOAD_IN = ("8bit", "4bit")
 MOST_WEIGHTS = 1_000_000
@@ -103,7 +105,15 @@ class TrainConfig:
     )
     epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
     lr: float = setting(
-        1e-3, "learning rate of AdamW, constant; LoRA learns at 1e-5 to 1e-3", above=0, most=1
+        1e-3, "learning rate of AdamW; LoRA learns at 1e-5 to 1e-3", above=0, most=1
+    )
+    warmup_steps: int = setting(
+        0, "first steps, in which the learning rate rises from 0 to lr", least=0, most=10**9
+    )
+    lr_schedule: str = setting(
+        "constant",
+        "learning rate after them: constant, or cosine, which falls to 0 at the end",
+        choices=SCHEDULES,
     )
     rank: int = setting(16, "rank of LoRA", least=1, most=4096)
     lora_alpha: int = setting(32, "scale of LoRA, divided by the rank", least=1, most=10**6)
@@ -165,14 +175,14 @@ class TrainConfig:
         return _OPTIONS
 
     @classmethod
-    def preset(cls, name: str, **changes) -> "TrainConfig":
+    def preset(cls, name: str, **changes: Any) -> "TrainConfig":
         """The preset of this name, with ``changes``. Names: demo, patient, laptop, gpu, paper."""
         if not isinstance(name, str) or name not in _PRESETS:
             raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(_PRESETS)}")
         settings = dict(zip(_COLUMNS, _PRESETS[name], strict=True))
         return cls(**_sorted_out(settings | changes))
 
-    def but(self, **changes) -> "TrainConfig":
+    def but(self, **changes: Any) -> "TrainConfig":
         """A copy with settings or task options changed. Another task starts from its defaults."""
         kept = self.task_options if task_name(changes.get("task", self.task)) == self.task else {}
         changes = _sorted_out({"task": self.task, "task_options": kept} | changes)
@@ -204,6 +214,11 @@ class TrainConfig:
             raise ValueError(
                 f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1"
             )
+        if self.warmup_steps >= self.steps:
+            raise ValueError(
+                f"warmup_steps = {self.warmup_steps:,} with steps = {self.steps:,}: the learning "
+                "rate would never reach lr"
+            )
         base = task.pocket_policy if self.model == "auto" else self.model
         if base is None:
             raise ValueError(
@@ -230,6 +245,23 @@ class TrainConfig:
         """Answers in a compared set: those of one rollout, or ``set_size`` single answers."""
         return self.set_size if self.answers == 1 else self.answers
 
+    def lr_at(self, step: int) -> float:
+        """The learning rate of a step, counted from 0.
+
+        It is lr * step / warmup_steps at first, so the very first step learns nothing. Then it
+        stays at lr, or falls as half a cosine to 0 at ``steps``. TRL and veRL have the same.
+
+        >>> config = TrainConfig(lr=0.4, steps=6, warmup_steps=2, lr_schedule="cosine")
+        >>> [round(config.lr_at(step), 3) for step in range(6)]
+        [0.0, 0.2, 0.4, 0.341, 0.2, 0.059]
+        """
+        if step < self.warmup_steps:
+            return self.lr * step / self.warmup_steps
+        if self.lr_schedule == "constant":
+            return self.lr
+        done = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * done))
+
     @property
     def single(self) -> bool:
         """Whether the run trains on one problem. It is then evaluated on that problem."""
@@ -238,9 +270,19 @@ class TrainConfig:
     @property
     def files(self) -> dict[str, str]:
         """The data files of the task, by the option that names each."""
+        return self._given("path")
+
+    @property
+    def code(self) -> dict[str, str]:
+        """What the task imports by name, by the option that names it; a task's own class, too."""
+        own = {"task": self.task} if ":" in self.task else {}
+        return own | self._given("code")
+
+    def _given(self, kind: str) -> dict[str, str]:
+        """The options of a kind that have a value."""
         task = self.make_task()
-        paths = {o.name: getattr(task, o.name) for o in task.options if o.path}
-        return {name: path for name, path in paths.items() if path is not None}
+        found = {o.name: getattr(task, o.name) for o in task.options if getattr(o, kind)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def make_task(self) -> Task:
         """The task with this run's options."""

@@ -50,6 +50,8 @@ def evaluate(
     - below_worst_rate: share of the answers that earn less than a missing one in some objective
     - truncated_rate: share of the rollouts
     - objectives {name: mean}: empty where the names differ from problem to problem
+    - reached {name: mean over problems}: the highest reward above that of a missing answer; empty
+      there, too
     - tokens_per_answer, answers, problems
     - per_problem {figure: one value per problem}: for intervals
 
@@ -67,7 +69,7 @@ def evaluate(
     per_problem = {name: [row[name] for row in rows] for name in INTERVALS}
     figures = means(rows)
     if len({tuple(row["objectives"]) for row in rows}) > 1:  # a name must mean the same everywhere
-        figures["objectives"] = {}
+        figures |= {"objectives": {}, "reached": {}}
     return figures | {"answers": int(answers), "problems": len(rows), "per_problem": per_problem}
 
 

@@ -300,8 +300,10 @@ class RunFolder:
         if stored is None:  # a state of an earlier version
             return
         before = parse_json(stored, dict[str, JsonValue], f"{self.path / STATE}: its settings")
+        before = {o.name: o.default for o in config.options()} | before  # of an earlier version
         now = json.loads(json.dumps(config.to_json()))
-        changed = [n for n in now if n not in MAY_CHANGE and now[n] != before.get(n)]
+        free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
+        changed = [n for n in now if n not in free and now[n] != before.get(n)]
         if changed:
             raise DamagedError(
                 f"{self.path / CONFIG}: {', '.join(changed)} changed since the run began; put it "

@@ -43,8 +43,6 @@ def train(
         if config != fitting:
             check_fits(learner.policy, config, learner.task)
             fitting = config
-        for group in learner.optimizer.param_groups:
-            group["lr"] = config.lr
         with torch_threads(config.threads), enough_memory(config):
             record = train_step(learner, config, step)
         config = _checked((yield record) or config)

@@ -8,7 +8,7 @@ from .. import metrics
 from ..exact import exact_set_reward
 from ..tasks.base import Task
 from .config import TrainConfig
-from .contract import below_worst, coverage_of, objectives_of, w_star_of
+from .contract import below_worst, coverage_of, objectives_of, w_star_of, worst_of
 from .rollouts import Answers
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
@@ -54,7 +54,8 @@ def objective_means(task: Task, groups: Sequence[Answers]) -> dict[str, float]:
 
 def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -> dict:
     """The figures of one pool, cut to ``answers`` answers, named as in evaluate."""
-    x, d = pool.instance, pool.rewards.shape[-1]
+    x, d, names = pool.instance, pool.rewards.shape[-1], objectives_of(task, pool.instance)
+    by_name = lambda values: dict(zip(names, map(float, values), strict=True))  # noqa: E731
     rewards, parsed, repeats, valid, solved = (
         part.reshape(-1, *part.shape[2:])[:answers]
         for part in (pool.rewards, pool.parsed, pool.repeats, pool.valid, pool.solved)
@@ -80,7 +81,8 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         repeat_rate=float(repeats.mean()),
         below_worst_rate=below_worst(task, x, rewards),
         truncated_rate=float(pool.truncated.mean()),
-        objectives=dict(zip(objectives_of(task, x), map(float, rewards.mean(0)), strict=True)),
+        objectives=by_name(rewards.mean(0)),
+        reached=by_name(rewards.max(0) - worst_of(task, x)),
         tokens_per_answer=float(pool.tokens.sum() / pool.parsed.size),
     )
 

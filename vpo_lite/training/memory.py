@@ -1,6 +1,7 @@
 """How much memory a run needs, stated before it starts. It is an estimate."""
 
 import contextlib
+import traceback
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,15 @@ __all__ = [
     "memory_needed",
     "size",
 ]
+
+
+# What torch says without an error of its own: the CPU, an Apple GPU, and libraries on a full GPU.
+SHORT = (
+    "can't allocate",
+    "MPS backend out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 @dataclass(frozen=True)
@@ -197,13 +207,16 @@ def check_fits(
 
 @contextlib.contextmanager
 def enough_memory(config: TrainConfig):
-    """A context in which torch's ways to run out of memory are a MemoryError with the cures."""
+    """A context in which torch's ways to run out of memory are a MemoryError with the cures.
+
+    What was under way is given back, also while a notebook keeps the error.
+    """
     try:
         yield
     except RuntimeError as error:
-        said = ("can't allocate", "MPS backend out of memory")
-        if not (isinstance(error, torch.OutOfMemoryError) or any(s in str(error) for s in said)):
+        if not (isinstance(error, torch.OutOfMemoryError) or any(s in str(error) for s in SHORT)):
             raise
+        traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
         first = str(error).splitlines()[0]
         raise MemoryError(
             f"out of memory ({first}): lower prompts ({config.prompts}), group_size "

@@ -120,6 +120,20 @@ class StepRecord:
             for k, v in values.items()
         }
 
+    def numbers(self) -> dict[str, float]:
+        """The step's finite numbers by flat names, as trackers (TensorBoard, W&B) take them.
+
+        >>> from vpo_lite import TrainConfig, train
+        >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
+        >>> [name for name in next(train(config)).numbers() if "/" in name][3:]
+        ['objectives/avoid_lava', 'slots/1', 'slots/2', 'slots/3']
+        """
+        values = self.to_json()
+        slots = {f"slots/{i}": x for i, x in enumerate(values.pop("slots"), 1)}
+        means = {f"objectives/{name}": x for name, x in values.pop("objectives").items()}
+        numbers = {name: x for name, x in values.items() if isinstance(x, int | float)}
+        return numbers | means | slots
+
     @classmethod
     def from_json(cls, values: dict, groups: tuple[Group, ...] = ()) -> "StepRecord":
         """The record that :meth:`to_json` wrote; also reads the names of 0.1.0.

@@ -119,6 +119,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     except ValueError as error:  # rewards that this method cannot take
         raise TrainingError(f"{error}. At {where}") from error
     measure_kl = config.kl > 0 or step % KL_EVERY == 0
+    for parameters in learner.optimizer.param_groups:
+        parameters["lr"] = config.lr_at(step)
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
         update = update_policy(learner, config, trained, advantages, tokens, measure_kl, where)
     own = advantages.copy()

@@ -150,7 +150,7 @@ function drawSpace() {
       return `${run.label}: ${most.map(([point, n]) => `${percent(n / count)} at ${at(point).map(two).join(", ")}`).join("; ")}.`;
     }).join(" "),
   });
-  const parts = ["size: how many", ...(front ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
+  const parts = ["size: count", ...(front ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
   find("space").querySelector("span").textContent = parts.join(" · ");
 }
 

@@ -6,6 +6,7 @@ One module holds the exercises of one notebook. It is read when one of them is c
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from ...checks import shown
 from ...markup import html, joined
@@ -24,7 +25,7 @@ NOTEBOOKS = {  # number of the notebook -> module with its exercises
 }
 
 
-def check(key, answer=None):
+def check(key: str, answer: Any = None) -> "Feedback":
     """Say whether this answer to the exercise `key` is right, or give a hint. Returns `Feedback`.
 
     key     of the exercise, as its heading says: "02-b"
@@ -48,7 +49,7 @@ def check(key, answer=None):
     return Feedback(key, True, made.learned) if hint is None else Feedback(key, False, hint)
 
 
-def exercise(key) -> Exercise:
+def exercise(key: str) -> Exercise:
     """The exercise with this key. Raises ValueError if there is none."""
     if isinstance(key, str) and key[:2] in NOTEBOOKS:
         known = of_notebook(key[:2])
