@@ -367,7 +367,15 @@ CELLS = (
     "knobs = [widgets.FloatLogSlider(1.0, min=-1, max=1, step=0.5, description='alpha'),\n"
     "         widgets.SelectionSlider(options=[4, 16], description='K')]\n"
     "named(widgets.VBox([widgets.HBox(knobs)]))",
+    "from vpo_lite.teaching import predict\n"
+    "guess = predict('k', 'Which?', ['left', 'right'])\nguess",
+    "guess.outcome('right')",
 )
+CLAIM = "<details><summary>Claim</summary>\n\n**Claim.** Right.\n\n</details>"
+AGAIN = """async (first) => {  // run two cells again, one after the other
+  const {shell, commands} = window.jupyterapp, book = shell.currentWidget.content;
+  for (const i of [first, first + 1]) {
+    book.activeCellIndex = i; await commands.execute('notebook:run-cell'); } }"""
 FOCUS = """() => {
   const e = document.activeElement, style = getComputedStyle(e), r = e.getBoundingClientRect();
   const own = e.closest('[class*="vpo-"]:not(.vpo-controls)');
@@ -382,6 +390,7 @@ NAMELESS = re.compile(
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
     cells = [nbformat.v4.new_code_cell(code) for code in CELLS]
+    cells.append(nbformat.v4.new_markdown_cell(CLAIM))
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     path = tmp_path_factory.mktemp("access") / "access.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
@@ -514,6 +523,20 @@ def test_each_kind_of_control_works_by_keyboard(notebook):
     press("Enter")
     notebook.wait_text(".vpo-words", "GRPO, step 3:")
     assert page.get_attribute("button.vpo-more", "aria-pressed") == "true"
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_keyboard_chooses_a_prediction_and_a_claim_stays_folded(notebook):
+    asked, page = output(notebook, 5), notebook.page
+    notebook.wait_text(".jp-RenderedHTML", "You made no prediction. The outcome is right.")
+    page.locator(".jp-MarkdownCell summary").scroll_into_view_if_needed()
+    assert not page.get_by_text("Right.", exact=True).is_visible()
+    asked.locator("button", has_text="right").focus()
+    page.keyboard.press("Enter")
+    notebook.wait_text(".widget-html", "Stored: right.")
+    page.evaluate(AGAIN, 5)  # the first cell again keeps the choice
+    notebook.wait_text(".jp-RenderedHTML", "You predicted right. That is the outcome.")
 
 
 @pytest.mark.browser

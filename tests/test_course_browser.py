@@ -1,9 +1,13 @@
-"""The whole course in a browser, as a student walks through it: open, run all, answer exercises."""
+"""The whole course in a browser, as a student walks through it: open, run all, answer exercises,
+play and draw by hand.
+"""
 
 import browser_harness as harness
 import nbformat
 import pytest
 from test_notebooks import NOTEBOOKS, check_outputs, prepared, read
+
+import envs
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
@@ -52,6 +56,45 @@ def exercise_in_both_ways(page):
     page.wait_text("[role=status]", "✓ 00-a. Right. First each person chooses")
 
 
+KEYS = {"U": "ArrowUp", "D": "ArrowDown", "L": "ArrowLeft", "R": "ArrowRight"}
+
+
+def play_and_draw_by_hand(notebook):
+    """Buttons and arrow keys walk, clicks draw, the front follows."""
+    page, maze = notebook.page, envs.generate("lite-6x6", 1011)
+
+    # one button for the focus, then arrow keys alone
+    notebook.look_at(".play button")
+    page.locator(".play button", has_text="again").click()
+    route = maze.pareto_front().routes[0]
+    for move in route:
+        page.keyboard.press(KEYS[move])
+    notebook.wait_text(
+        ".play", "You are on E: completion 1.00, gold 1.00, diamond 0.00, avoid_lava 1.00"
+    )
+    assert notebook.kernel("print(player.route)").strip() == route
+    page.keyboard.press("Backspace")
+    notebook.wait_text(".play", f"{maze.budget - len(route) + 1} steps left")
+    page.locator(".play button", has_text="again").click()
+    page.locator(".play button", has_text="up").click()
+    notebook.wait_text(".play", f"{maze.budget - 1} steps left")
+    assert page.locator(".play svg circle").count() > 0
+
+    # a wall on the square before E, by a click: the board, the table and Python agree
+    notebook.look_at(".vpo-board")
+    board = page.locator(".vpo-board")
+    board.locator("button.edit").click()
+    board.locator("button", has_text="wall").click()
+    board.locator("svg.maze").scroll_into_view_if_needed()
+    assert maze.symbol((0, 4)) == "."
+    board.locator('svg.maze [data-r="0"][data-c="4"]').click()
+    drawn = maze.text[:8] + "#" + maze.text[9:]
+    front = envs.Maze.from_text(drawn, 18).pareto_front()
+    notebook.wait_text(".vpo-board figcaption", f"{len(front)} best results")
+    assert notebook.kernel("print(canvas.text)").strip() == drawn
+    assert page.locator(".widget-html table tr").count() == 1 + len(front)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_notebook_runs_and_an_exercise_answers(place, path):
     context, address, small = place
@@ -63,6 +106,8 @@ def test_every_notebook_runs_and_an_exercise_answers(place, path):
     assert {"text/html", "application/vnd.jupyter.widget-view+json"} <= shown
     if path == NOTEBOOKS[0]:
         exercise_in_both_ways(page)
+    if path.stem == "03_the_maze":
+        play_and_draw_by_hand(page)
     if "slider.observe" in path.read_text():
         page.look_at(".widget-readout")
         assert page.page.evaluate(NARROW) == 0, "sliders are cut off"

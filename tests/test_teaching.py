@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import browser_harness as harness
-import nbformat
 import numpy as np
 import pytest
 
@@ -133,32 +131,3 @@ def test_asking_loads_no_widgets_and_no_torch():
         [sys.executable, "-c", code], cwd=here, env=os.environ, capture_output=True, text=True
     )
     assert done.returncode == 0 and not done.stdout.split(), done.stderr + done.stdout
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_the_keyboard_chooses_in_a_browser(tmp_path):
-    cells = [
-        nbformat.v4.new_code_cell(
-            "from vpo_lite.teaching import predict\n"
-            "guess = predict('k', 'Which?', ['left', 'right'])\nguess"
-        ),
-        nbformat.v4.new_markdown_cell(
-            "<details><summary>Claim</summary>\n\n**Claim.** Right.\n\n</details>"
-        ),
-        nbformat.v4.new_code_cell("guess.outcome('right')"),
-    ]
-    path = tmp_path / "lesson.ipynb"
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
-    with harness.server([path]) as address, harness.browser() as context:
-        notebook = harness.Page(context, address).open(path.name, "doc/tree")
-        notebook.run_all()
-        notebook.wait_text(".jp-RenderedHTML", "You made no prediction. The outcome is right.")
-        assert not notebook.page.get_by_text("Right.", exact=True).is_visible()
-        notebook.page.locator("button", has_text="right").focus()
-        notebook.page.keyboard.press("Enter")
-        notebook.wait_text(".widget-html", "Stored: right.")
-        notebook.run_all()  # the first cell again keeps the choice
-        notebook.wait_text(".jp-RenderedHTML", "You predicted right. That is the outcome.")
-        assert not notebook.wrong, notebook.wrong

@@ -6,7 +6,8 @@ For n = 1, 2, ... a process trains into FOLDER/n and is ended, as by kill -9, ju
 operation on a file of the run. A second process goes on. The last line is a JSON list: for each n
 the operation, whether the run could be begun or resumed, and what the folder then holds.
 
-Processes are forked from one that has loaded everything and has started no thread.
+Processes are forked from one that has loaded everything, a policy too, and that has no second
+thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
 """
 
 import json
@@ -19,6 +20,7 @@ import torch
 
 from vpo_lite import TrainConfig
 from vpo_lite.training.run import Run
+from vpo_lite.training.step import Learner
 
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.unlink")
 KILLED, FAILED = 9, 3
@@ -101,6 +103,7 @@ def main(model: str, root: Path) -> None:
     small = dict(steps=3, prompts=1, group_size=2, m=2, max_new_tokens=6, save_every=2)
     here = dict(model=model, maze_seed=1000, device="cpu", threads=1)
     config = TrainConfig.preset("demo", **small, **here)
+    Learner(config)
     assert in_a_process(work, config, root / "whole") == 0
     found, count = [], 0
     while not found or found[-1]["first"] == KILLED:

@@ -379,9 +379,10 @@ def test_half_a_file_of_a_killed_writer_is_removed(here, done, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_study_that_is_killed_goes_on(here):
-    """kill -9 after the first result: the second process does the rest, the first file stays."""
-    command = [sys.executable, "-m", "vpo_lite.cli", "study", str(written(here)), "--out", "out"]
+def test_a_study_that_is_killed_goes_on_and_workers_share_the_rest(here, capfd):
+    """kill -9 after the first result: two workers do the rest, the first file stays."""
+    asked = ["study", str(written(here)), "--out", "out"]
+    command = [sys.executable, "-m", "vpo_lite.cli", *asked]
     first, out = subprocess.Popen(command, env=ENV), here / "out"
     while first.poll() is None and not list(out.glob("*.json")):
         time.sleep(0.05)
@@ -389,10 +390,13 @@ def test_a_study_that_is_killed_goes_on(here):
     first.wait()
     before = {p.name: p.read_bytes() for p in out.glob("*.json")}
     assert before and first.returncode == -signal.SIGKILL
-    one, two = (subprocess.Popen(command, env=ENV) for _ in range(2))  # two share the rest
-    assert one.wait() == two.wait() == 0
+    capfd.readouterr()
+    assert main([*asked, "--workers", "2"]) == 0
+    told, err = capfd.readouterr()
     after = {p.name: p.read_bytes() for p in out.glob("*.json")}
     assert len(after) == 4 and after.items() >= before.items()
+    assert len(told.splitlines()) == 4 - len(before) and not err
+    assert main(asked) == 0 and capfd.readouterr().out == ""  # nothing left
     assert not [p for p in out.iterdir() if p.name.startswith(".")]
     assert len(results.chosen(declaration.read(here / "small.toml"), out)["vpo"]) == 2
 
@@ -473,15 +477,6 @@ def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, do
     keys = [line.rsplit(" ", 1)[1] for line in out.splitlines()]
     assert keys == [f"{kind}-lr{lr}-seed0" for kind in ("vpo", "grpo") for lr in (0.001, 0.01)]
     assert not (here / "new").exists()
-
-
-@pytest.mark.slow
-def test_workers_share_the_runs(here, capfd):
-    assert main(["study", str(written(here)), "--out", "out", "--workers", "2"]) == 0
-    out, err = capfd.readouterr()
-    assert len(out.splitlines()) == len(list((here / "out").glob("*.json"))) == 4 and not err
-    assert main(["study", str(written(here)), "--out", "out", "--workers", "2"]) == 0
-    assert capfd.readouterr().out == ""  # nothing left
 
 
 @pytest.mark.slow

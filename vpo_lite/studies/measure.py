@@ -24,6 +24,7 @@ def measure(
     seeds: Sequence[int],
     *,
     answers: int = 30,
+    count: int = 50,
     alphas: Sequence[float] = (),
     seed: int = 0,
 ) -> dict:
@@ -33,7 +34,7 @@ def measure(
     comes back, the first axis of each is the problem:
 
     - best (n, answers): best@k under w*, for k = 1 .. answers
-    - any (n, answers): the same under 50 held-out preferences, mean over them
+    - any (n, answers): the same under ``count`` held-out preferences, mean over them
     - solved (n, answers): pass@k
     - rollouts (n, G): best@m, best@2m, .. under w*, by whole rollouts
     - coverage, attained (n,): of the sets that methods are compared on. Coverage is U(set) over
@@ -47,11 +48,13 @@ def measure(
     instances = [task.instance(s) for s in seeds]
     with torch_threads(config.threads):
         pools = list(sample_pools(policy, task, config, instances, answers, seed))
-    rows = [_figures(task, config, pool, answers, alphas) for pool in pools]
+    rows = [_figures(task, config, pool, answers, count, alphas) for pool in pools]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def _figures(task: Task, config: TrainConfig, pool: Answers, answers: int, alphas) -> dict:
+def _figures(
+    task: Task, config: TrainConfig, pool: Answers, answers: int, count: int, alphas
+) -> dict:
     x, d = pool.instance, pool.rewards.shape[-1]
     whole = pool.rewards
     rewards, valid, solved, parsed, repeats = (
@@ -71,7 +74,7 @@ def _figures(task: Task, config: TrainConfig, pool: Answers, answers: int, alpha
         share = float(metrics.front_share(rewards, front))
     return dict(
         best=best_of.best_at(rewards, w_star),
-        any=best_of.best_at(rewards, best_of.preferences(d)).mean(0),
+        any=best_of.best_at(rewards, best_of.preferences(d, count)).mean(0),
         solved=best_of.solved_at(solved),
         rollouts=best_of.rollout_best_at(whole, w_star),
         coverage=float(covered),
