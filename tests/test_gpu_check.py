@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def check(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "gpu"))
+    for folder in ("benchmarks", "gpu"):
+        monkeypatch.syspath_prepend(str(ROOT / "tests" / folder))
     monkeypatch.setattr(sys, "path", list(sys.path))  # which the script changes, too
     return importlib.import_module("check")
 
@@ -82,6 +83,17 @@ def test_a_part_that_fails_is_recorded_and_stops_no_other(run, monkeypatch, caps
     lines = [json.loads(line) for line in rows.read_text().splitlines()]
     assert dict(lines) == json.loads(out.read_text())["parts"]
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_no_stopwatch_stays_on_what_later_parts_call(run, tmp_path):
+    """It would make the GPU wait in the five minutes of training, too."""
+    from vpo_lite.training import step
+
+    called = (step.train_step, step.update_policy, torch.autograd.backward)
+    assert run(*TRIAL, "step_time", "--rows", str(tmp_path / "rows")) == 0
+    assert "passed" in (tmp_path / "rows").read_text()
+    assert called == (step.train_step, step.update_policy, torch.autograd.backward)
 
 
 def test_a_process_that_can_use_its_gpu_no_more_ends_behind_the_part(

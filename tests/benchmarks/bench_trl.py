@@ -97,6 +97,7 @@ class Stopwatch:
 
     def __init__(self, wait=lambda: None):
         self.parts, self.inner, self.wait = defaultdict(float), [0.0], wait
+        self.wrapped = []
 
     def wrap(self, owner, name, part):
         """Replace the function ``owner.name`` by one that is timed as ``part``."""
@@ -115,7 +116,13 @@ class Stopwatch:
                 self.parts[part] += seconds - self.inner.pop()
                 self.inner[-1] += seconds
 
+        self.wrapped.append((owner, name, function))
         setattr(owner, name, timed)
+
+    def unwrap(self):
+        """Put the functions back, untimed."""
+        while self.wrapped:
+            setattr(*self.wrapped.pop())
 
     def take(self, whole: float = 0.0) -> dict:
         """The parts of a step that took ``whole`` seconds, and start anew; what no part claims is

@@ -21,6 +21,7 @@ PYTHONPATH=DIR.
 
 import argparse
 import datetime
+import gc
 import importlib.util
 import json
 import os
@@ -90,6 +91,7 @@ def run(group: str, part: str, here: Here) -> dict:
 
 def answers(device: torch.device) -> bool:
     """Whether this process can go on using the device. After an illegal address it cannot."""
+    gc.collect()  # models hold references in cycles
     try:
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -150,7 +152,9 @@ def write(path: Path, about: dict, parts: dict) -> None:
     """The figures of these parts, beside those of other parts that the file holds."""
     kept = json.loads(path.read_text()) if path.exists() else {}
     parts = {**kept.pop("parts", {}), **parts}
-    path.write_text(json.dumps({**kept, **about, "parts": parts}, indent=1) + "\n")
+    staged = path.with_suffix(".new")  # whole or not at all, also where the time is up
+    staged.write_text(json.dumps({**kept, **about, "parts": parts}, indent=1) + "\n")
+    staged.replace(path)
 
 
 def table(parts: dict) -> str:

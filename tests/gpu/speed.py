@@ -1,6 +1,6 @@
 """Tokens a second, against `generate` and against what the memory can deliver; parts of a step."""
 
-import functools
+import contextlib
 import importlib.util
 import statistics
 import time
@@ -112,16 +112,17 @@ def step_time(here: Here) -> dict:
         policy = policy_of(size, here.device, dtype)
         policy.__class__ = FullLength
         learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())
-        watch, seconds, parts = watched(here), [], []
-        watch.wrap(policy, "sample", "generate")
-        watch.wrap(learner.optimizer, "step", PARTS[-1])
-        for step in range(2 if here.small else 7):
-            watch.take()
-            started = time.perf_counter()
-            training_step.train_step(learner, config, step)
-            here.wait()
-            seconds.append(time.perf_counter() - started)
-            parts.append(watch.take(seconds[-1]))
+        seconds, parts = [], []
+        with watched(here) as watch:
+            watch.wrap(policy, "sample", "generate")
+            watch.wrap(learner.optimizer, "step", PARTS[-1])
+            for step in range(2 if here.small else 7):
+                watch.take()
+                started = time.perf_counter()
+                training_step.train_step(learner, config, step)
+                here.wait()
+                seconds.append(time.perf_counter() - started)
+                parts.append(watch.take(seconds[-1]))
         split = {p: round(statistics.median(row.get(p, 0) for row in parts[1:]), 4) for p in PARTS}
         found[size] = {"seconds": round(min(seconds[1:]), 4), "split_median_seconds": split}
     lines = []
@@ -132,12 +133,16 @@ def step_time(here: Here) -> dict:
     return {**found, "said": "; ".join(lines)}
 
 
-@functools.cache
+@contextlib.contextmanager
 def watched(here: Here):
-    """One stopwatch for all parts: it stays on the functions that it times."""
+    """A stopwatch on what a step calls. It comes off: a GPU has to wait whenever it is read."""
     from bench_trl import watch_modules
 
-    return watch_modules(here.wait)
+    watch = watch_modules(here.wait)
+    try:
+        yield watch
+    finally:
+        watch.unwrap()
 
 
 def trl(here: Here) -> dict:
@@ -147,7 +152,8 @@ def trl(here: Here) -> dict:
     import bench_trl
 
     rounds, sizes = (1, ("1m",)) if here.small else (8, ("1m", "10m"))
-    how = dict(watch=watched(here), device=str(here.device))
-    found = {size: bench_trl.compare(size, 1, rounds, **how) for size in sizes}
+    with watched(here) as watch:
+        how = dict(watch=watch, device=str(here.device))
+        found = {size: bench_trl.compare(size, 1, rounds, **how) for size in sizes}
     said = ", ".join(f"{size} {row['ratio_of_best']} x" for size, row in found.items())
     return {**found, "said": f"as fast as TRL: {said}"}
