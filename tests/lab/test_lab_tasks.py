@@ -231,7 +231,7 @@ def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
     valid, counts = np.array([True, False, False, True]), np.array([4, 1, 2, 13])
     moment = SimpleNamespace(points=points, valid=valid, counts=counts)
     drawn = cloud(face, "vpo", moment, 0, 1, False, "", 9)
-    assert drawn["text"] == ["", "", "15% are not valid"]
+    assert drawn["text"] == [" ", " ", "15% are not valid"]
     assert drawn["marker"]["symbol"][-1] == "x"
     assert [drawn["x"][:2], drawn["y"][:2]] == [[1, 0], [0, 1]]
     assert drawn["hovertext"][-1] == "VPO, 3 answers: 15% are not valid"
