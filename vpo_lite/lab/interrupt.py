@@ -19,8 +19,9 @@ def heed(handler: Callable, while_: Callable[[], object]) -> None:
     the kernel's event loop does it after the cell, if ``while_()`` is still true. Any thread may
     call this. Outside of ipykernel it does nothing.
     """
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    loop = getattr(getattr(shell, "kernel", None), "io_loop", None)
+    ipython = sys.modules.get("IPython")
+    kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
+    loop = getattr(kernel, "io_loop", None)
 
     def look():
         found = signal.getsignal(signal.SIGINT)
