@@ -111,5 +111,5 @@ def test_every_notebook_runs_and_an_exercise_answers(place, path):
     if "slider.observe" in path.read_text():
         page.look_at(".widget-readout")
         assert page.page.evaluate(NARROW) == 0, "sliders are cut off"
+    assert not page.wrong, page.wrong  # a widget that is still made while its kernel ends fails
     page.close()
-    assert not page.wrong, page.wrong
