@@ -141,6 +141,24 @@ def put(page, lab, trained=False):
     page.page.wait_for_selector(".js-plotly-plot .main-svg")
 
 
+STATE = """panel, board = lab.panel, lab.panel.board
+lengths = [(t.name, len(t.x)) for t in panel.plots.figure.data if getattr(t, 'x', None)]
+print(lab.state, board.ready, board.room, panel.status.value, lengths)"""
+IN_PAGE = """() => [...document.querySelectorAll('.js-plotly-plot')].map((plot) =>
+  plot.data.map((t) => [t.name, (t.x || []).length].join(' ')).join())"""
+
+
+def wait(page, condition, argument=None):
+    """Until this is so in the page; if it never is, say what kernel and page hold."""
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.page.wait_for_function(condition, arg=argument)
+    except TimeoutError as error:
+        found = f"in the kernel: {page.kernel(STATE)}, in the page: {page.page.evaluate(IN_PAGE)}"
+        raise AssertionError(f"never came: {condition}; {found}") from error
+
+
 def measure(page, size):
     """What `MEASURE` says in a window of this size, once the page has come to rest."""
     page.page.set_viewport_size({"width": size[0], "height": size[1]})
@@ -246,15 +264,15 @@ def test_an_earlier_run_stays_as_a_faint_curve(page):
     code = "lab.change(alpha=0.3); lab.train(); print(lab.join(120), lab.last_error)"
     assert page.kernel(code).strip() == "True None"
     find = "document.querySelector('.js-plotly-plot').data.find((t) => t.name === 'earlier 0 0')"
-    page.page.wait_for_function(f"() => Array.from({find}?.x || []).length === 3")
+    wait(page, f"() => Array.from({find}?.x || []).length === 3")
     curve = page.page.evaluate(
         f"() => {{ const t = {find}; return [t.opacity, t.hovertemplate]; }}"
     )
     assert curve[0] < 0.5 and "VPO before: α 1, K 64, m 3" in curve[1]
     page.kernel("lab.show(alpha=1.0)")  # judged as its records judged it
     said = json.loads(first)
-    page.page.wait_for_function(
-        f"(said) => Array.from({find}.y).every((y, i) => Math.abs(y - said[i]) < 1e-9)", arg=said
+    wait(
+        page, f"(said) => Array.from({find}.y).every((y, i) => Math.abs(y - said[i]) < 1e-9)", said
     )
 
 
