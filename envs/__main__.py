@@ -46,6 +46,8 @@ def main(arguments=None):
 
     0: done. 1: the picture could not be written. 2: a wrong request; nothing is written.
     """
+    if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal cannot write fails nothing
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options = _parser().parse_args(arguments)
         if options.maze is not None:

@@ -70,7 +70,7 @@ def _treasure_corners(maze, corners):
     """The corners that gold and diamonds lie near, or None if the treasure lies otherwise."""
     if not maze.gold or not maze.diamonds:
         return None
-    for gold, diamonds in zip(corners, corners[::-1], strict=True):
+    for gold, diamonds in itertools.permutations(corners, 2):
         if (
             gold != diamonds
             and all(_apart(gold, item) <= ZONE_RADIUS for item in maze.gold)

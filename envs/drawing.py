@@ -367,8 +367,9 @@ def rgb_array(
     squares = [(r, c) for r in range(rows) for c in range(columns)]
     for r, c in squares:
         _sign(_tile(image, (r, c)), maze.symbol((r, c)), (r, c) in taken)
+    lane = min(4, 0.85 * _SIDE / max(len(routes), 1))  # many routes, too, stay in their squares
     for i, route in enumerate(routes):
-        shift = round((i - (len(routes) - 1) / 2) * 4)
+        shift = round((i - (len(routes) - 1) / 2) * lane)
         colour = _rgb(ROUTE_COLOURS[i % len(ROUTE_COLOURS)])
         middle = _SIDE // 2 + shift
         middles = [(r * _SIDE + middle, c * _SIDE + middle) for r, c in walk(maze, route).squares]

@@ -168,8 +168,9 @@ class Maze:
         return steps
 
     def symbol(self, position: tuple[int, int]) -> str:
-        """Returns the symbol on a square, given as (row, column)."""
-        return self.text[position[0] * 2 * self.shape[1] + 2 * position[1]]
+        """Returns the symbol on a square, given as (row, column). ValueError outside the maze."""
+        row, column = self._check_position(position)
+        return self.text[row * 2 * self.shape[1] + 2 * column]
 
     def square_name(self, position: tuple[int, int]) -> str:
         """Returns the name of a square as on a chess board, but with row 1 at the top.

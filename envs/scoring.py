@@ -263,9 +263,7 @@ def walk(maze: Maze, route: str) -> Walk:
 
 
 def canonical_route(maze: Maze, route: str) -> str:
-    """Returns the moves that count: cut after E is reached, and at the budget.
-
-    Routes with the same effect compare equal.
+    """Returns the moves that count, bumps too: cut after E is reached, and at the budget.
 
     Raises:
         ValueError: a letter other than U, D, L, R.

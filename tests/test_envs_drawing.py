@@ -157,6 +157,13 @@ def test_rgb_array():
     assert (walked[:32, 64:] != image[:32, 64:]).any()
 
 
+def test_many_routes_in_an_rgb_array_stay_in_their_squares():
+    plain = drawing.rgb_array(MAZE)
+    for count in (8, 9, 20):
+        drawn = (drawing.rgb_array(MAZE, ["RR"] * count) != plain).any(axis=-1)
+        assert drawn[:32].any() and not drawn[32:].any()
+
+
 @pytest.mark.parametrize("mode", ["ansi", "rgb_array", "svg", None])
 def test_rendering_follows_the_walk(mode):
     env = gymnasium.make("envs/Maze-v0", maze=MAZE, render_mode=mode)

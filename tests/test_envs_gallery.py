@@ -1,13 +1,17 @@
 """`python -m envs`: what it prints and writes, and that a wrong request changes nothing."""
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
 import envs
 from envs.__main__ import main
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_prints_the_maze_its_front_and_writes_the_picture(tmp_path, monkeypatch, capsys):
@@ -33,6 +37,16 @@ def test_front_table():
         "      1.00        1.00        0.00        1.00  RRDD",
         "      1.00        0.00        1.00        1.00  DDRR",
     ]
+
+
+def test_a_name_that_the_terminal_cannot_write_fails_nothing(tmp_path):
+    (tmp_path / "höhle.txt").write_text("S E")
+    command = [sys.executable, "-m", "envs", "--maze", "höhle.txt"]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 0 and done.stdout.startswith(b"h\\xf6hle: budget")
+    assert (tmp_path / "höhle.svg").exists()
 
 
 def test_a_drawn_maze(tmp_path, capsys):

@@ -262,8 +262,7 @@ def test_a_maze_is_drawn_once():
         (
             "huge",
             0,
-            "preset: got 'huge', expected a Layout or one of tiny-4x4, lite-6x6, hard-8x8, "
-            "paper-9x9",
+            f"preset: got 'huge', expected a Layout or one of {', '.join(envs.PRESETS)}",
         ),
         (None, 0, "preset: got None"),
         ("lite-6x6", -1, "seed: got -1, expected a whole number from 0 and below 2^63"),

@@ -126,6 +126,8 @@ def test_squares_are_named_as_the_policy_names_them():
     for wrong in ((0, -1), (0, 3), 5, (1,), "ab", (0.5, 1)):
         with pytest.raises(ValueError, match="position: "):
             maze.square_name(wrong)
+        with pytest.raises(ValueError, match="position: "):
+            maze.symbol(wrong)
 
 
 @pytest.mark.parametrize("preset", sorted(envs.PRESETS))
@@ -145,6 +147,8 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
         str(rules).splitlines()[1]
         == "no   gold lies near one of the other corners, diamonds near the other"
     )
+    inside = Maze.from_text("S . . G\n. . . .\n. . E .\nD . . .").describe()  # three corners left
+    assert list(inside.values())[:2] == [False, True]
     both = Maze.from_text("S . G\n. . .\nD . E", budget=20).describe()
     assert list(both.values()) == [True, True, True, True, False, None, False, False]
     aside = Maze.from_text("S . E\n. . .\n. . L").describe()
