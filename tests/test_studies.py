@@ -271,11 +271,12 @@ def test_a_killed_study_goes_on_and_ends_the_same(study, folder, tmp_path):
     )
 
 
-def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path):
+def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     (copy / "grpo-lr0.001-seed1.json").unlink()
-    job = study.job("grpo", 1e-3, 1)
+    job, file = study.job("grpo", 1e-3, 1), tmp_path / "small.toml"
+    file.write_text(SMALL)
     holds = (
         "import sys; from vpo_lite.files import lock_folder; "
         "lock = lock_folder(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
@@ -288,6 +289,9 @@ def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path):
         assert other.stdout.readline().strip() == b"held"
         with pytest.raises(ValueError, match="another process"):
             runner.run_job(study, job, copy)
+        assert cli.main(["study", str(file), "--out", str(copy), "--run", job.key]) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "another process is writing there" in said
     finally:
         other.communicate()
     assert runner.run_job(study, job, copy).seed == 1
@@ -416,6 +420,24 @@ def test_the_table_counts_wins_problem_by_problem(study, folder, searched, tmp_p
     lines = searches.markdown(study, copy).splitlines()
     vpo_line = next(line for line in lines if line.startswith("| VPO |"))
     assert "| 2 | 0.667 | 6 |" in vpo_line and "| 1 : 0 | 1 |" in vpo_line  # one win, two ties
+
+
+def test_equal_shares_of_solved_searches_are_a_tie(study, folder, searched, monkeypatch):
+    """3 of 5, 2 of 5, 1 of 5 are as much as 2 of 5 three times: 6 of 15."""
+
+    def solving(row, share):
+        solved = [[6 if seed < share else None] for seed in range(5)]
+        return row.model_copy(update={"solved": solved})
+
+    ours, others = searched["vpo"][0], searched["grpo"][0]
+    found = {
+        "vpo": [solving(ours, share) for share in (3, 2, 1)],
+        "grpo": [solving(others, 2)] * 3,
+    }
+    monkeypatch.setattr(searches, "finished", lambda *_: found)
+    lines = searches.markdown(study, folder).splitlines()
+    vpo_line = next(line for line in lines if line.startswith("| VPO |"))
+    assert "| 0.400 |" in vpo_line and "| 0 : 0 | 1 |" in vpo_line
 
 
 def test_a_study_without_searches_says_so(tmp_path):

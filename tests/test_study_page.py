@@ -225,26 +225,27 @@ def test_learning_rates_on_mazes_of_the_papers_size():
         return [run.last["any"][29] for run in runs(*which)]
 
     slow, fast, ours = (
-        ends(*x) for x in (("grpo_x3", 4e-4, 3), ("grpo_x3", 1e-3, 5), ("vpo", 1e-3, 5))
+        ends(*x) for x in (("grpo_x3", 4e-4, 5), ("grpo_x3", 1e-3, 5), ("vpo", 1e-3, 5))
     )
     assert results.chosen_rate(study, folder, "grpo_x3") == 1e-3
     assert results.chosen_rate(study, folder, "vpo") == 1e-3
     assert np.mean(slow) == pytest.approx(0.853, abs=0.0006) and max(slow) < min(ours)
     assert np.mean(ours) - np.mean(slow) == pytest.approx(0.007, abs=0.0006)
     assert np.mean(ours) - np.mean(fast) == pytest.approx(0.027, abs=0.0006)
-    assert all(run.last["diversity"] > 0.6 for run in runs("grpo_x3", 4e-4, 3))
-    validations = [np.mean([r.validation for r in runs("grpo_x3", lr, 3)]) for lr in (4e-4, 1e-3)]
-    assert validations[0] > validations[1]
+    assert all(run.last["diversity"] > 0.6 for run in runs("grpo_x3", 4e-4, 5))
+    for kind, best in (("grpo_x3", 4e-4), ("vpo", 1e-3)):
+        validated = {lr: np.mean([r.validation for r in runs(kind, lr, 5)]) for lr in (4e-4, 1e-3)}
+        assert max(validated, key=validated.get) == best
     lower = study_page.at_a_lower_rate("grpo_x3")
     lead = {name: tables.difference(lower, folder, "vpo", name) for name in FIGURES}
     assert [lead[f"any@{k}"].sure for k in (1, 3, 10, 30)] == [-1, 0, 1, 1]
-    assert [lead[f"best@{k}"].sure for k in (3, 10, 30)] == [0, 1, 0]
+    assert [lead[f"best@{k}"].sure for k in (3, 10, 30)] == [0, 1, 1]
     for figure in ("solved@3", "solved@10"):
-        assert lead[figure].sure == 1 and lead[figure].mean == pytest.approx(0.05, abs=0.003)
+        assert lead[figure].sure == 1 and lead[figure].mean == pytest.approx(0.05, abs=0.0055)
     first = [
-        np.mean([r.last["any"][0] for r in runs("grpo_x3", *x)]) for x in ((4e-4, 3), (1e-3, 5))
+        np.mean([r.last["any"][0] for r in runs("grpo_x3", *x)]) for x in ((4e-4, 5), (1e-3, 5))
     ]
-    assert first[1] - first[0] == pytest.approx(0.014, abs=0.0006)
+    assert first[1] - first[0] == pytest.approx(0.015, abs=0.0006)
     assert ends("grpo_entropy", 4e-4, 1) == [pytest.approx(0.854, abs=0.0006)]
     for kind in study.kinds:
         if study.kinds[kind].trained:
@@ -257,10 +258,12 @@ def test_learning_rates_on_mazes_of_the_papers_size():
         assert 0.0045 < np.mean(ours) - np.mean(ends(kind, 4e-4, 3)) < 0.0075
     for kind in ("set_max", "multi_rlvr", "max_at_k", "grpo_entropy"):
         assert results.chosen_rate(study, folder, kind) == 1e-3
-    assert np.mean(ends("vpo", 4e-4, 3)) == pytest.approx(0.858, abs=0.0006)
+    assert np.mean(ends("vpo", 4e-4, 5)) == pytest.approx(0.858, abs=0.0006)
     both = study_page.at_a_lower_rate("grpo_x3", "vpo")
-    found = [tables.difference(both, folder, "vpo", f"any@{k}").sure for k in (1, 3, 10, 30)]
-    assert found == [-1, 0, 0, 0]
+    found = [tables.difference(both, folder, "vpo", f"any@{k}") for k in (1, 3, 10, 30)]
+    assert [x.sure for x in found] == [-1, 0, 1, 1]
+    assert [round(x.mean, 3) for x in found[2:]] == [0.007, 0.005]
+    assert [tables.difference(both, folder, "vpo", f"best@{k}").sure for k in (10, 30)] == [0, 0]
 
 
 def test_hard_mazes():
@@ -384,15 +387,18 @@ def test_learning_rates_on_questions():
 
 
 def test_four_times_the_steps_on_questions():
-    _, certain, found = pair("hops-long")
-    assert [certain("vpo", f"any@{k}") for k in (1, 3, 10, 30)] == [-1, 0, 1, 1]
-    assert certain("vpo", "best@30") == -1
-    walks = {
-        kind: [p.figures["diversity"] for p in found[kind][0].checkpoints]
-        for kind in ("vpo", "grpo_x3")
-    }
-    assert max(walks["grpo_x3"]) - min(walks["grpo_x3"]) < 0.03
-    assert walks["vpo"][-1] > walks["vpo"][0] + 0.2
+    study, certain, found = pair("hops-long")
+    assert len(found["vpo"]) == len(found["grpo_x3"]) == 3
+    assert [certain("vpo", f"any@{k}") for k in (1, 3, 10, 30)] == [-1, 0, 1, 0]
+    lead = tables.difference(study, results.SHIPPED / "hops-long", "vpo", "any@10").mean
+    assert lead == pytest.approx(0.014, abs=0.0005)
+    assert all(certain("vpo", f"best@{k}") == -1 for k in (1, 3, 10, 30))
+    for seed in range(3):
+        ours, other = (
+            [p.figures["diversity"] for p in found[kind][seed].checkpoints]
+            for kind in ("vpo", "grpo_x3")
+        )
+        assert max(other) - min(other) < 0.04 and ours[-1] > ours[0] + 0.2
 
 
 def test_evolution_on_rules_that_the_policy_knows(evolved):

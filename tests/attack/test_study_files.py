@@ -7,9 +7,11 @@ wrong, status 1 where the work failed.
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -186,6 +188,18 @@ def test_too_many_combinations_are_refused_at_once(here, capsys):
     values = list(range(1, 200))
     file = written(here, SMALL + MORE + f"vary = {{alpha = {values}, eps = {values}}}")
     assert "vary gives 39,603 kinds" in refused(here, capsys, file)
+
+
+def test_the_form_in_the_head_of_the_module_is_a_declaration(here):
+    form = re.search(r"\n\n((?:    .*\n|\n)+)", declaration.__doc__)[1]
+    Path("form.toml").write_text(textwrap.dedent(form))
+    study = declaration.read("form.toml")
+    assert list(study.kinds) == ["vpo", "grpo_x3"] and study.seeds("vpo") == 5
+
+
+def test_a_file_that_is_not_there_is_named(here, capsys):
+    said = "vpo-lite: study 'mine.toml': there is no such file\n"
+    assert asked(capsys, "mine.toml", "--plan")[::2] == (2, said)
 
 
 def test_a_declaration_may_begin_with_a_byte_order_mark(here):
@@ -464,7 +478,8 @@ def test_a_plan_says_how_much_is_left(here, done, capsys):
     assert out.count("finished") == 3
     assert err == "vpo-lite: 1 of 4 runs are left; a finished one took 0.0 minutes on average\n"
     written(here, (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1))
-    assert "vpo-lite: 6 of 6 runs are left\n" in asked(capsys, "small.toml", "--plan")[2]
+    told = "6 of 6 runs are left, 2 of them at learning rates that are not chosen yet"
+    assert asked(capsys, "small.toml", "--plan")[2] == f"vpo-lite: {told}\n"
 
 
 def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, done, capsys):
@@ -486,6 +501,14 @@ def test_what_stops_every_worker_is_said_once(here, capfd):
     _, err = capfd.readouterr()
     lines = err.splitlines()
     assert lines and len(set(lines)) == len(lines) and "'tpu'" in lines[0]
+
+
+def test_what_a_worker_said_before_it_died_need_not_be_utf_8(here, capsys, monkeypatch):
+    start, dying = subprocess.Popen, "import os; os.write(2, b'caf\\xe9'); os._exit(1)"
+    command = [sys.executable, "-c", dying]
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: start(command, **how))
+    assert main(["study", str(written(here, SMALL)), "--out", "out", "--workers", "2"]) == 1
+    assert capsys.readouterr().err == "vpo-lite: caf\N{REPLACEMENT CHARACTER}\n"
 
 
 # --- results --------------------------------------------------------------------------------------

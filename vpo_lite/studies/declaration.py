@@ -14,6 +14,10 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     settings = {method = "vpo"}
     seeds = 5                   # more than the others, where wanted
 
+    [kinds.grpo_x3]
+    label = "GRPO, 3 x rollouts"
+    settings = {method = "grpo", group_size = 24}
+
 ``like = "programs"`` takes everything from another study; what stands beside it replaces that.
 """
 
@@ -291,7 +295,9 @@ def read(name) -> Study:
     have the form of the module's head.
     """
     path = DECLARED / f"{name}.toml" if str(name) in names() else Path(name)
-    if path.suffix != ".toml" or not path.is_file():
+    if path.suffix == ".toml" and not path.is_file():
+        raise ValueError(f"study {shown(str(name))}: there is no such file")
+    if path.suffix != ".toml":
         raise ValueError(
             f"study {shown(str(name))}: there is {', '.join(names())}, or a file NAME.toml"
         )

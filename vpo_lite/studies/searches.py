@@ -54,7 +54,7 @@ class Searches(Schema):
     @property
     def solved_share(self) -> np.ndarray:
         """The share of the searches on each problem that reached the target: (problems,)."""
-        return np.array([[x is not None for x in row] for row in self.solved]).mean(axis=0)
+        return _shares([self])
 
 
 class _Search(NamedTuple):
@@ -207,6 +207,15 @@ def _problems(config: TrainConfig, stated: Searched) -> int:
     return 1 if config.single else stated.problems
 
 
+def _shares(rows: Sequence[Searches]) -> np.ndarray:
+    """The share of these searches that reached the target, by problem: (problems,).
+
+    Counted, then divided once. So equal shares are equal numbers, and the sign test sees a tie.
+    """
+    solved = [[x is not None for x in seed] for row in rows for seed in row.solved]
+    return np.array(solved).mean(axis=0)
+
+
 def _mean_best(traces: Sequence[Trace], calls: int) -> float:
     """The mean best score after so many calls; a search that ended keeps its last one."""
     return round(float(np.mean([t.best[min(calls, len(t.best)) - 1] for t in traces])), 4)
@@ -225,7 +234,7 @@ def markdown(study: Study, folder, against: str | None = None) -> str:
     heads += ["elites", "wins and losses", "sign test p"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind, rows in found.items():
-        share = np.mean([row.solved_share for row in rows], axis=0)
+        share = _shares(rows)
         until = [np.inf if x is None else x for row in rows for seed in row.solved for x in seed]
         half = np.median(until)
         label = study.kinds[kind].label if kind in study.kinds else "random mutations, no policy"
@@ -236,7 +245,7 @@ def markdown(study: Study, folder, against: str | None = None) -> str:
         if other is None or rows is other:
             cells += ["", ""]
         else:
-            base = np.mean([row.solved_share for row in other], axis=0)
+            base = _shares(other)
             wins, losses = int((share > base).sum()), int((share < base).sum())
             cells += [f"{wins} : {losses}", f"{sign_test(share, base):.2g}"]
         lines.append(f"| {' | '.join(cells)} |")
