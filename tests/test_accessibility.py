@@ -290,6 +290,13 @@ def test_a_long_curve_is_told_by_its_ends_and_extremes_and_a_short_one_in_full()
         "Across: x; up: y.",
         "VPO: first 0.3 at 1, last 0.6 at 20, least 0.1 at 5, greatest 0.95 at 10.",
     ]
+    flat = {"vpo": 0.5 + 1e-9 * np.sin(test_figures.T)}  # noise that no reader sees
+    drawn = figures.lines(test_figures.T, flat, x_title="x", y_title="y", title="Flat?")
+    assert in_words(drawn).splitlines() == [
+        "Figure: Flat?",
+        "Across: x; up: y.",
+        "VPO: first 0.5 at 1, last 0.5 at 20, flat between.",
+    ]
     few = figures.lines([1, 2], {"vpo": [1, 3]}, x_title="x", y_title="y", levels={"top": 2.5})
     assert "VPO: 1 at 1, 3 at 2." in in_words(few)
     assert "A line across at height 2.5: top." in in_words(few)

@@ -109,7 +109,6 @@ def page(chromium, tmp_path):
         "edit": {},
         "room": 0,
         "dark": False,
-        "ready": True,
     }
     source = Path(board.__file__).with_suffix(".js").read_text()
     html = STUB.replace("STATE", json.dumps(state))
@@ -234,9 +233,11 @@ def test_walkers_rest_after_their_laps_and_nothing_is_left_after_cleanup(page):
     first = page.evaluate(place)
     page.wait_for_timeout(200)
     assert page.evaluate(place) == first and first, "they stand still and are there"
-    assert page.evaluate("() => state.ready") is False, "no plots were drawn beside it"
-    page.evaluate("() => cleanup()")
-    assert page.evaluate("() => state.ready") is True, "nothing waits for a board that is gone"
+    there = page.evaluate("() => document.querySelector('.vpo-lab').clientWidth")
+    assert page.evaluate("() => state.room") == there > 0
+    page.evaluate("() => { cleanup(); document.querySelector('.vpo-lab').style.width = '500px'; }")
+    page.wait_for_timeout(200)
+    assert page.evaluate("() => state.room") == there, "a board that is gone tells nothing"
 
 
 @browser

@@ -1,12 +1,13 @@
 """The figures show the numbers they are given, in a look that can be told apart without colour."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite import figures, looks
+from vpo_lite import figures, looks, metrics
 from vpo_lite.exact import exact_shares
 from vpo_lite.shown import Drawn, live
 
@@ -84,6 +85,19 @@ def test_a_view_of_a_live_figure_that_is_made_late_begins_with_what_it_shows_now
     assert figure._widget_data[0]["name"] == "two"
 
 
+def test_a_change_is_sent_while_a_browser_reports_and_with_what_the_next_views_begin_with():
+    """Else a view made between two messages, or plotly's taking the change back, would lose it."""
+    figure, sent = live(data=[dict(type="scatter", x=[0], y=[0])]), []
+    figure._send = lambda message, buffers=None: sent.append(message["state"])
+    drawing = threading.Thread(target=lambda: figure.data[0].update(x=[7]))
+    with figure.hold_trait_notifications():  # as ipywidgets takes a browser's message
+        drawing.start()
+        drawing.join()
+    (change,) = (state for state in sent if state.get("_py2js_update"))
+    assert change["_py2js_update"]["style_data"] == {"x": [[7]]}
+    assert change["_widget_data"][0]["x"] == [7]
+
+
 def test_methods_are_told_apart_by_colour_and_marker_and_dash():
     assert list(looks.STYLES) == list(vpo.METHODS)
     assert not {figures.FRONT, looks.STYLES["set_max"].colour} & {a[0] for a in looks.ANSWERS}
@@ -142,6 +156,16 @@ def test_curves_leave_gaps_where_a_figure_is_undefined():
 def test_best_at_k_sorts_budgets_as_numbers():
     figure = figures.best_at_k({"vpo": {"10": 0.7, "1": 0.4, "3": 0.6}})
     assert list(figure.data[0].x) == [1, 3, 10] and list(figure.data[0].y) == [0.4, 0.6, 0.7]
+
+
+def test_equal_figures_are_drawn_equal_whatever_their_last_bits():
+    """Else the axis shows the 1e-16 between two sums that should be equal."""
+    pool = metrics.best_at_k([0.75] * 30, 1), metrics.best_at_k([0.75] * 30, 3)
+    assert pool[0] != pool[1]
+    drawn = figures.best_at_k({"vpo": {1: pool[0], 3: pool[1]}}).data[0].y
+    assert drawn.tolist() == [0.75, 0.75]
+    line = figures.lines([1, 3], {"vpo": pool}, x_title="k", y_title="best@k").data[0]
+    assert line.y.tolist() == [0.75, 0.75]
 
 
 def test_set_reward_against_K_draws_median_band_and_exact_line():

@@ -143,7 +143,7 @@ def put(page, lab, trained=False):
 
 STATE = """panel, board = lab.panel, lab.panel.board
 lengths = [(t.name, len(t.x)) for t in panel.plots.figure.data if getattr(t, 'x', None)]
-print(lab.state, board.ready, board.room, panel.status.value, lengths)"""
+print(lab.state, board.room, panel.status.value, lengths)"""
 IN_PAGE = """() => [...document.querySelectorAll('.js-plotly-plot')].map((plot) =>
   plot.data.map((t) => [t.name, (t.x || []).length].join(' ')).join())"""
 
@@ -274,6 +274,20 @@ def test_an_earlier_run_stays_as_a_faint_curve(page):
     wait(
         page, f"(said) => Array.from({find}.y).every((y, i) => Math.abs(y - said[i]) < 1e-9)", said
     )
+
+
+def test_a_figure_changes_although_its_module_loads_slowly(page):
+    """anywidget passes nothing on to a widget whose module takes more than two seconds."""
+    page.kernel("""
+from vpo_lite.shown import live
+slow = live(data=[dict(type="scatter", x=[0], y=[0], name="slow")])
+slow._bundle = "await new Promise((r) => setTimeout(r, 2500));" + slow._bundle
+stage.children = [slow]""")
+    page.page.wait_for_selector(".js-plotly-plot .main-svg")
+    page.kernel("slow.data[0].update(x=[1, 2, 3], y=[1, 2, 3])")
+    plot = "document.querySelector('.js-plotly-plot')"
+    page.page.wait_for_function(f"() => {plot}.data[0].x.length === 3")
+    assert page.kernel("print(slow._js2py_traceDeltas)").strip() == "{}", "no view reports"
 
 
 TEXTS = """() => { const plot = document.querySelector('.js-plotly-plot');

@@ -60,7 +60,7 @@ def objective_space(
         nested = 6 * (len(runs) - 1 - position)  # so that runs can be seen where they agree
         size = 9 + 18 * np.sqrt(count / count.sum()) + nested
         marker = {"color": colour, "symbol": symbol, "size": size, "opacity": 0.85, "line": EDGE}
-        hover = text + ": %{customdata} answers at (%{x:.3f}, %{y:.3f})<extra></extra>"
+        hover = text + ": %{customdata} × at (%{x:.3f}, %{y:.3f})<extra></extra>"
         figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", name=text, marker=marker)
         figure.data[-1].update(customdata=count, hovertemplate=hover)
     figure.update_xaxes(title=names[axes[0]], range=_room(figure, "x"))
@@ -363,6 +363,7 @@ def _winning_region(scores, i):
 def _line(figure, x, y, label, position, *, legend=True, markers=False, **where):
     text, colour, symbol, dash = look(label, position)
     y = np.asarray([np.nan if v is None else v for v in y] if np.ndim(y) == 1 else y, float)
+    y = y.round(12)  # or the axis magnifies the last bits, in which equal figures may differ
     if y.ndim == 2:
         if len(y) > 1:
             _band(figure, x, y.min(axis=0), y.max(axis=0), colour, text, **where)

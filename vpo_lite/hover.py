@@ -26,12 +26,12 @@ def unpacked(value):
 def number(value) -> str:
     """A number with three digits; a name as it is.
 
-    >>> number(2 / 3), number(12345.6), number("<b>a</b>")
-    ('0.667', '12,346', 'a')
+    >>> number(2 / 3), number(999.6), number(12345.6), number("<b>a</b>")
+    ('0.667', '1,000', '12,346', 'a')
     """
     if not np.issubdtype(type(value), np.number):
         return plain(str(value))
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{float(value):.3g}"
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e15 else f"{float(value):.3g}"
 
 
 def missing(value) -> bool:

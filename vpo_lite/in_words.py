@@ -61,7 +61,8 @@ def listed(figure: go.Figure) -> Html:
 
 def _headline(figure):
     title = plain(figure.layout.title.text or "")
-    return f"Figure: {title}." if title else "Figure."
+    end = "" if title.endswith((".", "?", "!")) else "."
+    return f"Figure: {title}{end}" if title else "Figure."
 
 
 def _panels(figure):
@@ -202,10 +203,12 @@ def _scatter(trace):
     first, last = points[0], points[-1]
     least, most = (choose(points, key=lambda point: _order(point[1])) for choose in (min, max))
     said = {first: ["first"]} | {point: [] for point in _marked(trace, points)} | {last: ["last"]}
-    for point, word in ((least, "least"), (most, "greatest")):
+    flat = number(least[1]) == number(most[1])
+    for point, word in () if flat else ((least, "least"), (most, "greatest")):
         said.setdefault(point, []).append(word)
     words = {point: " and ".join(told) for point, told in said.items()}
-    return _list(f"{told} {_at(trace, point)}".strip() for point, told in words.items())
+    told = [f"{told} {_at(trace, point)}".strip() for point, told in words.items()]
+    return _list([*told, "flat between"] if flat else told)
 
 
 def _order(value):

@@ -96,7 +96,7 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
         marker |= {"color": colour, "opacity": 0.85, "line": EDGE}
         figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", marker=marker)
         figure.data[-1].update(name=text, legendgroup=text, customdata=count)
-        figure.data[-1].hovertemplate = "%{customdata} answers at (%{x:.2f}, %{y:.2f})"
+        figure.data[-1].hovertemplate = "%{customdata} × at (%{x:.2f}, %{y:.2f})"
     still = len(figure.data)
     moving = [
         _chosen_and_curve(pools, weights, chosen, curves, axes, s) for s in range(len(weights))

@@ -7,6 +7,8 @@ bundle      a figure that is shown once and updated in its place, where no widge
 dots        as many sampled weights as a page can draw
 """
 
+import threading
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -43,17 +45,32 @@ class Drawn(go.Figure):
 
 @cache
 def _live_figure() -> type:
+    from traitlets import Unicode
+
     class Live(go.FigureWidget):
-        _esm = f"{go.FigureWidget._esm}\n{Path(__file__).with_name('live.js').read_text()}"
+        _esm = Path(__file__).with_name("live.js")
+        _bundle = Unicode(str(go.FigureWidget._esm)).tag(sync=True)
+        _one_change = threading.RLock()
+
+        def notify_change(self, change):
+            """Send a change to the views there are in one message with what the next ones begin
+            with. In two, a view that is made between them would miss the change.
+            """
+            if not change.name.startswith("_py2js_") or change.new is None:
+                return super().notify_change(change)
+            with self._one_change, self.hold_sync():
+                self._widget_data = deepcopy(self._data)
+                self._widget_layout = deepcopy(self._layout_obj._props)
+                super().notify_change(change)
+
+        @contextmanager
+        def hold_trait_notifications(self):
+            """Hold nothing. A browser's message would hold what another thread changes meanwhile,
+            and plotly takes a change back as soon as it should be sent: it would be lost.
+            """
+            yield
 
     return Live
-
-
-def _keep_for_views(change) -> None:
-    """After a change was sent to the views there are: what the next ones begin with."""
-    if change.new is not None:
-        change.owner._widget_data = deepcopy(change.owner._data)
-        change.owner._widget_layout = deepcopy(change.owner._layout_obj._props)
 
 
 def live(*args: Any, **parts: Any) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
@@ -61,10 +78,10 @@ def live(*args: Any, **parts: Any) -> "go.FigureWidget":  # as text: looking it 
 
     A view begins with what the figure holds at that moment. With plotly alone a cell that is run
     again, or a page that is loaded again, begins with an old state, which later changes do not fit.
+    Changes may come from any thread.
     """
     made = _live_figure()(*args, **parts)
     made.set_trait("_config", CONFIG)
-    made.observe(_keep_for_views, [name for name in made.keys if name.startswith("_py2js_")])
     return made
 
 

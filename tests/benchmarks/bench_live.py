@@ -106,7 +106,7 @@ def in_python(moves):
 
     lab = Lab.replay("three_methods/seed-0")
     panel = lab.panel
-    panel.board.room, panel.board.ready = 844, True
+    panel.board.room = 844
     panel.draw()
     lab._watchers.clear()  # the drawing thread would draw, too
 

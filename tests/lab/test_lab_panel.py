@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import ipywidgets
 import nbformat
@@ -17,7 +18,7 @@ from nbclient import NotebookClient
 
 from vpo_lite.lab import Lab
 from vpo_lite.lab.controls import ABOVE, NO_NAME
-from vpo_lite.lab.panel import PlainPanel
+from vpo_lite.lab.panel import PlainPanel, renderer
 
 PLOTLY = "application/vnd.plotly.v1+json"
 
@@ -81,9 +82,31 @@ def test_controls_follow_changes_made_in_code(panel):
 def test_a_slider_learns_a_value_and_keeps_its_order(panel, knob, shown):
     slider = panel.controls.knobs[knob]
     panel.lab.change(**{knob: shown})
-    assert until(lambda: slider.value == shown), panel.status.value
+    label = str(shown)  # the index is the last that the widget sets
+    assert until(lambda: slider.options[slider.index][0] == label), panel.status.value
     places = [float(text.replace("∞", "inf")) for text, _ in slider.options]
-    assert places == sorted(places) and places.index(shown) == slider.index
+    assert places == sorted(places) and places.count(shown) == 1 and slider.value == shown
+
+
+def test_a_knob_shows_what_is_trained_beyond_its_usual_ends(slow):
+    lab = Lab(alpha=0.01, lr=0.1, seed=2**40, panel="plain")
+    knobs = lab.panel.controls.knobs
+    assert [knobs[name].value for name in ("alpha", "lr", "seed")] == [0.01, 0.1, 2**40]
+    lab.change(alpha=150.0)
+    assert until(lambda: knobs["alpha"].value == 150), knobs["alpha"].value
+    assert lab.config.alpha == 150 and lab.config.lr == 0.1, "following is no change"
+    lab.close()
+
+
+def test_a_panel_on_a_page_without_room_is_drawn(slow):
+    lab = Lab()
+    panel = lab.panel
+    for room in (93, 60):  # of 93 pixels 84 are the plots' margins, and eight the board's
+        panel.board.room = room
+        panel.draw()
+        assert panel.plots.figure.layout.width == 120
+    assert "cannot be drawn" not in panel.status.value and lab.last_error is None
+    lab.close()
 
 
 def test_group_sizes_hold_the_one_with_equal_answers(panel):
@@ -130,6 +153,22 @@ def test_one_drawing_thread_for_any_number_of_panels(slow):
     assert [t.name for t in threading.enumerate()].count("vpo-lite drawing") == 1
     for lab in labs:
         lab.close()
+
+
+@pytest.mark.slow
+def test_the_drawing_thread_holds_no_panel_while_it_waits(slow):
+    class Drawn:
+        done = 0
+
+        def draw(self):
+            Drawn.done += 1
+
+    panel = Drawn()
+    gone = weakref.ref(panel)
+    renderer.wake(panel)
+    assert until(lambda: Drawn.done)
+    del panel
+    assert until(lambda: gone() is None)
 
 
 @pytest.mark.slow
@@ -235,6 +274,16 @@ def test_the_plots_of_a_panel_that_trained_follow_it_when_there_is_a_newer_lab(s
 
 
 @pytest.mark.slow
+def test_the_plots_follow_although_a_browser_left_while_it_opened_the_panel(slow):
+    lab = Lab()
+    trace = lab.panel.plots.figure.data[lab.panel.plots.names["weightings"]]
+    lab.panel.board.set_state({"ready": False})  # a page told that it had no plots yet
+    lab.change(K=128)
+    assert until(lambda: len(trace.a) == 128), "those of other pages stand"
+    lab.close()
+
+
+@pytest.mark.slow
 def test_the_slider_of_time_looks_back_and_returns(panel):
     lab, controls = panel.lab, panel.controls
     lab.change(steps=3)
@@ -267,11 +316,11 @@ def test_a_setting_that_cannot_work_is_refused_in_the_panel(slow):
     lab = Lab("vpo", group_size=2, panel="plain")
     lab.panel.controls.knobs["methods"].value = ("vpo", "grpo")
     assert lab.methods == ("vpo",)
-    assert until(lambda: "set_size = 3 with group_size = 2" in lab.panel.status.value), (
+    assert until(lambda: "m = 3 with group_size = 2" in lab.panel.status.value), (
         "what comes while the panel rests is drawn afterwards"
     )
     lab.panel.controls.buttons["reset"].click()
-    assert until(lambda: "set_size" not in lab.panel.status.value), "gone with the next request"
+    assert until(lambda: "group_size" not in lab.panel.status.value), "gone with the next request"
     lab.close()
 
 

@@ -20,6 +20,7 @@ from vpo_lite.lab.plots import Plots, still
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
 from vpo_lite.objective import sample_weights
+from vpo_lite.shown import live
 from vpo_lite.training.record import Group
 
 KL = "KL to the start"  # measured at every fourth step
@@ -120,6 +121,20 @@ def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
     assert sorted(zip(numbers.x, numbers.y, strict=True)) == sorted(map(tuple, chosen[:, 1:3]))
 
 
+@pytest.mark.parametrize("kind", [go.Figure, live])
+def test_a_problem_without_a_simplex_takes_the_texts_of_it_away(kind):
+    with_simplex, without = Lab().view(), Lab(task="programs").view()
+    once, again = Plots(kind), Plots(kind)
+    once.draw(without)
+    for view in (with_simplex, without):
+        again.draw(view)
+    texts = [[note.text for note in p.figure.layout.annotations] for p in (once, again)]
+    assert texts[0] == texts[1] and len(texts[0]) == 4
+    assert kind is go.Figure or len(again.figure._widget_layout["annotations"]) == 4
+    again.draw(with_simplex)
+    assert len(again.figure.layout.annotations) == 6, "five titles, and the note below it"
+
+
 def test_on_maze_1233_the_best_pair_depends_on_alpha():
     front = Lab(maze_seed=1233).maze.pareto_front().rewards
     assert (best_of_all(front, 2, 0.1)[0] != best_of_all(front, 2, 10.0)[0]).any()
@@ -179,6 +194,8 @@ def test_sentence_says_the_numbers(trained):
     )
     assert f"holds {held} of {len(front)} points" in text
     assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
+    answers, tokens = trained.runs["vpo"].used
+    assert tokens < 10_000 and f"{answers:,} answers, {tokens:,} tokens" in " ".join(text.split())
 
 
 def test_looking_back(trained):
@@ -271,3 +288,11 @@ def test_of_answers_at_one_point_the_smaller_marker_lies_on_the_larger_one():
     drawn = [t for t in figure.data if np.ndim(t.marker.size) and t.name in ("VPO", "GRPO")][:2]
     at = {t.name: t.marker.size[np.argmax(np.array(t.y, float))] for t in drawn}
     assert [*at] == ["GRPO", "VPO"] and at["GRPO"] == 38 > 30 > at["VPO"]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_least_width_can_be_drawn_and_a_narrower_one_is_refused_in_one_line(large):
+    lab = Lab()
+    assert lab.figure(width=120, large=large).layout.width == 120
+    with pytest.raises(ValueError, match=r"^width = 119: must be a whole number, 120 or more"):
+        lab.figure(width=119, large=large)

@@ -5,6 +5,7 @@ import threading
 from ..checks import shortened, shown
 from ..looks import WIDE
 from ..options import Option
+from .layout import LEAST
 
 _OPTIONS = {
     option.name: option
@@ -12,7 +13,7 @@ _OPTIONS = {
         Option("step", int, None, "the step to look at", least=1, most=10**9),
         Option("message", str, "", "what to say"),
         Option("command", str, "", "what made a recording"),
-        Option("width", int, WIDE, "pixels", least=100, most=20_000),
+        Option("width", int, WIDE, "pixels", least=LEAST, most=20_000),
         Option("height", int, 420, "pixels", least=100, most=20_000),
         Option("large", bool, False, "for a projector"),
         Option("dark", bool, False, "light on dark"),

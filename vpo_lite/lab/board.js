@@ -1,5 +1,5 @@
 // The maze board: one ES module, no build step, nothing fetched. Python sets text, groups, note, large, editable;
-// the browser answers with edit (a proposed grid), room (width to draw in, in pixels), dark (the page's theme) and ready (the plots beside it stand).
+// the browser answers with edit (a proposed grid), room (width to draw in, in pixels) and dark (the page's theme).
 // Symbols, colours and letters are those of envs/drawing.py: nothing is said by colour alone.
 // Longer than 350 lines because a widget is one file: there is no build step that would join several.
 
@@ -412,21 +412,16 @@ function render({ model, el }) {
     model.set(name, value);
     try { model.save_changes(); } catch { /* the panel was closed, or the kernel is gone: nobody to tell */ }
   }
-  // In the panel Python holds back changes of the plots until they have been drawn once: plotly cannot take them earlier.
-  let box = null, waiting = 0, patience = 600, stands = false;
+  let box = null, waiting = 0, patience = 600;
   const sizes = new ResizeObserver(() => {
     clearTimeout(waiting);
     waiting = setTimeout(() => { if (box.clientWidth) tell("room", Math.round(box.clientWidth)); }, 80);
   });
-  const settled = () => {
+  const settled = () => { // the board may not be on the page yet
+    if (!root.isConnected && --patience > 0) return (place = setTimeout(settled, 100));
     box = root.closest(".vpo-lab");
-    const drawn = box ? box.querySelector(".js-plotly-plot .main-svg") : root.isConnected; // outside a panel there are no plots
-    if (--patience > 0 && !drawn) return (place = setTimeout(settled, 100));
-    stands = true;
-    tell("ready", true);
     if (box) sizes.observe(box);
   };
-  tell("ready", false);
   let place = setTimeout(settled, 0);
   const theme = () => {
     const { jpThemeLight } = document.body.dataset;
@@ -448,7 +443,6 @@ function render({ model, el }) {
   drawTools();
   draw();
   return () => {
-    if (!stands) tell("ready", true); // gone before it had plots: nothing to wait for
     cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); widths.disconnect(); themes.disconnect();
   };
 }

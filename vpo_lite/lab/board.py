@@ -26,7 +26,7 @@ class MazeBoard(anywidget.AnyWidget):
 
     - edit: {"text", "count"}, a grid that somebody painted. Python accepts it by setting ``text``,
       or refuses it by setting ``note``.
-    - room: pixels there are; dark: the theme; ready: the plots beside it are on the page
+    - room: pixels there are; dark: the theme
     """
 
     _esm = Path(__file__).with_suffix(".js")
@@ -40,4 +40,3 @@ class MazeBoard(anywidget.AnyWidget):
     edit = traitlets.Dict().tag(sync=True)
     room = traitlets.Int(0).tag(sync=True)
     dark = traitlets.Bool(False).tag(sync=True)
-    ready = traitlets.Bool(True).tag(sync=True)

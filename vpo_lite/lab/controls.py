@@ -302,7 +302,7 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
         problems = [(f"this {noun}", False), (f"many {noun}s", True)]
         made["many"] = widgets.Dropdown(description="train on", options=problems, **_FIELD)
     for name, knob in made.items():
-        knob.value = _values(view)[name]
+        _teach(knob, _values(view)[name])
     return made
 
 
@@ -321,7 +321,10 @@ def _teach(knob, value):
             if isinstance(knob, widgets.SelectionSlider):  # it goes from left to right
                 options.sort(key=lambda option: option[1])
             knob.options = options
-    elif hasattr(knob, "max") and not hasattr(knob, "base") and value > knob.max:
+    elif hasattr(knob, "base"):  # its ends are exponents
+        exponent = math.log10(value)
+        put(knob, min=min(knob.min, math.floor(exponent)), max=max(knob.max, math.ceil(exponent)))
+    elif hasattr(knob, "max") and value > knob.max:
         knob.max = value
     put(knob, value=value)
 

@@ -9,6 +9,7 @@ ORDER = {  # columns, or fewer -> plots, row by row
     2: ("answers", "curve 0", "simplex", "curve 1", "search"),
     3: ("answers", "curve 0", "search", "simplex", "curve 1"),
 }
+LEAST = 120  # pixels of room: with less, plotly has no place for a plot
 GAP = 34  # pixels between board and plots, with what the boxes around them take
 BESIDE, WIDE = 720, 1100  # pixels of room from which on plots stand beside boards; and words below
 BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or more
@@ -56,12 +57,12 @@ class Room(NamedTuple):
 
 
 def share_out(room: int, groups: int, large: bool = False) -> Room:
-    """The widths for so many boards in a room of this many pixels.
+    """The widths for so many boards in a room of this many pixels, `LEAST` or more.
 
     >>> share_out(844, 1), share_out(500, 1)
     (Room(board=264, plots=546, wide=False), Room(board=400, plots=500, wide=False))
     """
-    scale = LARGE if large else 1
+    room, scale = max(room, LEAST), LARGE if large else 1
     if room < BESIDE * scale:
         return Room(room if groups > 1 else min(room, round(400 * scale)), room, False)
     least = max(pixels for pixels in BOARDS if room >= pixels * scale)

@@ -118,7 +118,7 @@ class Panel:
             named(controls)
         self.board = MazeBoard(editable=is_maze(self.lab.view()))
         self.board.observe(lambda change: self.act(self._paint, change["new"]), "edit")
-        self.board.observe(lambda _: self.act(self.wake), ["room", "dark", "ready"])
+        self.board.observe(lambda _: self.act(self.wake), ["room", "dark"])
         self.plots = Plots(live)
         self.below = widgets.HTML()  # the words stand where there is room
         self.below.add_class("vpo-words")
@@ -147,8 +147,6 @@ class Panel:
         put(self.board.layout, width=f"{room.board}px")
         put(self.words.layout, display="" if room.wide else "none")
         put(self.below.layout, width=f"{room.board}px", display="none" if room.wide else "")
-        if not self.board.ready:  # the plots are about to appear; they take changes from then on
-            return
         curves = tuple(c.value for c in self.controls.curves)
         large = large and room.plots >= LEAST_LARGE
         self.plots.draw(view, width=room.plots, large=large, dark=self.board.dark, curves=curves)
@@ -285,7 +283,7 @@ class _Renderer:
             started = time.monotonic()
             for panel in panels:
                 panel.draw()
-            panels = None  # hold none while waiting
+            panels = panel = None  # hold none while waiting
             time.sleep(max(0.0, PAUSE - (time.monotonic() - started)))
 
 

@@ -77,12 +77,13 @@ class Plots:
             for name, drawn in changed.items():
                 if drawn:
                     self.figure.data[self.names[name]].update(drawn)
-            known = before.get("annotations", ())
-            if len(known) == len(fresh.get("annotations", ())):  # one by one: that is faster
-                texts = zip(known, fresh.pop("annotations", ()), strict=True)
-                for i, (old, new) in enumerate(texts):
-                    if old != new:
-                        self.figure.layout.annotations[i].update(new)
+            known, texts = before.get("annotations", ()), fresh.pop("annotations", ())
+            if len(known) == len(texts):  # one by one: that is faster
+                for i, (old, text) in enumerate(zip(known, texts, strict=True)):
+                    if old != text:
+                        self.figure.layout.annotations[i].update(text)
+            elif texts:  # as a whole: an update keeps those that there are no more
+                self.figure.layout.annotations = texts
             if fresh:
                 self.figure.update_layout(fresh)
         return True

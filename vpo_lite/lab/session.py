@@ -217,7 +217,7 @@ class Session:
             self._changed()
         return self
 
-    def report(self, error: Exception | None, *, shown: bool = True) -> None:
+    def report(self, error: BaseException | None, *, shown: bool = True) -> None:
         """Keep an error for ``last_error`` and show it in one line; None takes the line away."""
         with self._lock:
             if error is not None:
@@ -519,7 +519,8 @@ class Session:
     def _saw(self, track, config, record, moment):
         with self._lock:
             track.add(config, record, moment)
-            self._message = ""
+            if track is self._tracks.get(track.run.method):  # else it was forgotten meanwhile
+                self._message = ""
             self._changed()
 
     def _ended(self, stretch, how, error):

@@ -30,6 +30,9 @@ _PRESET = Option("preset", str, "demo", "name of a preset")
 class Settings:
     """The settings of one to three runs that train side by side.
 
+    They are compared at equal numbers of answers: beside a method that writes sets, single answers
+    are judged in sets of m, too, whatever m is.
+
     - methods: their methods, by name
     - config: settings of the first run, without the options that single out one problem
     - chosen: those options, by name; they are kept while ``many`` is on
@@ -38,6 +41,8 @@ class Settings:
     >>> settings = Settings.of(("vpo", "grpo"), {"alpha": 0.3})
     >>> settings.configs["grpo"].alpha, settings.but(many=True).configs["vpo"].single
     (0.3, False)
+    >>> settings.but(m=5).configs["grpo"].compared_size
+    5
     """
 
     methods: tuple[str, ...]
@@ -53,6 +58,7 @@ class Settings:
         many, preset = bool(_MANY.check(many)), _PRESET.check(preset)
         config = TrainConfig.preset(preset, **settings | {"method": methods[0]})
         task = task_class(config.task)
+        _check_set_size(methods, config, settings)
         chosen = {k: v for k, v in config.task_options.items() if k in task.singles_out}
         unchosen = {o.name: o.default for o in task.options if o.name in chosen}
         return cls(methods, config.but(**unchosen), chosen, many)
@@ -64,6 +70,7 @@ class Settings:
             task = shown(changes["task"])
             raise ValueError(f"task = {task}: a lab keeps its task; make another lab")
         config = self.config.but(**_plain(changes) | {"method": methods[0]})
+        _check_set_size(methods, config, changes)
         many = self.many if _MANY.check(many) is None else many
         return Settings(methods, config, self.chosen, many)
 
@@ -82,8 +89,16 @@ class Settings:
     @cached_property
     def configs(self) -> dict[str, TrainConfig]:
         """The settings of each method's run."""
-        chosen = {} if self.many else self.chosen
-        return {m: self.config.but(method=m, **chosen) for m in self.methods}
+        own = {} if self.many else self.chosen
+        if _writes_sets(self.methods):
+            own = own | {"set_size": self.config.m}
+            single = any(METHODS[method].single_answer for method in self.methods)
+            if single and self.config.m > self.config.group_size:
+                raise ValueError(
+                    f"m = {self.config.m} with group_size = {self.config.group_size}: single "
+                    "answers are compared in sets of m, too, and a set is taken from one group"
+                )
+        return {method: self.config.but(method=method, **own) for method in self.methods}
 
     @property
     def asks_for(self) -> tuple[str, dict, dict]:
@@ -98,7 +113,10 @@ class Settings:
         """The settings of a run under way: those that act at once are of now, all others of
         ``began``.
         """
-        return began.configs[method].but(**{name: getattr(self.config, name) for name in AT_ONCE})
+        now = {name: getattr(self.config, name) for name in AT_ONCE}
+        if _writes_sets(began.methods):
+            now["set_size"] = min(self.config.m, self.config.group_size)
+        return began.configs[method].but(**now)
 
     def needs_fresh_run(self, began: "Settings") -> str:
         """What a run that began with other settings does not follow; "" if it follows all."""
@@ -120,6 +138,18 @@ def checked_methods(names) -> tuple[str, ...]:
             f"out of {', '.join(METHODS)}"
         )
     return tuple(given)
+
+
+def _writes_sets(methods) -> bool:
+    return any(not METHODS[method].single_answer for method in methods)
+
+
+def _check_set_size(methods, config: TrainConfig, given: dict) -> None:
+    if "set_size" in given and config.set_size != config.m and _writes_sets(methods):
+        raise ValueError(
+            f"set_size = {config.set_size}: beside a method that writes sets, single answers are "
+            f"compared in sets of m = {config.m}; leave it out"
+        )
 
 
 def usual_threads() -> int:

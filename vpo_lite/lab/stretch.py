@@ -49,7 +49,7 @@ class Stretch:
         after: Iterable[threading.Thread | None],
         config_of: Callable[[str], TrainConfig],
         seen: Callable[[Track, TrainConfig, StepRecord, Moment], None],
-        ended: Callable[["Stretch", str, Exception | None], None],
+        ended: Callable[["Stretch", str, BaseException | None], None],
     ) -> threading.Thread:
         """Train in a thread of its own, once the threads ``after`` have ended.
 
@@ -64,7 +64,7 @@ class Stretch:
                     if thread is not None:
                         thread.join()
                 done = not self.halt.is_set() and self._train(config_of, seen)
-            except Exception as error:  # nobody sees the traceback of a thread
+            except (Exception, SystemExit) as error:  # nobody sees the traceback of a thread
                 ended(self, "thread_failed", error)
             else:
                 ended(self, "thread_done" if done else "thread_left", None)

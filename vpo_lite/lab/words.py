@@ -58,7 +58,7 @@ def _before_training(view: View) -> str:
 def _ceilings(view: View) -> str:
     """How much of the front the best few answers cover, as it is judged."""
     first, *others = view.ceilings
-    rest = "".join(f", the best {i} {level:.2f}" for i, level in enumerate(others, start=2))
+    rest = "".join(f", the best {i} cover {level:.2f}" for i, level in enumerate(others, start=2))
     return f"At α = {view.judged_at:g} the best single answer covers {first:.2f} of it{rest}."
 
 
@@ -77,7 +77,8 @@ def _of_a_run(view: View, run: Run) -> str:
         line += f"; a typical one holds {held} of {len(view.front)} points"
     valid = "reach E" if is_maze(view) else "are valid"
     line += f"; diversity {record.diversity:.2f}; {record.valid_rate:.0%} of the answers {valid}"
-    return f"{line}. Used: {answers:,} answers, {tokens / 1000:,.0f} k tokens."
+    told = f"{tokens:,}" if tokens < 10_000 else f"{tokens / 1000:,.0f} k"
+    return f"{line}. Used: {answers:,} answers, {told} tokens."
 
 
 def _of_the_weights(view: View, agreement: float) -> str:

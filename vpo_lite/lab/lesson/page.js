@@ -48,7 +48,7 @@ const sharesOf = (set) => integral(set.map(([, point]) => point), data.sobol.sha
 // ---- the board: the panel's own, with these values in the place of a kernel ----
 
 const values = {
-  text: data.text, groups: [], description: data.description, note: "", editable: false, large: false, edit: {}, room: 0, dark: false, ready: true,
+  text: data.text, groups: [], description: data.description, note: "", editable: false, large: false, edit: {}, room: 0, dark: false,
 };
 const listeners = {};
 const model = {

@@ -161,6 +161,8 @@ def _written(run: Run, numbers: dict, text_numbers: dict) -> dict:
     task = run.config.make_task()
     records = [record.to_json() for record in run.records]
     answers = [numbers[a] for g in groups for row in g.answers for a in row]
+    sizes = [len(moment.rewards) for moment in run.moments]
+    usual = run.config.answers > 1 or set(sizes) == {run.config.set_size}
     return {
         "method": run.method,
         "config": run.config.but(threads=None).to_json(),
@@ -171,4 +173,4 @@ def _written(run: Run, numbers: dict, text_numbers: dict) -> dict:
         "texts": packed_numbers([text_numbers[text] for g in groups for text in g.texts], "<i4"),
         "rewards": packed_numbers(np.concatenate([g.rewards.ravel() for g in groups]), "<f8"),
         "advantages": packed_numbers(np.concatenate([g.advantages for g in groups]), "<f8"),
-    }
+    } | ({} if usual else {"set_sizes": sizes})

@@ -38,7 +38,9 @@ class AnyVersion(Schema):
 
 
 class StoredRun(Schema):
-    """A run of version 2. What is packed is one text. `shapes`: (G, m, d) of each group, by step"""
+    """A run of version 2. What is packed is one text. `shapes`: (G, m, d) of each group, by step.
+    `set_sizes`: single answers of a compared set, by step, where they are not always the config's.
+    """
 
     method: str
     config: Values
@@ -49,6 +51,7 @@ class StoredRun(Schema):
     texts: str
     rewards: str
     advantages: str
+    set_sizes: list[Length] | None = None
 
     @property
     def numbers(self) -> int:
@@ -151,7 +154,7 @@ def _run(stored: StoredRun, answers: list[str], texts: list[str]) -> Run:
     if stored.problems != checksum(task, [g.instance for g in everything]):
         raise ValueError("problems: its problems were made by another version")
     _check_groups(task, everything)
-    return _with_moments(config, task, records, groups)
+    return _with_moments(config, task, records, groups, stored.set_sizes)
 
 
 def _run_of_010(stored: StoredRunOf010, answers: list[str]) -> Run:
@@ -207,11 +210,16 @@ def _check_groups(task: Task, groups: list[Group]) -> None:
                 seen.add((key, answer))
 
 
-def _with_moments(config: TrainConfig, task: Task, records: list[dict], groups: list) -> Run:
-    """The run with what was shown of each step; m and G may have changed on the way."""
+def _with_moments(
+    config: TrainConfig, task: Task, records: list[dict], groups: list, sizes: list | None = None
+) -> Run:
+    """The run with what was shown of each step; m, G and sizes of sets may have changed."""
     if not 0 < len(records) == len(groups):
         raise ValueError(f"records: {len(records)} steps, but shapes of {len(groups)}")
-    config_of = cache(lambda m, G: config.but(m=m, group_size=G))
+    sizes = [config.set_size] * len(records) if sizes is None else sizes
+    if len(sizes) != len(records):
+        raise ValueError(f"set_sizes: of {len(sizes)} steps, but there are {len(records)}")
+    config_of = cache(lambda m, G, size: config.but(m=m, group_size=G, set_size=size))
     whole, moments = [], []
     for step, (values, its) in enumerate(zip(records, groups, strict=True), start=1):
         with inside(f"records, step {step}"):
@@ -221,7 +229,7 @@ def _with_moments(config: TrainConfig, task: Task, records: list[dict], groups: 
             G, m = its[0].rewards.shape[:2]
             if any(group.rewards.shape[:2] != (G, m) for group in its):
                 raise ValueError("its groups have different shapes")
-            of_then = config_of(m, G)
+            of_then = config_of(m, G, sizes[step - 1])
             if not m == record.m == of_then.answers:
                 raise ValueError(f"m = {shown(record.m)}, but its rollouts have {m} answers")
             whole.append(record)
