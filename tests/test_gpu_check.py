@@ -63,6 +63,14 @@ def test_parts_pass_in_small_on_the_cpu(run, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_the_folder_of_the_figures_is_made(run, tmp_path):
+    """It said "written to", with status 0, where there was none, and the figures were lost."""
+    out = tmp_path / "new" / "gpu.json"
+    assert run(*TRIAL, "attention", "--out", str(out)) == 0
+    assert json.loads(out.read_text())["parts"]["attention"]["outcome"] == "passed"
+
+
+@pytest.mark.slow
 def test_a_part_that_fails_is_recorded_and_stops_no_other(run, monkeypatch, capsys, tmp_path):
     """Here the "device" has another model, and one part breaks."""
     correctness, seeds = importlib.import_module("correctness"), iter(range(100))

@@ -5,6 +5,7 @@ hold.
 import dataclasses
 import gc
 import json
+import shutil
 import weakref
 from unittest import mock
 
@@ -17,8 +18,9 @@ from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.policy import base
 from vpo_lite.policy.decoder import decoder_for
-from vpo_lite.policy.loading import outline
+from vpo_lite.policy.loading import load_policy, outline
 from vpo_lite.policy.sampling import Rollouts, sample_tokens
 from vpo_lite.training import memory
 from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
@@ -255,6 +257,35 @@ def test_what_filled_a_gpu_is_given_back_while_the_error_is_kept(error):
     with pytest.raises(MemoryError, match="lower prompts") as kept, memory.enough_memory(config):
         update()
     assert kept.value.__cause__ is error and held[0]() is None
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] can't allocate memory: you tried to"),
+    ],
+)
+def test_a_full_device_is_no_fault_of_the_model_that_is_loaded(
+    error, quantised, tiny_policy_folder, tmp_path, monkeypatch
+):
+    """On a shared GPU, for one. It said that bitsandbytes or the model could not do it."""
+    model, held = shutil.copytree(tiny_policy_folder, tmp_path / "model"), []
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"vpo_pocket": None}))
+
+    def fill(*_, **__):
+        loaded = torch.zeros(3)
+        held.append(weakref.ref(loaded))
+        raise error
+
+    monkeypatch.setattr(base, "quantisation", lambda *_: None)
+    monkeypatch.setattr(base.AutoModelForCausalLM, "from_pretrained", fill)
+    with pytest.raises(MemoryError, match="out of memory as a model was loaded") as kept:
+        load_policy(model, device="cpu", load_in="4bit" if quantised else None)
+    assert "\n" not in str(kept.value) and "bitsandbytes" not in str(kept.value)
+    assert held[0]() is None
 
 
 def test_lengths_are_those_of_the_task_and_the_tokenizer(tiny_policy_folder):

@@ -78,6 +78,8 @@ def test_weights_belong_to_the_seed_the_step_and_the_group():
     [
         (dict(method="max_at_k", answers=1), "max_at_k.*z-score.*natively"),
         (dict(method="grpo"), "answers = 3: grpo takes 1 answer"),
+        (dict(answers=0), "answers = 0: expected a whole number of at least 1"),
+        (dict(answers="3"), "answers = '3': expected a whole number of at least 1"),
         (dict(K=0), "K = 0"),
         (dict(alpha=0.0), "alpha = 0"),
     ],

@@ -1,14 +1,18 @@
 """Training: the loss, the sign of an update, masks, determinism, resuming, and the record."""
 
 import dataclasses
+import importlib.metadata
 import itertools
 import json
 import math
 import shutil
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import peft
 import pytest
 import torch
 import transformers
@@ -16,6 +20,7 @@ import transformers
 import envs
 import vpo_lite as vpo
 from vpo_lite.files import DamagedError
+from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import Rollouts, completion_logits
@@ -768,6 +773,22 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
             folder.check_unchanged(about, None)
 
 
+def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, monkeypatch):
+    """Such a copy, in PYTHONPATH for example, has no metadata of its own."""
+    distribution = importlib.metadata.distribution
+
+    def found(name):
+        if name == "vpo_lite":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return distribution(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", found)
+    run = Run.begin(tiny(steps=1), tmp_path / "run")
+    assert run.train(lambda _: False)
+    versions = run.finish()["versions"]
+    assert versions["peft"] == peft.__version__ and "vpo_lite" not in versions
+
+
 def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
     folder = RunFolder.create(tmp_path / "run", tiny())
     (record,) = train(tiny(steps=1))
@@ -840,6 +861,12 @@ def test_breaking_off_and_changing_on_the_way(tiny):
         next(steps)
 
 
+def test_a_learners_task_is_not_passed_over_for_another_in_silence(tiny):
+    learner = Learner(tiny())
+    with pytest.raises(ValueError, match="a learner has its task"):
+        next(train(tiny(), learner=learner, task=MazeTask(maze_seed=7)))
+
+
 def test_adapters_come_back_and_refuse_other_weights(tiny, tiny_policy_folder, tmp_path):
     cfg = tiny(lr=1e-2)
     learner = Learner(cfg)
@@ -875,6 +902,28 @@ def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
     pick = lambda p: next(v for n, v in p.model.named_parameters() if "lora_A" in n)  # noqa: E731
     assert torch.equal(pick(a), pick(b))
     assert not torch.equal(pick(a), pick(c))
+
+
+def test_threads_that_load_at_once_get_the_adapters_of_their_seeds():
+    """A panel warms up in a thread of its own while a cell loads a policy. Torch's random stream,
+    the filters of warnings and the libraries' verbosity belong to all threads together.
+    """
+
+    def adapter(seed):
+        policy = load_policy("pocket-6x6", seed=seed, device="cpu")
+        return [p.detach() for name, p in policy.model.named_parameters() if "lora_A" in name]
+
+    def shared():
+        levels = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+        return torch.get_rng_state().tolist(), list(warnings.filters), levels
+
+    alone, before = [adapter(seed) for seed in (0, 1)], shared()
+    for _ in range(3):
+        with ThreadPoolExecutor(2) as pool:
+            together = list(pool.map(adapter, (0, 1)))
+        for ours, theirs in zip(alone, together, strict=True):
+            assert all(map(torch.equal, ours, theirs))
+        assert shared() == before
 
 
 def test_torchs_own_random_streams_are_left_alone(tiny, monkeypatch):
@@ -1017,6 +1066,15 @@ def test_numbers_of_numpy_are_settings_and_become_pythons():
     config = vpo.TrainConfig.preset("demo", **given)
     assert config == vpo.TrainConfig.preset("demo", seed=3, alpha=0.5, maze_seed=7)
     assert json.loads(json.dumps(config.to_json()))["seed"] == 3
+
+
+def test_a_setting_is_stored_the_same_whether_it_was_written_1_or_1_0():
+    """`compare` tells kinds of runs apart by what is stored."""
+    whole, real = (
+        json.dumps(vpo.TrainConfig(alpha=one, kl=zero, K=K).to_json())
+        for one, zero, K in ((1, 0, 8), (1.0, 0.0, 8.0))
+    )
+    assert whole == real and '"alpha": 1.0, ' in whole and '"K": 8, ' in whole
 
 
 def test_configs_are_frozen_and_survive_json():

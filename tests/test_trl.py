@@ -29,6 +29,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.integrations import trl as of_sets
 from vpo_lite.integrations import trl_run
+from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
@@ -120,6 +121,17 @@ def test_functions_become_objectives(chat):
         W = vpo.sample_weights(5, 2, 1.0, rng=generator(7, "weights", 0, key))
         assert value == pytest.approx(np.mean([max(w @ r for r in np.array(R)) for w in W]))
     assert found[0] > found[1] > found[3] == 0
+
+
+def test_more_answers_than_are_read_are_refused():
+    """Tags have one digit: the tenth answer was asked for, and never read."""
+    nine = SetReward.of_functions([correct, brief], answers=9)
+    asked = nine.ask({"prompt": "?"})["prompt"]
+    assert "<answer_9> ... </answer_9>" in asked
+    with pytest.raises(ValueError, match="m = 10: this policy writes 1 to 9 answers"):
+        SetReward.of_functions([correct, brief], answers=10)
+    with pytest.raises(ValueError, match="m = 10: this policy writes 1 to 9 answers"):
+        SetReward(nine.task, RolloutReward(answers=10))
 
 
 def test_any_part_of_a_group_in_any_process_is_scored_alike():
@@ -215,7 +227,7 @@ def test_wrong_functions_are_said_in_one_line():
         SetReward.of_functions([])
     with pytest.raises(ValueError, match="worst = nan"):
         SetReward.of_functions([low], worst=float("nan"))
-    with pytest.raises(ValueError, match="expected 1 weights"):
+    with pytest.raises(ValueError, match="2 for 1 functions"):
         SetReward.of_functions([low], w_star=[1, 2])
     twice = SetReward.of_functions([low, low, short])
     assert twice.task.objectives(None) == ("low_1", "low_2", "short")
@@ -313,7 +325,7 @@ def test_the_recommended_settings():
     task, pocket = pocket_config().make_task(), shipped.description("pocket-6x6")
     assert args.max_completion_length == task.max_tokens(task.instance(0), 2, pocket)
     with pytest.raises(ValueError, match="= 8 rollouts cannot be shared by 3 processes"):
-        grpo_config(pocket_config(), "unused", processes=3)
+        grpo_config(pocket_config(), "unused", 3)
 
 
 REFUSED = {
@@ -352,6 +364,9 @@ def test_a_machine_that_lacks_the_runs_folder_says_so(tmp_path, monkeypatch, cap
         (["--engine", "trl", "--engine-options", "a"], "expected NAME=VALUE"),
         (["--engine", "trl", "--engine-options", "a=1"], "GRPOConfig of TRL has no such field"),
         (["--engine", "trl", "--engine-options", "beta=1"], "the run's own settings decide it"),
+        (["--engine", "trl", "--engine-options", "output_dir=a"], "own settings decide it"),
+        (["--engine", "trl", "--engine-options", "processes=2"], "of TRL has no such field"),
+        (["--engine", "trl", "--engine-options", "config=1"], "of TRL has no such field"),
         (["--engine", "trl", "--engine-options", "use_vllm=true"], "vLLM is not installed"),
         (["--engine", "trl", "--engine-options", "top_p=a"], "top_p = 'a': expected float"),
         (["--engine", "trl", "--engine-options", "report_to=nil"], "nil is not supported, only"),
@@ -687,6 +702,15 @@ def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, ca
     damaged(path / "config.json", lambda text: text.replace(b'"trl"', b"1"), "field engine")
     (last / "trainer_state.json").unlink()
     refused("missing, and")
+
+
+@pytest.mark.slow
+def test_a_run_of_fewer_steps_than_are_done_is_refused(tiny, tmp_path, capsys):
+    path = cut(tiny, tmp_path / "run", 2, "asked to stop")
+    config = path / "config.json"
+    config.write_text(config.read_text().replace('"steps": 3', '"steps": 1'))
+    assert main(["train", "--resume", str(path)]) == 2
+    assert "checkpoint-2: it is of step 2: expected 1 to 1" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -121,6 +121,20 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
     assert os.access(exported / "run.sh", os.X_OK)
 
 
+def test_the_launch_line_runs_on_linux_wherever_it_was_written(tmp_path, monkeypatch):
+    """On Windows a text is written with other line ends, and `#!/bin/sh\\r` is no shell."""
+    pytest.importorskip("pyarrow")
+    write = Path.write_text
+
+    def on_windows(path, text, encoding=None, errors=None, newline=None):
+        return write(path, text, encoding, errors, "\r\n" if newline is None else newline)
+
+    monkeypatch.setattr(Path, "write_text", on_windows)
+    export(config_of(steps=1), tmp_path / "run", problems=1)
+    for name in ("run.sh", "vpo.yaml", "README.md"):
+        assert b"\r" not in (tmp_path / "run" / name).read_bytes()
+
+
 @pytest.mark.parametrize(
     ("changes", "place", "value"),
     [
@@ -133,6 +147,7 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
         (dict(micro_batch=2), "ref.log_prob_micro_batch_size_per_gpu", 2),
         (dict(steps=300), "trainer.save_freq", 30),
         (dict(steps=40, save_every=1), "trainer.save_freq", 4),
+        (dict(steps=19, save_every=1), "trainer.save_freq", 2),  # after 2, 4, ..., 18, and the last
         (dict(steps=40, save_every=7), "trainer.save_freq", 7),
         (dict(method="grpo"), "rollout.val_kwargs.n", 30),
         (dict(method="grpo"), "algorithm.vpo.answers", 1),
@@ -265,6 +280,7 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
         (None, "name either a task, or the objectives"),
         (dict(task="hops", objectives=["a"]), "name either a task, or the objectives"),
         (dict(task="hops", method="goal_conditioned", answers=1), "weights stand in the prompts"),
+        (dict(task="hops", answers=10), "m = 10: this policy writes 1 to 9 answers"),
         (dict(task="hops", K=0), "K = 0"),
         (dict(objectives=["a"]), "name a plain function"),
     ],
@@ -272,6 +288,12 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
 def test_settings_that_cannot_work_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
         read_settings(settings)
+
+
+@pytest.mark.parametrize("objectives", ["brief", []])
+def test_objectives_are_a_list_of_names(objectives):
+    with pytest.raises(ValueError, match=r"objectives = .*: expected a list of names"):
+        read_settings(dict(objectives=objectives), lambda **_: {"brief": 1.0})
 
 
 def test_own_rewards_are_asked_for_one_answer_at_a_time():

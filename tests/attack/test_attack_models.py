@@ -713,6 +713,30 @@ def test_a_failed_save_leaves_the_older_adapter(words, tmp_path, monkeypatch):
     assert tree(tmp_path) == before
 
 
+def test_saving_removes_nothing_but_an_older_adapter(words, tmp_path, monkeypatch):
+    policy, work = load_policy(words, device="cpu"), tmp_path / "work"
+    policy.save(work / "kept")
+    (work / "thesis.txt").write_text("years of work")
+    before = tree(tmp_path)
+    monkeypatch.chdir(work)
+    for path in (work, work / "thesis.txt", ".", "kept/.."):
+        with pytest.raises(
+            ValueError, match="which saving an adapter there would remove"
+        ) as caught:
+            policy.save(path)
+        check_error(caught.value)
+        assert tree(tmp_path) == before
+
+
+def test_an_adapter_is_saved_where_a_link_leads(words, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "a").symlink_to(tmp_path / "disk", target_is_directory=True)
+    for _ in range(2):
+        trained(words, tmp_path / "a")
+    assert (tmp_path / "a").is_symlink() and len(list((tmp_path / "disk").iterdir())) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "disk"]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 @pytest.mark.parametrize(
     ("umask", "of_folder", "of_files"), [(0o027, 0o750, 0o640), (0o002, 0o775, 0o664)]

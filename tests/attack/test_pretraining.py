@@ -16,6 +16,7 @@ from vpo_lite.cli import main
 from vpo_lite.pocket import pretrain as module
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.pocket.pretrain import pretrain
+from vpo_lite.policy.adapter import fingerprint
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = dict(updates=6, batch=2, width=16, layers=1, heads=2, mlp=16, save_every=2)
@@ -116,6 +117,10 @@ def test_what_a_killed_writer_left_is_removed(tmp_path):
     names = {p.name for p in out.iterdir()}
     assert {"config.json", "model.safetensors", "pretrain.json", "tokenizer.json"} <= names
     assert not [name for name in names if name.startswith((".m", ".s")) or name.startswith("state")]
+    digest = fingerprint(str(out))
+    (out / "state.safetensors").touch()  # killed between the last move and the removal of the state
+    worked(out)
+    assert not (out / "state.safetensors").exists() and fingerprint(str(out)) == digest
 
 
 @pytest.fixture(scope="module")

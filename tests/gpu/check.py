@@ -117,10 +117,10 @@ def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | 
             print(f"== {part}", flush=True)
             row = dated(run(group, part, here))
             print(json.dumps(row, indent=1), flush=True)
-            with rows.open("a") as file:
-                file.write(json.dumps([part, row]) + "\n")
             if out:
                 write(out, about, {part: row})
+            with rows.open("a") as file:  # last: a part is done when its figures are on disk
+                file.write(json.dumps([part, row]) + "\n")
             if not answers(device):
                 return BROKEN
     return 0
@@ -150,6 +150,7 @@ def dated(row: dict) -> dict:
 
 def write(path: Path, about: dict, parts: dict) -> None:
     """The figures of these parts, beside those of other parts that the file holds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(path.read_text()) if path.exists() else {}
     parts = {**kept.pop("parts", {}), **parts}
     staged = path.with_suffix(".new")  # whole or not at all, also where the time is up

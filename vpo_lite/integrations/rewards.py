@@ -39,7 +39,8 @@ class RolloutReward:
     """What a method gives one rollout, before it is compared with its group. Picklable.
 
     The engine's own z-score within the group then makes the advantage. Fields as in a TrainConfig;
-    ``answers`` is m. Raises ValueError for a method that compares a group in another way.
+    ``answers`` is m. Raises ValueError for a method that compares a group in another way, and for
+    values that cannot work.
 
     >>> from vpo_lite.tasks.programs import ProgramsTask
     >>> from vpo_lite.training.config import TrainConfig
@@ -62,6 +63,7 @@ class RolloutReward:
                 f"z-score of their rewards, so there is {', '.join(COMPARABLE)}; train the others "
                 "natively"
             )
+        checks.check_whole(self.answers, "answers")
         single = estimators.METHODS[self.method].single_answer
         if single and self.answers != 1:
             raise ValueError(f"answers = {self.answers}: {self.method} takes 1 answer in a rollout")

@@ -44,8 +44,10 @@ class SetReward:
     A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or
     the canonical JSON of the prompt. The object can be pickled if its task can.
 
+    Raises ValueError for more answers than the task's parser reads: 9 between numbered tags.
+
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
-    in a StepRecord, and ``vpo/objective/NAME``.
+    in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
 
     >>> def correct(completions, answer, **columns):
     ...     return [float(a in text) for text, a in zip(completions, answer)]
@@ -60,6 +62,9 @@ class SetReward:
     task: Task
     reward: RolloutReward = field(default_factory=RolloutReward)
     calls: int = field(default=0, init=False)
+
+    def __post_init__(self):
+        self.task.check_policy(self.reward.answers, None)
 
     @classmethod
     def of(cls, config: TrainConfig) -> "SetReward":

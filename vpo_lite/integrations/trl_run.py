@@ -148,8 +148,8 @@ class TrlRun(AnyRun):
         from trl import GRPOTrainer
 
         config, policy = self.config, self.learner.policy
-        options = dict(processes=self.team.num_processes, **self.engine.options)
-        args = grpo_config(config, self.path / CHECKPOINTS, **options)
+        folder, processes = self.path / CHECKPOINTS, self.team.num_processes
+        args = grpo_config(config, folder, processes, **self.engine.options)
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
         if args.disable_dropout:
@@ -291,7 +291,7 @@ def _step_after(checkpoint: Path | None) -> int:
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
     """Refuse what TRL refuses before anything is loaded or written."""
     with _silence():
-        grpo_config(config, "unused", processes=team.num_processes, **engine.options)
+        grpo_config(config, "unused", team.num_processes, **engine.options)
 
 
 def _whole(engine: Engine) -> bool:

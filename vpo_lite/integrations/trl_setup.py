@@ -109,7 +109,7 @@ class _Prompts:
         return text
 
 
-def grpo_config(config: TrainConfig, output_dir, *, processes: int = 1, **options):
+def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **options):
     """TRL's settings for a run: as close to the native trainer as TRL comes.
 
     - processes: how many share a step's prompts x group_size rollouts

@@ -29,6 +29,9 @@ def rewound(folder: RunFolder, learner: Learner) -> Path | None:
     complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
     last = max(complete, key=step_of, default=None)
     if last is not None:
+        most = folder.config().steps
+        if step_of(last) > most:
+            raise DamagedError(f"{last}: it is of step {step_of(last)}: expected 1 to {most}")
         _check_readable(last)
     folder.rewind(step_of(last) if last else 0, last or where / "checkpoint-1")
     return last

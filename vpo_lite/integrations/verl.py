@@ -120,6 +120,7 @@ def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
         task.check_machine()
     else:
         task = OwnScores(compute_score, given["objectives"], given.get("tag", OwnScores.tag))
+    task.check_policy(reward.answers, None)
     return task, reward
 
 
@@ -166,7 +167,12 @@ class OwnScores(Task):
             raise ValueError(
                 "reward.custom_reward_function: name a plain function, not an asynchronous one"
             )
-        self.compute_score, self.names, self.tag = compute_score, tuple(objectives), tag
+        names = () if isinstance(objectives, str) else tuple(objectives)  # its letters, else
+        if not names:
+            raise ValueError(
+                f"algorithm.vpo.objectives = {shown(objectives)}: expected a list of names"
+            )
+        self.compute_score, self.names, self.tag = compute_score, names, tag
 
     def objectives(self, instance) -> tuple[str, ...]:
         return self.names

@@ -102,7 +102,7 @@ def export(
             "README.md": readme(config, gpus, nodes, count),
         }
         for name, text in texts.items():
-            (made / name).write_text(text, encoding="utf-8")
+            (made / name).write_text(text, encoding="utf-8", newline="\n")  # sh takes no other
         (made / "run.sh").chmod(0o755 & (made.stat().st_mode | 0o600))
         if out.is_dir():
             out.rmdir()

@@ -22,7 +22,7 @@ def configuration(
     """veRL's configuration of this run, as YAML. lengths: most tokens of a prompt, a completion."""
     prompt, response = lengths
     own = dataclasses.asdict(RolloutReward.of(config)) | {"eps": config.eps}
-    tenth = max(1, config.steps // 10)
+    tenth = -(-config.steps // 10)  # rounded up: so no more than ten fit into the steps
     values = dict(
         estimator=estimator,
         vpo="\n".join(f"    {name}: {as_yaml(value)}" for name, value in own.items()),
@@ -211,7 +211,10 @@ def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) ->
 - `run.sh`: the launch line
 - `config.json`: the settings as `vpo-lite evaluate` reads them
 
-On every node: `pip install "vpo_lite[verl]" "verl[vllm]==0.9.1"`, on Python 3.11 or 3.12.
+On every node, in a clone of vpo_lite and on Python 3.11 or 3.12:
+
+    pip install -e ".[verl]" "verl[vllm]==0.9.1"
+
 {own}{data}
 One node with {gpus} GPU{"s" if gpus > 1 else ""}:
 

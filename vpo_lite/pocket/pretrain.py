@@ -50,9 +50,9 @@ from .recipe import Recipe, recipe_class
 HELD_OUT = SPLITS["held_out"][:500]
 LARGEST_FP32 = 8_000_000  # bytes; larger models are stored in bf16
 ABOUT = "pretrain.json"  # the settings, and at the end the held-out figures
-_FILES = (ABOUT, "README.md", "state.safetensors", "model.safetensors")
 STATE = "state.safetensors"
 MODEL = "model.safetensors"  # comes last: with it the folder is finished
+_FILES = (ABOUT, "README.md", STATE, MODEL)
 
 
 # --- the run --------------------------------------------------------------------------------------
@@ -130,8 +130,9 @@ def pretrain(
     lock = lock_folder(out)
     check_folder(recipe, out)  # another process may have been faster
     tidy(out, _FILES)
-    if (out / MODEL).exists():
-        return iter(())  # finished before
+    if (out / MODEL).exists():  # finished before
+        (out / STATE).unlink(missing_ok=True)
+        return iter(())
     model = new_model(recipe).to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.lr, weight_decay=0.01, betas=(0.9, 0.98)
@@ -221,8 +222,7 @@ def check_fits(recipe: Recipe, device: torch.device) -> None:
     tokens = recipe.batch * recipe.longest
     per_token = recipe.layers * (16 * recipe.width + 4 * recipe.mlp) + 3 * model.config.vocab_size
     need = 16 * sum(p.numel() for p in model.parameters()) + 4 * tokens * per_token
-    there = total_memory(device)
-    if there and need > there:
+    if (there := total_memory(device)) and need > there:
         raise ValueError(
             f"this model needs about {size(need)} to train, and {device} has {size(there)} in all: "
             f"lower width ({recipe.width}), layers ({recipe.layers}), mlp ({recipe.mlp}) or batch "

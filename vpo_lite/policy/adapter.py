@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 from typing import Annotated, Literal
@@ -130,8 +131,17 @@ def load_adapter(model, folder: Path) -> PeftModel:
 
 
 def save_adapter(model, card: AdapterCard, path) -> Path:
-    """Write a peft model's adapter and its card to the folder ``path``, whole or not at all."""
-    path = Path(path)
+    """Write a peft model's adapter and its card to the folder ``path``, whole or not at all.
+
+    Raises: ValueError where the path holds anything but an older adapter.
+    """
+    given, path = Path(path), Path(os.path.realpath(path))  # a link to a folder stays a link
+    found = {p.name for p in path.iterdir()} if path.is_dir() else {path.name}
+    if os.path.lexists(path) and (others := found - {_CARD, _PEFT, ADAPTER}):
+        raise ValueError(
+            f"{given}: holds {shown(min(others))}, which saving an adapter there would remove; "
+            "choose another folder"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     made = staging / path.name
@@ -153,7 +163,7 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
         replace_folder(made, path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return path
+    return given
 
 
 def replace_folder(made: Path, path: Path) -> None:
@@ -198,17 +208,25 @@ def fingerprint(base: str) -> str | None:
     return digest.hexdigest()
 
 
+_ONE_THREAD = threading.RLock()
+
+
 @contextlib.contextmanager
 def quiet():
-    """Inside, transformers and peft print nothing: no progress bars, no notices, no warnings."""
-    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity(logging.ERROR)
-    hf_logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if bars:
-            hf_logging.enable_progress_bar()
+    """Inside, transformers and peft print nothing: no progress bars, no notices, no warnings.
+
+    One thread at a time is inside. These switches belong to the process, and so does torch's random
+    stream, which is seeded there for a fresh adapter.
+    """
+    with _ONE_THREAD:
+        level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+        hf_logging.set_verbosity(logging.ERROR)
+        hf_logging.disable_progress_bar()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            hf_logging.set_verbosity(level)
+            if bars:
+                hf_logging.enable_progress_bar()

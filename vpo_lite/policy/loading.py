@@ -69,6 +69,7 @@ def load_policy(
 
     Raises: ValueError in one line when there is no such model, when a file of it is damaged or
     missing, when it cannot fit into memory, or when the adapter belongs to other parameters.
+    MemoryError where others use the memory that it needs.
     """
     name = shipped.model_name(path_or_name)
     device = choose_device(device)

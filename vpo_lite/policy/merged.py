@@ -7,12 +7,31 @@ from pathlib import Path
 
 from ..checks import check_choice
 from ..files import is_free, read_json
-from .adapter import adapter_folder, base_folder, quiet, read_card
+from .adapter import AdapterCard, adapter_folder, base_folder, quiet, read_card
 from .hub import from_hub
 from .loading import load_policy
 from .weights import writing
 
 NUMBERS = ("auto", "bfloat16", "float32")
+
+
+def check_merge(path, out, base: str | None = None, dtype: str = "auto") -> AdapterCard:
+    """The card of the adapter that :func:`write_merged` would merge. Raises ValueError where it
+    would refuse to, before it loads the base.
+    """
+    check_choice(dtype, "dtype", NUMBERS)
+    adapter, out = adapter_folder(path), Path(out)
+    if adapter is None:
+        raise ValueError(f"{path}: no trained adapter is there; a finished run has one")
+    if not is_free(out, ()) or not out.name:
+        raise ValueError(f"{out}: exists already; choose another folder")
+    card = read_card(adapter, base)
+    if card.load_in is not None:
+        raise ValueError(
+            f"{path}: was trained on a base in {card.load_in}, whose parameters differ from those "
+            "that a merged model would have; load base and adapter side by side"
+        )
+    return card
 
 
 def write_merged(
@@ -32,6 +51,7 @@ def write_merged(
     - path: a run folder, or the folder of an adapter
     - base: the model that the adapter belongs on, where its files name none, or another place of it
     - dtype: of the parameters: "bfloat16", "float32", or "auto", as the base's files have them
+      (float32 where they have float16)
     - device: where they are added up
 
     Raises ValueError where no trained adapter is there, where it cannot be loaded, where it was
@@ -44,18 +64,7 @@ def write_merged(
     ...     load_policy(written, device="cpu").pocket["answers"]
     5
     """
-    check_choice(dtype, "dtype", NUMBERS)
-    adapter, out = adapter_folder(path), Path(out)
-    if adapter is None:
-        raise ValueError(f"{path}: no trained adapter is there; a finished run has one")
-    if not is_free(out, ()) or not out.name:
-        raise ValueError(f"{out}: exists already; choose another folder")
-    card = read_card(adapter, base)
-    if card.load_in is not None:
-        raise ValueError(
-            f"{path}: was trained on a base in {card.load_in}, whose parameters differ from those "
-            "that a merged model would have; load base and adapter side by side"
-        )
+    card, out = check_merge(path, out, base, dtype), Path(out)
     if dtype == "auto":
         settings = read_json((base_folder(card.base) or from_hub(card.base)) / "config.json")
         stored = settings.get("dtype", settings.get("torch_dtype"))  # today's name, and the older

@@ -240,7 +240,10 @@ class Policy:
             yield
 
     def save(self, path) -> Path:
-        """Write the adapter (safetensors and JSON) to the folder ``path``, whole or not at all."""
+        """Write the adapter (safetensors and JSON) to the folder ``path``, whole or not at all.
+
+        An older adapter there is replaced. Raises: ValueError for a path that holds anything else.
+        """
         card = AdapterCard(
             base=self.base,
             fingerprint=self.fingerprint,

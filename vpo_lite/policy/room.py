@@ -5,6 +5,13 @@ from pathlib import Path
 
 import torch
 
+# What torch says without an error of its own: the CPU, an Apple GPU, and libraries on a full GPU.
+SHORT = (
+    "can't allocate",
+    "MPS backend out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")  # Linux control groups
 
 
@@ -43,6 +50,17 @@ def available_memory(device: torch.device) -> int | None:
     except (OSError, StopIteration):  # no Linux
         return None
     return max(0, min([free, *(limit - used for limit, used in _limits())])) + held
+
+
+def is_short(error: BaseException) -> bool:
+    """Whether an error says that memory ran out.
+
+    >>> is_short(RuntimeError("CUDA error: out of memory")), is_short(RuntimeError("no such file"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(said in str(error) for said in SHORT)
 
 
 def _limits() -> list[tuple[int, int]]:

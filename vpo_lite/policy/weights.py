@@ -6,6 +6,7 @@ shapes, then the numbers.
 
 import contextlib
 import os
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..checks import shortened, shown
 from ..files import DamagedError, Schema, read_json
+from .room import is_short
 
 ONE, INDEX, ADAPTER = (
     "model.safetensors",
@@ -178,12 +180,18 @@ def check_tensors(where, *, cure: str = "get complete weights", **faults) -> Non
 
 
 def reason(error: BaseException) -> str:
-    """Why another library failed, in one line.
+    """Why another library failed, in one line. Raises: MemoryError where memory ran out.
 
     >>> reason(KeyError("x")), reason(ValueError("too long"))
     ("KeyError: 'x'", 'too long')
     """
     text = shortened(str(error), 300)
+    if is_short(error):
+        traceback.clear_frames(error.__traceback__)  # they hold what was loaded so far
+        raise MemoryError(
+            f"out of memory as a model was loaded ({text}): end what else uses it, or choose "
+            "load_in 4bit, dtype bfloat16 or a smaller model"
+        ) from error
     plain = isinstance(error, (OSError, ValueError)) and text
     return text if plain else f"{type(error).__name__}: {text}"
 

@@ -21,12 +21,12 @@ def train(
     """Train with these settings, one :class:`StepRecord` per step.
 
     It prints nothing and writes nothing. ``break`` or ``close()`` stops between two steps.
-    ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Model and rank
-    stay, since the learner was built with them.
+    ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model and
+    rank stay, since the learner was built with them.
 
-    - learner: policy and optimizer to go on with; the caller can save the policy afterwards
+    - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
     - first_step: steps already done
-    - task: a Task object to train on, instead of the config's own
+    - task: a Task object for a new learner to train on, instead of the config's own
 
     Raises, at the step that it concerns: ValueError for sizes that this machine cannot hold,
     MemoryError where there is too little, TrainingError where training cannot go on.
@@ -35,6 +35,8 @@ def train(
     >>> [record.step for record in train(config)]
     [1]
     """
+    if learner is not None and task is not None:
+        raise ValueError("task and learner: a learner has its task; give one of them")
     learner = learner or Learner(_checked(config), task=task)
     fitting = None
     for step in range(first_step, 2**63):

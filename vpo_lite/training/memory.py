@@ -5,12 +5,11 @@ import traceback
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from ..estimators import METHODS
 from ..policy.decoder import DecoderView
 from ..policy.policy import Policy
-from ..policy.room import available_memory, size, total_memory
+from ..policy.room import available_memory, is_short, size, total_memory
 from .config import TrainConfig
 from .contract import early_problems
 from .rollouts import longest_completion
@@ -25,15 +24,6 @@ __all__ = [
     "memory_needed",
     "size",
 ]
-
-
-# What torch says without an error of its own: the CPU, an Apple GPU, and libraries on a full GPU.
-SHORT = (
-    "can't allocate",
-    "MPS backend out of memory",
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-)
 
 
 @dataclass(frozen=True)
@@ -214,7 +204,7 @@ def enough_memory(config: TrainConfig):
     try:
         yield
     except RuntimeError as error:
-        if not (isinstance(error, torch.OutOfMemoryError) or any(s in str(error) for s in SHORT)):
+        if not is_short(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
         first = str(error).splitlines()[0]

@@ -90,6 +90,10 @@ class AnyRun(ABC):
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
         start, figures = self._start(), self._evaluate()
+        versions = {}
+        for name in self.packages:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # in PYTHONPATH
+                versions[name] = importlib.metadata.version(name)
         summary = {
             "method": self.config.method,
             "steps": self.config.steps,
@@ -101,7 +105,7 @@ class AnyRun(ABC):
             "reach_rate": figures["valid_rate"],  # the name of 0.1.0
             "start": start | {"reach_rate": start["valid_rate"]},
             "device": str(self.learner.policy.device),
-            "versions": {name: importlib.metadata.version(name) for name in self.packages},
+            "versions": versions,
         }
         self.folder.finish(self.learner, summary)
         return summary
