@@ -176,6 +176,15 @@ def test_opens_in_order_of_its_name(path):
     assert read(path).cells[0].source.startswith(f"# {path.stem[:2]} ")
 
 
+@by_name
+def test_a_cell_that_stores_a_run_can_be_run_again(path):
+    """A run refuses a folder that holds one: a reader who changes `steps` would meet an error."""
+    code = (cell.source for cell in read(path).cells if cell.cell_type == "code")
+    for call in (node for source in code for node in ast.walk(ast.parse(source))):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("Run.begin", "TrlRun.begin"):
+            assert "mkdtemp" in ast.unparse(call.args[1]), ast.unparse(call)
+
+
 # ---- lessons: predict, run, compare ----
 
 
@@ -274,11 +283,11 @@ def solution_after(notebook, i):
 
 
 @by_name
-def test_has_two_or_three_exercises_each_with_its_task_and_solution(path):
+def test_has_three_exercises_each_with_its_task_and_solution(path):
     notebook = read(path)
     known = exercises.of_notebook(path.stem[:2])
     at = [i for i, cell in enumerate(notebook.cells) if is_exercise(cell)]
-    assert 2 <= len(at) <= 3
+    assert len(at) == 3
     assert sorted(checked(notebook.cells[i])[0] for i in at) == list(known)
     for i in at:
         key, _, _ = checked(notebook.cells[i])

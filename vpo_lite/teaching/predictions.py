@@ -124,22 +124,28 @@ class Prediction:
 class Outcome:
     """A prediction (None if none was made) and what came out, as one sentence.
 
-    >>> Outcome(None, "C C C"), Outcome(0.5, 0.75)
-    (You made no prediction. The outcome is C C C., You predicted 0.5. The outcome is 0.75.)
+    Two numbers are the same if they are written alike.
+
+    >>> Outcome(None, "C C C"), Outcome(0.3, 0.1 + 0.2)
+    (You made no prediction. The outcome is C C C., You predicted 0.3. That is the outcome.)
     """
 
     predicted: str | float | None
     value: str | float
 
+    @property
+    def right(self) -> bool:
+        return self.predicted is not None and _text(self.predicted) == _text(self.value)
+
     def __repr__(self):
         if self.predicted is None:
             return f"You made no prediction. The outcome is {_text(self.value)}."
-        if self.predicted == self.value:
+        if self.right:
             return f"You predicted {_text(self.predicted)}. That is the outcome."
         return f"You predicted {_text(self.predicted)}. The outcome is {_text(self.value)}."
 
     def _repr_html_(self):
-        sign = "✓" if self.predicted == self.value else "→"
+        sign = "✓" if self.right else "→"
         return html("<p><b>{} {}</b></p>", sign, repr(self))
 
 

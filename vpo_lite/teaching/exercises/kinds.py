@@ -15,7 +15,7 @@ from ...checks import check_finite, shortened, shown
 
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
-BLANK_BODY = "Not answered yet. Replace the dots in the function, and run this cell again."
+BLANK_BODY = "The function returns nothing yet. Replace the dots by lines that end with `return`."
 TOLERANCE = 1e-4  # absolute and relative, of each number that a function returns
 
 

@@ -88,6 +88,7 @@ EXERCISES = (
                 WHOLE,
                 "This is what VPO's two rollouts find. Now subtract what GRPO's six answers find.",
             ),
+            (0.02, "Nearly: keep three decimals or more."),
         ),
         learned="At six answers VPO is ahead by 0.02. Two rollouts against two answers: 0.04.",
     ),

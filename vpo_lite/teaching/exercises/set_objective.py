@@ -37,6 +37,16 @@ def _averaged(R, K, rng):
     return (R @ W.T).mean(axis=(-2, -1))
 
 
+def _over_people(R, K, rng):
+    W = rng.dirichlet(np.ones(R.shape[-1]), size=K)
+    return (R @ W.T).max(axis=-1).mean(axis=-1)
+
+
+def _compared(R, K, rng):
+    scores = score_group(R, K, rng)
+    return (scores - scores.mean()) / (scores.std() + 1e-6)
+
+
 def _fixed(R, K, rng):
     return score_group(R, K, np.random.default_rng(0))
 
@@ -50,6 +60,10 @@ SWAPPED = (
     "each weight, then the mean."
 )
 AVERAGED = "You take the mean over answers. Take the best answer for each weight."
+OVER_PEOPLE = (
+    "You take the max over the weights. It belongs over the answers: axis 1 of the scores."
+)
+ADVANTAGES = "These are advantages. Return the scores: do not subtract or divide."
 FIXED = "Another generator gives the same scores: draw the weights from `rng`."
 
 
@@ -67,10 +81,13 @@ def _judge_scores(answer):
             return f"One score for each rollout is asked for, (G,). Yours has shape {scores.shape}."
     if np.ptp(equal) > 1e-9:
         return UNSHARED
+    if abs(many.mean()) < 1e-6:
+        return ADVANTAGES
     exact = exact_set_reward(SETS)
     for wrong, hint in (
         (SETS.mean(axis=-1).max(axis=-1), SWAPPED),
         (SETS.mean(axis=(1, 2)), AVERAGED),
+        (SETS.max(axis=2).mean(axis=1), OVER_PEOPLE),
     ):
         if np.allclose(many, wrong, atol=0.01):
             return hint
@@ -126,6 +143,8 @@ EXERCISES = (
             (_unshared, UNSHARED),
             (_swapped, SWAPPED),
             (_averaged, AVERAGED),
+            (_over_people, OVER_PEOPLE),
+            (_compared, ADVANTAGES),
             (_fixed, FIXED),
         ),
         learned="Equal rollouts get equal scores, because the group shares its weights.",

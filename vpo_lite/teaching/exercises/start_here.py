@@ -36,11 +36,15 @@ EXERCISES = (
         minutes=3,
         level=2,
         solution=0.9557522123893805,
-        hint="Choose the maze in the panel, set m = 2 and α = 1, and read the dotted line "
-        "'best 2'. Or ask `vpo.price_of_conflict`.",
+        hint="Choose the maze in the panel, set m = 2 and α = 1, and point at the dotted "
+        "line 2. Or ask `vpo.price_of_conflict`.",
         slips=(
             (0.7964601769911503, "This is the best single route. Two are allowed."),
-            (1.0, "This is what three routes cover. Only two are allowed."),
+            (
+                1.0,
+                "This is what three routes cover, or two on maze 1000. Choose *three needed* and "
+                "m = 2.",
+            ),
             (0.9863414290909, "This is the coverage at α = 10. Move α back to 1."),
             (0.8996017306623, "This is the coverage at α = 0.1. Move α back to 1."),
             (1 - 0.9557522123893805, "This is what two routes leave uncovered."),

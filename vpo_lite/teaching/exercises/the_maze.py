@@ -102,7 +102,8 @@ EXERCISES = (
         level=3,
         solution=on_front,
         cases=_results,
-        hint=f"In the first case R is {FIRST}: all rows but the fourth stay.",
+        hint="Return one True or False for each row. In the first case R is "
+        f"{FIRST}: all rows but the fourth stay.",
         slips=(
             (
                 _better_in_everything,

@@ -25,7 +25,7 @@ def _judge_poor(answer):
         return f"{VECTORS} This is {shown(answer)}."
     if not (R[:, 0] == 1).all():
         return FAILS
-    if not (R[:, None] <= FRONT + 1e-3).all(axis=-1).any(axis=1).all():
+    if not (R[:, None] <= FRONT + 0.005).all(axis=-1).any(axis=1).all():  # 0.67 is 2/3
         return TOO_GOOD
     spread, covered = float(diversity(R)), float(coverage(R, FRONT))
     if spread <= SPREAD + 1e-9:

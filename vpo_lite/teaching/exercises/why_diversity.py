@@ -5,8 +5,8 @@ import numpy as np
 from .kinds import choice, function, number
 
 
-def _z(scores):
-    return (scores - scores.mean()) / (scores.std() + 1e-6)
+def _z(scores, eps=1e-6):
+    return (scores - scores.mean()) / (scores.std() + eps)
 
 
 def _advantages(R, W):
@@ -39,6 +39,10 @@ EXERCISES = (
                 "You add up the answers of a rollout, or average them: copies count. Take the max.",
             ),
             (
+                lambda R, W: _z((R @ W.T).max(axis=2).mean(axis=1)),
+                "You take the max over people. It belongs over the answers: axis 1 of the scores.",
+            ),
+            (
                 lambda R, W: _z((R @ W.T).max(axis=(1, 2))),
                 "You take the max over people, too. It serves one person only: take their mean.",
             ),
@@ -60,6 +64,10 @@ EXERCISES = (
                     _z((R @ W.T).max(axis=1).mean(axis=1)) * np.sqrt((len(R) - 1) / len(R))
                 ),
                 "Nearly: your standard deviation divides by G - 1. VPO's divides by G (ddof = 0).",
+            ),
+            (
+                lambda R, W: _z((R @ W.T).max(axis=1).mean(axis=1), eps=1e-4),
+                "Nearly: what you add to the standard deviation is too large. Add 1e-6.",
             ),
         ),
         learned="These are VPO's advantages. GRPO scores an answer by its mean.",
