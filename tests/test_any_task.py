@@ -611,6 +611,17 @@ def test_odd_types_are_refused_in_words(model):
     assert lab.change(task=Letters, most=5).config.task_options == {"most": 5}
 
 
+def test_the_choices_of_an_option_may_be_numbers():
+    size, share = (
+        Option("size", int, 4, "a side", choices=(4, 6)),
+        Option("share", float, 0.5, "a part", choices=(0.5, 1.0)),
+    )
+    assert [size.check(x) for x in (4, np.int64(6))] == [4, 6] and share.check(1) == 1
+    for wrong in (5, "4", True, [4]):
+        with pytest.raises(ValueError, match=r"unknown size .*: there are 4, 6"):
+            size.check(wrong)
+
+
 def test_a_whole_float_is_a_K_and_a_torch_device_a_device(model):
     plain = config(model, K=64, device="cpu")
     same = config(model, K=64.0, device=torch.device("cpu"))
@@ -633,6 +644,15 @@ def test_an_option_may_not_take_the_name_of_a_setting(model, monkeypatch):
     monkeypatch.setattr(Letters, "options", (Option("alpha", float, 1.0, "no"),))
     with pytest.raises(ValueError, match="its option alpha has the name of a setting"):
         config(model)
+
+
+def test_large_arrays_that_differ_in_the_middle_have_different_keys():
+    one = np.arange(5000)
+    other = one.copy()
+    other[2500] = 0
+    task = Task()
+    assert task.key(("a", one)) != task.key(("a", other)) and task.key(one) == task.key(one.copy())
+    assert task.key((1, np.zeros(3))) == "(1, array([0., 0., 0.]))"
 
 
 def test_an_instance_without_a_stable_key_is_refused():

@@ -2,6 +2,7 @@
 request.
 """
 
+import argparse
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from vpo_lite.cli import main
-from vpo_lite.cli.commands import parser
+from vpo_lite.cli.commands import _COMMANDS, parser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -173,6 +174,23 @@ def test_every_setting_and_every_option_of_the_task_has_a_flag_with_help():
     assert all(o.help for o in (*TrainConfig.options(), *MazeTask.options))
 
 
+def test_every_flag_of_every_command_has_a_help():
+    kinds = ["export model", "export verl", "export lesson", "course build", "course sheet"]
+    for asked in (*_COMMANDS, *kinds, "notebooks copy"):
+        for command in _parsers(parser(asked.split())):
+            assert all(a.help for a in _flags(command)), command.prog
+
+
+def _parsers(one):
+    """A parser and the parsers of its commands."""
+    inner = [a for a in one._actions if isinstance(a, argparse._SubParsersAction)]
+    return [one, *(p for a in inner for made in a.choices.values() for p in _parsers(made))]
+
+
+def _flags(one):
+    return [a for a in one._actions if not isinstance(a, argparse._SubParsersAction)]
+
+
 WRONG = {
     "method": (["--method", "ppo"], "'ppo'"),
     "preset": (["--preset", "huge"], "'huge'"),
@@ -196,6 +214,7 @@ WRONG = {
         "boards up to 6x6",
     ),
     "option": (["--colour", "red"], "--colour"),
+    "a value that looks like an option": (["--layout", "-1,2"], "or --layout=-1 where"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
     "resume with a preset": (["--resume", ".", "--preset", "gpu"], "leave out preset"),
@@ -310,6 +329,8 @@ def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, caps
     summary = json.loads(capsys.readouterr().out)
     assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", str(out), "--device", "cpu", "--problems", "1"]) == 0
+    assert capsys.readouterr().err == "measuring the policy\n"
     assert all(
         again[name] == pytest.approx(summary[name])
         for name in ("tokens_per_answer", "parse_rate", "coverage")
@@ -385,7 +406,9 @@ def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, mon
         "cpu",
     ]
     assert main([*arguments, *shape, "--smaller-share", "0.5"]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert captured.err.endswith("measuring the policy\n")
+    figures = json.loads(captured.out)
     assert {name: set(by_m) for name, by_m in figures.items()} == {
         "lite-6x6": {"1", "3", "5"},
         "tiny-4x4": {"1", "3", "5"},
@@ -491,6 +514,14 @@ COMMANDS = (
     "notebooks copy",
     "classroom",
 )
+
+
+@pytest.mark.parametrize("line", ["score --help", "compare --json -h"])
+def test_the_help_of_a_command_that_prints_json_is_on_stdout(line, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0 and out.startswith("usage: vpo-lite ") and err == ""
 
 
 def test_a_tilde_is_the_home_folder_in_every_flag_of_a_file(tmp_path, monkeypatch):

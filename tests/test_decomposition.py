@@ -452,6 +452,13 @@ def stored(folder, R, kind):
     return str(file)
 
 
+def test_rewards_that_were_read_do_not_change_with_their_file(tmp_path):
+    np.save(tmp_path / "R.npy", np.ones((3, 2)))
+    R = read_rewards(tmp_path / "R.npy")
+    np.save(tmp_path / "R.npy", np.zeros((3, 2)))
+    assert R.tolist() == [[1, 1]] * 3
+
+
 @pytest.mark.parametrize("kind", ["npy", "json"])
 def test_the_command_reads_rewards_from_a_file(kind, capsys, tmp_path):
     """Two specialists in two rollouts are worth E max(w, 1 - w) = 3/4 together and 1/2 each; of the

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -165,6 +166,29 @@ def test_a_group_of_one_rollout_teaches_nothing():
     assert vpo.advantages("grpo", rows, groups=[1, 2, 1], w_star=[[1, 0]] * 2).tolist() == (
         pytest.approx([1, 0, -1], abs=1e-5)
     )
+
+
+def test_labels_of_groups_may_be_a_tensor():
+    rows, expected = [[[1.0]], [[0.2]], [[0.0]], [[0.6]]], [1, -1, -1, 1]
+    for labels in (
+        torch.tensor([7, 8, 7, 8]),
+        list(torch.tensor([7, 8, 7, 8])),
+        np.array([7, 8] * 2),
+    ):
+        assert vpo.advantages("vpo", rows, groups=labels) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("groups", [5, [[7], [8], [7], [8]], torch.zeros(4, 2)])
+def test_labels_that_are_none_are_refused(groups):
+    with pytest.raises(ValueError, match=r"groups = .*: expected one label for each rollout"):
+        vpo.advantages("vpo", np.zeros((4, 1, 1)), groups=groups)
+
+
+def test_masked_rewards_are_refused_in_groups_too():
+    R = np.ma.array([[[1.0]], [[0.2]]], mask=[[[True]], [[False]]])
+    for rewards, name in ((R, "R"), (list(R), "R.0.")):
+        with pytest.raises(ValueError, match=f"^{name} holds masked entries"):
+            vpo.advantages("vpo", rewards, groups=[1, 1])
 
 
 # ---- each method by its formula ----

@@ -91,6 +91,14 @@ def test_passed_tests_have_a_cell_for_each_vector_however_many_tests_there_are()
         assert len({archive.cell(v) for v in vectors}) == len(vectors)
 
 
+def test_an_elite_keeps_its_rewards_when_the_callers_array_is_filled_anew():
+    archive, rewards = Archive([0.5, 0.5], bins=2), np.zeros(2)
+    for answer, values in (("a", (0, 1)), ("b", (1, 0))):
+        rewards[:] = values
+        archive.add(answer, rewards)
+    assert [e.rewards.tolist() for e in archive.elites.values()] == [[0, 1], [1, 0]]
+
+
 def test_cells_are_those_of_the_decimal_numbers():
     archive = Archive([1.0], bins=100)
     assert [archive.cell([k / 100]) for k in range(101)] == [(min(k, 99),) for k in range(101)]

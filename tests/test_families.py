@@ -278,6 +278,7 @@ def test_what_cannot_become_one_model_is_refused_and_nothing_is_written(made, tm
     card = json.loads((quantised / "policy.json").read_text())
     (quantised / "policy.json").write_text(json.dumps(card | {"load_in": "4bit"}))
     before = sorted(tmp_path.rglob("*"))
+    capsys.readouterr()
     for run, out, said in (
         (made("qwen3"), "out", "no trained adapter is there"),
         (tmp_path / "adapter", "full", "exists already"),
@@ -285,7 +286,8 @@ def test_what_cannot_become_one_model_is_refused_and_nothing_is_written(made, tm
         (tmp_path / "adapter", "out --dtype float16", "dtype = 'float16': expected one of auto"),
     ):
         assert main(f"export model {run} --out {tmp_path}/{out}".split()) == 2
-        assert said in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert said in error and len(error.splitlines()) == 1
     assert sorted(tmp_path.rglob("*")) == before
 
 

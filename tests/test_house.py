@@ -103,7 +103,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
     "anywidget": "lab.board, lab.names, lab.panel, lab.player",
-    "traitlets": "lab.board, classroom.serve",
+    "traitlets": "shown, lab.board, classroom.serve",
     "IPython": "shown, lab.panel, lab.maze_lab",
     "tqdm": "cli",
     "pydantic": "core, tasks, policy, training, pocket, studies, lab",
@@ -120,6 +120,7 @@ PACKAGES = {  # third-party package -> the rooms or single modules that may impo
 }
 LATE = {
     "IPython": "shown",
+    "traitlets": "shown",
     "torch": "lab, classroom.check, cli",
     "jupyter_core": "classroom.serve",
     "voila": "classroom.serve",

@@ -13,7 +13,7 @@ from small_models import byte_model
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
-from vpo_lite.tasks import Option, Prompt, task_class
+from vpo_lite.tasks import Option, Prompt, Task, task_class
 from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, judge, on_records
 from vpo_lite.tasks.rows import Row
 from vpo_lite.training.rollouts import read_answers
@@ -210,6 +210,24 @@ def test_texts_are_judged_as_in_training(name):
     assert np.array_equal(judged.rewards, group.rewards[0])
     assert np.array_equal(judged.valid, group.valid[0])
     assert np.array_equal(judged.solved, group.solved[0])
+
+
+def test_a_worst_vector_of_whole_numbers_cuts_off_no_rewards():
+    class Halves(Task):
+        def objectives(self, instance):
+            return "a", "b"
+
+        def worst(self, instance):
+            return [0, 0]
+
+        def vector(self, instance, answer):
+            return 0.5, 0.7
+
+    (judged,) = judge(Halves(), [(None, "<answer_1>x</answer_1>", 2)])
+    assert judged.rewards.tolist() == [[0.5, 0.7], [0, 0]] and judged.valid.tolist() == [
+        True,
+        False,
+    ]
 
 
 # --- reading --------------------------------------------------------------------------------------

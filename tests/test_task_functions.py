@@ -105,6 +105,15 @@ def test_each_function_is_an_objective(mine):
     assert judged.valid.tolist() == [True, False, False]
 
 
+def test_a_text_from_elsewhere_may_hold_more_than_nine_answers(mine):
+    task = mine()
+    x = task.instance(task.seeds["train"][0])  # 0 + 2
+    answers = ["7"] * 10 + ["2", "7"]
+    text = task.write(x, answers) + f"<answer_{'1' * 5000}>"
+    (judged,) = judge(task, [(x, text, 12)])
+    assert judged.valid.all() and judged.rewards[:, 0].tolist() == [0] * 10 + [1, 0]
+
+
 def test_one_answer_is_the_whole_completion_to_the_prompt_as_it_is(mine):
     task = mine()
     x = task.instance(0)
@@ -195,7 +204,7 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
         (dict(reward_weights="0,0"), "nothing but zeros"),
-        (dict(reward_weights="1"), "w_star has 1 weights: expected 2"),
+        (dict(reward_weights="1"), r"weights w\*: 1 for 2 functions; give one for each"),
         (dict(reward_weights="1,nan"), "w_star holds 1 values that are NaN"),
     ],
 )

@@ -13,12 +13,15 @@ from test_records import config, model, refused  # noqa: F401
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.search.openevolve import metrics_of
 from vpo_lite.tasks import program_texts, sandbox
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.program_records import ProgramRecords
 from vpo_lite.tasks.program_texts import passes
 from vpo_lite.tasks.programs import ProgramsTask
 from vpo_lite.tasks.records import EXAMPLES
 from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.run import Run
 
 SHIPPED = EXAMPLES / "programs.jsonl"
 ROW = json.loads(SHIPPED.read_text("utf-8").splitlines()[0])
@@ -381,3 +384,29 @@ def test_a_model_is_trained_on_them(model, monkeypatch):  # noqa: F811
     monkeypatch.setattr(sandbox, "protection", lambda: (None, ("none",)))
     with pytest.raises(ValueError, match="only in a sandbox"):  # before anything is sampled
         next(vpo.train(config(model, "programs", mode="faithful")))
+
+
+def test_where_there_is_no_sandbox_nothing_is_sampled(model, tmp_path, monkeypatch, capsys):  # noqa: F811
+    made = config(model, "programs", mode="faithful", unsafe_code=True)
+    run = Run.begin(made, tmp_path / "run")
+    run.start()
+    run.train(lambda record: False)
+    run.finish()
+    run.close()
+    settings = json.loads((run.path / "config.json").read_text())
+    settings["task_options"] = {"mode": "faithful"}
+    (run.path / "config.json").write_text(json.dumps(settings))
+    monkeypatch.setattr(sandbox, "protection", lambda: (None, ("none",)))
+    asked = [
+        "report",
+        "--task",
+        "programs",
+        "--mode",
+        "faithful",
+        "--model",
+        str(tmp_path / "none"),
+    ]
+    for command in (asked, ["evaluate", str(run.path)]):
+        assert "only in a sandbox" in refused(capsys, *command)
+    with pytest.raises(TaskError, match="only in a sandbox"):
+        metrics_of("programs", {"mode": "faithful"}, 0, "print(1)")

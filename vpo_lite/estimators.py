@@ -110,7 +110,8 @@ def advantages(
     groups   for rollouts in any order and groups of any size: N labels, one for each rollout, such
              as the ids of their prompts. R is then (N, m, d), or a list of N arrays (m, d_n), and
              the result is (N,). `weights` and `w_star` are lists, one array for each label in the
-             order in which the labels first appear. A group of one rollout has advantage 0.
+             order in which the labels first appear. A group of one rollout has advantage 0;
+             `max_at_k` refuses it.
 
     Raises ValueError, in one line, for shapes and values that do not fit the method.
 
@@ -220,18 +221,25 @@ def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
 
 def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
     """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels."""
-    rows, labels = {}, list(groups)
-    if len(labels) != len(R) or not labels:
-        raise ValueError(f"groups has {len(labels)} labels for {len(R)} rollouts: expected as many")
-    for n, label in enumerate(labels):
-        rows.setdefault(label, []).append(n)
+    listed = isinstance(R, list | tuple)
+    R = [check_finite(r, f"R[{n}]", 0) for n, r in enumerate(R)] if listed else check_rewards(R)
+    rows = {}
+    try:
+        for n, label in enumerate(groups):
+            label = label.item() if hasattr(label, "item") else label  # equal tensors hash apart
+            rows.setdefault(label, []).append(n)
+    except (TypeError, ValueError, RuntimeError):  # no list; a label that is one
+        raise ValueError(f"groups = {shown(groups)}: expected one label for each rollout") from None
+    count = sum(map(len, rows.values()))
+    if count != len(R) or not count:
+        raise ValueError(f"groups has {count} labels for {len(R)} rollouts: expected as many")
     weights, w_star = (
         _per_prompt(values, name, len(rows))
         for name, values in (("weights", weights), ("w_star", w_star))
     )
     found = Estimate(np.empty(len(R)), np.empty(len(R)))
     for (label, members), W, w in zip(rows.items(), weights, w_star, strict=True):
-        shapes = {np.shape(R[n]) for n in members}
+        shapes = {R[n].shape for n in members}
         if len(shapes) > 1:
             raise ValueError(f"group {shown(label)} has rollouts of the shapes {shown(shapes)}")
         part = estimate(

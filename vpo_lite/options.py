@@ -93,12 +93,12 @@ class Option:
             return math.inf
         if self.inf and isinstance(value, float) and value.is_integer() and abs(value) < INTEGERS:
             value = int(value)
-        if self.choices and (not isinstance(value, str) or value not in self.choices):
+        if self.choices and not (self._is_of_type(value) and value in self.choices):
             there = shortened(", ".join(map(str, self.choices)), 500)
             raise ValueError(f"unknown {self.name} {shown(value)}: there are {there}")
         if not self._is_of_type(value) or not self._is_within_limits(value):
             raise ValueError(f"{self.name} = {shown(value)}: must be {self._expected_of(value)}")
-        return value
+        return float(value) if self.type is float else value  # 1 and 1.0 are stored the same
 
     def _expected_of(self, value) -> str:
         if self.type is int and isinstance(value, int) and abs(value) >= INTEGERS:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from .. import __version__
-from ..files import DamagedError
+from ..files import BusyError, DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
 from . import (
@@ -39,7 +39,7 @@ def run(arguments=None) -> int:
         return 1
     except OSError as error:
         return say(of_a_file(error), 1)
-    except (TrainingError, TaskError, DamagedError, MemoryError) as error:
+    except (TrainingError, TaskError, DamagedError, BusyError, MemoryError) as error:
         return say(str(error) or type(error).__name__, 1)
 
 

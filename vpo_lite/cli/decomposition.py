@@ -84,6 +84,7 @@ def run(options) -> int:
 
 def _of_a_file(options) -> int:
     from ..decomposition import read_rewards, reward_report
+    from ..decomposition.words import count
 
     with requests():
         given = given_settings(_settings(), options)
@@ -102,13 +103,10 @@ def _of_a_file(options) -> int:
             report = reward_report(R, **how)
         except ValueError as error:
             raise Wrong(f"{shown_path(options.rewards)}: {error}") from error
-    head = f"{options.rewards}: {report.answers:,} answers to {_count(report.problems, 'problem')}."
+    told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
+    head = f"{options.rewards}: {told}."
     _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})
     return 0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _bar(options, what: str):
@@ -133,6 +131,7 @@ def _tell(options, report, said: str, figures: dict) -> None:
 
 def _of_a_task(options) -> int:
     with requests():
+        from ..decomposition.words import count
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
         from ..training.contract import below_worst, first_problem, warning_of_worst
@@ -140,6 +139,7 @@ def _of_a_task(options) -> int:
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
         task = config.make_task()
+        task.check_machine()
         answers = ANSWERS if options.answers is None else options.answers
         check_answers(answers)
         if options.show is not None and options.show < 0:
@@ -153,8 +153,8 @@ def _of_a_task(options) -> int:
         first_problem(task, config.answers, policy.pocket)
     report, front, pools = _examine(policy, task, config, seeds, answers, options)
     head = (
-        f"{config.base_model} on task {task.name!r}: {answers} answers to each of "
-        f"{_count(len(seeds), 'held-out problem')}, seed {config.seed}."
+        f"{config.base_model} on task {task.name!r}: {count(answers, 'answer')} to each of "
+        f"{count(len(seeds), 'held-out problem')}, seed {config.seed}."
     )
     parts = [head, str(report), *([_of_the_front(front)] if front else [])]
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))

@@ -98,16 +98,19 @@ def _model_flags(made, arguments) -> None:
         "--dtype",
         default="auto",
         metavar="NAME",
-        help="number format of the parameters: auto (as the base's files), bfloat16, float32",
+        help="number format of the parameters: auto (as the base's files; float32 for float16), "
+        "bfloat16, float32",
     )
 
 
 def _model(options) -> int:
     with requests():
-        from ..policy.merged import write_merged
+        from ..policy.merged import check_merge, write_merged
 
+        asked = dict(base=options.base, dtype=options.dtype)
+        check_merge(options.trained, options.out, **asked)
         print("adding the adapter to its base", file=sys.stderr)
-        out = write_merged(options.trained, options.out, base=options.base, dtype=options.dtype)
+        out = write_merged(options.trained, options.out, **asked)
     size = sum(file.stat().st_size for file in out.glob("*.safetensors")) / 1e6
     print(f"{out}: one model of transformers, {size:,.1f} MB of parameters")
     print(f"vpo-lite train --model {out} puts a fresh adapter on it")

@@ -25,6 +25,9 @@ class Wrong(ValueError):
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):  # one line, no usage block
+        if message.endswith("expected one argument"):
+            flag = message.split()[1].rstrip(":")
+            message += f", or {flag}=-1 where the value begins with -"
         raise Wrong(f"{message} (see `{self.prog} --help`)")
 
 
@@ -69,7 +72,8 @@ def json_alone(arguments):
     """A context in which a command that prints JSON has stdout for that alone. What the code of a
     task or of a reward function prints goes to stderr.
     """
-    if "--json" not in arguments and arguments[:1] != ["score"]:
+    prints_json = "--json" in arguments or arguments[:1] == ["score"]
+    if not prints_json or {"-h", "--help"} & set(arguments):
         yield
         return
     token = _FOR_JSON.set(sys.stdout)

@@ -1,6 +1,7 @@
 """``vpo-lite evaluate`` and ``vpo-lite compare``: figures of finished runs."""
 
 import argparse
+import sys
 
 from ..files import page_path
 from ..tasks import task_class, task_names
@@ -9,7 +10,7 @@ from .flags import Wrong, path, print_json, requests, whole
 
 def evaluate_flags(made, arguments) -> None:
     nouns = [task_class(name).noun for name in task_names()]  # what each task calls its problems
-    made.add_argument("folder", type=path, metavar="RUN")
+    made.add_argument("folder", type=path, metavar="RUN", help="a run folder")
     made.add_argument(
         "--adapter",
         type=path,
@@ -28,10 +29,12 @@ def evaluate_flags(made, arguments) -> None:
         "--answers", type=whole, default=30, metavar="N", help="answers per problem (default: 30)"
     )
     made.add_argument(
-        "--seed", type=whole, metavar="N", help="of the answers (default: the run's own)"
+        "--seed", type=whole, metavar="N", help="seed of the answers (default: the run's own)"
     )
-    made.add_argument("--device", default="auto", metavar="NAME")
-    made.add_argument("--json", action="store_true")
+    made.add_argument(
+        "--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps"
+    )
+    made.add_argument("--json", action="store_true", help="print all figures as JSON")
 
 
 def evaluate_runs(options) -> int:
@@ -51,7 +54,9 @@ def evaluate_runs(options) -> int:
             raise Wrong(f"{options.folder}: not finished; {cure}")
         folder.check_files()
         check_answers(options.answers)
-        held_out_seeds(config.make_task(), options.problems)  # refuses what cannot be measured
+        task = config.make_task()
+        task.check_machine()
+        held_out_seeds(task, options.problems)  # refuses what cannot be measured
         if options.adapter is None:
             policy = load_policy(folder.path, device=options.device)
         else:
@@ -59,6 +64,8 @@ def evaluate_runs(options) -> int:
             policy = load_policy(options.adapter, **how)
     seed = config.seed if options.seed is None else options.seed
     asked = dict(problems=options.problems, answers=options.answers, seed=seed)
+    if not options.json:
+        print("measuring the policy", file=sys.stderr)
     with enough_memory(config):
         figures = evaluate(policy, config, **asked)
     if options.json:
@@ -69,11 +76,11 @@ def evaluate_runs(options) -> int:
 
 
 def compare_flags(made, arguments) -> None:
-    made.add_argument("folders", nargs="+", type=path, metavar="RUN")
+    made.add_argument("folders", nargs="+", type=path, metavar="RUN", help="a finished run")
     made.add_argument(
         "--html", type=path, metavar="FILE", help="write a report with curves that opens offline"
     )
-    made.add_argument("--json", action="store_true")
+    made.add_argument("--json", action="store_true", help="print all figures as JSON")
 
 
 def compare_runs(options) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 from ..checks import shown
 from ..tasks import DEFAULT
@@ -20,8 +21,10 @@ def flags(made, arguments) -> None:
         "--task", default=DEFAULT, metavar="NAME", help=f"what it reads (default: {DEFAULT})"
     )
     add_options(made, recipe.options())
-    made.add_argument("--device", default="auto", metavar="NAME")
-    made.add_argument("--threads", type=whole, metavar="N")
+    made.add_argument(
+        "--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps"
+    )
+    made.add_argument("--threads", type=whole, metavar="N", help="threads of torch on the CPU")
     made.add_argument(
         "--workers", type=whole, default=1, metavar="N", help="processes that make demonstrations"
     )
@@ -65,5 +68,6 @@ def run(options) -> int:
                 f"stopped after {done} updates; the same command goes on from the last saved one",
                 STOPPED,
             )
+        print("measuring the policy", file=sys.stderr)
         print(json.dumps(finish(config, options.out, device), indent=1))
     return 0

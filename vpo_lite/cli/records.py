@@ -24,6 +24,7 @@ from .flags import (
 TOGETHER = 256  # texts that are scored in one call
 MOST_ANSWERS = 100  # in one text
 SHOWN = 3  # damaged lines
+TASK = "whose records they are; with it, --help lists the options of the task"
 
 
 class _Asked(Row):
@@ -37,8 +38,8 @@ class _Asked(Row):
 
 def data_flags(made, arguments) -> None:
     made.add_argument("action", choices=("check",), help="check: count what a file holds")
-    made.add_argument("file", type=path, metavar="FILE")
-    made.add_argument("--task", required=True, metavar="NAME", help="whose records they are")
+    made.add_argument("file", type=path, metavar="FILE", help="JSON lines or parquet")
+    made.add_argument("--task", required=True, metavar="NAME", help=TASK)
     made.add_argument(
         "--model", type=at_home, metavar="NAME", help="count the tokens of each request, too"
     )
@@ -50,7 +51,7 @@ def data_flags(made, arguments) -> None:
         metavar="TEXT",
         help="score TEXT as an answer to each record: does the scorer fail on any?",
     )
-    made.add_argument("--json", action="store_true")
+    made.add_argument("--json", action="store_true", help="print all counts as JSON")
     with requests():
         task = named_task(made, arguments)
     if task is not None:
@@ -144,7 +145,7 @@ def _failures(task, records: dict, text: str) -> dict[int, str]:
 
 
 def score_flags(made, arguments) -> None:
-    made.add_argument("--task", required=True, metavar="NAME", help="whose records they are")
+    made.add_argument("--task", required=True, metavar="NAME", help=TASK)
     made.add_argument(
         "--answers",
         type=path,

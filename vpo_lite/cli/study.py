@@ -48,8 +48,8 @@ def flags(made, arguments) -> None:
         "--table",
         nargs="*",
         metavar="FIGURE",
-        help=f"print the means of the finished runs (default: {' '.join(FIGURES)}); search: the "
-        "table of the searches",
+        help="print the means of the finished runs, with + or - where one is surely above or below "
+        f"the baseline (default: {' '.join(FIGURES)}); search: the table of the searches",
     )
 
 
@@ -141,15 +141,18 @@ def _plan(study, folder, options) -> None:
     from ..studies import results
     from ..studies.runner import jobs
 
-    seconds, done = [], 0
-    for job in jobs(study, folder, options.kinds, options.seeds):
+    seconds, done, total = [], 0, _total(study, options)
+    known = list(jobs(study, folder, options.kinds, options.seeds))
+    for job in known:
         state = results.state(folder, job)
         print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
         done += state != "to do"
         if state == "finished":
             with contextlib.suppress(ValueError):  # whoever runs or reads the study is told
                 seconds.append(results.read_result(study, folder, job).seconds)
-    told = f"{_total(study, options) - done} of {_total(study, options)} runs are left"
+    told = f"{total - done} of {total} runs are left"
+    if len(known) < total:
+        told += f", {total - len(known)} of them at learning rates that are not chosen yet"
     if seconds:
         told += f"; a finished one took {sum(seconds) / len(seconds) / 60:.1f} minutes on average"
     say(told, 0)
@@ -180,7 +183,10 @@ def _share(study, folder, options) -> int:
     hidden = options.search or not sys.stderr.isatty()
     failed = [] if options.search else _failed(study, folder, options)
     with contextlib.ExitStack() as open_ones:
-        logs = [open_ones.enter_context(tempfile.TemporaryFile("w+")) for _ in range(many)]
+        logs = [
+            open_ones.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+            for _ in range(many)
+        ]
         workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
         try:
             bar = open_ones.enter_context(tqdm(total=total, unit="run", disable=hidden))

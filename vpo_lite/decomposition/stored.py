@@ -64,7 +64,7 @@ def _array(path: Path) -> np.ndarray:
         raise DamagedError(
             f"{shown_path(path)}: holds {R.size:,} numbers, at most {MOST_VALUES:,} are allowed"
         )
-    return np.asarray(R)
+    return np.array(R)  # a copy: the file may be written anew while R is in use
 
 
 def _lists(path: Path) -> list:

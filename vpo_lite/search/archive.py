@@ -54,7 +54,7 @@ class Archive:
 
     def add(self, answer: str, rewards) -> Elite | None:
         """The answer as the elite of its cell; None where the one that is there stays."""
-        rewards = np.asarray(rewards, dtype=float)
+        rewards = np.array(rewards, dtype=float)  # a copy: the caller may fill its array anew
         cell, score = self.cell(rewards), float(self.weights @ rewards)
         old = self.elites.get(cell)
         if old and (score, -len(answer)) <= (old.score, -len(old.answer)):

@@ -26,7 +26,8 @@ import numpy as np
 from ..checks import check_whole
 from ..policy.loading import load_policy
 from ..randomness import generator
-from ..tasks.base import task_class
+from ..tasks.base import TaskError, task_class
+from ..training.contract import worst_of
 from ..training.rollouts import draw_uniforms, longest_completion, sample_answers, score_answers
 from .archive import Archive, Elite
 from .evolution import beginning, written
@@ -98,7 +99,7 @@ class Islands(Archive):
         self._added = 0
 
     def add(self, answer: str, rewards) -> Elite | None:
-        rewards = np.asarray(rewards, dtype=float)
+        rewards = np.array(rewards, dtype=float)
         elite = Elite(answer, rewards, float(self.weights @ rewards))
         self._known[answer] = elite
         self._added += 1
@@ -207,12 +208,14 @@ def run_stock(
         check_whole(value, name)
     config, options, folder = _openevolve("config"), dict(options or {}), Path(folder)
     made = task_class(task)(**options)
+    made.check_machine()
     instance = made.instance(problem)
     names = _features(len(made.objectives(instance)))
     bins = Archive(made.w_star(instance)).bins
     folder.mkdir(parents=True, exist_ok=True)
     evaluator = folder / "evaluator.py"
-    evaluator.write_text(EVALUATOR.format(name=task, options=options, problem=problem))
+    text = EVALUATOR.format(name=task, options=options, problem=problem)
+    evaluator.write_text(text, "utf-8")
     start = folder / "start.txt"
     start.write_text("nothing yet", "utf-8")
     client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
@@ -296,8 +299,10 @@ def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str,
     instance = task.instance(problem)
     try:
         rewards = score_answers(task, [instance], [[[answer.strip()]]])[0][0, 0]
+    except TaskError:  # the scorer itself failed, such as for want of a sandbox
+        raise
     except ValueError:
-        rewards = task.worst(instance)
+        rewards = worst_of(task, instance)
     score = float(task.w_star(instance) @ rewards)
     return {
         "combined_score": score,

@@ -7,6 +7,7 @@ this one, or a class anywhere, named as ``package.module:Class``.
 
 import importlib
 import os
+import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -140,7 +141,8 @@ class Task:
 
     def key(self, instance: Any) -> str:
         """A text that identifies the instance in every process. It keys the random draws."""
-        text = repr(instance)
+        with np.printoptions(threshold=sys.maxsize):  # or "..." stands for most of a large array
+            text = repr(instance)
         if " at 0x" in text:
             raise TaskError(
                 f"task {self.name!r}: define key(instance); {shown(text)} differs from process to "

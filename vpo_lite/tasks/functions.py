@@ -76,8 +76,7 @@ class ByFunctions(Task):
         self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
         if self.weights.shape != (d,):
             raise ValueError(
-                f"w_star has {self.weights.size} weights: expected {d} weights, one for each "
-                "function"
+                f"weights w*: {self.weights.size} for {d} functions; give one for each"
             )
         if not self.weights.any():
             raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")

@@ -50,7 +50,13 @@ class MazeTask(Task):
             choices=tuple(envs.PRESETS),
         ),
         Option("maze_seed", int, None, "train on this one maze; without it, on many", least=0),
-        Option("maze", str, None, "train on the maze drawn in this text file", file=True),
+        Option(
+            "maze",
+            str,
+            None,
+            "train on the maze drawn in this text file, in rows of . S E G D L B #",
+            file=True,
+        ),
         Option(
             "maze_budget",
             int,

@@ -289,7 +289,7 @@ def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
     judged = []
     scores = task.score([x for x, *_ in asked], there)
     for (x, _, m), row, vectors in zip(asked, parsed, scores, strict=True):
-        R = np.tile(task.worst(x), (m, 1))
+        R = np.tile(np.asarray(task.worst(x), float), (m, 1))
         R[[a is not None for a in row]] = vectors
         judged.append(Judged(R, task.valid(x, R), task.solved(x, R)))
     return judged

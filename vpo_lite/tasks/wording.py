@@ -31,7 +31,8 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
     [None, ' R <b>x</b> ']
     """
     found: dict[int, str] = {}
-    pattern = rf"<{tag}_([1-9])>((?:(?!<{tag}_[1-9]>).)*?)</{tag}_\1>"
+    number = "[1-9][0-9]{0,2}" if m > 9 else "[1-9]"  # a text from elsewhere may hold over nine
+    pattern = rf"<{tag}_({number})>((?:(?!<{tag}_{number}>).)*?)</{tag}_\1>"
     for match in re.finditer(pattern, text, re.DOTALL):
         found.setdefault(int(match[1]), match[2])
     return [found.get(i) for i in range(1, m + 1)]
