@@ -53,6 +53,7 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
         "adapter",
         "config.json",
         "metrics.jsonl",
+        "state.safetensors",
         "summary.json",
     ]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -91,6 +92,10 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     assert "given twice" in capsys.readouterr().err
     assert main(["train", "--resume", str(out)]) == 2
     assert "finished" in capsys.readouterr().err
+    steps = str(summary["steps"] + 1)
+    assert main(["train", "--resume", str(out), "--steps", steps, "--json"]) == 0
+    longer = json.loads(capsys.readouterr().out)
+    assert longer["steps"] == summary["steps"] + 1 and longer["start"] == summary["start"]
     assert main([*small, "--out", str(out)]) == 2
     assert "--resume" in capsys.readouterr().err
 

@@ -16,6 +16,7 @@ import peft
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
 import envs
 import vpo_lite as vpo
@@ -747,7 +748,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
         if record.step == 3:
             break  # killed after a step that was not saved
     second = Learner(folder.config())
-    assert folder.restore(second) == 2
+    assert folder.restore(second, cfg) == 2
     for record in train(cfg, learner=second, first_step=2):
         folder.append(record)
     assert all(torch.equal(p, state_of(second)[n]) for n, p in state_of(whole).items())
@@ -764,13 +765,51 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
     folder = RunFolder.create(tmp_path / "run", config)
     older = {n: v for n, v in config.to_json().items() if n != "warmup_steps"}
     about = {"config": json.dumps(older | {"threads": 2})}
-    folder.check_unchanged(about, None)  # an older version knew no warm-up, and ran without one
-    (folder.path / "config.json").write_text(json.dumps(config.to_json() | {"steps": 5}))
+    # an older version knew no warm-up, and ran without one
+    folder.check_unchanged(about, None, config)
     if schedule == "constant":
-        folder.check_unchanged(about, None)
+        folder.check_unchanged(about, None, config.but(steps=5))
     else:
         with pytest.raises(DamagedError, match="steps changed since the run began"):
-            folder.check_unchanged(about, None)
+            folder.check_unchanged(about, None, config.but(steps=5))
+        folder.close()
+        with pytest.raises(ValueError, match="falls to 0 at step 4"):
+            Run.resume(folder.path, steps=5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [2, 5])
+def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, first):
+    """To the bit on the CPU. With first = 5 its last two steps have no state yet: a kill."""
+
+    def trained(name, steps, stop=None):
+        run = Run.begin(tiny(steps=steps, save_every=3), tmp_path / name)
+        run.start()
+        for record in run.steps():
+            if record.step == stop:
+                run.close()
+                return run.path
+        run.finish()
+        return run.path
+
+    whole = trained("whole", 4)
+    path = trained("longer", 2) if first == 2 else trained("longer", 5, stop=2)
+    run = Run.resume(path, steps=4)
+    assert run.first == (2 if first == 2 else 0)
+    assert not run.folder.finished and run.folder.config() == run.config
+    assert [r.step for r in run.steps()] == list(range(run.first + 1, 5))
+    run.finish()
+    assert {p.name for p in path.iterdir()} == {p.name for p in whole.iterdir()}
+    timings = {"seconds", "rollout_seconds", "rollout_share"}
+    plain = lambda row: {k: v for k, v in row.items() if k not in timings}  # noqa: E731
+    one, other = map(RunFolder.open, (whole, path))
+    assert plain(one.summary()) == plain(other.summary()) and one.summary()["steps"] == 4
+    for a, b in zip(one.records(), other.records(), strict=True):
+        assert plain(a.to_json()) == plain(b.to_json())
+    assert one.config().but(save_every=1) == other.config().but(save_every=1)
+    for name in ("adapter/adapter_model.safetensors", "state.safetensors"):
+        a, b = (load_file(path / name) for path in (whole, path))
+        assert a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
 
 
 def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, monkeypatch):

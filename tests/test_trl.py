@@ -519,7 +519,10 @@ def files(path):
 
 @pytest.mark.slow
 def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys):
-    assert files(trained) == {"config.json", "metrics.jsonl", "summary.json", "adapter"}
+    assert files(trained) == {
+        *("config.json", "metrics.jsonl", "summary.json", "adapter", "checkpoints")
+    }
+    assert files(trained / "checkpoints") >= {"about.json", "checkpoint-3"}
     folder = RunFolder.open(trained)
     assert folder.config() == tiny and folder.engine().name == "trl"
     records = folder.records()
@@ -647,6 +650,25 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
 
 
 @pytest.mark.slow
+def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp_path, capsys):
+    path = tmp_path / "run"
+    run = TrlRun.begin(tiny.but(steps=2), path)
+    run.start()
+    assert run.train(lambda record: False)
+    run.finish()
+    assert main(["train", "--resume", str(path), "--steps", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 3
+    assert RunFolder(path).config() == tiny and files(path) == files(trained)
+    one, other = (
+        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
+        for p in (trained, path)
+    )
+    assert one == other
+    adapter = "adapter/adapter_model.safetensors"
+    assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["asked to stop", "an error before any state"])
 def test_training_that_is_called_again_goes_on(trained, tiny, ending, tmp_path):
     """As a native run does: each step once, the same lines and adapter as in one go."""
@@ -709,6 +731,9 @@ def test_a_run_of_fewer_steps_than_are_done_is_refused(tiny, tmp_path, capsys):
     path = cut(tiny, tmp_path / "run", 2, "asked to stop")
     config = path / "config.json"
     config.write_text(config.read_text().replace('"steps": 3', '"steps": 1'))
+    assert main(["train", "--resume", str(path)]) == 2
+    assert "2 steps are done; --steps must be 2 or more" in capsys.readouterr().err
+    (path / "metrics.jsonl").write_text("")
     assert main(["train", "--resume", str(path)]) == 2
     assert "checkpoint-2: it is of step 2: expected 1 to 1" in capsys.readouterr().err
 
@@ -796,6 +821,6 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
     assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])
     assert len(found["keyed"]) == 2 and found["size"] > 0.1
-    assert files(tmp_path / "run") == {"config.json", "metrics.jsonl", "summary.json", "adapter"}
+    assert files(tmp_path / "run") >= {"summary.json", "adapter", "checkpoints"}
     assert found["resumed"] == [3]
     assert load_policy(tmp_path / "run", device="cpu").model is not None

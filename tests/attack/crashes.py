@@ -3,8 +3,9 @@
     python crashes.py MODEL FOLDER
 
 For n = 1, 2, ... a process trains into FOLDER/n and is ended, as by kill -9, just before its n-th
-operation on a file of the run. A second process goes on. The last line is a JSON list: for each n
-the operation, whether the run could be begun or resumed, and what the folder then holds.
+operation on a file of the run. A second process goes on. Then the same with a finished run of two
+steps, which is made longer. The last line is two JSON lists: for each n the operation, whether the
+run could be begun or resumed, and what the folder then holds.
 
 Processes are forked from one that has loaded everything, a policy too, and that has no second
 thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
@@ -12,11 +13,13 @@ thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
 
 import json
 import os
+import shutil
 import sys
 import traceback
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 
 from vpo_lite import TrainConfig
 from vpo_lite.training.run import Run
@@ -47,10 +50,10 @@ def killed_at(count: int, folder: Path) -> None:
 
 
 def work(config: TrainConfig, folder: Path) -> None:
-    """Begin a run, or go on with it, to its end."""
+    """Begin a run, or go on with it, to its end, or further to that of this config."""
     if (folder / "config.json").exists():
         try:
-            run = Run.resume(folder)
+            run = Run.resume(folder, config.steps)
         except ValueError as error:
             if "is finished" in str(error):
                 return
@@ -77,7 +80,9 @@ def in_a_process(task, *arguments) -> int:
 
 
 def held(folder: Path) -> dict:
-    """What a run folder holds, without what differs from run to run: times."""
+    """What a run folder holds, without what differs from run to run: times, and in safetensors the
+    order of the metadata.
+    """
     timings = ("seconds", "rollout_seconds", "rollout_share")
 
     def timeless(text):
@@ -90,6 +95,10 @@ def held(folder: Path) -> dict:
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         content["metrics.jsonl"] = [timeless(line) for line in lines]
         content["summary.json"] = timeless((folder / "summary.json").read_text())
+    if (folder / "state.safetensors").exists():
+        with safe_open(folder / "state.safetensors", "pt") as file:
+            tensors = {name: file.get_tensor(name).tolist() for name in sorted(file.keys())}
+            content["state.safetensors"] = [tensors, file.metadata()]
     return content
 
 
@@ -105,10 +114,24 @@ def main(model: str, root: Path) -> None:
     config = TrainConfig.preset("demo", **small, **here)
     Learner(config)
     assert in_a_process(work, config, root / "whole") == 0
+    assert in_a_process(work, config.but(steps=2), root / "shorter") == 0
+    from_nothing = attack(config, root / "begun", root / "whole")
+    print(
+        json.dumps(
+            [from_nothing, attack(config, root / "longer", root / "whole", root / "shorter")]
+        )
+    )
+
+
+def attack(config: TrainConfig, root: Path, whole: Path, start: Path | None = None) -> list[dict]:
+    """What becomes of a run killed at each operation. start: what its folder holds at first."""
+    root.mkdir()
     found, count = [], 0
     while not found or found[-1]["first"] == KILLED:
         count += 1
         folder = root / str(count)
+        if start:
+            shutil.copytree(start, folder)
         first = in_a_process(train_and_die, config, folder, count)
         second = in_a_process(work, config, folder) if first == KILLED else 0
         operation = root / f"{count}.operation"
@@ -117,11 +140,11 @@ def main(model: str, root: Path) -> None:
                 "first": first,
                 "second": second,
                 "operation": operation.read_text() if operation.exists() else "",
-                "same": held(folder) == held(root / "whole"),
+                "same": held(folder) == held(whole),
                 "names": sorted(held(folder)),
             }
         )
-    print(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from vpo_lite.training.step import Learner
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "vpo_lite.cli", "train"]
 PEFT = "adapter_config.json"
-FILES = ("adapter", "config.json", "metrics.jsonl", "summary.json")  # of a finished run
+FILES = ("adapter", "config.json", "metrics.jsonl", "state.safetensors", "summary.json")  # finished
 
 
 def refused(capsys, *arguments, status=2) -> str:
@@ -69,14 +69,18 @@ def test_a_run_killed_around_any_operation_on_a_file_ends_as_the_whole_one(
         | {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    *killed, last = json.loads(done.stdout)
-    assert last["first"] == 0 and len(killed) > 40
-    operations = {re.sub(r"[0-9]+/|-\w{8}$", "", k["operation"]) for k in killed}
-    for part in ("open .config.json", "os.rename .state.safetensors", "os.remove start.json"):
-        assert part in operations  # the attack met what it was meant to meet
-    for k in killed:
-        assert (k["second"], k["same"]) == (0, True), k
-    assert {name.split("/")[0] for name in last["names"]} == set(FILES)
+    begun, longer = json.loads(done.stdout)
+    met = {"open .config.json", "os.rename .state.safetensors", "os.remove start.json"}
+    for (*killed, last), least, parts in (
+        (begun, 40, met),
+        (longer, 20, met | {"os.remove summary.json"}),
+    ):
+        assert last["first"] == 0 and len(killed) > least
+        operations = {re.sub(r"[0-9]+/|-\w{8}$", "", k["operation"]) for k in killed}
+        assert parts <= operations  # the attack met what it was meant to meet
+        for k in killed:
+            assert (k["second"], k["same"]) == (0, True), k
+        assert {name.split("/")[0] for name in last["names"]} == set(FILES)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 200, -1])
@@ -94,7 +98,7 @@ def test_a_line_cut_by_a_kill_is_written_anew(stopped, kept):
 def test_a_finished_run_leaves_no_temporary_file_even_if_it_was_killed_while_it_tidied(
     stopped, finished
 ):
-    for name in ("state.safetensors", "start.json", ".lock"):
+    for name in ("start.json", ".lock"):
         (finished / name).touch()
         assert sorted(p.name for p in finished.iterdir()) != sorted(FILES)
         with pytest.raises(ValueError, match="this run is finished"):
@@ -118,6 +122,25 @@ def test_a_folder_killed_before_its_settings_stood_can_be_used_again(small_confi
     (tmp_path / "other" / ".config").touch()  # somebody's own
     with pytest.raises(ValueError, match="no empty folder"):
         RunFolder.create(tmp_path / "other", small_config)
+
+
+def test_a_finished_run_that_cannot_become_longer_stays_as_it_was(finished, capsys):
+    before, steps = tree(finished), RunFolder(finished).config().steps
+
+    def line(steps):
+        said = refused(capsys, "train", "--resume", finished, "--steps", steps)
+        assert tree(finished) == before
+        return said
+
+    assert f"this run is finished ({steps} steps)" in line(steps)
+    assert f"{steps} steps are done; --steps must be {steps} or more" in line(steps - 1)
+    assert "steps = 0: must be a whole number, 1 or more" in line(0)
+    whole = before.pop("state.safetensors")
+    (finished / "state.safetensors").unlink()
+    assert f"begin another run with its adapter: --model {finished}" in line(steps + 1)
+    before["state.safetensors"] = whole[:-9]
+    (finished / "state.safetensors").write_bytes(whole[:-9])
+    assert "this state cannot be read" in line(steps + 1)
 
 
 # --- two writers ----------------------------------------------------------------------------------

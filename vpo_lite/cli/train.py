@@ -36,7 +36,10 @@ def flags(made, arguments) -> None:
         "--out", type=path, metavar="FOLDER", help="where the run goes (default: runs/TIME)"
     )
     made.add_argument(
-        "--resume", type=path, metavar="FOLDER", help="go on with this run; the rest comes from it"
+        "--resume",
+        type=path,
+        metavar="FOLDER",
+        help="go on with this run; all settings come from it, but --steps may make it longer",
     )
     made.add_argument(
         "--engine",
@@ -61,6 +64,7 @@ def run(options) -> int:
 
         chosen = given_settings(TrainConfig.options(), options)
         if options.resume:
+            longer = chosen.pop("steps", None)
             extra = [
                 *chosen,
                 *(name for name in OF_A_NEW_RUN if getattr(options, name) is not None),
@@ -68,10 +72,10 @@ def run(options) -> int:
             if extra:
                 left_out = ", ".join(sorted(extra))
                 raise Wrong(
-                    f"--resume {options.resume}: everything else comes from the run; leave out "
+                    f"--resume {options.resume}: all but --steps comes from the run; leave out "
                     f"{left_out}"
                 )
-            started = _engine(_engine_of(options.resume)).resume(options.resume)
+            started = _engine(_engine_of(options.resume)).resume(options.resume, longer)
         else:
             config = TrainConfig.preset(
                 "demo" if options.preset is None else options.preset, **chosen

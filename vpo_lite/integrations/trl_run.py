@@ -89,24 +89,26 @@ class TrlRun(AnyRun):
         dataset(config.but(steps=1), learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
-            rewound(folder, learner)
+            rewound(folder, learner, config)
         (found,) = broadcast_object_list([folder and str(folder.path.resolve())])
         return cls(folder or RunFolder(found), config, learner, engine, team)
 
     @classmethod
-    def resume(cls, path) -> "TrlRun":
-        """Go on with a run, also with another number of processes. Raises ValueError as
-        `Run.resume`.
+    def resume(cls, path, steps: int | None = None) -> "TrlRun":
+        """Go on with a run, also with another number of processes. ``steps`` and errors are those
+        of `Run.resume`.
         """
         check_installed()
         folder = RunFolder.open(path)
         team = PartialState(cpu=on_cpu(folder.config()))
-        main = team.is_main_process
-        with going_on(path, NAME) if main else contextlib.nullcontext(folder) as folder:
-            config, engine = folder.config(), folder.engine()
+        main, config = team.is_main_process, folder.config()
+        others = folder, config if steps is None else config.but(steps=steps)
+        with going_on(path, NAME, steps) if main else contextlib.nullcontext(others) as found:
+            folder, config = found
+            engine = folder.engine()
             _check_options(config, engine, team)
             learner = _learner(config)
-            checkpoint = _last_checkpoint(folder, learner, main)
+            checkpoint = _last_checkpoint(folder, learner, config, main)
         return cls(folder, config, learner, engine, team, _step_after(checkpoint))
 
     def memory(self) -> Memory | None:
@@ -125,7 +127,7 @@ class TrlRun(AnyRun):
 
         Until it returns, the model has the generation settings that TRL samples with.
         """
-        checkpoint = _last_checkpoint(self.folder, self.learner, self.main)
+        checkpoint = _last_checkpoint(self.folder, self.learner, self.config, self.main)
         self.done = _step_after(checkpoint)
         with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
             if self._began and checkpoint is None:  # steps without a state changed the adapter
@@ -278,9 +280,11 @@ def _learner(config: TrainConfig) -> Learner:
     return Learner(config.but(gradient_checkpointing=False))
 
 
-def _last_checkpoint(folder: RunFolder, learner: Learner, main: bool) -> Path | None:
+def _last_checkpoint(
+    folder: RunFolder, learner: Learner, config: TrainConfig, main: bool
+) -> Path | None:
     """The checkpoint to go on from, in every process; the main one rewinds the folder to it."""
-    (checkpoint,) = broadcast_object_list([rewound(folder, learner) if main else None])
+    (checkpoint,) = broadcast_object_list([rewound(folder, learner, config) if main else None])
     return checkpoint
 
 

@@ -9,31 +9,34 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ..files import DamagedError, read_bytes, read_json, write_json
+from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, RunFolder
 from ..training.step import Learner
 
 ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
 
 
-def rewound(folder: RunFolder, learner: Learner) -> Path | None:
-    """The last complete checkpoint, None where there is none; metrics.jsonl is cut back to it.
+def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | None:
+    """The last complete checkpoint, None where there is none; the folder is rewound to it.
 
-    Raises DamagedError, before anything is removed, for what cannot be gone on with.
+    config: as for :meth:`RunFolder.rewind`. Raises DamagedError, before anything is removed, for
+    what cannot be gone on with.
     """
     where = folder.path / CHECKPOINTS
     where.mkdir(exist_ok=True)
     if (where / ABOUT).exists():
-        folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner)
+        folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner, config)
     else:  # a new run, or one that was killed before it had any state
         write_json(where / ABOUT, folder.about(learner))
     complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
     last = max(complete, key=step_of, default=None)
     if last is not None:
-        most = folder.config().steps
-        if step_of(last) > most:
-            raise DamagedError(f"{last}: it is of step {step_of(last)}: expected 1 to {most}")
+        if step_of(last) > config.steps:
+            raise DamagedError(
+                f"{last}: it is of step {step_of(last)}: expected 1 to {config.steps}"
+            )
         _check_readable(last)
-    folder.rewind(step_of(last) if last else 0, last or where / "checkpoint-1")
+    folder.rewind(step_of(last) if last else 0, last or where / "checkpoint-1", config)
     return last
 
 

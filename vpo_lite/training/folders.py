@@ -9,7 +9,6 @@ record.py).
 import contextlib
 import json
 import os
-import shutil
 from pathlib import Path
 
 from pydantic import Field, JsonValue
@@ -41,8 +40,7 @@ from .texts import TEXTS, cut
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 FILES, ENGINE = "files", "engine"  # beside the settings in config.json
 STATE, START, ADAPTER = "state.safetensors", "start.json", "adapter"
-UNDER_WAY = (STATE, START)  # files that a finished run does without
-CHECKPOINTS = "checkpoints"  # a folder that it does without: another engine's states, in its form
+CHECKPOINTS = "checkpoints"  # another engine's states, in its form
 MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
 
 
@@ -61,8 +59,8 @@ class RunFolder:
     - metrics.jsonl: one record a line
     - texts.jsonl: some completions of each step, one a line, where the run keeps any (texts.py)
     - start.json: the figures before training, while the run is under way
-    - state.safetensors, or checkpoints/ of another engine: the state to resume from, while the run
-      is under way
+    - state.safetensors, or checkpoints/ of another engine: the state to go on from. A finished run
+      keeps it: more ``steps`` make it go on
     - adapter/, summary.json: the trained adapter and the figures, once the run is finished
 
     Anyone may read. To write, :meth:`create` a folder or :meth:`lock` one, and :meth:`close` it.
@@ -149,10 +147,8 @@ class RunFolder:
     def tidy(self) -> None:
         """Remove what a killed writer left."""
         tidy(self.path, (CONFIG, METRICS, TEXTS, SUMMARY, STATE, START, ADAPTER))
-        for name in UNDER_WAY if self.finished else ():
-            (self.path / name).unlink(missing_ok=True)
         if self.finished:
-            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+            (self.path / START).unlink(missing_ok=True)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -248,32 +244,41 @@ class RunFolder:
             self._settings = json.dumps(self.config().to_json())
         return {"config": self._settings, "base": learner.policy.fingerprint or ""}
 
-    def restore(self, learner) -> int:
+    def restore(self, learner, config: TrainConfig) -> int:
         """Put the last stored state into the learner; returns its step, 0 without a state.
 
-        Later lines of metrics.jsonl are removed. Raises DamagedError, before anything is removed,
-        for a damaged file, where lines are missing, and where the base model or the settings are
-        not those that the state was trained with.
+        config: as for :meth:`rewind`, which is called. Raises DamagedError, before anything is
+        removed, for a damaged file, where lines are missing, and where the base model or the
+        settings are not those that the state was trained with.
         """
         self._check_locked()
-        state, config, step = self.path / STATE, self.config(), 0
+        state, step = self.path / STATE, 0
         if state.exists():
             about = read_about(state)
-            self.check_unchanged(about, learner)
+            self.check_unchanged(about, learner, config)
             found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
             model, optimizer = learner.policy.model, learner.optimizer
             step = load_state(state, model, optimizer, most=config.steps)
             learner.found = found
-        self.rewind(step, state)
+        self.rewind(step, state, config)
         return step
 
-    def rewind(self, step: int, state: Path) -> None:
-        """Remove the lines of metrics.jsonl after the step that the file ``state`` is of, 0 where
-        there is none. Raises DamagedError, before anything is removed, where state or lines miss.
+    def rewind(self, step: int, state: Path, config: TrainConfig) -> None:
+        """Make this the folder of a run that goes on after the step that the file ``state`` is of,
+        0 where there is none: later lines of metrics.jsonl are removed.
+
+        config: the settings to go on with, those of :meth:`config` but for ``steps``, which may be
+        others. Of a finished run summary.json is removed. Raises DamagedError, before anything is
+        removed, where state or lines miss.
         """
         self._check_locked()
         metrics, records = self.path / METRICS, self.records()
-        if not step and len(records) > self.config().save_every:
+        if self.finished and step < len(records):
+            raise DamagedError(
+                f"{state}: missing, so this finished run cannot go on; begin another run with its "
+                f"adapter: --model {self.path}, and another --seed"
+            )
+        if not step and len(records) > config.save_every:
             raise DamagedError(
                 f"{state}: missing, and {metrics} goes to step {len(records)}; start the run anew"
             )
@@ -282,14 +287,24 @@ class RunFolder:
                 f"{metrics}: ends after step {len(records)}, and {state} is of step {step}; start "
                 "the run anew"
             )
+        self._settle(config)
         self.tidy()
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
         cut(self.path / TEXTS, step)
 
-    def check_unchanged(self, about: dict[str, str], learner) -> None:
+    def _settle(self, config: TrainConfig) -> None:
+        """Write ``config.steps``, and make a finished run one that is under way."""
+        if self.finished:
+            write_json(self.path / START, self.summary()["start"])
+            (self.path / SUMMARY).unlink()
+        stored = read_json(self.path / CONFIG)
+        if stored["steps"] != config.steps:
+            write_json(self.path / CONFIG, stored | {"steps": config.steps})
+            self._settings = None
+
+    def check_unchanged(self, about: dict[str, str], learner, config: TrainConfig) -> None:
         """Raise DamagedError where settings or base model are not those of :meth:`about`."""
-        config = self.config()
         base = about.get("base")  # "": an earlier version did not know it for a model of the hub
         if base and base != learner.policy.fingerprint:
             raise DamagedError(

@@ -127,6 +127,7 @@ class Run(AnyRun):
     """One run of the native trainer. Make it with :meth:`begin` or :meth:`resume`.
 
     After a kill :meth:`resume` goes on. On the CPU the result is bit-equal to an uninterrupted run.
+    So is that of a run which was made longer.
     """
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
@@ -146,20 +147,20 @@ class Run(AnyRun):
         config = fitted(learner.policy, config, found, learner.task) if found else config
         check_fits(learner.policy, config, learner.task)
         folder = RunFolder.create(path, config)
-        return cls(folder, config, learner, folder.restore(learner))
+        return cls(folder, config, learner, folder.restore(learner, config))
 
     @classmethod
-    def resume(cls, path) -> "Run":
-        """Go on with a run.
+    def resume(cls, path, steps: int | None = None) -> "Run":
+        """Go on with a run. steps: the steps that it shall have in all; more than it had make it
+        longer, also where it is finished.
 
-        Raises ValueError where there is none, where it is finished or damaged, where its data
-        changed, where another engine began it, and where another process writes to it. Nothing is
-        changed then.
+        Raises ValueError where there is none, where all its steps are done, where it is damaged,
+        where its data changed, where another engine began it, where its learning rate falls to 0 at
+        the step that was its last, and where another process writes to it. Nothing is changed then.
         """
-        with going_on(path, cls.engine.name) as folder:
-            config = folder.config()
+        with going_on(path, cls.engine.name, steps) as (folder, config):
             learner = Learner(config)
-            return cls(folder, config, learner, folder.restore(learner))
+            return cls(folder, config, learner, folder.restore(learner, config))
 
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
         for record in self.steps():
@@ -179,7 +180,7 @@ class Run(AnyRun):
             self._walk = None
         if self._broken:  # a step may have changed half of the parameters
             self._build_again(Learner)
-            self.done = self.folder.restore(self.learner)
+            self.done = self.folder.restore(self.learner, self.config)
             self._broken = False
         self._walk = self._steps()
         return self._walk
@@ -223,26 +224,41 @@ def settled(config: TrainConfig) -> TrainConfig:
 
 
 @contextlib.contextmanager
-def going_on(path, engine: str) -> Iterator[RunFolder]:
-    """A context with the locked folder of a run that this engine began and that is not finished.
+def going_on(
+    path, engine: str, steps: int | None = None
+) -> Iterator[tuple[RunFolder, TrainConfig]]:
+    """A context with the locked folder of a run that this engine began and that has steps to go,
+    and with its settings.
 
     If the block raises, the folder is closed. Raises ValueError as :meth:`Run.resume` says.
     """
     folder = RunFolder.open(path)
     folder.lock()
     try:
-        config = folder.config()
-        if folder.finished:
+        config, done = folder.config(), len(folder.records())
+        before, config = config.steps, config if steps is None else config.but(steps=steps)
+        if folder.finished and config.steps == before:
             folder.tidy()
-            raise ValueError(f"--resume {path}: this run is finished ({config.steps} steps)")
+            raise ValueError(
+                f"--resume {path}: this run is finished ({before} steps); --steps makes it longer"
+            )
+        if config.steps < done:
+            raise ValueError(
+                f"--resume {path}: {done} steps are done; --steps must be {done} or more"
+            )
+        if config.steps != before and config.lr_schedule != "constant":
+            raise ValueError(
+                f"--resume {path}: its learning rate falls to 0 at step {before} (lr_schedule = "
+                f"{config.lr_schedule}), so its steps cannot be changed"
+            )
         if folder.engine().name != engine:
             raise ValueError(
                 f"{path}: engine {folder.engine().name} began this run; go on with: vpo-lite train "
                 f"--resume {path}"
             )
-        folder.start(), folder.records()  # a damaged file is said before a model is loaded
+        folder.start()  # a damaged file is said before a model is loaded
         folder.check_files()
-        yield folder
+        yield folder, config
     except BaseException:
         folder.close(remove=folder.finished)
         raise
