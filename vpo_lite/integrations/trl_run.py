@@ -7,7 +7,6 @@ checkpoints, in ``checkpoints/``. One process, the main one, writes everything e
 import atexit
 import contextlib
 import functools
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -18,12 +17,10 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
-from huggingface_hub import constants
-from transformers import GenerationConfig, PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from ..estimators import zscore
 from ..files import sync
-from ..policy.adapter import quiet
 from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
@@ -40,6 +37,7 @@ from .trl import EPS, SetReward, grouped
 from .trl_memory import memory_needed
 from .trl_setup import check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
+from .trl_surroundings import drop_nothing, leave, nothing_but_ends, silence
 
 NAME = "trl"
 
@@ -66,8 +64,7 @@ class TrlRun(AnyRun):
         super().__init__(folder, config, learner, first)
         self.engine, self.team, self._began = engine, team, False
         self.main, self.processes = team.is_main_process, team.num_processes
-        # A process that ends while its group stands may be aborted by the threads of gloo.
-        atexit.register(team.destroy_process_group)
+        atexit.register(leave, team)
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
 
@@ -129,12 +126,12 @@ class TrlRun(AnyRun):
         """
         checkpoint = _last_checkpoint(self.folder, self.learner, self.config, self.main)
         self.done = _step_after(checkpoint)
-        with _silence(), torch_threads(self.config.threads), enough_memory(self.config):
+        with silence(), torch_threads(self.config.threads), enough_memory(self.config):
             if self._began and checkpoint is None:  # steps without a state changed the adapter
                 self._build_again(_learner)
             self._began = True
             policy = self.learner.policy
-            with _nothing_but_ends(policy.model.get_base_model(), _ends(policy, self.config)):
+            with nothing_but_ends(policy.model.get_base_model(), _ends(policy, self.config)):
                 trainer = self._trainer(tell)
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return self.done == self.config.steps
@@ -155,7 +152,7 @@ class TrlRun(AnyRun):
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
         if args.disable_dropout:
-            _drop_nothing(base)
+            drop_nothing(base)
         reward = _Reward(SetReward.of(config), _ends(policy, config), log=bool(args.report_to))
         trainer = GRPOTrainer(
             model=base,
@@ -272,7 +269,7 @@ class _Recorder(TrainerCallback):
             sync(run.path / METRICS)  # never a state without the lines that lead to it
 
 
-# --- TRL's surroundings ---------------------------------------------------------------------------
+# --- parts ----------------------------------------------------------------------------------------
 
 
 def _learner(config: TrainConfig) -> Learner:
@@ -294,7 +291,7 @@ def _step_after(checkpoint: Path | None) -> int:
 
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
     """Refuse what TRL refuses before anything is loaded or written."""
-    with _silence():
+    with silence():
         grpo_config(config, "unused", team.num_processes, **engine.options)
 
 
@@ -308,45 +305,3 @@ def _ends(policy: Policy, config: TrainConfig) -> set[int]:
     """The tokens that end a rollout: also the word that ends its last answer."""
     word = last_word(policy, config.answers)
     return policy.eos_ids | (set() if word is None else {policy.token_id(word)})
-
-
-def _drop_nothing(model) -> None:
-    """Dropout that a layer keeps as a number (OPT) becomes 0. TRL's own option sees modules."""
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if name.endswith(("dropout", "layerdrop")) and isinstance(value, float):
-                setattr(module, name, 0.0)
-
-
-@contextlib.contextmanager
-def _nothing_but_ends(model, ids: set[int]):
-    """A context in which the model's generation settings are these ends, and nothing else.
-
-    ``generate`` takes what TRL leaves open from them: a model's ``min_p`` would change the
-    distribution that rollouts are drawn from, and the trainer knows nothing of it.
-    """
-    before, model.generation_config = (
-        model.generation_config,
-        GenerationConfig(eos_token_id=sorted(ids)),
-    )
-    try:
-        yield
-    finally:
-        model.generation_config = before
-
-
-@contextlib.contextmanager
-def _silence():
-    """A context in which TRL and what it stands on print nothing, and report nothing home."""
-    loggers = [logging.getLogger(name) for name in ("trl", "accelerate")]
-    levels = [logger.level for logger in loggers]
-    told, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with quiet():
-            yield
-    finally:
-        constants.HF_HUB_DISABLE_TELEMETRY = told
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -1,0 +1,66 @@
+"""What surrounds TRL's trainer in a run: logs, generation settings, dropout, the group's end."""
+
+import contextlib
+import logging
+import time
+
+import torch
+from accelerate import PartialState
+from huggingface_hub import constants
+from transformers import GenerationConfig
+
+from ..policy.adapter import quiet
+
+
+def leave(team: PartialState) -> None:
+    """Leave the group of processes, at the end of this one.
+
+    Threads of gloo let go of the tensors of the last collective. For that they need the GIL. One
+    that asks for it while Python ends would abort the process (pytorch issue 190489), which had
+    trained to its end.
+    """
+    if torch.distributed.is_initialized():
+        team.destroy_process_group()
+        time.sleep(0.5)  # the GIL is free
+
+
+def drop_nothing(model) -> None:
+    """Dropout that a layer keeps as a number (OPT) becomes 0. TRL's own option sees modules."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name.endswith(("dropout", "layerdrop")) and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+@contextlib.contextmanager
+def nothing_but_ends(model, ids: set[int]):
+    """A context in which the model's generation settings are these ends, and nothing else.
+
+    ``generate`` takes what TRL leaves open from them: a model's ``min_p`` would change the
+    distribution that rollouts are drawn from, and the trainer knows nothing of it.
+    """
+    before, model.generation_config = (
+        model.generation_config,
+        GenerationConfig(eos_token_id=sorted(ids)),
+    )
+    try:
+        yield
+    finally:
+        model.generation_config = before
+
+
+@contextlib.contextmanager
+def silence():
+    """A context in which TRL and what it stands on print nothing, and report nothing home."""
+    loggers = [logging.getLogger(name) for name in ("trl", "accelerate")]
+    levels = [logger.level for logger in loggers]
+    told, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with quiet():
+            yield
+    finally:
+        constants.HF_HUB_DISABLE_TELEMETRY = told
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
