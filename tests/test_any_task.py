@@ -21,7 +21,7 @@ from vpo_lite.cli import main
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name
-from vpo_lite.training.rollouts import read_answers, score_answers
+from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 

@@ -13,11 +13,12 @@ from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
+from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import bootstrap_interval, compare, table
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.measure import pool_figures
-from vpo_lite.training.rollouts import read_answers, sample_answers
+from vpo_lite.training.rollouts import sample_answers
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)

@@ -442,10 +442,13 @@ def test_the_house_keeps_its_rules(check):
         pytest.fail("\n".join([check.__doc__, *wrong]), pytrace=False)
 
 
+RUN = "tests/data/run-0.1.0"
 LIGHT = {  # what is done -> the packages that it must not load
     "import vpo_lite": "gymnasium torch transformers peft plotly ipywidgets",
     "import vpo_lite; vpo_lite.TrainConfig.preset('demo')": "torch transformers plotly ipywidgets",
     "from vpo_lite.lab import Lab; Lab()": "ipywidgets anywidget",
+    f"import vpo_lite; vpo_lite.compare({RUN!r})": "torch transformers peft plotly",
+    "import vpo_lite.integrations.rewards": "gymnasium torch transformers peft plotly",
 }
 
 

@@ -13,7 +13,8 @@ from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.call_plans import CallPlans, Part, front_of
-from vpo_lite.training.rollouts import read_answers, sample_answers
+from vpo_lite.training.answers import read_answers
+from vpo_lite.training.rollouts import sample_answers
 
 TASK = CallPlans()
 HAND = (

@@ -16,7 +16,7 @@ from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate, programs_vocab
 from vpo_lite.pocket.recipe import recipe_class, recipe_names
 from vpo_lite.policy import shipped
 from vpo_lite.tasks.programs import PROGRAMS, Examples, ProgramsTask
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 
 TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
 HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]

@@ -12,13 +12,9 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.wording import read_numbered
 from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
+from vpo_lite.training.answers import read_answers
 from vpo_lite.training.recombine import recombine
-from vpo_lite.training.rollouts import (
-    draw_uniforms,
-    longest_completion,
-    read_answers,
-    sample_answers,
-)
+from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 

@@ -16,7 +16,7 @@ from vpo_lite.files import DamagedError
 from vpo_lite.tasks import Option, Prompt, Task, task_class
 from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, judge, on_records
 from vpo_lite.tasks.rows import Row
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 

@@ -21,7 +21,7 @@ from vpo_lite.tasks.ambiguous_chains import (
 from vpo_lite.tasks.chain_records import ChainRecords
 from vpo_lite.tasks.chains import ChainsTask
 from vpo_lite.tasks.records import on_records
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 
 FIVE = {"uncertain": 5, "prior": 0.8}
 TASK, SPREADING = IndependentChains(**FIVE), SpreadingChains(**FIVE)

@@ -18,7 +18,7 @@ from vpo_lite.tasks.hop_chains import FACT_SYMBOLS, PEOPLE, Fact, HopQuestion, c
 from vpo_lite.tasks.hop_facts import HopFacts
 from vpo_lite.tasks.hop_records import HopRecords, Question
 from vpo_lite.tasks.hops import HopsTask
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 
 TASK, WEAKEST = HopFacts(), HopFacts(along="weakest")
 HAND = HopQuestion(

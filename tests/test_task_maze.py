@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import envs
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.maze import MazeTask
-from vpo_lite.training.rollouts import read_answers, score_answers
+from vpo_lite.training.answers import read_answers, score_answers
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 3)

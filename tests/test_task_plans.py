@@ -22,7 +22,7 @@ from vpo_lite.tasks.call_plans import (
     front_of,
 )
 from vpo_lite.tasks.call_records import CallRecords
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 
 TASK = CallPlans()
 HAND = (

@@ -20,7 +20,7 @@ from vpo_lite.tasks.program_records import ProgramRecords
 from vpo_lite.tasks.program_texts import passes
 from vpo_lite.tasks.programs import ProgramsTask
 from vpo_lite.tasks.records import EXAMPLES
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 from vpo_lite.training.run import Run
 
 SHIPPED = EXAMPLES / "programs.jsonl"

@@ -28,7 +28,7 @@ from vpo_lite.tasks.program_rules import (
     outputs_of,
 )
 from vpo_lite.tasks.programs import ProgramsTask
-from vpo_lite.training.rollouts import read_answers
+from vpo_lite.training.answers import read_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = ProgramsTask()

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from .. import checks, estimators
 from ..tasks.base import Prompt, Task
+from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
 from ..training.contract import w_star_of, worst_of
 from ..training.problems import draw_weights
-from ..training.rollouts import Answers, read_answers
 
 COMPARABLE = (
     "vpo",

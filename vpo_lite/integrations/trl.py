@@ -12,9 +12,9 @@ import numpy as np
 from .. import estimators
 from ..tasks.base import Task, group_key
 from ..tasks.functions import Asked, OfFunctions
+from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.measure import step_figures
-from ..training.rollouts import Answers, merged
 from .rewards import RolloutReward, Scored
 
 EPS = 1e-4  # what TRL adds to the standard deviation of a group

@@ -20,8 +20,9 @@ from ..policy.policy import Policy
 from ..randomness import generator
 from ..tasks.base import Task
 from ..tasks.wording import known_answers
+from ..training.answers import score_answers
 from ..training.contract import check_problem, flags_of, objectives_of, w_star_of, worst_of
-from ..training.rollouts import draw_uniforms, longest_completion, sample_answers, score_answers
+from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 from .archive import Archive, Elite
 
 SHOWN = 2  # parents in a prompt in words

@@ -27,8 +27,9 @@ from ..checks import check_whole
 from ..policy.loading import load_policy
 from ..randomness import generator
 from ..tasks.base import TaskError, task_class
+from ..training.answers import score_answers
 from ..training.contract import worst_of
-from ..training.rollouts import draw_uniforms, longest_completion, sample_answers, score_answers
+from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 from .archive import Archive, Elite
 from .evolution import beginning, written
 

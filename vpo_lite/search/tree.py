@@ -24,15 +24,10 @@ from ..checks import check_alpha, check_whole, shown
 from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
+from ..training.answers import Answers, score_answers
 from ..training.contract import prompt_of, tokens_of
 from ..training.evaluate import ROWS
-from ..training.rollouts import (
-    Answers,
-    draw_uniforms,
-    longest_completion,
-    sample_answers,
-    score_answers,
-)
+from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 
 # --- token by token -------------------------------------------------------------------------------
 

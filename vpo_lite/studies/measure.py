@@ -11,9 +11,9 @@ from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..search import best_of
 from ..tasks.base import Task
+from ..training.answers import Answers
 from ..training.config import TrainConfig
 from ..training.evaluate import sample_pools
-from ..training.rollouts import Answers
 from .results import BUDGETS, CURVES, SINGLE
 
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from ..intervals import bootstrap
 from .config import OF_THE_MACHINE, TrainConfig
-from .evaluate import INTERVALS
 from .folders import RunFolder
 from .measure import BUDGETS, means
-from .schemas import FIGURES
+from .schemas import FIGURES, INTERVALS
 
 
 class _Finished(NamedTuple):

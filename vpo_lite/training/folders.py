@@ -31,10 +31,8 @@ from ..files import (
     write_json,
 )
 from .config import OF_THE_MACHINE, TrainConfig
-from .recombine import BestSets
 from .record import StepRecord, stored_step
-from .schemas import Figures, Summary
-from .state import load_state, read_about, save_state
+from .schemas import BestSets, Figures, Summary
 from .texts import TEXTS, cut
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
@@ -184,9 +182,7 @@ class RunFolder:
         return (self.path / SUMMARY).is_file()
 
     def summary(self) -> dict:
-        """The figures of a finished run, named as in schemas.Summary. Raises ValueError for a run
-        that is not finished, and for a damaged file.
-        """
+        """The figures, as schemas.Summary names them. Raises ValueError for a run under way."""
         if not self.finished:
             raise ValueError(f"{self.path}: not finished; go on with --resume {self.path}")
         return read_json(self.path / SUMMARY, Summary).model_dump()
@@ -231,6 +227,8 @@ class RunFolder:
 
     def save(self, learner, step: int) -> None:
         """Store the state after ``step`` steps."""
+        from .state import save_state  # here: whoever only reads a run needs no torch
+
         self._check_locked()
         sync(self.path / METRICS)  # never a state without the lines that lead to it
         about = self.about(learner)
@@ -251,14 +249,15 @@ class RunFolder:
         removed, for a damaged file, where lines are missing, and where the base model or the
         settings are not those that the state was trained with.
         """
+        from .state import load_state, read_about
+
         self._check_locked()
         state, step = self.path / STATE, 0
         if state.exists():
             about = read_about(state)
             self.check_unchanged(about, learner, config)
             found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
-            model, optimizer = learner.policy.model, learner.optimizer
-            step = load_state(state, model, optimizer, most=config.steps)
+            step = load_state(state, learner.policy.model, learner.optimizer, most=config.steps)
             learner.found = found
         self.rewind(step, state, config)
         return step

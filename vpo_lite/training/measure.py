@@ -7,9 +7,9 @@ import numpy as np
 from .. import metrics
 from ..exact import exact_set_reward
 from ..tasks.base import Task
+from .answers import Answers
 from .config import TrainConfig
 from .contract import below_worst, coverage_of, objectives_of, w_star_of, worst_of
-from .rollouts import Answers
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
 # Points of the figures of a step without a closed form: a tenth of the step's time at most.

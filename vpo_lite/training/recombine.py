@@ -26,19 +26,10 @@ from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..tasks.base import Task
 from ..tasks.wording import read_numbered
-from .rollouts import Answers, last_word
+from .answers import Answers
+from .rollouts import last_word
+from .schemas import BestSets, Found
 
-
-class Found(NamedTuple):
-    """An answer as it was written: its text between the tags, its slot, its rewards (d,)."""
-
-    body: str
-    slot: int
-    rewards: tuple[float, ...]
-
-
-# The best set found so far of each problem, by the problem's key; the latest problem comes last.
-BestSets = dict[str, list[Found]]
 MOST_PROBLEMS = 4096  # whose sets are kept: they stand in every state
 
 

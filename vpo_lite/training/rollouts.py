@@ -1,50 +1,17 @@
-"""From problems to scored answers: sample, decode, parse, score, mark repeats."""
+"""From problems to scored answers: ask, sample, read."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import check_finite, shown
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..randomness import generator
-from ..tasks.base import Prompt, Task, TaskError
-from .contract import blamed, check_problem, flags_of, prompt_of, tokens_of, worst_of
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The answers of one prompt group, with their rewards.
-
-    - instance, prompt: the problem and the request
-    - texts (G): completions, with the prompt's prefix
-    - answers (G, m): parsed answers, None where missing or malformed
-    - rewards (G, m, d): as measured; None has the worst vector, a repeat keeps its own
-    - parsed, valid, solved (G, m): booleans
-    - repeats (G, m): booleans; a repeat has the effect of an earlier answer of its rollout
-    - tokens (G,): how many were sampled
-    - truncated (G,): booleans; the token limit came before the end
-    """
-
-    instance: Any
-    prompt: Prompt
-    texts: list[str]
-    answers: list[list[str | None]]
-    rewards: np.ndarray
-    parsed: np.ndarray
-    repeats: np.ndarray
-    valid: np.ndarray
-    solved: np.ndarray
-    tokens: np.ndarray
-    truncated: np.ndarray
-
-    def for_training(self, worst: np.ndarray, pay_repeats: bool = False) -> np.ndarray:
-        """The rewards (G, m, d) for training. A repeat has the worst vector, or keeps its own."""
-        return (
-            self.rewards if pay_repeats else np.where(self.repeats[..., None], worst, self.rewards)
-        )
+from ..tasks.base import Prompt, Task
+from .answers import Answers, read_answers
+from .contract import check_problem, prompt_of, tokens_of
 
 
 class Sampled(NamedTuple):
@@ -112,133 +79,6 @@ def last_word(policy: Policy, m: int) -> str | None:
     return None if word is None else word.replace("{m}", str(m))
 
 
-def read_answers(
-    task: Task,
-    instances: Sequence,
-    texts: Sequence[Sequence[str]],
-    m: int,
-    *,
-    prompts: Sequence[Prompt] | None = None,
-    tokens: np.ndarray | None = None,
-    truncated: np.ndarray | None = None,
-) -> list[Answers]:
-    """Parse and score completions from any source: texts (P, G) -> P groups.
-
-    - prompts: a prompt's prefix is put before its completions
-    - tokens, truncated (P, G): 0 and False where they are not given
-    """
-    prompts = [Prompt()] * len(instances) if prompts is None else prompts
-    shape = (len(instances), len(texts[0]))
-    tokens = np.zeros(shape, dtype=int) if tokens is None else tokens
-    truncated = np.zeros(shape, dtype=bool) if truncated is None else truncated
-    whole = [[_joined(p, text) for text in group] for p, group in zip(prompts, texts, strict=True)]
-    answers = [
-        [_parsed(task, x, text, m) for text in group]
-        for x, group in zip(instances, whole, strict=True)
-    ]
-    rewards = score_answers(task, instances, answers)
-    return [
-        Answers(
-            instance=x,
-            prompt=prompts[p],
-            texts=whole[p],
-            answers=answers[p],
-            rewards=rewards[p],
-            parsed=np.array([[a is not None for a in row] for row in answers[p]], dtype=bool),
-            repeats=find_repeats(task, x, answers[p]),
-            valid=flags_of(task, "valid", x, rewards[p]),
-            solved=flags_of(task, "solved", x, rewards[p]),
-            tokens=tokens[p],
-            truncated=truncated[p],
-        )
-        for p, x in enumerate(instances)
-    ]
-
-
-def merged(groups: Sequence[Answers]) -> Answers:
-    """Several groups on one instance as one group, with the prompt of the first."""
-    arrays = ("rewards", "parsed", "repeats", "valid", "solved", "tokens", "truncated")
-    return Answers(
-        instance=groups[0].instance,
-        prompt=groups[0].prompt,
-        texts=[text for g in groups for text in g.texts],
-        answers=[row for g in groups for row in g.answers],
-        **{name: np.concatenate([getattr(g, name) for g in groups]) for name in arrays},
-    )
-
-
-def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np.ndarray]:
-    """Reward vectors of P groups of answers: one array (G, m, d) per group.
-
-    answers: P lists of G lists of m answers; None gets the worst vector. The task scores all groups
-    in one call. Raises TaskError for scores of a wrong shape, and for those that are no real,
-    finite, unmasked numbers of at most 1e100 in size.
-    """
-    flat = [[a for row in group for a in row if a is not None] for group in answers]
-    scored = task.score(instances, flat)
-    listed = isinstance(scored, Iterable) and getattr(scored, "ndim", 1) > 0
-    scored = list(scored) if listed else []
-    if len(scored) != len(flat):
-        raise TaskError(
-            f"task {task.name!r} gave scores of {len(scored)} problems: expected {len(flat)}"
-        )
-    rewards = []
-    for x, group, texts, vectors in zip(instances, answers, flat, scored, strict=True):
-        worst = worst_of(task, x)
-        R = np.tile(worst, (len(group), len(group[0]), 1))
-        parsed = np.array([[a is not None for a in row] for row in group], dtype=bool)
-        R[parsed] = _scores(task, texts, vectors, len(worst))
-        rewards.append(R)
-    return rewards
-
-
-def _scores(task: Task, texts: Sequence[str], vectors, d: int) -> np.ndarray:
-    """The scores (n, d) that the task gave n answers of one problem."""
-    expected = (len(texts), d)
-
-    def check_shape(shape) -> None:
-        if shape != expected and (texts or 0 not in shape):
-            raise TaskError(f"task {task.name!r} gave scores of shape {shape}: expected {expected}")
-
-    check_shape(getattr(vectors, "shape", expected))
-    try:
-        checked = check_finite(vectors, "the array", 0)
-    except ValueError as error:
-        for text, vector in zip(texts, _rows(vectors, len(texts)), strict=False):
-            with blamed(task, f"score(...) gave answer {shown(text)} the rewards {shown(vector)}"):
-                check_finite(vector, "the vector", 0)
-        raise TaskError(
-            f"task {task.name!r} gave scores that are no array of numbers: expected {expected} "
-            f"({error})"
-        ) from error
-    check_shape(checked.shape)
-    return checked.reshape(expected)
-
-
-def _rows(vectors, count: int) -> Sequence:
-    """The vectors one by one, where there is one for each answer."""
-    listed = isinstance(vectors, list | tuple | np.ndarray) and getattr(vectors, "ndim", 1) > 0
-    return vectors if listed and len(vectors) == count else ()
-
-
-def find_repeats(task: Task, instance, answers: Sequence[Sequence[str | None]]) -> np.ndarray:
-    """Booleans (G, m): whether an answer has the effect of an earlier one of its rollout."""
-    repeats = np.zeros((len(answers), len(answers[0])), dtype=bool)
-    for g, row in enumerate(answers):
-        seen = set()
-        for i, answer in enumerate(row):
-            if answer is not None:
-                effect = task.same_effect(instance, answer)
-                if not _is_hashable(effect):
-                    raise TaskError(
-                        f"task {task.name!r}: same_effect(instance, {shown(answer)}) = "
-                        f"{shown(effect)}: expected a hashable value, such as a text or a tuple"
-                    )
-                repeats[g, i] = effect in seen
-                seen.add(effect)
-    return repeats
-
-
 def longest_completion(
     policy: Policy, task: Task, m: int, instances, limit: int | None = None
 ) -> int:
@@ -260,33 +100,8 @@ def draw_uniforms(rollouts: int, tokens: int, *key) -> np.ndarray:
     return generator(*key).random((tokens, rollouts)).T
 
 
-def _is_hashable(value) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
 def _noted(prompt: Prompt, note: str) -> Prompt:
     """A request in words with a note at its end."""
     *turns, last = prompt.messages
     content = f"{last['content']}\n\n{note}" if note else last["content"]
     return replace(prompt, messages=(*turns, {**last, "content": content}))
-
-
-def _joined(prompt: Prompt, text: str) -> str:
-    """A completion after its prompt's prefix. Symbols have a blank between them."""
-    return prompt.prefix + (" " if prompt.prefix and prompt.symbols else "") + text
-
-
-def _parsed(task: Task, instance, text: str, m: int) -> list[str | None]:
-    """The m answers in a completion. TaskError where the task's parser gives anything else."""
-    answers = task.parse(instance, text, m)
-    listed = isinstance(answers, list | tuple) and len(answers) == m
-    if not listed or not all(a is None or isinstance(a, str) for a in answers):
-        raise TaskError(
-            f"task {task.name!r} parsed {shown(text)} as {shown(answers)}: expected a list of m "
-            f"= {m} entries, each a text or None"
-        )
-    return list(answers)

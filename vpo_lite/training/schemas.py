@@ -4,7 +4,7 @@ The names of 0.1.0 are read, too, under today's names.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -93,6 +93,19 @@ class Summary(Figures):
 
 
 FIGURES: Sequence[str] = tuple(Means.model_fields)
+INTERVALS: Sequence[str] = tuple(PerProblem.model_fields)
+
+
+class Found(NamedTuple):
+    """An answer as it was written: its text between the tags, its slot, its rewards (d,)."""
+
+    body: str
+    slot: int
+    rewards: tuple[float, ...]
+
+
+# The best set found so far of each problem, by the problem's key; the latest problem comes last.
+BestSets = dict[str, list[Found]]
 
 
 def renamed(figures: dict) -> dict:

@@ -24,9 +24,10 @@ from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import step_figures
 from .problems import draw_weights, problems_of_step
-from .recombine import BestSets, check_task, recombine
+from .recombine import check_task, recombine
 from .record import Group, StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
+from .schemas import BestSets
 
 # A KL that is not in the loss is measured on steps 1, 5, 9, ...: it takes one more forward pass.
 KL_EVERY = 4
