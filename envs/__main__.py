@@ -4,6 +4,7 @@ It prints both, and writes a picture.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -79,4 +80,8 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -2,6 +2,7 @@
 whose front nobody knows.
 """
 
+import argparse
 import itertools
 import json
 import math
@@ -17,7 +18,7 @@ import torch
 from small_models import byte_model
 
 import vpo_lite as vpo
-from vpo_lite.cli import main
+from vpo_lite.cli import flags, main
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name
@@ -598,6 +599,18 @@ def test_clashing_options_get_one_line_and_status_2(options, capsys, monkeypatch
     assert main(["train", "--task", "letters_of_the_test:Letters", "--model", "none"]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and options[-1].name in error and "letters" in error
+
+
+def test_a_flag_turns_a_setting_on_or_off_whatever_its_default_is():
+    options = Option("shown", bool, False, "show it"), Option("sure_of", bool, True, "be sure")
+    parser = argparse.ArgumentParser()
+    flags.add_options(parser, options)
+
+    def read(*arguments):
+        return flags.given(options, parser.parse_args(arguments))
+
+    assert read() == {}
+    assert read("--shown", "--no-sure-of") == {"shown": True, "sure_of": False}
 
 
 def test_odd_types_are_refused_in_words(model):

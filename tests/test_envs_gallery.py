@@ -1,6 +1,7 @@
 """`python -m envs`: what it prints and writes, and that a wrong request changes nothing."""
 
 import os
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -90,6 +91,19 @@ def test_wrong_requests_exit_with_two_and_one_line(
 def test_a_picture_that_cannot_be_written(tmp_path, capsys):
     assert main(["--out", str(tmp_path / "no" / "such.svg")]) == 1
     assert "--out: cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")
+def test_a_reader_that_goes_away_is_no_fault(tmp_path):
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} -u -m envs | head -1",
+        shell=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.count("\n") == 1 and done.stderr == ""
 
 
 def test_it_is_a_command(tmp_path):

@@ -22,7 +22,8 @@ MOST_TEXT = 2**20  # characters that a file option reads
 class Option:
     """One setting of a run or of a task.
 
-    - name: as in Python, ``group_size``; the flag is ``--group-size``
+    - name: as in Python, ``group_size``; the flag is ``--group-size``. A bool that is True by
+      default has a flag that turns it off, ``--no-name``
     - type: int (below 2^63), float, str (no NUL, no lone surrogate) or bool
     - default: the value of a setting that is not given; None is allowed only as the default
     - help: one line
@@ -64,7 +65,8 @@ class Option:
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        off = "no-" if self.type is bool and self.default is True else ""
+        return f"--{off}{self.name.replace('_', '-')}"
 
     @property
     def expected(self) -> str:

@@ -124,7 +124,13 @@ def add_options(made, options: tuple[Option, ...]) -> None:
     """Add a flag for each option. `given` reads the texts."""
     for option in options:
         if option.type is bool:
-            made.add_argument(option.flag, action="store_const", const=True, help=option.help)
+            made.add_argument(
+                option.flag,
+                dest=option.name,
+                action="store_const",
+                const=not option.default,
+                help=option.help,
+            )
         else:
             of_a_file = option.file or option.path
             metavar = "FILE" if of_a_file else {int: "N", float: "X", str: "NAME"}[option.type]

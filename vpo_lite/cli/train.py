@@ -151,6 +151,7 @@ def _value(text: str):
 def _drive(run, as_json: bool) -> int:
     from tqdm import tqdm
 
+    from ..decomposition.words import count
     from ..training.compare import table
 
     started, config, quiet = time.perf_counter(), run.config, as_json or not run.main
@@ -193,7 +194,7 @@ def _drive(run, as_json: bool) -> int:
     print(table([summary | {"set": config.compared_size}]))
     seconds = summary["seconds"]
     print(
-        f"{config.steps} steps in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
+        f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
         f"{summary['rollout_share']:.0%} of it sampling) on {summary['device']}; "
         f"{time.perf_counter() - started:.1f} s in all. Written to {run.path}"
     )
