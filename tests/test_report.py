@@ -1,11 +1,15 @@
 """The HTML report: it opens offline, and what it says is what the runs hold."""
 
+import json
 import re
+from pathlib import Path
 
 import browser_harness
 import numpy as np
 import pytest
 
+import vpo_lite as vpo
+from vpo_lite import report
 from vpo_lite.cli import main
 
 
@@ -56,6 +60,20 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
         "best@30",
     ):
         assert name in markup
+
+
+def test_the_curves_over_tokens_begin_at_none_and_count_what_was_sampled_before(runs):
+    series = report._series(vpo.compare(runs), ["diversity"])
+    sampled = {}
+    for folder in runs:
+        lines = [
+            json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()
+        ]
+        sampled.setdefault(lines[0]["method"], []).append(lines[0]["tokens"])
+    for label, found in series.items():
+        assert found["step"].tolist() == [1, 2]
+        assert found[report.TOKENS].tolist() == [0, np.mean(sampled[label]) / 1000]
+        assert found["diversity"].shape == (len(sampled[label]), 2)
 
 
 WIDE = """() => { const seen = document.documentElement, inside = [];

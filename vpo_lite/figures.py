@@ -130,7 +130,7 @@ def lines(
 def best_at_k(
     runs: Mapping[str, Mapping],
     *,
-    title: str = "Best of k answers",
+    title: str | None = "Best of k answers",
     y_title: str = "best@k",
     width: int = 760,
 ) -> go.Figure:

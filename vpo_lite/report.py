@@ -42,6 +42,8 @@ at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
 <h2>Over training</h2>
 <p>Figures before each update. The band spans the runs of a kind.</p>
 {}
+<p>The same over the tokens trained on before, in thousands. Rollouts of m answers cost more.</p>
+{}
 <h2>Best of k answers</h2>
 {}
 <h2>Settings</h2>
@@ -56,6 +58,7 @@ _REWARDS = """<!doctype html>
 </html>
 """
 WIDTH = 1000  # pixels of a figure: what fits on a sheet of paper
+TOKENS = "tokens, thousands"
 LONGEST = 400  # characters of a setting; a drawn problem fits, a data file does not
 _SHOWN = {
     "set_reward": "set reward",
@@ -80,11 +83,12 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         else {}
     )
     panels = [*(["coverage"] if known else []), "diversity", "valid_rate"]
-    curves = figures.curves(
-        _series(rows, panels), panels=panels, levels={"coverage": ceiling}, width=WIDTH
-    )
-    pools = figures.best_at_k({_label(row): row["best_at_k"] for row in rows}, width=WIDTH)
-    drawn = [_table(rows), _picture(curves), _picture(pools, first=False), _settings(runs)]
+    series, how = _series(rows, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
+    by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
+    best = {_label(row): row["best_at_k"] for row in rows}
+    pools = figures.best_at_k(best, title=None, width=WIDTH)
+    pictures = [_picture(by_step), *(_picture(f, first=False) for f in (by_tokens, pools))]
+    drawn = [_table(rows), *pictures, _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     return write_page(path, page)
 
@@ -125,12 +129,15 @@ def _figures():
 
 
 def _series(rows: list[dict], names) -> dict:
-    """{label: {name: (runs, steps)}}, cut to the shortest run of the label."""
+    """{label: {name: (runs, steps)}}, cut to the shortest run of the label; tokens are a mean."""
     series = {}
     for row in rows:
         runs = [RunFolder(folder).records() for folder in row["folders"]]
         steps = range(min(map(len, runs)))
-        series[_label(row)] = {"step": np.array([runs[0][i].step for i in steps])} | {
+        tokens = np.array([[run[i].tokens for i in steps] for run in runs])
+        before = (tokens.cumsum(axis=1) - tokens).mean(axis=0)
+        at = {"step": np.array([runs[0][i].step for i in steps]), TOKENS: before / 1000}
+        series[_label(row)] = at | {
             name: np.array([[getattr(run[i], name) for i in steps] for run in runs], dtype=float)
             for name in names
         }
