@@ -548,7 +548,7 @@ def test_the_knobs_on_one_maze():
 
 def test_of_the_knobs_m_is_what_matters():
     _, certain, found = pair("ablation-programs")
-    assert len(found) == 27 and all(len(runs) == 2 for runs in found.values())
+    assert len(found) == 27 and all(len(runs) == 3 for runs in found.values())
     ends = {
         kind: {name: study_page.curve(found, kind, name) for name in ("best", "any")}
         for kind in found
@@ -562,22 +562,27 @@ def test_of_the_knobs_m_is_what_matters():
     many = np.array([at(alpha, "any", 30) for alpha in alphas])
     assert (firsts.argmax(1) == 0).all() and (firsts.argmin(1) == 3).all()
     assert (many.argmin(1) == 0).all() and (many.argmax(1) == 3).all()
-    for m, cost in ((1, 1), (5, -1)):
-        assert all(certain(f"alpha-alpha{alpha}-m{m}", "best@1") == cost for alpha in alphas)
-    gains = [certain(f"alpha-alpha{alpha}-m5", "any@30") for alpha in alphas]
-    assert gains == [0, 1, 0, 1, 0]
+
+    def sure(m, figure, other=None):
+        names = ((f"alpha-alpha{a}-m{m}", other and f"alpha-alpha{a}-m{other}") for a in alphas)
+        return [certain(name, figure, against) for name, against in names]
+
+    assert sure(5, "best@1", 1) == [-1] * 5 and sure(5, "any@30", 1) == [1, 1, 0, 1, 1]
+    assert sure(5, "best@1") == [-1, -1, -1, -1, 0] and sure(5, "any@30") == [0, 1, 0, 1, 0]
     line = many[:, 2]  # over alpha at m = 3: neither rising nor falling
     assert not (np.diff(line) >= 0).all() and not (np.diff(line) <= 0).all()
-    one, all_ = (ends[f"K-K{K}"]["any"][29] for K in ("1", "inf"))
-    assert abs(one - all_) < 0.01
+    for figure, k in (("best", 1), ("any", 30)):
+        one, all_ = (ends[f"K-K{K}"][figure][k - 1] for K in ("1", "inf"))
+        assert one > all_ and not certain("K-K1", f"{figure}@{k}", "K-Kinf")
     assert not any(certain(f"G-group_size{G}", "best@1") for G in (4, 16, 32))
     seeds = [
         sorted(run.last["any"][29] for run in found[kind])
         for kind in ("alpha-alpha1.0-m3", "G-group_size16", "G-group_size32")
     ]
     assert np.array(seeds) == pytest.approx(
-        np.array([[0.23, 0.24], [0.23, 0.32], [0.23, 0.34]]), abs=0.006
+        np.array([[0.23, 0.23, 0.24], [0.23, 0.264, 0.32], [0.23, 0.33, 0.34]]), abs=0.006
     )
+    assert not any(certain(f"G-group_size{G}", "any@30") for G in (4, 16, 32))
 
 
 def test_tree_search():
