@@ -135,13 +135,8 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
 
     Raises: ValueError where the path holds anything but an older adapter.
     """
+    check_place(path)
     given, path = Path(path), Path(os.path.realpath(path))  # a link to a folder stays a link
-    found = {p.name for p in path.iterdir()} if path.is_dir() else {path.name}
-    if os.path.lexists(path) and (others := found - {_CARD, _PEFT, ADAPTER}):
-        raise ValueError(
-            f"{given}: holds {shown(min(others))}, which saving an adapter there would remove; "
-            "choose another folder"
-        )
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     made = staging / path.name
@@ -164,6 +159,17 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return given
+
+
+def check_place(path) -> None:
+    """Raise ValueError where a path holds anything but an older adapter."""
+    path = Path(path)
+    found = {p.name for p in path.iterdir()} if path.is_dir() else {path.name}
+    if os.path.lexists(os.path.realpath(path)) and (others := found - {_CARD, _PEFT, ADAPTER}):
+        raise ValueError(
+            f"{path}: holds {shown(min(others))}, which saving an adapter there would remove; "
+            "move it away, or choose another folder"
+        )
 
 
 def replace_folder(made: Path, path: Path) -> None:
