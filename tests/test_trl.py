@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -666,6 +667,10 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp
     assert one == other
     adapter = "adapter/adapter_model.safetensors"
     assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+    shutil.rmtree(path / "checkpoints")  # its user needed the room
+    assert main(["train", "--resume", str(path), "--steps", "4"]) == 2
+    assert f"vpo-lite export model {path} --out FOLDER" in capsys.readouterr().err
+    assert files(path) == files(trained) - {"checkpoints"}, "nothing is changed"
 
 
 @pytest.mark.slow
