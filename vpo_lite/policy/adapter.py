@@ -164,8 +164,9 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
 def check_place(path) -> None:
     """Raise ValueError where a path holds anything but an older adapter."""
     path = Path(path)
-    found = {p.name for p in path.iterdir()} if path.is_dir() else {path.name}
-    if os.path.lexists(os.path.realpath(path)) and (others := found - {_CARD, _PEFT, ADAPTER}):
+    ours = {_CARD, _PEFT, ADAPTER}
+    others = {p.name for p in path.iterdir()} - ours if path.is_dir() else {path.name}
+    if others and os.path.lexists(os.path.realpath(path)):
         raise ValueError(
             f"{path}: holds {shown(min(others))}, which saving an adapter there would remove; "
             "move it away, or choose another folder"
