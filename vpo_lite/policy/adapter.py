@@ -225,15 +225,35 @@ def quiet():
     One thread at a time is inside. These switches belong to the process, and so does torch's random
     stream, which is seeded there for a fresh adapter.
     """
+    with _ONE_THREAD, _switched_off():
+        yield
+
+
+@contextlib.contextmanager
+def quiet_for_long():
+    """As :func:`quiet`, but other threads may load a policy meanwhile. A reward that asks a model
+    in a thread would wait for the end of the training that waits for it.
+    """
+    switches = _switched_off()
     with _ONE_THREAD:
-        level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-        hf_logging.set_verbosity(logging.ERROR)
-        hf_logging.disable_progress_bar()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield
-        finally:
-            hf_logging.set_verbosity(level)
-            if bars:
-                hf_logging.enable_progress_bar()
+        switches.__enter__()
+    try:
+        yield
+    finally:
+        with _ONE_THREAD:
+            switches.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def _switched_off():
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.ERROR)
+    hf_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()
