@@ -5,13 +5,17 @@ import dataclasses
 import difflib
 import importlib.util
 import json
+import logging
 import os
 import pickle
 import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +37,9 @@ from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
+from vpo_lite.integrations.trl_surroundings import silence
 from vpo_lite.policy import shipped
+from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, TaskError
@@ -666,6 +672,10 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp
     assert one == other
     adapter = "adapter/adapter_model.safetensors"
     assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+    shutil.rmtree(path / "checkpoints")  # its user needed the room
+    assert main(["train", "--resume", str(path), "--steps", "4"]) == 2
+    assert f"vpo-lite export model {path} --out FOLDER" in capsys.readouterr().err
+    assert files(path) == files(trained) - {"checkpoints"}, "nothing is changed"
 
 
 @pytest.mark.slow
@@ -724,6 +734,18 @@ def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, ca
     damaged(path / "config.json", lambda text: text.replace(b'"trl"', b"1"), "field engine")
     (last / "trainer_state.json").unlink()
     refused("missing, and")
+
+
+def test_another_thread_loads_a_policy_while_trl_trains():
+    """As rewards may do that ask a model. It waited for the end of the training."""
+    before = hf_logging.get_verbosity(), list(warnings.filters)
+    pool = ThreadPoolExecutor(1)
+    with silence():
+        loading = pool.submit(load_policy, "pocket-6x6", device="cpu")
+        loaded = wait([loading], timeout=60).done
+        assert hf_logging.get_verbosity() == logging.ERROR
+    assert loaded and loading.result().pocket["answers"] == 5
+    assert (hf_logging.get_verbosity(), list(warnings.filters)) == before
 
 
 @pytest.mark.slow

@@ -719,7 +719,8 @@ def test_saving_removes_nothing_but_an_older_adapter(words, tmp_path, monkeypatc
     (work / "thesis.txt").write_text("years of work")
     before = tree(tmp_path)
     monkeypatch.chdir(work)
-    for path in (work, work / "thesis.txt", ".", "kept/.."):
+    file = "kept/adapter_model.safetensors"  # a file, where a folder is asked for
+    for path in (work, work / "thesis.txt", ".", "kept/..", file):
         with pytest.raises(
             ValueError, match="which saving an adapter there would remove"
         ) as caught:

@@ -135,9 +135,15 @@ def test_a_finished_run_that_cannot_become_longer_stays_as_it_was(finished, caps
     assert f"this run is finished ({steps} steps)" in line(steps)
     assert f"{steps} steps are done; --steps must be {steps} or more" in line(steps - 1)
     assert "steps = 0: must be a whole number, 1 or more" in line(0)
+    own = finished / "adapter" / "tokenizer.json"  # put there by a user
+    own.touch()
+    before["adapter/tokenizer.json"] = b""
+    assert "adapter: holds 'tokenizer.json'" in line(steps + 1)
+    own.unlink()
+    del before["adapter/tokenizer.json"]
     whole = before.pop("state.safetensors")
     (finished / "state.safetensors").unlink()
-    assert f"begin another run with its adapter: --model {finished}" in line(steps + 1)
+    assert f"vpo-lite export model {finished} --out FOLDER" in line(steps + 1)
     before["state.safetensors"] = whole[:-9]
     (finished / "state.safetensors").write_bytes(whole[:-9])
     assert "this state cannot be read" in line(steps + 1)

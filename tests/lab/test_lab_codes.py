@@ -52,6 +52,25 @@ def test_share_code_restores_maze_settings_and_seeds_exactly():
     assert Lab.from_code(Lab(many=True).share()).many
 
 
+@pytest.mark.parametrize(
+    ("begin", "change"),
+    [
+        (dict(methods="grpo", set_size=4), dict(methods=("vpo", "grpo"))),
+        (dict(methods=("vpo", "grpo"), m=5, set_size=5), dict(m=4)),
+        (dict(methods=("grpo", "vpo")), dict(m=2, group_size=2)),  # sets of 3 would not fit
+    ],
+)
+def test_a_share_code_holds_no_size_of_sets_beside_m(begin, change):
+    lab = Lab(**begin)
+    before = lab.view().settings
+    lab.change(**change)
+    assert "set_size" not in lab.view().settings.needs_fresh_run(before)
+    again = Lab.from_code(lab.share())
+    for one in (lab, again):
+        sizes = {config.compared_size for config in one.view().settings.configs.values()}
+        assert sizes == {lab.config.m} == {lab.config.set_size}
+
+
 def test_share_code_keeps_the_machine_it_is_opened_on():
     code = Lab(threads=3, device="cpu", save_every=7).share()
     again = Lab.from_code(code, threads=2)

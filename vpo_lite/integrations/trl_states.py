@@ -19,15 +19,12 @@ ABOUT = "about.json"  # in checkpoints/: the settings and the base model that th
 def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | None:
     """The last complete checkpoint, None where there is none; the folder is rewound to it.
 
-    config: as for :meth:`RunFolder.rewind`. Raises DamagedError, before anything is removed, for
+    config: as for :meth:`RunFolder.rewind`. Raises DamagedError, before anything is changed, for
     what cannot be gone on with.
     """
     where = folder.path / CHECKPOINTS
-    where.mkdir(exist_ok=True)
-    if (where / ABOUT).exists():
+    if known := (where / ABOUT).exists():
         folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner, config)
-    else:  # a new run, or one that was killed before it had any state
-        write_json(where / ABOUT, folder.about(learner))
     complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
     last = max(complete, key=step_of, default=None)
     if last is not None:
@@ -37,6 +34,9 @@ def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | 
             )
         _check_readable(last)
     folder.rewind(step_of(last) if last else 0, last or where / "checkpoint-1", config)
+    if not known:  # a new run, or one that was killed before it had any state
+        where.mkdir(exist_ok=True)
+        write_json(where / ABOUT, folder.about(learner))
     return last
 
 

@@ -9,7 +9,7 @@ from accelerate import PartialState
 from huggingface_hub import constants
 from transformers import GenerationConfig
 
-from ..policy.adapter import quiet
+from ..policy.adapter import quiet_for_long
 
 
 def leave(team: PartialState) -> None:
@@ -58,7 +58,7 @@ def silence():
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
-        with quiet():
+        with quiet_for_long():
             yield
     finally:
         constants.HF_HUB_DISABLE_TELEMETRY = told

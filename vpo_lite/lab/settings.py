@@ -7,7 +7,7 @@ refused when they are made.
 import dataclasses
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,9 +56,8 @@ class Settings:
         methods = checked_methods(methods)
         settings = {"threads": usual_threads()} | _plain(settings)
         many, preset = bool(_MANY.check(many)), _PRESET.check(preset)
-        config = TrainConfig.preset(preset, **settings | {"method": methods[0]})
+        config = _of_the_first(methods, settings, lambda s: TrainConfig.preset(preset, **s))
         task = task_class(config.task)
-        _check_set_size(methods, config, settings)
         chosen = {k: v for k, v in config.task_options.items() if k in task.singles_out}
         unchosen = {o.name: o.default for o in task.options if o.name in chosen}
         return cls(methods, config.but(**unchosen), chosen, many)
@@ -69,8 +68,7 @@ class Settings:
         if task_name(changes.get("task", self.config.task)) != self.config.task:
             task = shown(changes["task"])
             raise ValueError(f"task = {task}: a lab keeps its task; make another lab")
-        config = self.config.but(**_plain(changes) | {"method": methods[0]})
-        _check_set_size(methods, config, changes)
+        config = _of_the_first(methods, _plain(changes), lambda s: self.config.but(**s))
         many = self.many if _MANY.check(many) is None else many
         return Settings(methods, config, self.chosen, many)
 
@@ -89,16 +87,8 @@ class Settings:
     @cached_property
     def configs(self) -> dict[str, TrainConfig]:
         """The settings of each method's run."""
-        own = {} if self.many else self.chosen
-        if _writes_sets(self.methods):
-            own = own | {"set_size": self.config.m}
-            single = any(METHODS[method].single_answer for method in self.methods)
-            if single and self.config.m > self.config.group_size:
-                raise ValueError(
-                    f"m = {self.config.m} with group_size = {self.config.group_size}: single "
-                    "answers are compared in sets of m, too, and a set is taken from one group"
-                )
-        return {method: self.config.but(method=method, **own) for method in self.methods}
+        chosen = {} if self.many else self.chosen
+        return {m: self.config.but(method=m, **chosen) for m in self.methods}
 
     @property
     def asks_for(self) -> tuple[str, dict, dict]:
@@ -114,7 +104,7 @@ class Settings:
         ``began``.
         """
         now = {name: getattr(self.config, name) for name in AT_ONCE}
-        if _writes_sets(began.methods):
+        if _writers(began.methods):
             now["set_size"] = min(self.config.m, self.config.group_size)
         return began.configs[method].but(**now)
 
@@ -124,7 +114,8 @@ class Settings:
         noun = task_class(self.config.task).noun
         changed += [f"one {noun} or many"] * (self.many != began.many)
         now, then = (vars(s.config) | s.config.task_options for s in (self, began))
-        names = [n for n in now | then if n not in (*AT_ONCE, "method", "task_options")]
+        follows = ("set_size",) if _writers(self.methods) else ()  # it follows m
+        names = [n for n in now | then if n not in (*AT_ONCE, *follows, "method", "task_options")]
         return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
 
 
@@ -140,16 +131,27 @@ def checked_methods(names) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _writes_sets(methods) -> bool:
-    return any(not METHODS[method].single_answer for method in methods)
+def _writers(methods) -> list[str]:
+    """Those of the methods that write sets."""
+    return [method for method in methods if not METHODS[method].single_answer]
 
 
-def _check_set_size(methods, config: TrainConfig, given: dict) -> None:
-    if "set_size" in given and config.set_size != config.m and _writes_sets(methods):
+def _of_the_first(methods, given: dict, make: Callable[[dict], TrainConfig]) -> TrainConfig:
+    """The settings of the first method's run. Beside a method that writes sets, set_size is m."""
+    if not (writers := _writers(methods)):
+        return make(given | {"method": methods[0]})
+    config = make(given | {"method": writers[0]})  # which takes any set_size, such as an older m
+    if "set_size" in given and config.set_size != config.m:
         raise ValueError(
             f"set_size = {config.set_size}: beside a method that writes sets, single answers are "
             f"compared in sets of m = {config.m}; leave it out"
         )
+    if len(writers) < len(methods) and config.m > config.group_size:
+        raise ValueError(
+            f"m = {config.m} with group_size = {config.group_size}: single answers are compared in "
+            "sets of m, too, and a set is taken from one group"
+        )
+    return config.but(method=methods[0], set_size=config.m)
 
 
 def usual_threads() -> int:

@@ -135,13 +135,8 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
 
     Raises: ValueError where the path holds anything but an older adapter.
     """
+    check_place(path)
     given, path = Path(path), Path(os.path.realpath(path))  # a link to a folder stays a link
-    found = {p.name for p in path.iterdir()} if path.is_dir() else {path.name}
-    if os.path.lexists(path) and (others := found - {_CARD, _PEFT, ADAPTER}):
-        raise ValueError(
-            f"{given}: holds {shown(min(others))}, which saving an adapter there would remove; "
-            "choose another folder"
-        )
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     made = staging / path.name
@@ -164,6 +159,18 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return given
+
+
+def check_place(path) -> None:
+    """Raise ValueError where a path holds anything but an older adapter."""
+    path = Path(path)
+    ours = {_CARD, _PEFT, ADAPTER}
+    others = {p.name for p in path.iterdir()} - ours if path.is_dir() else {path.name}
+    if others and os.path.lexists(os.path.realpath(path)):
+        raise ValueError(
+            f"{path}: holds {shown(min(others))}, which saving an adapter there would remove; "
+            "move it away, or choose another folder"
+        )
 
 
 def replace_folder(made: Path, path: Path) -> None:
@@ -218,15 +225,35 @@ def quiet():
     One thread at a time is inside. These switches belong to the process, and so does torch's random
     stream, which is seeded there for a fresh adapter.
     """
+    with _ONE_THREAD, _switched_off():
+        yield
+
+
+@contextlib.contextmanager
+def quiet_for_long():
+    """As :func:`quiet`, but other threads may load a policy meanwhile. A reward that asks a model
+    in a thread would wait for the end of the training that waits for it.
+    """
+    switches = _switched_off()
     with _ONE_THREAD:
-        level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-        hf_logging.set_verbosity(logging.ERROR)
-        hf_logging.disable_progress_bar()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield
-        finally:
-            hf_logging.set_verbosity(level)
-            if bars:
-                hf_logging.enable_progress_bar()
+        switches.__enter__()
+    try:
+        yield
+    finally:
+        with _ONE_THREAD:
+            switches.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def _switched_off():
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity(logging.ERROR)
+    hf_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()

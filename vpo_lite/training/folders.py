@@ -274,8 +274,9 @@ class RunFolder:
         metrics, records = self.path / METRICS, self.records()
         if self.finished and step < len(records):
             raise DamagedError(
-                f"{state}: missing, so this finished run cannot go on; begin another run with its "
-                f"adapter: --model {self.path}, and another --seed"
+                f"{state}: missing, so this finished run cannot go on; write its model with "
+                f"`vpo-lite export model {self.path} --out FOLDER`, and begin another run with it: "
+                "--model FOLDER"
             )
         if not step and len(records) > config.save_every:
             raise DamagedError(

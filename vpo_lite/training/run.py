@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 
 from ..policy import shipped
+from ..policy.adapter import check_place
 from .config import TrainConfig
 from .contract import check_seeds
 from .evaluate import evaluate
-from .folders import Engine, RunFolder
+from .folders import ADAPTER, Engine, RunFolder
 from .loop import train
 from .memory import Memory, available_memory, check_fits, enough_memory, fitted, memory_needed
 from .record import StepRecord
@@ -156,7 +157,8 @@ class Run(AnyRun):
 
         Raises ValueError where there is none, where all its steps are done, where it is damaged,
         where its data changed, where another engine began it, where its learning rate falls to 0 at
-        the step that was its last, and where another process writes to it. Nothing is changed then.
+        the step that was its last, where its adapter's folder holds files of others, and where
+        another process writes to it. Nothing is changed then.
         """
         with going_on(path, cls.engine.name, steps) as (folder, config):
             learner = Learner(config)
@@ -256,6 +258,7 @@ def going_on(
                 f"{path}: engine {folder.engine().name} began this run; go on with: vpo-lite train "
                 f"--resume {path}"
             )
+        check_place(folder.path / ADAPTER)
         folder.start()  # a damaged file is said before a model is loaded
         folder.check_files()
         yield folder, config
