@@ -110,7 +110,8 @@ def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | 
     name = torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine()
     found = [p for p in PACKAGES if importlib.util.find_spec(p)]
     about = {"device": name, "cuda": torch.version.cuda, "small": small}
-    about |= {"versions": {package: version(package) for package in found}}
+    versions = {package: version(package) for package in found}
+    about |= {"versions": versions | {"torch": torch.__version__}}  # with its build: +cpu, +cu130
     with tempfile.TemporaryDirectory() as scratch:
         here = Here(device, small, Path(scratch))
         for group, part in wanted:
