@@ -329,6 +329,29 @@ def test_a_run_of_either_engine(mine, command, engine):
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
 
 
+@pytest.mark.parametrize("engine", ["native", "trl"])
+def test_a_run_goes_on_where_model_and_data_have_moved(mine, command, engine, capsys):
+    """Their new places are written into config.json; their content must be the same."""
+    if engine == "trl":
+        pytest.importorskip("trl")
+    assert command(f"--method grpo --engine {engine}", "run") == 0
+    config = mine.folder / "run" / "config.json"
+    for name, setting in (("rows.jsonl", "data"), ("model", "model")):
+        place = mine.folder / name
+        moved = place.rename(place.with_name(f"moved-{name}"))
+        for asked in ("evaluate run", "train --resume run --steps 3"):
+            capsys.readouterr()
+            assert main(asked.split()) == 2
+            assert f"config.json: {setting}: {place} is not there" in capsys.readouterr().err
+        config.write_text(config.read_text().replace(json.dumps(str(place)), f'"{moved}"'))
+    assert main(["evaluate", "run", "--device", "cpu"]) == 0
+    assert main(["train", "--resume", "run", "--steps", "3"]) == 0
+    moved = mine.folder / "moved-rows.jsonl"
+    moved.write_text(moved.read_text() + '{"prompt": "What?"}')
+    assert main(["train", "--resume", "run", "--steps", "4"]) == 2
+    assert "data changed since the run" in capsys.readouterr().err
+
+
 def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
     assert command("--reward-funcs my_rewards:talks --m 1 --json", "run") == 0
     out, err = capsys.readouterr()

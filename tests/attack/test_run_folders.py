@@ -137,7 +137,7 @@ def test_a_finished_run_that_cannot_become_longer_stays_as_it_was(finished, caps
     assert "steps = 0: must be a whole number, 1 or more" in line(0)
     whole = before.pop("state.safetensors")
     (finished / "state.safetensors").unlink()
-    assert f"begin another run with its adapter: --model {finished}" in line(steps + 1)
+    assert f"from the model that `vpo-lite export model {finished}` writes" in line(steps + 1)
     before["state.safetensors"] = whole[:-9]
     (finished / "state.safetensors").write_bytes(whole[:-9])
     assert "this state cannot be read" in line(steps + 1)

@@ -196,7 +196,7 @@ def _drive(run, as_json: bool) -> int:
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
         f"{summary['rollout_share']:.0%} of it sampling) on {summary['device']}; "
-        f"{time.perf_counter() - started:.1f} s in all. Written to {run.path}"
+        f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
     return 0
 
