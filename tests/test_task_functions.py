@@ -66,6 +66,12 @@ def sees(prompts, completions, tags, **columns):
 def ids(completions, completion_ids, **columns):
     return [0.0] * len(completions)
 
+def misspelt(completions, totl, **columns):
+    return [0.0] * len(completions)
+
+def never(completions, **columns):
+    return [None] * len(completions)
+
 number = 3
 """
 MODULES = {
@@ -329,6 +335,29 @@ def test_a_run_of_either_engine(mine, command, engine):
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
 
 
+@pytest.mark.parametrize("engine", ["native", "trl"])
+def test_a_run_goes_on_where_model_and_data_have_moved(mine, command, engine, capsys):
+    """Their new places are written into config.json; their content must be the same."""
+    if engine == "trl":
+        pytest.importorskip("trl")
+    assert command(f"--method grpo --engine {engine}", "run") == 0
+    config = mine.folder / "run" / "config.json"
+    for name, setting in (("rows.jsonl", "data"), ("model", "model")):
+        place = mine.folder / name
+        moved = place.rename(place.with_name(f"moved-{name}"))
+        for asked in ("evaluate run", "train --resume run --steps 3"):
+            capsys.readouterr()
+            assert main(asked.split()) == 2
+            assert f"config.json: {setting}: {place} is not there" in capsys.readouterr().err
+        config.write_text(config.read_text().replace(json.dumps(str(place)), f'"{moved}"'))
+    assert main(["evaluate", "run", "--device", "cpu"]) == 0
+    assert main(["train", "--resume", "run", "--steps", "3"]) == 0
+    moved = mine.folder / "moved-rows.jsonl"
+    moved.write_text(moved.read_text() + '{"prompt": "What?"}')
+    assert main(["train", "--resume", "run", "--steps", "4"]) == 2
+    assert "data changed since the run" in capsys.readouterr().err
+
+
 def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
     assert command("--reward-funcs my_rewards:talks --m 1 --json", "run") == 0
     out, err = capsys.readouterr()
@@ -356,6 +385,25 @@ def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     assert "let it take **columns" in capsys.readouterr().err
 
 
+def test_rows_beside_a_damaged_line_are_scored(mine, capsys):
+    mine([*SUMS, {"promt": "What?", "total": 1}])
+    check = "data check rows.jsonl --task functions --reward-funcs my_rewards:correct --score 4"
+    assert main(check.split()) == 1
+    out = capsys.readouterr().out
+    assert "\n0 of 10 cannot be scored\n" in out and "line 11: field prompt is missing" in out
+
+
+def test_a_function_that_no_answer_satisfies_is_named_before_training(mine, command, capsys):
+    never = "no answer earned more than a worthless one in never: "
+    functions = "--reward-funcs my_rewards:brief,never --method grpo"
+    assert command(functions, "run") == 0
+    err = capsys.readouterr().err
+    assert f"vpo-lite: before training, {never}" in err
+    of_the_run = "--task functions --data rows.jsonl --model model --m 1 --max-new-tokens 8"
+    assert main(f"report {of_the_run} --reward-funcs my_rewards:brief,never".split()) == 0
+    assert never in " ".join(capsys.readouterr().out.split())
+
+
 def test_functions_of_a_notebook_are_named_by_its_module(mine, monkeypatch):
     """IPython and Python alike run what is typed in the module ``__main__``."""
     of_the_notebook = lambda completions, **columns: [0.5] * len(completions)  # noqa: E731
@@ -375,7 +423,11 @@ def test_an_exported_run_says_which_modules_a_cluster_needs(mine):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("narrow", "'total'); let it take **columns"), ("ids", "only TRL hands over completion_ids")],
+    [
+        ("narrow", "'total'); let it take **columns"),
+        ("ids", "only TRL hands over completion_ids"),
+        ("misspelt", "'totl'); there is total, prompts, completions"),
+    ],
 )
 def test_a_function_that_cannot_be_called_is_named_before_the_run(
     mine, command, capsys, name, words

@@ -658,7 +658,13 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
 @pytest.mark.slow
 def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp_path, capsys):
     path = tmp_path / "run"
-    run = TrlRun.begin(tiny.but(steps=2), path)
+    run = TrlRun.begin(tiny.but(steps=2), path, {"lr_scheduler_type": "linear"})
+    run.start()
+    assert run.train(lambda record: False)
+    run.finish()
+    assert main(["train", "--resume", str(path), "--steps", "3"]) == 2
+    assert "lr_scheduler_type = 'linear'" in capsys.readouterr().err and run.folder.finished
+    run = TrlRun.begin(tiny.but(steps=2), path := tmp_path / "other")
     run.start()
     assert run.train(lambda record: False)
     run.finish()
@@ -746,6 +752,15 @@ def test_another_thread_loads_a_policy_while_trl_trains():
         assert hf_logging.get_verbosity() == logging.ERROR
     assert loaded and loading.result().pocket["answers"] == 5
     assert (hf_logging.get_verbosity(), list(warnings.filters)) == before
+
+
+@pytest.mark.slow
+def test_a_run_may_warm_up(tiny, tmp_path):
+    run = TrlRun.begin(tiny.but(warmup_steps=2), tmp_path / "run")
+    rates = []
+    assert run.train(lambda record: rates.append(record.gradient_norm))
+    run.close()
+    assert len(rates) == 3
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from ..files import page_path
 from ..tasks import task_class, task_names
@@ -58,7 +59,8 @@ def evaluate_runs(options) -> int:
         task.check_machine()
         held_out_seeds(task, options.problems)  # refuses what cannot be measured
         if options.adapter is None:
-            policy = load_policy(folder.path, device=options.device)
+            moved = config.base_model if Path(config.base_model).is_absolute() else None
+            policy = load_policy(folder.path, base=moved, device=options.device)
         else:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)

@@ -196,7 +196,7 @@ def _drive(run, as_json: bool) -> int:
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
         f"{summary['rollout_share']:.0%} of it sampling) on {summary['device']}; "
-        f"{time.perf_counter() - started:.1f} s in all. Written to {run.path}"
+        f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
     return 0
 
@@ -221,7 +221,11 @@ def _state_memory(run, quiet: bool) -> None:
 
 def _warn_of_answers(run, start: dict) -> None:
     """Warn of a model that hardly writes the format: no answer then earns a reward."""
-    if run.learner.policy.pocket is None and start["parse_rate"] < 0.1:
+    from ..decomposition.words import differ_in_scale, never_earned
+
+    reached = start.get("reached") or {}  # a run of an older version lacks it
+    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
+    if unread and not of_ours:
         say(
             f"before training, {start['parse_rate']:.1%} of the answers of "
             f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
@@ -241,9 +245,9 @@ def _warn_of_answers(run, start: dict) -> None:
         from ..training.contract import warning_of_worst
 
         say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
-    from ..decomposition.words import differ_in_scale
-
-    if unequal := differ_in_scale(start.get("reached") or {}):
+    elif not (unread or of_ours) and (never := never_earned(reached)):
+        say(f"before training, {never}", 0)
+    if unequal := differ_in_scale(reached):
         say(f"before training, {unequal}", 0)
     _warn_of_truncation(start["truncated_rate"], run, "before training")
 

@@ -198,6 +198,24 @@ def differ_in_scale(reached: Mapping[str, float]) -> str | None:
     )
 
 
+def never_earned(reached: Mapping[str, float]) -> str | None:
+    """A warning where no answer earned anything in some component; None where there is none.
+
+    reached: as for :func:`differ_in_scale`.
+
+    >>> never_earned({"brief": 1.0, "correct": 0.0})
+    'no answer earned more than a worthless one in correct: nothing can be reinforced in it yet'
+    >>> never_earned({"brief": 1.0})
+    """
+    never = ", ".join(name for name, x in reached.items() if x <= 0)
+    if not never:
+        return None
+    return (
+        f"no answer earned more than a worthless one in {never}: nothing can be reinforced in it "
+        "yet"
+    )
+
+
 def _doubts(report):
     """Reasons not to trust the figures, as texts."""
     if report.target is None:
@@ -210,6 +228,8 @@ def _doubts(report):
             f"{count(report.empty, 'problem')} left out, because no answer earned anything there. "
             "No method learns from them."
         )
+    if never := never_earned(report.reached):
+        yield f"{never}."
     if unequal := differ_in_scale(report.reached):
         yield unequal
     if report.coverage and report.valid < 0.5:

@@ -19,6 +19,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
 from transformers import PrinterCallback, TrainerCallback
 
+from ..checks import shown
 from ..estimators import zscore
 from ..files import sync
 from ..policy.policy import Policy
@@ -83,7 +84,9 @@ class TrlRun(AnyRun):
         if _whole(engine):
             needed = functools.partial(memory_needed, processes=team.num_processes)
             check_fits(learner.policy, config, learner.task, needed, quantised=False)
-        dataset(config.but(steps=1), learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
+        dataset(config.but(steps=1, warmup_steps=0), learner.policy.tokenizer)[
+            0
+        ]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
             rewound(folder, learner, config)
@@ -103,6 +106,12 @@ class TrlRun(AnyRun):
         with going_on(path, NAME, steps) if main else contextlib.nullcontext(others) as found:
             folder, config = found
             engine = folder.engine()
+            schedule = engine.options.get("lr_scheduler_type", "constant")
+            if config.steps != folder.config().steps and not schedule.startswith("constant"):
+                raise ValueError(
+                    f"--resume {path}: its learning rate may depend on the number of steps "
+                    f"(lr_scheduler_type = {shown(schedule)}), so that cannot be changed"
+                )
             _check_options(config, engine, team)
             learner = _learner(config)
             checkpoint = _last_checkpoint(folder, learner, config, main)

@@ -232,9 +232,9 @@ class FunctionsTask(ByFunctions, RecordTask):
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of all rows, in the order in which they appear."""
-        return tuple(
-            dict.fromkeys(n for rows in self._split.values() for x in rows for n in x.columns)
-        )
+        files = filter(None, (self.path, self.held_out_data, self.validation_data))
+        rows = (x for file in files for x in self.load(file).records.values())
+        return tuple(dict.fromkeys(name for x in rows for name in x.columns))
 
     def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
         return self.columns  # so that a row that lacks one has None there

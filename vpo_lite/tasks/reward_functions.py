@@ -66,8 +66,12 @@ class RewardFunctions:
             try:
                 inspect.signature(function).bind(**given)
             except TypeError as error:
-                missing = [x for x in OF_TRL if repr(x) in str(error)]
-                cure = f"only TRL hands over {missing[0]}" if missing else "let it take **columns"
+                cure = "let it take **columns"
+                if "missing a required argument" in str(error):
+                    cure = f"there is {', '.join(given)}"
+                for name_of_trl in OF_TRL:
+                    if repr(name_of_trl) in str(error):
+                        cure = f"only TRL hands over {name_of_trl}"
                 raise ValueError(
                     f"{name} cannot be called with prompts, completions and the columns of "
                     f"{whose} ({error}); {cure}"
@@ -105,8 +109,8 @@ class RewardFunctions:
         if min(found) < self.worst:
             raise TaskError(
                 f"{name} returned {min(found):g}, less than worst = {self.worst:g}: a missing "
-                "answer would be worth more; begin anew with the least reward there is as "
-                "worst_reward"
+                "answer would be worth more; return no less, or begin anew with the least reward "
+                "there is as worst_reward"
             )
         return found
 

@@ -81,7 +81,7 @@ class RunFolder:
         folder = cls(path)
         folder._check_free()
         files = digests(config)
-        made = _missing(folder.path)
+        made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.lock()
@@ -104,11 +104,7 @@ class RunFolder:
     def open(cls, path) -> "RunFolder":
         """The folder of an existing run. Raises ValueError where there is none."""
         folder = cls(path)
-        try:
-            there = (folder.path / CONFIG).is_file()
-        except OSError:  # a name that is too long
-            there = False
-        if not there:
+        if not os.path.isfile(folder.path / CONFIG):  # no OSError for a name that is too long
             raise ValueError(
                 f"{shown_path(path)}: no run folder (one that `vpo-lite train --out` "
                 "made, with config.json)"
@@ -167,10 +163,18 @@ class RunFolder:
         return check(read_json(path).get(ENGINE, {}), Engine, f"{path}: field {ENGINE}")
 
     def check_files(self) -> None:
-        """Raise DamagedError where a data file is not the one that the run began with."""
-        path, files = self.path / CONFIG, self.config().files
+        """Raise DamagedError where a data file is not the one that the run began with, and where it
+        or the model's folder is not there.
+        """
+        path, config = self.path / CONFIG, self.config()
+        for name, place in {"model": config.base_model, **config.files}.items():
+            if os.path.isabs(place) and not os.path.exists(place):
+                raise DamagedError(
+                    f"{path}: {name}: {shown_path(place)} is not there; put it back, or write its "
+                    "new path into config.json"
+                )
         kept = check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
-        for name, file in files.items():
+        for name, file in config.files.items():
             if digest(file) != kept.get(name):
                 raise DamagedError(
                     f"{file}: {name} changed since the run in {self.path} began; put it back, or "
@@ -274,9 +278,8 @@ class RunFolder:
         metrics, records = self.path / METRICS, self.records()
         if self.finished and step < len(records):
             raise DamagedError(
-                f"{state}: missing, so this finished run cannot go on; write its model with "
-                f"`vpo-lite export model {self.path} --out FOLDER`, and begin another run with it: "
-                "--model FOLDER"
+                f"{state}: missing, so this finished run cannot go on; begin another run, with another "
+                f"--seed, from what `vpo-lite export model {self.path} --out FOLDER` writes"
             )
         if not step and len(records) > config.save_every:
             raise DamagedError(
@@ -317,6 +320,8 @@ class RunFolder:
         before = parse_json(stored, dict[str, JsonValue], f"{self.path / STATE}: its settings")
         before = {o.name: o.default for o in config.options()} | before  # of an earlier version
         now = json.loads(json.dumps(config.to_json()))
+        if isinstance(options := before.get("task_options"), dict):  # check_files knows the data
+            options.update((n, f) for n, f in config.files.items() if n in options)
         free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
         changed = [n for n in now if n not in free and now[n] != before.get(n)]
         if changed:
@@ -343,8 +348,3 @@ def settings(config: TrainConfig, files: dict[str, str], engine: Engine | None) 
     """What config.json holds; files: :func:`digests`."""
     beside = {FILES: files} if files else {}
     return config.to_json() | beside | ({ENGINE: engine.model_dump()} if engine else {})
-
-
-def _missing(path: Path) -> list[Path]:
-    """The folder and those above it that do not exist, from the innermost on."""
-    return [p for p in (path, *path.parents) if not p.exists()]

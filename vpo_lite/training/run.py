@@ -239,16 +239,16 @@ def going_on(
     try:
         config, done = folder.config(), len(folder.records())
         before, config = config.steps, config if steps is None else config.but(steps=steps)
+        constant = config.lr_schedule == "constant"
         if folder.finished and config.steps == before:
             folder.tidy()
-            raise ValueError(
-                f"--resume {path}: this run is finished ({before} steps); --steps makes it longer"
-            )
+            longer = "; --steps makes it longer" * constant
+            raise ValueError(f"--resume {path}: this run is finished ({before} steps){longer}")
         if config.steps < done:
             raise ValueError(
                 f"--resume {path}: {done} steps are done; --steps must be {done} or more"
             )
-        if config.steps != before and config.lr_schedule != "constant":
+        if config.steps != before and not constant:
             raise ValueError(
                 f"--resume {path}: its learning rate falls to 0 at step {before} (lr_schedule = "
                 f"{config.lr_schedule}), so its steps cannot be changed"
