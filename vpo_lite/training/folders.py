@@ -278,7 +278,7 @@ class RunFolder:
         metrics, records = self.path / METRICS, self.records()
         if self.finished and step < len(records):
             raise DamagedError(
-                f"{state}: missing, so this finished run cannot go on; begin another run, with another "
+                f"{state}: missing, so this finished run cannot go on; begin another, with another "
                 f"--seed, from what `vpo-lite export model {self.path} --out FOLDER` writes"
             )
         if not step and len(records) > config.save_every:
