@@ -162,7 +162,10 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
         (SMALL + MORE + "judged = {seed = 7}", "seed is given by the study itself"),
         (SMALL.replace("steps = 2", "steps = 2, threads = 4"), "threads is given by the study"),
         (SMALL + MORE + 'judged = {task = "maze"}', "made for task 'programs', not for 'maze'"),
-        (SMALL.replace("problems = 3", "problems = 10000"), "10,000 problems (held_out)"),
+        (
+            SMALL.replace("problems = 3", "problems = 10000"),
+            "lower measured.problems and measured.between",
+        ),
         (SMALL.replace("validation = 2", "validation = 10000"), "10,000 problems (validation)"),
         (SMALL.replace("answers = 4", "answers = 2"), "it compares sets of 3"),
         (SMALL.replace("answers = 4", "alphas = [1e30]"), "measured.alphas.0"),

@@ -8,6 +8,7 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     rates = {vpo = [1e-3]}      # single kinds have others, where wanted
     seeds = 3                   # runs at the learning rate that was chosen
     baseline = "grpo_x3"        # the kind that the others are compared with
+    measured = {problems = 64, between = 16, validation = 16}  # where a task has few: see Measured
 
     [kinds.vpo]
     label = "VPO, m = 3"
@@ -270,6 +271,8 @@ def _check_named(names: Iterable[str], there: Iterable[str], what: str) -> None:
 def _check_problems(config: TrainConfig, asked: dict[str, int], what: str) -> None:
     """ValueError where a task has fewer problems than asked for."""
     seeds = config.make_task().seeds
+    between = " and measured.between" if what == "measured" else ""
+    fields = {"held_out": f"{what}.problems{between}", "validation": f"{what}.validation"}
     for split, count in asked.items():
         if split not in seeds:
             raise ValueError(
@@ -279,7 +282,7 @@ def _check_problems(config: TrainConfig, asked: dict[str, int], what: str) -> No
         if count > len(seeds[split]):
             raise ValueError(
                 f"{what}: {count:,} problems ({split}), and task {config.task!r} has "
-                f"{len(seeds[split]):,}; ask for fewer"
+                f"{len(seeds[split]):,}; ask for fewer: lower {fields[split]}"
             )
 
 
