@@ -613,6 +613,15 @@ def test_a_flag_turns_a_setting_on_or_off_whatever_its_default_is():
     assert read("--shown", "--no-sure-of") == {"shown": True, "sure_of": False}
 
 
+def test_an_option_may_have_the_name_of_what_the_command_line_keeps_for_itself(capsys, monkeypatch):
+    monkeypatch.setattr(Letters, "options", (Option("run", int, 4, "how far", least=1),))
+    asked = ["train", "--task", "letters_of_the_test:Letters", "--model", "none"]
+    assert main([*asked, "--run", "0"]) == 2
+    assert "run = 0: must be a whole number, 1 or more" in capsys.readouterr().err
+    assert main(asked) == 2
+    assert "none" in capsys.readouterr().err  # the model
+
+
 def test_odd_types_are_refused_in_words(model):
     with pytest.raises(ValueError, match="option most: its type must be int, float, str or bool"):
         Option("most", list, None, "no")

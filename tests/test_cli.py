@@ -47,6 +47,9 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     table, progress = capsys.readouterr()
     for word in ("vpo", "coverage", "best@30", "diversity", str(out)):
         assert word in table
+    summary = json.loads((out / "summary.json").read_text())
+    before, after = (row["objectives"]["gold"] for row in (summary["start"], summary))
+    assert re.search(rf"^mean of each objective: .*gold {before:.3f} > {after:.3f},", table, re.M)
     told = [progress.find(x) for x in ("before training", "3/3", "measuring the trained policy")]
     assert told == sorted(told) and told[0] >= 0
     assert sorted(p.name for p in out.iterdir()) == [
@@ -219,7 +222,7 @@ WRONG = {
         "boards up to 6x6",
     ),
     "option": (["--colour", "red"], "--colour"),
-    "a value that looks like an option": (["--layout", "-1,2"], "or --layout=-1 where"),
+    "a value that looks like an option": (["--layout", "-1,2"], "or --layout=VALUE where"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
     "resume with a preset": (["--resume", ".", "--preset", "gpu"], "leave out preset"),

@@ -573,7 +573,7 @@ def test_a_wrong_request_with_a_file_is_one_line(wrong, said, capsys, tmp_path, 
         (["--task", "no_such"], "unknown task 'no_such'"),
         (["--model", "no/such/model"], "no/such/model"),
         (["--m", "9"], "this policy writes 1 to 5 answers in one rollout"),
-        (["--lr", "1"], "unrecognized arguments: --lr 1"),
+        (["--lr", "1"], "unrecognized arguments: --lr 1 (see `vpo-lite report --help`)"),
         (["--task"], "see `vpo-lite report --help`"),
     ],
 )

@@ -30,8 +30,10 @@ def run(arguments=None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         with json_alone(arguments):
-            options = parser(arguments).parse_args(arguments)
-            return options.run(options) or 0
+            options, unknown = parser(arguments).parse_known_args(arguments)
+            if unknown:  # here, since argparse would name the help of `vpo-lite`
+                options._parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            return options._run(options) or 0
     except Wrong as error:
         return say(error, 2)
     except BrokenPipeError:  # the reader of our output has gone

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):  # one line, no usage block
         if message.endswith("expected one argument"):
             flag = message.split()[1].rstrip(":")
-            message += f", or {flag}=-1 where the value begins with -"
+            message += f", or {flag}=VALUE where the value begins with -"
         raise Wrong(f"{message} (see `{self.prog} --help`)")
 
 
@@ -53,7 +53,7 @@ def add_commands(made, arguments, commands: dict[str, Command], what: str) -> No
         one = parsers.add_parser(
             name, help=command.help, description=command.help, allow_abbrev=False
         )
-        one.set_defaults(run=command.run)
+        one.set_defaults(_run=command.run, _parser=one)  # a task may have an option named run
         if name == chosen:
             command.flags(one, arguments)
 

@@ -192,6 +192,8 @@ def _drive(run, as_json: bool) -> int:
         print_json(summary)
         return 0
     print(table([summary | {"set": config.compared_size}]))
+    if summary["objectives"]:  # none where they differ from problem to problem
+        print(f"mean of each objective: {_before_and_after(summary)}")
     seconds = summary["seconds"]
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
@@ -199,6 +201,18 @@ def _drive(run, as_json: bool) -> int:
         f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
     return 0
+
+
+def _before_and_after(summary: dict, most: int = 8) -> str:
+    """
+    >>> now, before = {"gold": 0.75, "lava": 1.0}, {"gold": 0.5, "lava": 0.25}
+    >>> _before_and_after({"objectives": now, "start": {"objectives": before}})
+    'gold 0.500 > 0.750, lava 0.250 > 1.000'
+    """
+    now, before = summary["objectives"], summary["start"]["objectives"]
+    shown = [f"{name} {before[name]:.3f} > {now[name]:.3f}" for name in list(now)[:most]]
+    more = [f"and {len(now) - most} more in summary.json"] if len(now) > most else []
+    return ", ".join([*shown, *more])
 
 
 def _state_memory(run, quiet: bool) -> None:
