@@ -106,7 +106,7 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("about", "abuot"), "about is missing"),
+        (("about", "abuot"), "field about is missing, and abuot is unknown"),
         (("seeds = 2", "seeds = 0"), "seeds"),
         (('method = "grpo"', 'method = "gppo"'), "gppo"),
         (('baseline = "grpo"', 'baseline = "nobody"'), "nobody"),

@@ -140,7 +140,12 @@ def _first_fault(error: ValidationError) -> str:
     field = ".".join(str(part) for part in place)
     where = f"field {shortened(field)} " if field else "it "
     if fault["type"] in _WORDS:
-        return where + _WORDS[fault["type"]]
+        said = where + _WORDS[fault["type"]]
+        beside = [f["loc"] for f in others if f["type"] == "extra_forbidden"]
+        beside = [loc[-1] for loc in beside if loc[:-1] == place[:-1]]
+        if fault["type"] == "missing" and beside:  # a name that was mistyped, perhaps
+            said += f", and {shortened(str(beside[0]))} is unknown"
+        return said
     why = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"{where}{why}, not {shown(fault['input'])}"
 
