@@ -613,6 +613,26 @@ def policy_prompt(config):
     return task.prompt(task.instance(0), config.answers, pocket=pocket)
 
 
+def check_same(one, other):
+    """Two runs left the same lines, but for the seconds, and the same adapter."""
+    its, others = (
+        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(path).records()]
+        for path in (one, other)
+    )
+    assert its == others
+    adapter = "adapter/adapter_model.safetensors"
+    assert (one / adapter).read_bytes() == (other / adapter).read_bytes()
+
+
+def finished(config, path, *options):
+    """A run that was trained to its end."""
+    run = TrlRun.begin(config, path, *options)
+    run.start()
+    assert run.train(lambda record: False)
+    run.finish()
+    return path
+
+
 class Killed(BaseException):
     """Ends a run as kill -9 would: nothing after the last write happens."""
 
@@ -646,38 +666,19 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
     assert json.loads(out)["steps"] == 3
     assert re.fullmatch("vpo-lite: in training, .* were cut off .*\n", err)  # TRL says nothing
     assert files(path) == files(trained)
-    one, other = (
-        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
-        for p in (trained, path)
-    )
-    assert one == other
-    adapter = "adapter/adapter_model.safetensors"
-    assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+    check_same(trained, path)
 
 
 @pytest.mark.slow
 def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp_path, capsys):
-    path = tmp_path / "run"
-    run = TrlRun.begin(tiny.but(steps=2), path, {"lr_scheduler_type": "linear"})
-    run.start()
-    assert run.train(lambda record: False)
-    run.finish()
+    path = finished(tiny.but(steps=2), tmp_path / "run", {"lr_scheduler_type": "linear"})
     assert main(["train", "--resume", str(path), "--steps", "3"]) == 2
-    assert "lr_scheduler_type = 'linear'" in capsys.readouterr().err and run.folder.finished
-    run = TrlRun.begin(tiny.but(steps=2), path := tmp_path / "other")
-    run.start()
-    assert run.train(lambda record: False)
-    run.finish()
+    assert "lr_scheduler_type = 'linear'" in capsys.readouterr().err and RunFolder(path).finished
+    path = finished(tiny.but(steps=2), tmp_path / "other")
     assert main(["train", "--resume", str(path), "--steps", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 3
     assert RunFolder(path).config() == tiny and files(path) == files(trained)
-    one, other = (
-        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
-        for p in (trained, path)
-    )
-    assert one == other
-    adapter = "adapter/adapter_model.safetensors"
-    assert (path / adapter).read_bytes() == (trained / adapter).read_bytes()
+    check_same(trained, path)
     shutil.rmtree(path / "checkpoints")  # its user needed the room
     assert main(["train", "--resume", str(path), "--steps", "4"]) == 2
     assert f"vpo-lite export model {path} --out FOLDER" in capsys.readouterr().err
@@ -701,13 +702,7 @@ def test_training_that_is_called_again_goes_on(trained, tiny, ending, tmp_path):
     assert run.done == (2 if ending == "asked to stop" else 1)
     assert run.train(lambda record: False) and run.done == 3
     run.finish()
-    one, other = (
-        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(p).records()]
-        for p in (trained, run.path)
-    )
-    assert one == other
-    adapter = "adapter/adapter_model.safetensors"
-    assert (run.path / adapter).read_bytes() == (trained / adapter).read_bytes()
+    check_same(trained, run.path)
 
 
 @pytest.mark.slow

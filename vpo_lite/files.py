@@ -141,10 +141,10 @@ def _first_fault(error: ValidationError) -> str:
     where = f"field {shortened(field)} " if field else "it "
     if fault["type"] in _WORDS:
         said = where + _WORDS[fault["type"]]
-        beside = [f["loc"] for f in others if f["type"] == "extra_forbidden"]
-        beside = [loc[-1] for loc in beside if loc[:-1] == place[:-1]]
-        if fault["type"] == "missing" and beside:  # a name that was mistyped, perhaps
-            said += f", and {shortened(str(beside[0]))} is unknown"
+        if fault["type"] == "missing":
+            for other in others:  # a name that was mistyped, perhaps
+                if other["type"] == "extra_forbidden" and other["loc"][:-1] == place[:-1]:
+                    return f"{said}, and {shortened(str(other['loc'][-1]))} is unknown"
         return said
     why = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"{where}{why}, not {shown(fault['input'])}"

@@ -150,6 +150,12 @@ def add_task_options(made, task: type[Task]) -> None:
         ) from error
 
 
+def add_device(made) -> None:
+    """Add the flag of the device, for a command that takes it without the settings of a run."""
+    help = "auto (default), cpu, cuda or mps"
+    made.add_argument("--device", default="auto", metavar="NAME", help=help)
+
+
 def add_settings(made, arguments, settings: tuple[Option, ...], about: str) -> None:
     """Add a flag for each setting, and for each option of the task that ``--task`` names."""
     add_options(made.add_argument_group(about), settings)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..files import page_path
 from ..tasks import task_class, task_names
-from .flags import Wrong, path, print_json, requests, whole
+from .flags import Wrong, add_device, path, print_json, requests, whole
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -32,9 +32,7 @@ def evaluate_flags(made, arguments) -> None:
     made.add_argument(
         "--seed", type=whole, metavar="N", help="seed of the answers (default: the run's own)"
     )
-    made.add_argument(
-        "--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps"
-    )
+    add_device(made)
     made.add_argument("--json", action="store_true", help="print all figures as JSON")
 
 

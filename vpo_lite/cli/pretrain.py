@@ -6,7 +6,7 @@ import sys
 
 from ..checks import shown
 from ..tasks import DEFAULT
-from .flags import STOPPED, Wrong, add_options, given, named, path, requests, say, whole
+from .flags import STOPPED, Wrong, add_device, add_options, given, named, path, requests, say, whole
 
 
 def flags(made, arguments) -> None:
@@ -21,9 +21,7 @@ def flags(made, arguments) -> None:
         "--task", default=DEFAULT, metavar="NAME", help=f"what it reads (default: {DEFAULT})"
     )
     add_options(made, recipe.options())
-    made.add_argument(
-        "--device", default="auto", metavar="NAME", help="auto (default), cpu, cuda or mps"
-    )
+    add_device(made)
     made.add_argument("--threads", type=whole, metavar="N", help="threads of torch on the CPU")
     made.add_argument(
         "--workers", type=whole, default=1, metavar="N", help="processes that make demonstrations"

@@ -84,9 +84,8 @@ class TrlRun(AnyRun):
         if _whole(engine):
             needed = functools.partial(memory_needed, processes=team.num_processes)
             check_fits(learner.policy, config, learner.task, needed, quantised=False)
-        dataset(config.but(steps=1, warmup_steps=0), learner.policy.tokenizer)[
-            0
-        ]  # refuses what TRL cannot ask
+        one_step = config.but(steps=1, warmup_steps=0)
+        dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         if team.is_main_process:
             folder = RunFolder.create(path, config, engine)
             rewound(folder, learner, config)
@@ -100,8 +99,9 @@ class TrlRun(AnyRun):
         """
         check_installed()
         folder = RunFolder.open(path)
-        team = PartialState(cpu=on_cpu(folder.config()))
-        main, config = team.is_main_process, folder.config()
+        config = folder.config()
+        team = PartialState(cpu=on_cpu(config))
+        main = team.is_main_process
         others = folder, config if steps is None else config.but(steps=steps)
         with going_on(path, NAME, steps) if main else contextlib.nullcontext(others) as found:
             folder, config = found
