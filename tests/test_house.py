@@ -448,6 +448,7 @@ LIGHT = {  # what is done -> the packages that it must not load
     "import vpo_lite; vpo_lite.TrainConfig.preset('demo')": "torch transformers plotly ipywidgets",
     "from vpo_lite.lab import Lab; Lab()": "ipywidgets anywidget",
     f"import vpo_lite; vpo_lite.compare({RUN!r})": "torch transformers peft plotly",
+    "from vpo_lite.studies import plan, searches, tables": "gymnasium torch transformers peft",
     "import vpo_lite.integrations.rewards": "gymnasium torch transformers peft plotly",
 }
 

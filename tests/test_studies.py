@@ -15,7 +15,16 @@ from vpo_lite.files import DamagedError, lock_folder
 from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.evolution import evolve
-from vpo_lite.studies import declaration, measure, results, runner, searches, tables
+from vpo_lite.studies import (
+    declaration,
+    measure,
+    plan,
+    results,
+    runner,
+    searches,
+    searching,
+    tables,
+)
 from vpo_lite.studies.mixed import MixedRules
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.programs import PROGRAMS
@@ -75,7 +84,7 @@ def test_every_shipped_study_can_run(name):
 
 
 def test_a_study_says_its_runs(study, tmp_path):
-    keys = [job.key for job in runner.jobs(study, tmp_path)]
+    keys = [job.key for job in plan.jobs(study, tmp_path)]
     assert keys == [
         "vpo-lr0.0001-seed0",
         "vpo-lr0.001-seed0",
@@ -369,8 +378,8 @@ def test_a_difference_within_the_spread_of_seeds_is_not_sure(study, folder, tmp_
 @pytest.fixture(scope="module")
 def searched(study, folder):
     """The finished study after its searches, by kind."""
-    first = list(searches.run_searches(study, folder))
-    assert len(first) == 2 + 2 + 1 + 1 and list(searches.run_searches(study, folder)) == []
+    first = list(searching.run_searches(study, folder))
+    assert len(first) == 2 + 2 + 1 + 1 and list(searching.run_searches(study, folder)) == []
     return searches.finished(study, folder)
 
 

@@ -24,7 +24,7 @@ from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.policy import hub, loading
 from vpo_lite.search import best_of
-from vpo_lite.studies import declaration, results, runner, searches, tables
+from vpo_lite.studies import declaration, plan, results, runner, searches, tables
 from vpo_lite.tasks import Option, Prompt, Task
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.errors import TrainingError
@@ -314,7 +314,7 @@ def test_a_finished_study_needs_no_model_to_be_planned(here, capsys):
     study = declaration.read(written(here, SMALL.replace("steps = 2", 'steps = 2, model = "gone"')))
     assert "kind vpo: model 'gone'" in refused(here, capsys, "small.toml", "--out", "o", "--plan")
     (here / "o").mkdir()
-    for job in runner.every_job(study).values():
+    for job in plan.every_job(study).values():
         (here / "o" / f"{job.key}.json").write_text(json.dumps(made(study, job)))
     status, out, _ = asked(capsys, "small.toml", "--out", "o", "--plan")
     assert status == 0 and out.count("finished") == 4
@@ -659,7 +659,7 @@ def made_by_all(study, folder) -> None:
         rows = dict.fromkeys(("tokens", "candidates", "cells"), [[1, 2, 3]] * 2)
         row = {"study": "small", "kind": search.kind, "run": search.run, "answers": 12, **rows}
         row |= {"solved": [[None] * 3] * 2, "best": [[0.5] * 3] * 2, "budgets": [12]}
-        row |= {"curve": [[0.5]] * 2, "seconds": 1.0, "made": searches._made(study, search)}
+        row |= {"curve": [[0.5]] * 2, "seconds": 1.0, "made": search.made}
         (folder / f"search-{search.run}.json").write_text(json.dumps(row))
 
 
@@ -703,8 +703,8 @@ def test_a_search_is_judged_like_its_run(here):
     spoilt += 'judged = {task = "programs", operations = 2}'
     text = SMALL.replace('settings = {method = "vpo"}', spoilt, 1) + SEARCH
     study = declaration.read(written(here, text))
-    search = searches._Search("vpo", study.job("vpo", 1e-3, 0))
-    assert searches._config(study, search).task == "programs"
+    search = searches.Search(study, "vpo", study.job("vpo", 1e-3, 0))
+    assert search.config.task == "programs"
 
 
 def test_a_damaged_adapter_is_named(here, done, capsys):

@@ -56,7 +56,7 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..studies import declaration, results, searches, tables
-        from ..studies.runner import check_sources, every_job, jobs, run_job
+        from ..studies.plan import every_job, jobs
 
         if options.name is None:
             if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
@@ -103,7 +103,10 @@ def run(options) -> int:
     left = jobs(study, folder, options.kinds, options.seeds) if trains or options.plan else ()
     left = [job for job in left if not results.is_done(folder, job)]
     with requests():
-        check_sources(study, left, download=trains)
+        if left:
+            from ..studies.runner import check_sources
+
+            check_sources(study, left, download=trains)
         if not reads:
             (folder / results.POLICIES).mkdir(parents=True, exist_ok=True)
     if options.plan:
@@ -116,6 +119,8 @@ def run(options) -> int:
         if results.is_done(folder, every[options.run_key]):
             print(f"{options.run_key}: is done")
         else:
+            from ..studies.runner import run_job
+
             print(_line(run_job(study, every[options.run_key], folder)))
     elif options.table == ["search"]:
         print(searches.markdown(study, folder))
@@ -139,7 +144,7 @@ def _total(study, options) -> int:
 def _plan(study, folder, options) -> None:
     """Print the runs that are known by now, and on stderr how many are left and how long."""
     from ..studies import results
-    from ..studies.runner import jobs
+    from ..studies.plan import jobs
 
     seconds, done, total = [], 0, _total(study, options)
     known = list(jobs(study, folder, options.kinds, options.seeds))
@@ -167,8 +172,8 @@ def _share(study, folder, options) -> int:
     """Start the same command several times. Each run goes to the process that locks it first."""
     from tqdm import tqdm
 
+    from ..studies.plan import every_job
     from ..studies.results import is_done
-    from ..studies.runner import every_job
 
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
     total = _total(study, options)
@@ -210,8 +215,8 @@ def _share(study, folder, options) -> int:
 
 def _failed(study, folder, options) -> list[str]:
     """The files of the runs that failed before."""
+    from ..studies.plan import jobs
     from ..studies.results import failure_path, state
-    from ..studies.runner import jobs
 
     chosen = jobs(study, folder, options.kinds, options.seeds)
     return [failure_path(folder, j).name for j in chosen if state(folder, j) == "failed"]
@@ -289,12 +294,13 @@ def _line(found) -> str:
 def _search(study, folder) -> None:
     from tqdm import tqdm
 
-    from ..studies import searches
+    from ..studies.searches import to_do
+    from ..studies.searching import run_searches
 
     with tqdm(
-        total=len(searches.to_do(study, folder)), disable=not sys.stderr.isatty(), unit="policy"
+        total=len(to_do(study, folder)), disable=not sys.stderr.isatty(), unit="policy"
     ) as bar:
-        for found in searches.run_searches(study, folder):
+        for found in run_searches(study, folder):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "
                 f"answers, {found.seconds:.0f} s"

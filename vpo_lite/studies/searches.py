@@ -1,30 +1,23 @@
-"""Evolution with the policies of a study: search after training, at equal answers.
+"""Evolution with the policies of a study: search after training, at equal answers. What there is to
+search with, and what was found; ``searching.py`` does it, and this file loads no torch.
 
 Each run of the chosen learning rate gives a policy. In a call a policy that writes sets gives one
 rollout of m answers, and one that writes single answers gives m rollouts. Mutations without a
 policy are the baseline ``mutation``; the kinds before training are the untrained policies.
 """
 
-import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field, JsonValue
 
-from ..files import BusyError, DamagedError, Schema
+from ..files import DamagedError, Schema
 from ..intervals import sign_test
-from ..policy.loading import load_policy
-from ..policy.threads import torch_threads
-from ..search.evolution import Trace, evolve
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Searched, Study
 from .results import check_made, chosen, read_made, workplace
-from .runner import write_once
-
-POINTS = 12  # of a curve that is kept
 
 
 class Searches(Schema):
@@ -57,9 +50,10 @@ class Searches(Schema):
         return _shares([self])
 
 
-class _Search(NamedTuple):
-    """One policy to search with; job: the run that made it, None for mutations."""
+class Search(NamedTuple):
+    """One policy of a study to search with; job: the run that made it, None for mutations."""
 
+    study: Study
     kind: str
     job: Job | None
 
@@ -67,8 +61,35 @@ class _Search(NamedTuple):
     def run(self) -> str:
         return MUTATION if self.job is None else self.job.key
 
+    @property
+    def stated(self) -> Searched:
+        return self.study.declared.search
 
-def searches(study: Study, folder) -> list[_Search]:
+    @property
+    def config(self) -> TrainConfig:
+        """The settings that the run is judged by; mutations search in the baseline's task."""
+        return (self.job or self.study.tuning(self.study.baseline)[0]).judged
+
+    @property
+    def problems(self) -> int:
+        return 1 if self.config.single else self.stated.problems
+
+    @property
+    def made(self) -> dict:
+        """What the search depends on, beside its problems and seeds."""
+        settings = self.config.to_json()
+        if self.job is None:  # mutations know the task alone
+            settings = {name: settings[name] for name in ("task", "task_options")}
+        return {"calls": self.stated.calls} | settings
+
+    def file(self, folder) -> Path:
+        return Path(folder) / f"search-{self.run}.json"
+
+    def adapter(self, folder) -> Path:
+        return workplace(folder, self.run) / "adapter"
+
+
+def searches(study: Study, folder) -> list[Search]:
     """What can be searched with: chosen runs of the kinds that the study names.
 
     Of more runs than the study asks for, those whose search is finished come first, then those
@@ -80,21 +101,19 @@ def searches(study: Study, folder) -> list[_Search]:
     runs = chosen(study, folder)
     for kind in stated.kinds:
         if kind == MUTATION:
-            found.append(_Search(kind, None))
+            found.append(Search(study, kind, None))
         jobs = [study.job(kind, run.config["lr"], run.seed) for run in runs.get(kind, [])]
-        of_kind = [_Search(kind, job) for job in jobs]
-        of_kind.sort(
-            key=lambda s: (not _file(folder, s).exists(), not _adapter(folder, s).is_dir())
-        )
+        of_kind = [Search(study, kind, job) for job in jobs]
+        of_kind.sort(key=lambda s: (not s.file(folder).exists(), not s.adapter(folder).is_dir()))
         found += of_kind[: stated.policies]
     return found
 
 
-def to_do(study: Study, folder) -> list[_Search]:
+def to_do(study: Study, folder) -> list[Search]:
     """The searches that are not finished. DamagedError where the adapter of one is missing."""
-    found = [s for s in searches(study, folder) if not _file(folder, s).exists()]
+    found = [s for s in searches(study, folder) if not s.file(folder).exists()]
     for search in found:
-        adapter = _adapter(folder, search)
+        adapter = search.adapter(folder)
         if search.job is not None and not adapter.is_dir():
             raise DamagedError(
                 f"{adapter}: is not there, and a search needs the policy; move "
@@ -103,47 +122,22 @@ def to_do(study: Study, folder) -> list[_Search]:
     return found
 
 
-def run_searches(study: Study, folder) -> Iterator[Searches]:
-    """Do all searches that are not finished; yields each when it is.
-
-    Raises DamagedError, before the first one, where the adapter of a run is missing.
-    """
-    folder = Path(folder)
-    for search in to_do(study, folder):
-        place = workplace(folder, search.run)
-        make = partial(_found, study, search, place)
-        try:
-            made = write_once(_file(folder, search), place, make)
-        except BusyError:
-            continue
-        if made:
-            yield _read(study, folder, search)
-
-
 def finished(study: Study, folder) -> dict[str, list[Searches]]:
     """The finished searches, by kind."""
     found: dict[str, list[Searches]] = {}
     for search in searches(study, folder):
-        if _file(folder, search).exists():
-            found.setdefault(search.kind, []).append(_read(study, folder, search))
+        if search.file(folder).exists():
+            found.setdefault(search.kind, []).append(read_search(folder, search))
     return found
 
 
-def _file(folder, search: _Search) -> Path:
-    return Path(folder) / f"search-{search.run}.json"
-
-
-def _adapter(folder, search: _Search) -> Path:
-    return workplace(folder, search.run) / "adapter"
-
-
-def _read(study: Study, folder, search: _Search) -> Searches:
+def read_search(folder, search: Search) -> Searches:
     """The finished search. DamagedError where it was made in another way."""
-    path, stated = _file(folder, search), study.declared.search
+    path, stated = search.file(folder), search.stated
     found = read_made(path, Searches)
     rows = [found.solved, found.tokens, found.candidates, found.best, found.cells]
     shapes = {(len(part), *map(len, part)) for part in rows}
-    wanted = (stated.seeds, *[_problems(_config(study, search), stated)] * stated.seeds)
+    wanted = (stated.seeds, *[search.problems] * stated.seeds)
     named = (found.kind, found.run, found.answers)
     if shapes != {wanted} or named != (search.kind, search.run, stated.calls * stated.m):
         raise DamagedError(
@@ -151,60 +145,8 @@ def _read(study: Study, folder, search: _Search) -> Searches:
             "folder, or move this file away"
         )
     if found.made:
-        check_made(path, found.made, _made(study, search))
+        check_made(path, found.made, search.made)
     return found
-
-
-def _made(study: Study, search: _Search) -> dict:
-    """What a search depends on, beside its problems and seeds."""
-    settings = _config(study, search).to_json()
-    if search.job is None:  # mutations know the task alone
-        settings = {name: settings[name] for name in ("task", "task_options")}
-    return {"calls": study.declared.search.calls} | settings
-
-
-def _found(study: Study, search: _Search, place: Path) -> dict:
-    began, stated = time.perf_counter(), study.declared.search
-    config = _config(study, search)
-    task, policy = config.make_task(), None
-    if search.job is not None:
-        try:
-            policy = load_policy(place / "adapter", device=config.device)
-        except ValueError as error:
-            raise DamagedError(f"search with {search.run}: {error}") from error
-    m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
-    budget = dict(m=m, rollouts=per_call // m, calls=calls)
-    problems = task.seeds["held_out"][: _problems(config, stated)]
-    instances = [task.instance(s) for s in problems]
-    rows = []
-    with torch_threads(config.threads):
-        for seed in range(stated.seeds):
-            rows.append(evolve(policy, task, instances, seed=seed, **budget))
-    budgets = np.unique(np.geomspace(1, calls, POINTS).astype(int)) * per_call
-    return {
-        "study": study.name,
-        "kind": search.kind,
-        "run": search.run,
-        "answers": calls * per_call,
-        "solved": [[t.solved_at and t.solved_at.calls * per_call for t in row] for row in rows],
-        "tokens": [[t.tokens[-1] for t in row] for row in rows],
-        "candidates": [[t.candidates[-1] for t in row] for row in rows],
-        "best": [[round(t.best[-1], 4) for t in row] for row in rows],
-        "cells": [[t.cells[-1] for t in row] for row in rows],
-        "budgets": budgets.tolist(),
-        "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
-        "seconds": round(time.perf_counter() - began, 1),
-        "made": _made(study, search),
-    }
-
-
-def _config(study: Study, search: _Search) -> TrainConfig:
-    """The settings that a search's run is judged by; mutations search in the baseline's task."""
-    return (search.job or study.tuning(study.baseline)[0]).judged
-
-
-def _problems(config: TrainConfig, stated: Searched) -> int:
-    return 1 if config.single else stated.problems
 
 
 def _shares(rows: Sequence[Searches]) -> np.ndarray:
@@ -214,11 +156,6 @@ def _shares(rows: Sequence[Searches]) -> np.ndarray:
     """
     solved = [[x is not None for x in seed] for row in rows for seed in row.solved]
     return np.array(solved).mean(axis=0)
-
-
-def _mean_best(traces: Sequence[Trace], calls: int) -> float:
-    """The mean best score after so many calls; a search that ended keeps its last one."""
-    return round(float(np.mean([t.best[min(calls, len(t.best)) - 1] for t in traces])), 4)
 
 
 def markdown(study: Study, folder, against: str | None = None) -> str:

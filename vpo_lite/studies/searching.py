@@ -1,0 +1,75 @@
+"""Doing the searches that :mod:`vpo_lite.studies.searches` lists, one small JSON file for each."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ..files import BusyError, DamagedError
+from ..policy.loading import load_policy
+from ..policy.threads import torch_threads
+from ..search.evolution import Trace, evolve
+from .declaration import Study
+from .results import workplace
+from .runner import write_once
+from .searches import Search, Searches, read_search, to_do
+
+POINTS = 12  # of a curve that is kept
+
+
+def run_searches(study: Study, folder) -> Iterator[Searches]:
+    """Do all searches that are not finished; yields each when it is.
+
+    Raises DamagedError, before the first one, where the adapter of a run is missing.
+    """
+    folder = Path(folder)
+    for search in to_do(study, folder):
+        place = workplace(folder, search.run)
+        make = partial(_found, search, place)
+        try:
+            made = write_once(search.file(folder), place, make)
+        except BusyError:
+            continue
+        if made:
+            yield read_search(folder, search)
+
+
+def _found(search: Search, place: Path) -> dict:
+    began, stated, config = time.perf_counter(), search.stated, search.config
+    task, policy = config.make_task(), None
+    if search.job is not None:
+        try:
+            policy = load_policy(place / "adapter", device=config.device)
+        except ValueError as error:
+            raise DamagedError(f"search with {search.run}: {error}") from error
+    m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
+    budget = dict(m=m, rollouts=per_call // m, calls=calls)
+    problems = task.seeds["held_out"][: search.problems]
+    instances = [task.instance(s) for s in problems]
+    rows = []
+    with torch_threads(config.threads):
+        for seed in range(stated.seeds):
+            rows.append(evolve(policy, task, instances, seed=seed, **budget))
+    budgets = np.unique(np.geomspace(1, calls, POINTS).astype(int)) * per_call
+    return {
+        "study": search.study.name,
+        "kind": search.kind,
+        "run": search.run,
+        "answers": calls * per_call,
+        "solved": [[t.solved_at and t.solved_at.calls * per_call for t in row] for row in rows],
+        "tokens": [[t.tokens[-1] for t in row] for row in rows],
+        "candidates": [[t.candidates[-1] for t in row] for row in rows],
+        "best": [[round(t.best[-1], 4) for t in row] for row in rows],
+        "cells": [[t.cells[-1] for t in row] for row in rows],
+        "budgets": budgets.tolist(),
+        "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
+        "seconds": round(time.perf_counter() - began, 1),
+        "made": search.made,
+    }
+
+
+def _mean_best(traces: Sequence[Trace], calls: int) -> float:
+    """The mean best score after so many calls; a search that ended keeps its last one."""
+    return round(float(np.mean([t.best[min(calls, len(t.best)) - 1] for t in traces])), 4)
