@@ -204,6 +204,20 @@ def test_the_record_shows_what_the_policy_wrote(monkeypatch):
         assert abs(theirs.advantages[mine.advantages == 0]) == abs(theirs.advantages).min()
 
 
+def test_the_gap_to_the_sampler_is_a_mean_over_what_it_sampled(monkeypatch):
+    """The tokens of a recombined set have no sampler: a gap of 0.5 in all others is 0.5."""
+    update = steps.update_policy
+
+    def shifted(learner, config, rollouts, *rest):
+        assert rollouts.logprobs.isnan().any(), "a set was recombined"
+        return update(learner, config, rollouts._replace(logprobs=rollouts.logprobs + 0.5), *rest)
+
+    monkeypatch.setattr(steps, "update_policy", shifted)
+    how = dict(maze_seed=1012, m=2, steps=1, prompts=2, group_size=8, threads=1)
+    record = next(vpo.train(vpo.TrainConfig.preset("demo", method="vpo_recombined", **how)))
+    assert record.sampler_gap == pytest.approx(0.5, abs=1e-4)
+
+
 def test_one_step_makes_the_recombined_set_likelier(policy):
     """With one clear leader in a group, the update raises the log-probability of its tokens."""
     config = vpo.TrainConfig.preset(

@@ -96,6 +96,7 @@ def test_on_a_projector_all_is_seen_and_in_a_narrow_window_tables_and_figures_sc
             page.goto(path.as_uri())
             page.wait_for_selector(".main-svg")
             assert page.evaluate(WIDE) == [0, 0]
+            assert page.locator("main h1").count() == 1, "what a screen reader jumps to"
             page.set_viewport_size({"width": 640, "height": 800})
             whole, inside = page.evaluate(WIDE)
             assert whole == 0 and inside > 300, "the page does not scroll sideways, its parts do"

@@ -33,6 +33,7 @@ pre { white-space: pre-wrap }
 """)
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vpo_lite: {} runs</title><style>{}</style>
+<main>
 <h1>{} runs of {} kinds</h1>
 <p>Figures are means over problems, at temperature 1 and at equal numbers of <em>answers</em>. In
 brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled in training, mean over
@@ -48,13 +49,16 @@ at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
 {}
 <h2>Settings</h2>
 {}
+</main>
 </html>
 """
 _REWARDS = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vpo_lite: rewards</title><style>{}</style>
+<main>
 <h1>vpo_lite: report on rewards</h1>
 <pre>{}</pre>
 {}
+</main>
 </html>
 """
 WIDTH = 1000  # pixels of a figure: what fits on a sheet of paper
