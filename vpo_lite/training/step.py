@@ -218,14 +218,14 @@ def update_policy(
                 f"raise kl ({config.kl:g}); this pass changed nothing. At {where}"
             )
         learner.optimizer.step()
-    tokens, recombined = int(mask.sum()), int(rollouts.logprobs[mask].isnan().sum())
+    tokens, sampled = int(mask.sum()), int((mask & ~rollouts.logprobs.isnan()).sum())
     return Update(
         loss=total,
         kl=_sum(kls) if measure_kl else None,
         clip_share=_sum(clips) / tokens,
         gradient_norm=length,
         entropy=_sum(entropies) / tokens,
-        sampler_gap=_sum(gaps) / max(tokens - recombined, 1),
+        sampler_gap=_sum(gaps) / max(sampled, 1),
     )
 
 
