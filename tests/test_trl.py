@@ -44,7 +44,7 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, TaskError
 from vpo_lite.training.errors import TrainingError
-from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.folders import Engine, RunFolder
 from vpo_lite.training.problems import draw_weights, problems_of_step
 from vpo_lite.training.run import Run
 
@@ -351,15 +351,6 @@ REFUSED = {
 def test_what_trl_cannot_honour_is_refused(name):
     with pytest.raises(ValueError, match=f"{name}.*(natively|leave it out)"):
         grpo_config(pocket_config(**REFUSED[name]), "unused")
-
-
-def test_a_machine_that_lacks_the_runs_folder_says_so(tmp_path, monkeypatch, capsys):
-    asked = ["train", "--resume", str(tmp_path / "run")]
-    for rank, more in (("0", False), ("1", True)):
-        monkeypatch.setenv("RANK", rank)
-        assert main(asked) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert "no run folder" in line and line.endswith("must share its folder") == more
 
 
 @pytest.mark.parametrize(
@@ -818,6 +809,71 @@ def test_the_example_trains(name, chat_folder, tmp_path, monkeypatch, capsys):
 
 
 # --- several processes ----------------------------------------------------------------------------
+
+
+def both(*arguments: list[str]) -> list[tuple[int, str]]:
+    """Status and last line on stderr of `vpo-lite train ARGUMENTS`, one process for each list."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "vpo_lite.cli", "train", *asked],
+            env=os.environ | where | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, asked in enumerate(arguments)
+    ]
+    try:
+        said = [process.communicate(timeout=300)[1].splitlines() for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return [(p.returncode, lines[-1]) for p, lines in zip(started, said, strict=True)]
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """The folder of a run on TRL that has no steps yet."""
+    config = pocket_config(maze_seed=1000, m=2, prompts=1, group_size=4)
+    RunFolder.create(tmp_path / "run", config, Engine(name="trl")).close()
+    return str(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_where_one_machine_lacks_the_folder_none_waits_for_it(begun):
+    missing = f"{begun}-elsewhere"
+    main, other = both(["--resume", begun], ["--resume", missing])
+    assert (main[0], other[0]) == (2, 2)
+    why = f"{missing}: no run folder"
+    assert other[1].startswith(f"vpo-lite: {why}")
+    assert main[1].startswith("vpo-lite: rank 1 of 2 on ") and f": {why}" in main[1]
+    assert main[1].endswith("all machines of a run must share its folder")
+    assert both(["--resume", missing], ["--resume", begun])[0][1].startswith(f"vpo-lite: {why}")
+
+
+@pytest.mark.slow
+def test_what_the_main_process_refuses_ends_the_others(begun):
+    folder = RunFolder.open(begun)
+    folder.lock()
+    try:
+        main, other = both(["--resume", begun], ["--resume", begun])
+    finally:
+        folder.close()
+    assert "another process" in main[1] and "another process" in other[1]
+    assert other[1].startswith("vpo-lite: rank 0 of 2 on ")
+    assert main[0] == other[0] == 2
+
+
+@pytest.mark.slow
+def test_where_one_machine_lacks_the_model_nothing_is_begun(tmp_path):
+    asked = ["--engine", "trl", "--device", "cpu", "--out", str(tmp_path / "run")]
+    main, other = both(asked, [*asked, "--model", str(tmp_path / "model")])
+    assert main[0] == other[0] == 2 and not (tmp_path / "run").exists()
+    assert "model" in other[1] and main[1].endswith(other[1].removeprefix("vpo-lite: "))
+    assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
 from ..training.errors import TrainingError
-from ..training.folders import CHECKPOINTS, METRICS, Engine, RunFolder
+from ..training.folders import CHECKPOINTS, CONFIG, METRICS, Engine, RunFolder
 from ..training.measure import step_figures
 from ..training.memory import Memory, check_fits, enough_memory
 from ..training.record import Group, StepRecord
@@ -38,7 +38,7 @@ from .trl import EPS, SetReward, grouped
 from .trl_memory import memory_needed
 from .trl_setup import check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
-from .trl_surroundings import drop_nothing, leave, nothing_but_ends, silence
+from .trl_surroundings import drop_nothing, leave, nothing_but_ends, place, silence, together
 
 NAME = "trl"
 
@@ -77,20 +77,30 @@ class TrlRun(AnyRun):
         machine cannot hold, and as `Run.begin`. Nothing is written then.
         """
         check_installed()
-        config, engine = settled(config), Engine(name=NAME, options=dict(options or {}))
+        engine, folder = Engine(name=NAME, options=dict(options or {})), None
         team = PartialState(cpu=on_cpu(config))
-        _check_options(config, engine, team)
-        learner, folder = _learner(config), None
-        if _whole(engine):
-            needed = functools.partial(memory_needed, processes=team.num_processes)
-            check_fits(learner.policy, config, learner.task, needed, quantised=False)
-        one_step = config.but(steps=1, warmup_steps=0)
-        dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
-        if team.is_main_process:
-            folder = RunFolder.create(path, config, engine)
-            rewound(folder, learner, config)
+        with together(team):
+            config = settled(config)
+            _check_options(config, engine, team)
+            learner = _learner(config)
+            if _whole(engine):
+                needed = functools.partial(memory_needed, processes=team.num_processes)
+                check_fits(learner.policy, config, learner.task, needed, quantised=False)
+            one_step = config.but(steps=1, warmup_steps=0)
+            dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
+        with together(team):
+            if team.is_main_process:
+                folder = RunFolder.create(path, config, engine)
+                rewound(folder, learner, config)
         (found,) = broadcast_object_list([folder and str(folder.path.resolve())])
-        return cls(folder or RunFolder(found), config, learner, engine, team)
+        run = cls(folder or RunFolder(found), config, learner, engine, team)
+        blind = gather_object([] if (run.path / CONFIG).exists() else [place(team)])
+        if blind:
+            run.notes += (
+                f"{run.path} is not seen by {', '.join(blind)}: this run cannot be resumed; for "
+                "that, name a folder on a disk that all machines share",
+            )
+        return run
 
     @classmethod
     def resume(cls, path, steps: int | None = None) -> "TrlRun":
@@ -98,23 +108,23 @@ class TrlRun(AnyRun):
         of `Run.resume`.
         """
         check_installed()
-        folder = RunFolder.open(path)
-        config = folder.config()
-        team = PartialState(cpu=on_cpu(config))
-        main = team.is_main_process
-        others = folder, config if steps is None else config.but(steps=steps)
-        with going_on(path, NAME, steps) if main else contextlib.nullcontext(others) as found:
-            folder, config = found
-            engine = folder.engine()
-            schedule = engine.options.get("lr_scheduler_type", "constant")
-            if config.steps != folder.config().steps and not schedule.startswith("constant"):
-                raise ValueError(
-                    f"--resume {path}: its learning rate may depend on the number of steps "
-                    f"(lr_scheduler_type = {shown(schedule)}), so that cannot be changed"
-                )
-            _check_options(config, engine, team)
-            learner = _learner(config)
-            checkpoint = _last_checkpoint(folder, learner, config, main)
+        team = PartialState(cpu=_resumed_on_cpu(path))
+        with contextlib.ExitStack() as opened:  # if anything fails, the folder is closed
+            with together(team):
+                if team.is_main_process:
+                    folder, config = opened.enter_context(going_on(path, NAME, steps))
+                else:
+                    folder, config = _seen(path, steps)
+                engine = folder.engine()
+                schedule = engine.options.get("lr_scheduler_type", "constant")
+                if config.steps != folder.config().steps and not schedule.startswith("constant"):
+                    raise ValueError(
+                        f"--resume {path}: its learning rate may depend on the number of steps "
+                        f"(lr_scheduler_type = {shown(schedule)}), so that cannot be changed"
+                    )
+                _check_options(config, engine, team)
+                learner = _learner(config)
+            checkpoint = _last_checkpoint(folder, learner, config, team)
         return cls(folder, config, learner, engine, team, _step_after(checkpoint))
 
     def memory(self) -> Memory | None:
@@ -124,16 +134,15 @@ class TrlRun(AnyRun):
         return memory_needed(self.learner.policy, self.config, self.learner.task, self.processes)
 
     def start(self) -> dict:
-        figures = super().start() if self.main else {}
-        self.team.wait_for_everyone()
-        return figures
+        with together(self.team):
+            return super().start() if self.main else {}
 
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
         """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint.
 
         Until it returns, the model has the generation settings that TRL samples with.
         """
-        checkpoint = _last_checkpoint(self.folder, self.learner, self.config, self.main)
+        checkpoint = _last_checkpoint(self.folder, self.learner, self.config, self.team)
         self.done = _step_after(checkpoint)
         with silence(), torch_threads(self.config.threads), enough_memory(self.config):
             if self._began and checkpoint is None:  # steps without a state changed the adapter
@@ -147,9 +156,8 @@ class TrlRun(AnyRun):
 
     def finish(self) -> dict:
         self.team.wait_for_everyone()  # each stored its random streams beside the checkpoint
-        summary = super().finish() if self.main else {}
-        self.team.wait_for_everyone()
-        return summary
+        with together(self.team):
+            return super().finish() if self.main else {}
 
     def _trainer(self, tell):
         """The stock trainer, whose adapter begins with the native trainer's values."""
@@ -286,11 +294,34 @@ def _learner(config: TrainConfig) -> Learner:
     return Learner(config.but(gradient_checkpointing=False))
 
 
+def _resumed_on_cpu(path) -> bool:
+    """Whether a run goes on, on the CPU. Where its folder is not seen, what is there decides."""
+    try:
+        config = RunFolder.open(path).config()
+    except ValueError:  # raised again, where the other processes learn of it
+        config = TrainConfig()
+    return on_cpu(config)
+
+
+def _seen(path, steps: int | None) -> tuple[RunFolder, TrainConfig]:
+    """The folder and the settings of a run, in a process that does not write to it."""
+    try:
+        folder = RunFolder.open(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; all machines of a run must share its folder") from error
+    config = folder.config()
+    return folder, config if steps is None else config.but(steps=steps)
+
+
 def _last_checkpoint(
-    folder: RunFolder, learner: Learner, config: TrainConfig, main: bool
+    folder: RunFolder, learner: Learner, config: TrainConfig, team: PartialState
 ) -> Path | None:
     """The checkpoint to go on from, in every process; the main one rewinds the folder to it."""
-    (checkpoint,) = broadcast_object_list([rewound(folder, learner, config) if main else None])
+    found = None
+    with together(team):
+        if team.is_main_process:
+            found = rewound(folder, learner, config)
+    (checkpoint,) = broadcast_object_list([found])
     return checkpoint
 
 

@@ -1,15 +1,46 @@
-"""What surrounds TRL's trainer in a run: logs, generation settings, dropout, the group's end."""
+"""What surrounds TRL's trainer in a run: the processes, logs, generation settings, dropout."""
 
 import contextlib
 import logging
+import socket
 import time
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from huggingface_hub import constants
 from transformers import GenerationConfig
 
 from ..policy.adapter import quiet_for_long
+from ..training.errors import TrainingError
+
+
+@contextlib.contextmanager
+def together(team: PartialState):
+    """A context that all processes leave, or none: where one raises, each of the others does, too.
+
+    Without it they would wait for that one, for as long as torch lets them: half an hour. Nothing
+    in the block may wait for another process. The others raise ValueError where that one did,
+    else TrainingError, with its machine and message.
+    """
+    own = None
+    try:
+        yield
+    except Exception as error:
+        own = error
+    told = gather_object(
+        [] if own is None else [(isinstance(own, ValueError), str(own), place(team))]
+    )
+    if own is not None:
+        raise own
+    if told:
+        wrong, text, where = told[0]
+        raise (ValueError if wrong else TrainingError)(f"{where}: {text}")
+
+
+def place(team: PartialState) -> str:
+    """This process in words, for an error: its rank and its machine."""
+    return f"rank {team.process_index} of {team.num_processes} on {socket.gethostname()}"
 
 
 def leave(team: PartialState) -> None:
