@@ -30,6 +30,13 @@ def cells(label):
     return [cell.strip().strip("*") for cell in line.split("|")[2:-1]]
 
 
+def test_two_hosts_train_what_one_does():
+    (row,) = (line for line in README.splitlines() if "benchmarks/two_hosts.py" in line)
+    found = json.loads((RESULTS / "two_hosts.json").read_text())
+    assert found["trained"]["as on one host"] and found["killed"]["as on one host"]
+    assert row.endswith(f"| {found['date']} |") and "bit-equal" in row
+
+
 @pytest.mark.parametrize(
     ("label", "kind"),
     [
