@@ -184,6 +184,20 @@ def test_labels_that_are_none_are_refused(groups):
         vpo.advantages("vpo", np.zeros((4, 1, 1)), groups=groups)
 
 
+@pytest.mark.parametrize("labels", [[1, 1, 2], [1, 1, 2, 2, 2], []])
+def test_each_rollout_needs_a_label(labels):
+    words = f"groups has {len(labels)} labels for 4 rollouts: expected as many"
+    with pytest.raises(ValueError, match=words):
+        vpo.advantages("vpo", np.zeros((4, 1, 1)), groups=labels)
+
+
+def test_rollouts_of_one_group_have_one_shape():
+    rows = [np.zeros((1, 2)), np.zeros((1, 3)), np.zeros((1, 2))]
+    assert vpo.advantages("vpo", rows, groups=["a", "b", "a"]).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match=r"group 'a' has rollouts of the shapes .*, 3"):
+        vpo.advantages("vpo", rows, groups=["a", "a", "a"])
+
+
 def test_masked_rewards_are_refused_in_groups_too():
     R = np.ma.array([[[1.0]], [[0.2]]], mask=[[[True]], [[False]]])
     for rewards, name in ((R, "R"), (list(R), "R.0.")):

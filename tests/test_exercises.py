@@ -163,6 +163,11 @@ def test_a_group_is_scored_as_the_library_scores_it_with_the_same_weights():
     assert np.allclose(ours, vpo.set_reward(R, W))
 
 
+def test_scores_of_nothing_but_zeros_are_not_taken_for_advantages():
+    told = exercise("02-b").judge(lambda R, K, rng: np.zeros(len(R)))
+    assert "With 20,000 weights you get" in told and "advantages" not in told
+
+
 def test_a_function_that_changes_its_arguments_spoils_no_case():
     def rude(R, W):
         U = (R @ W.T).max(axis=1).mean(axis=1)

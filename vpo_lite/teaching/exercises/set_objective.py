@@ -81,7 +81,7 @@ def _judge_scores(answer):
             return f"One score for each rollout is asked for, (G,). Yours has shape {scores.shape}."
     if np.ptp(equal) > 1e-9:
         return UNSHARED
-    if abs(many.mean()) < 1e-6:
+    if abs(many.mean()) < 1e-6 < np.ptp(many):
         return ADVANTAGES
     exact = exact_set_reward(SETS)
     for wrong, hint in (
