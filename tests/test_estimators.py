@@ -66,6 +66,8 @@ def test_equal_rollouts_get_exactly_zero(method):
     assert A.shape == (2, 8) and A.dtype == np.float64 and (A == 0).all()
     tiny = R + 1e-11 * rng(5).random(R.shape)
     assert (vpo.advantages(method, tiny, weights=W) == 0).all()
+    large = 1e6 * R + 1e-8 * rng(5).random(R.shape)  # a hundredth of the rounding of such rewards
+    assert (vpo.advantages(method, large, weights=W) == 0).all()
 
 
 @pytest.mark.parametrize("method", vpo.METHODS)
@@ -419,6 +421,7 @@ R1, R3 = np.ones((2, 4, 1, 3)), np.ones((2, 4, 3, 3))
         (lambda: vpo.advantages("max_at_k", R1, k=0), "k = 0"),
         (lambda: vpo.advantages("max_at_k", R1[:, :1]), "G = 1"),
         (lambda: vpo.advantages("maxrl", -R1), "rewards >= 0"),
+        (lambda: vpo.advantages("maxrl", [[[[-1.0]], [[1.0]]]]), "rewards >= 0"),
         (lambda: vpo.advantages("random_weighting", R1), "weights is missing"),
         (
             lambda: vpo.advantages("goal_conditioned", R1, weights=np.ones((2, 7, 3))),

@@ -1,5 +1,6 @@
 """Rewards for other engines: a rollout alone gets what the native trainer gives it in its group."""
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -87,3 +88,10 @@ def test_weights_belong_to_the_seed_the_step_and_the_group():
 def test_a_reward_that_cannot_work_is_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         RolloutReward(**fields)
+
+
+def test_what_is_left_out_is_as_in_a_run():
+    config = vpo.TrainConfig()
+    for field in dataclasses.fields(RolloutReward):
+        if field.name != "answers":  # a run takes its preset's
+            assert field.default == getattr(config, field.name), field.name

@@ -31,7 +31,7 @@ from vpo_lite.training import step as step_module
 from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.loop import train
-from vpo_lite.training.loss import clipped_loss, kl_to_reference, token_weights
+from vpo_lite.training.loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import (
@@ -65,28 +65,35 @@ def tiny(tiny_policy_folder):
 
 
 def test_clipped_loss_by_hand():
-    """Ratios 1, 1.5, 0.5 with A = 2 and A = -1, clip 0.2, by PPO's definition."""
-    logp = torch.log(torch.tensor([[1.0, 1.5, 0.5], [1.0, 1.5, 0.5]]))
+    """Ratios 1, 1.5, 1.5 with A = 2 and 1, 1.5, 0.5 with A = -1, clip 0.2, by PPO's definition."""
+    logp = torch.log(torch.tensor([[1.0, 1.5, 1.5], [1.0, 1.5, 0.5]]))
     mask = torch.ones(2, 3, dtype=torch.bool)
     loss, clipped = clipped_loss(
         logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask), clip=0.2
     )
-    gains = [2 * 1, 2 * 1.2, 2 * 0.5, -1 * 1, -1 * 1.5, -1 * 0.8]
+    gains = [2 * 1, 2 * 1.2, 2 * 1.2, -1 * 1, -1 * 1.5, -1 * 0.8]
     assert loss.item() == pytest.approx(-sum(gains) / 6)
-    assert clipped == 2
+    assert clipped == 3
 
 
 def test_masked_tokens_do_not_count_whatever_stands_there():
     logp = torch.tensor([[-1.0, -2.0, 1e4], [-3.0, -1e4, 1e4]], requires_grad=True)
     old = torch.tensor([[-1.1, -2.0, -1e4], [-3.0, 1e4, -1e4]])
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]], dtype=torch.bool)
-    loss, _ = clipped_loss(logp, old, torch.tensor([1.0, -0.5]), token_weights(mask))
+    loss, clipped = clipped_loss(logp, old, torch.tensor([1.0, -0.5]), token_weights(mask))
+    assert clipped == 0  # the largest ratio that counts is exp(0.1)
     (loss + kl_to_reference(logp, old, token_weights(mask))).backward()
     expected = -(math.exp(0.1) * 1 + 1 * 1 - 0.5 * 1) / 3
     assert loss.item() == pytest.approx(expected, rel=1e-6)
     assert (logp.grad[~mask] == 0).all()
     assert torch.isfinite(logp.grad).all()
     assert (logp.grad[mask][1:] != 0).any()
+
+
+def test_an_entropy_that_is_masked_is_not_read():
+    entropies = torch.tensor([[0.5, torch.nan], [0.25, 0.75]])
+    bonus = entropy_bonus(entropies, token_weights(torch.tensor([[1, 0], [1, 1]]).bool()))
+    assert bonus.item() == pytest.approx((0.5 + 0.25 + 0.75) / 3)
 
 
 def test_k3_estimates_the_kl():
@@ -230,7 +237,9 @@ def test_aggregations_by_hand():
     losses = [clipped_loss(logp, logp, gain, weights)[0].item() for weights in each]
     assert losses == pytest.approx([-(3 - 2) / 4, -(1 - 2) / 2, -(3 - 2) / 8])
     with pytest.raises(ValueError, match="aggregation = 'mean'"):
-        token_weights(mask, "mean")
+        token_weights(mask, "mean", 4)
+    with pytest.raises(ValueError, match="constant needs longest"):
+        token_weights(mask, "constant")
 
 
 @pytest.mark.slow
