@@ -1,7 +1,9 @@
 """Recombination: the best set found so far takes the place of a rollout."""
 
+import copy
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from vpo_lite.tasks.wording import read_numbered
 from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.answers import read_answers
-from vpo_lite.training.recombine import recombine
+from vpo_lite.training.recombine import Found, recombine
 from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
@@ -187,6 +189,30 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
     assert None not in answers and len(set(answers)) == M
 
 
+def test_a_short_set_is_filled_up_from_its_best_rollout_first_and_with_no_answer_twice():
+    group = SimpleNamespace(parsed=np.ones((2, 3)), prompt=SimpleNamespace(prefix=""))
+    written = {(0, 0): "a", (0, 2): "b", (1, 0): "top", (1, 1): "c", (1, 2): "c"}
+    answers = {at: Found(body, at[1], (1.0,)) for at, body in written.items()}
+    best, leader = [answers[1, 0]], 1
+    filled = recombination._filled(group, answers, best, leader)
+    assert [answer.body for answer in filled] == ["top", "a", "c"], "in the order of their slots"
+    assert best == [answers[1, 0]], "what is kept for later steps is left as it was"
+    del answers[0, 0], answers[0, 2]
+    assert recombination._filled(group, answers, best, leader) == [], "two answers are no set of 3"
+
+
+def test_a_group_with_a_better_rollout_is_left_alone(policy, task, sampled):
+    """Under the first w the best set is worth nothing and the first rollout .6, else it is best."""
+    first = sampled.groups[0]
+    rewards = np.zeros_like(first.rewards)
+    rewards[0, 0, 0], rewards[1:, 0, 1], rewards[1:, 1, 2] = 0.6, 1, 1
+    group = replace(first, rewards=rewards, valid=np.ones_like(first.valid))
+    given = [group], rows_of(sampled, 0), [rewards]
+    for w, places in (([1.0, 0, 0, 0], [None]), ([0, 0.5, 0.5, 0], [1])):
+        found = recombine(policy, task, *given, {}, [np.array([w])], 1.0, LIMIT)
+        assert found.places == places
+
+
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):
     """Figures, texts and rewards are of the sampled rollouts; the one that gave way has advantage
     0, and the others are compared with the recombined set.
@@ -321,3 +347,24 @@ def test_of_several_ends_it_is_the_one_that_the_group_used(policy, task, sampled
     given = trained_on([first]), {}, None, 1.0, LIMIT
     _, rollouts, (place,) = recombine(policy, task, [first], turns, *given)
     assert rollouts.tokens[place][rollouts.mask[place]][-1] == pad
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_where_no_rollout_ended_it_is_the_tokenizers_end_or_the_first(
+    policy, task, sampled, monkeypatch, named
+):
+    eos, rows = policy.tokenizer.eos_token_id, rows_of(sampled, 0)
+    other = int(rows.tokens[0, 0])
+    cut = rows._replace(tokens=rows.tokens.masked_fill(rows.tokens == eos, other))
+    ends = {eos, eos + 1000, eos + 2000}
+    monkeypatch.setattr(type(policy), "eos_ids", ends)
+    if not named:
+        nameless = copy.deepcopy(policy.tokenizer)
+        nameless.eos_token = None
+        monkeypatch.setattr(policy, "tokenizer", nameless)
+        ends.remove(eos)
+    first = sampled.groups[0]
+    given = [first], cut, trained_on([first])
+    _, rollouts, (place,) = recombine(policy, task, *given, {}, None, 1.0, LIMIT)
+    last = rollouts.tokens[place][rollouts.mask[place]][-1]
+    assert last == (eos if named else eos + 1000)
