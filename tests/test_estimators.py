@@ -308,6 +308,12 @@ def test_max_at_k_is_the_average_over_all_subsets(n, k):
             )
 
 
+@pytest.mark.parametrize(("G", "k"), [(2, 1), (3, 2), (4, 2), (5, 2), (8, 4)])
+def test_max_at_k_takes_the_best_of_half_the_group_and_of_two_at_least(G, k):
+    r = rng(G).random((1, G))
+    assert (max_at_k_advantage(r) == max_at_k_advantage(r, k)).all()
+
+
 def test_max_at_k_stays_finite_for_large_groups_and_defaults_to_half_the_group():
     r = rng().random((1, 2000))
     A = max_at_k_advantage(r)
@@ -334,6 +340,7 @@ def test_maxrl_worked_by_hand():
         [-1, -1, -1, 3]
     )  # a rare success counts 1 / rate - 1
     assert (vpo.advantages("maxrl", 0 * R, eps=0) == 0).all()
+    assert vpo.advantages("maxrl", R, eps=0.25)[0] == pytest.approx([-0.5, -0.5, -0.5, 1.5])
 
 
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])
