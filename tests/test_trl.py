@@ -846,7 +846,7 @@ def begun(tmp_path):
 def test_where_one_machine_lacks_the_folder_none_waits_for_it(begun):
     missing = f"{begun}-elsewhere"
     main, other = both(["--resume", begun], ["--resume", missing])
-    assert (main[0], other[0]) == (2, 2)
+    assert (main[0], other[0]) == (1, 2)
     why = f"{missing}: no run folder"
     assert other[1].startswith(f"vpo-lite: {why}")
     assert main[1].startswith("vpo-lite: rank 1 of 2 on ") and f": {why}" in main[1]
@@ -864,14 +864,39 @@ def test_what_the_main_process_refuses_ends_the_others(begun):
         folder.close()
     assert "another process" in main[1] and "another process" in other[1]
     assert other[1].startswith("vpo-lite: rank 0 of 2 on ")
-    assert main[0] == other[0] == 2
+    assert (main[0], other[0]) == (2, 1)
+
+
+JUDGE = """
+import os
+from vpo_lite.tasks.maze import MazeTask
+
+class Judged(MazeTask):
+    def score(self, instances, answers):
+        if os.environ["RANK"] == "1":
+            raise ConnectionError("the judge is away")
+        return super().score(instances, answers)
+"""
+
+
+@pytest.mark.slow
+def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
+    (tmp_path / "judge.py").write_text(JUDGE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    asked = ["--engine", "trl", "--device", "cpu", "--task", "judge:Judged", "--steps", "2"]
+    asked += ["--maze-seed", "1000", "--out", str(tmp_path / "run")]
+    main, other = both(asked, asked)
+    assert main[0] == other[0] == 1
+    assert other[1].startswith("vpo-lite: the judge is away; see to it, then: ")
+    assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
+    assert main[1].endswith(": ConnectionError: the judge is away")
 
 
 @pytest.mark.slow
 def test_where_one_machine_lacks_the_model_nothing_is_begun(tmp_path):
     asked = ["--engine", "trl", "--device", "cpu", "--out", str(tmp_path / "run")]
     main, other = both(asked, [*asked, "--model", str(tmp_path / "model")])
-    assert main[0] == other[0] == 2 and not (tmp_path / "run").exists()
+    assert (main[0], other[0]) == (1, 2) and not (tmp_path / "run").exists()
     assert "model" in other[1] and main[1].endswith(other[1].removeprefix("vpo-lite: "))
     assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
 

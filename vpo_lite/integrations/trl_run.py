@@ -170,7 +170,8 @@ class TrlRun(AnyRun):
         lora, base = policy.model.peft_config["default"], policy.model.unload()
         if args.disable_dropout:
             drop_nothing(base)
-        reward = _Reward(SetReward.of(config), _ends(policy, config), log=bool(args.report_to))
+        ends, log = _ends(policy, config), bool(args.report_to)
+        reward = _Reward(SetReward.of(config), ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
             args=args,
@@ -228,15 +229,16 @@ class _Reward:
     - called: when, by time.perf_counter()
     """
 
-    def __init__(self, reward: SetReward, ends: set[int], log: bool):
-        self.reward, self.ends, self.log = reward, ends, log
+    def __init__(self, reward: SetReward, ends: set[int], log: bool, team: PartialState):
+        self.reward, self.ends, self.log, self.team = reward, ends, log, team
 
     def __call__(
         self, prompts, completions, completion_ids, trainer_state, log_metric, seed, slot, **_
     ) -> list[float]:
         self.called, columns = time.perf_counter(), {"seed": seed, "slot": slot}
         step = trainer_state.global_step
-        scored, keys = self.reward.score(prompts, completions, step, columns)
+        with together(self.team):  # a judge may fail in one process alone
+            scored, keys = self.reward.score(prompts, completions, step, columns)
         if self.log:
             self.reward.log(grouped(scored, keys), log_metric)
         self.rollouts = [

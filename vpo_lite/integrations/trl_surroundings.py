@@ -20,22 +20,25 @@ def together(team: PartialState):
     """A context that all processes leave, or none: where one raises, each of the others does, too.
 
     Without it they would wait for that one, for as long as torch lets them: half an hour. Nothing
-    in the block may wait for another process. The others raise ValueError where that one did,
-    else TrainingError, with its machine and message.
+    in the block may wait for another process. The others raise TrainingError, with the rank,
+    machine and message of that one.
     """
     own = None
     try:
         yield
     except Exception as error:
         own = error
-    told = gather_object(
-        [] if own is None else [(isinstance(own, ValueError), str(own), place(team))]
-    )
+    told = gather_object([] if own is None else [f"{place(team)}: {_in_words(own)}"])
     if own is not None:
         raise own
     if told:
-        wrong, text, where = told[0]
-        raise (ValueError if wrong else TrainingError)(f"{where}: {text}")
+        raise TrainingError(told[0])
+
+
+def _in_words(error: Exception) -> str:
+    """What an error says; its class, too, unless it is one of those that are written to be read."""
+    said = isinstance(error, (ValueError, TrainingError))
+    return str(error) if said else f"{type(error).__name__}: {error}"
 
 
 def place(team: PartialState) -> str:
