@@ -14,7 +14,7 @@ from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
-from vpo_lite.tasks.records import judge
+from vpo_lite.training.answers import judge
 from vpo_lite.training.config import TrainConfig
 
 MODULE = """

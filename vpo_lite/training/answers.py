@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,6 +97,28 @@ def merged(groups: Sequence[Answers]) -> Answers:
         answers=[row for g in groups for row in g.answers],
         **{name: np.concatenate([getattr(g, name) for g in groups]) for name in arrays},
     )
+
+
+class Judged(NamedTuple):
+    """The m answers of one text: rewards (m, d), and booleans (m,)."""
+
+    rewards: np.ndarray
+    valid: np.ndarray
+    solved: np.ndarray
+
+
+def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
+    """Score texts from any source: triples (instance, text, m), all in one call of the scorer.
+
+    A missing or malformed answer has the worst vector. Every answer keeps its own vector, also a
+    repeat. Raises TaskError where training would.
+    """
+    parsed = [[_parsed(task, x, text, m)] for x, text, m in asked]
+    instances = [x for x, *_ in asked]
+    return [
+        Judged(R, flags_of(task, "valid", x, R), flags_of(task, "solved", x, R))
+        for x, (R,) in zip(instances, score_answers(task, instances, parsed), strict=True)
+    ]
 
 
 def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np.ndarray]:
