@@ -128,6 +128,19 @@ def test_one_answer_is_the_whole_completion_to_the_prompt_as_it_is(mine):
     assert judged.rewards.tolist() == [[1, 1 / 23]]
 
 
+PARTS = [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
+BEGUN = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because"}]
+
+
+@pytest.mark.parametrize("prompt", [PARTS, BEGUN, [], None, ["Why?", "How?"]])
+def test_a_prompt_that_ends_with_no_text_of_the_user_is_asked_for_one_answer_only(prompt):
+    """The form would stand in the mouth of the assistant, or nowhere."""
+    task = OfFunctions([len])
+    assert task.asking(prompt, 1) == prompt
+    with pytest.raises(ValueError, match="expected a text, or messages of which the last one is "):
+        task.asking(prompt, 2)
+
+
 @pytest.mark.parametrize("m", [1, 2, 9])
 @pytest.mark.parametrize("chat", [False, True])
 def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
@@ -244,6 +257,8 @@ def test_functions_without_rows_are_refused(mine):
         (0.5, "f returned 0.5: expected a list"),
         (["0.7", "0.2"], "f returned .'0.7', '0.2'.: expected a list"),
         ({1: 0.5, 2: 0.5}, "f returned {1: 0.5"),
+        ({0.5, 1.0}, "f returned {0.5, 1.0}: expected a list"),  # in no order
+        ([10**400, 0], "f returned .1000.*: expected a list"),
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
     ],
 )
