@@ -230,6 +230,8 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
             rows.setdefault(label, []).append(n)
     except (TypeError, ValueError, RuntimeError):  # no list; a label that is one
         raise ValueError(f"groups = {shown(groups)}: expected one label for each rollout") from None
+    if any(label != label for label in rows):
+        raise ValueError("groups holds NaN, which is equal to no label: give each rollout a label")
     count = sum(map(len, rows.values()))
     if count != len(R) or not count:
         raise ValueError(f"groups has {count} labels for {len(R)} rollouts: expected as many")
