@@ -202,7 +202,10 @@ def test_each_rollout_needs_a_label(labels):
 def test_rollouts_of_one_group_have_one_shape():
     rows = [np.zeros((1, 2)), np.zeros((1, 3)), np.zeros((1, 2))]
     assert vpo.advantages("vpo", rows, groups=["a", "b", "a"]).tolist() == [0, 0, 0]
-    with pytest.raises(ValueError, match=r"group 'a' has rollouts of the shapes .*, 3"):
+    said = (
+        r"group 'a' has rollouts of the shapes .*, 3.*: .* a missing answer have the worst rewards"
+    )
+    with pytest.raises(ValueError, match=said):
         vpo.advantages("vpo", rows, groups=["a", "a", "a"])
 
 
@@ -439,6 +442,10 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
             "list of 2",
+        ),
+        (
+            lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),
+            "w_star: expected a list of 2 arrays",
         ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
     ],

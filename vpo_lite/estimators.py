@@ -243,7 +243,10 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
     for (label, members), W, w in zip(rows.items(), weights, w_star, strict=True):
         shapes = {R[n].shape for n in members}
         if len(shapes) > 1:
-            raise ValueError(f"group {shown(label)} has rollouts of the shapes {shown(shapes)}")
+            raise ValueError(
+                f"group {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
+                "(m, d); let a missing answer have the worst rewards"
+            )
         part = estimate(
             method,
             np.array([[R[n] for n in members]]),
@@ -458,6 +461,7 @@ def _size(R, W):
 def _per_prompt(values, name, P):
     if values is None:
         return [None] * P
-    if not isinstance(values, (list, tuple)) or len(values) != P:
+    listed = isinstance(values, list | tuple) and len(values) == P
+    if not listed or any(np.ndim(part) == 0 for part in values):
         raise ValueError(f"{name}: expected a list of {P} arrays, one for each prompt")
     return values
