@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -177,6 +178,7 @@ def test_labels_of_groups_may_be_a_tensor():
         np.array([7, 8] * 2),
     ):
         assert vpo.advantages("vpo", rows, groups=labels) == pytest.approx(expected, abs=1e-4)
+        assert isinstance(labels, get_type_hints(vpo.advantages)["groups"])  # as checkers read it
 
 
 @pytest.mark.parametrize("groups", [5, [[7], [8], [7], [8]], torch.zeros(4, 2)])

@@ -14,7 +14,7 @@ Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2
 Longer than 350 lines because all methods stand side by side, with what they are made of.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ def advantages(
     w_star: Rewards | None = None,
     k: int | None = None,
     eps: float = 1e-6,
-    groups: Sequence | np.ndarray | None = None,
+    groups: Iterable | None = None,
 ) -> np.ndarray:
     """The advantage of every rollout: by how much it is better than the others of its prompt.
 
@@ -160,7 +160,7 @@ def estimate(
     w_star: Rewards | None = None,
     k: int | None = None,
     eps: float = 1e-6,
-    groups: Sequence | np.ndarray | None = None,
+    groups: Iterable | None = None,
 ) -> Estimate:
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
