@@ -141,6 +141,14 @@ def test_a_prompt_that_ends_with_no_text_of_the_user_is_asked_for_one_answer_onl
         task.asking(prompt, 2)
 
 
+@pytest.mark.parametrize("rest", [{}, {"content": None}, {"tool_calls": [{"type": "function"}]}])
+def test_a_completion_without_a_text_earns_the_worst(rest):
+    """A turn of the assistant that only calls a tool."""
+    trl = pytest.importorskip("vpo_lite.integrations.trl")
+    reward = trl.SetReward.of_functions([lambda completions, **_: [1.0] * len(completions)])
+    assert reward([BEGUN[:1]], [[{"role": "assistant"} | rest]]) == [0.0]
+
+
 @pytest.mark.parametrize("m", [1, 2, 9])
 @pytest.mark.parametrize("chat", [False, True])
 def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
