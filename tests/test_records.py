@@ -667,6 +667,16 @@ def test_scores_may_be_plain_lists_wherever_they_are_read(file, capsys):
     assert [row["rewards"] for row in rows] == [[[0, 0], [0, 0]], [[1, 1]]]
 
 
+def test_repeats_of_equal_rewards_ask_the_scorer_once(file, monkeypatch):
+    """A slow judge was asked again for each answer, one by one."""
+    task = Listed(data=str(file('{"word": "no"}', '{"word": "hops"}')), repeats="vector")
+    x, real, calls = task.instance(0), Listed.score, []
+    monkeypatch.setattr(Listed, "score", lambda *a: calls.append(a) or real(*a))
+    (group,) = read_answers(task, [x], [[in_blocks(["no", "on", "oh"]), in_blocks(["no"])]], 3)
+    assert len(calls) == 1
+    assert group.repeats.tolist() == [[False, False, True], [False] * 3]
+
+
 @pytest.mark.parametrize(
     ("scores", "said"),
     [

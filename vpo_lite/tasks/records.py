@@ -251,8 +251,12 @@ class RecordTask(Task):
 
     # --- scoring ----------------------------------------------------------------------------------
 
+    @property
+    def repeats_by_reward(self) -> bool:
+        return self.repeats == "vector"
+
     def same_effect(self, instance, answer: str):
-        if self.repeats == "vector":
+        if self.repeats_by_reward:
             return tuple(np.asarray(self.score([instance], [[answer]])[0][0], float).tolist())
         return self.effect(instance, answer)
 
