@@ -197,6 +197,7 @@ WRONG = {  # method or attribute of the task -> (what stands there, what is said
     "max_tokens": (lambda self, x, m, pocket=None: 0, r"max_tokens\(...\) = 0"),
     "seeds": ({"train": range(3)}, r"seeds\['held_out'\] must be"),
 }
+NO_SEEDS = (["a", "b"], [0.5, 1.5], np.array([0.5]), [True], ("a",))
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -206,6 +207,18 @@ def test_a_task_that_cannot_work_is_refused_before_a_run_is_made(
     wrong, said = WRONG[name]
     monkeypatch.setattr(Letters, name, wrong)
     with pytest.raises(ValueError, match=f"task 'letters': .*{said}"):
+        Run.begin(config(model), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seeds", NO_SEEDS)
+def test_seeds_that_are_no_whole_numbers_are_refused_before_a_run_is_made(
+    model, tmp_path, monkeypatch, seeds
+):
+    """A text failed in the first step, and 1.5 stood for problem 1."""
+    monkeypatch.setattr(Letters, "seeds", {"train": seeds, "held_out": [7]})
+    said = r"task 'letters': seeds\['train'\] begins with .*: must be whole numbers"
+    with pytest.raises(ValueError, match=said):
         Run.begin(config(model), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 

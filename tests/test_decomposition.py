@@ -346,7 +346,7 @@ def test_progress_wraps_the_problems():
 WRONG = {
     "a text": (dict(R="rewards"), r"R = 'rewards': expected rewards \(n, d\)"),
     "one vector": (dict(R=[1, 2]), r"expected rewards \(n, d\)"),
-    "four axes": (dict(R=np.zeros((2, 2, 2, 2))), r"expected rewards \(n, d\)"),
+    "four axes": (dict(R=np.zeros((2, 2, 2, 2))), r"\(P, n, d\) of rollouts: R\.reshape\(P, "),
     "no problem": (dict(R=np.zeros((0, 4, 2))), r"expected rewards \(n, d\)"),
     "no answer": (dict(R=[np.eye(2), np.zeros((0, 2))]), r"R\[1\] has shape \(0, 2\)"),
     "NaN": (dict(R=[[1, np.nan]]), "R holds 1 values that are NaN"),

@@ -1,6 +1,8 @@
 """The methods against brute force, values by hand and what their definitions promise."""
 
+import math
 from itertools import combinations
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -178,12 +180,20 @@ def test_labels_of_groups_may_be_a_tensor():
         np.array([7, 8] * 2),
     ):
         assert vpo.advantages("vpo", rows, groups=labels) == pytest.approx(expected, abs=1e-4)
+        assert isinstance(labels, get_type_hints(vpo.advantages)["groups"])  # as checkers read it
 
 
 @pytest.mark.parametrize("groups", [5, [[7], [8], [7], [8]], torch.zeros(4, 2)])
 def test_labels_that_are_none_are_refused(groups):
     with pytest.raises(ValueError, match=r"groups = .*: expected one label for each rollout"):
         vpo.advantages("vpo", np.zeros((4, 1, 1)), groups=groups)
+
+
+@pytest.mark.parametrize("nan", [[math.nan] * 4, np.full(4, np.nan), torch.full((4,), np.nan)])
+def test_labels_that_are_equal_to_none_are_refused(nan):
+    """Each would be a group of its own, with advantage 0."""
+    with pytest.raises(ValueError, match="groups holds NaN, which is equal to no label"):
+        vpo.advantages("vpo", [[[1.0]], [[0.2]], [[0.0]], [[0.6]]], groups=nan)
 
 
 @pytest.mark.parametrize("labels", [[1, 1, 2], [1, 1, 2, 2, 2], []])
@@ -196,7 +206,10 @@ def test_each_rollout_needs_a_label(labels):
 def test_rollouts_of_one_group_have_one_shape():
     rows = [np.zeros((1, 2)), np.zeros((1, 3)), np.zeros((1, 2))]
     assert vpo.advantages("vpo", rows, groups=["a", "b", "a"]).tolist() == [0, 0, 0]
-    with pytest.raises(ValueError, match=r"group 'a' has rollouts of the shapes .*, 3"):
+    said = (
+        r"group 'a' has rollouts of the shapes .*, 3.*: .* a missing answer have the worst rewards"
+    )
+    with pytest.raises(ValueError, match=said):
         vpo.advantages("vpo", rows, groups=["a", "a", "a"])
 
 
@@ -408,6 +421,7 @@ def test_the_unit_and_zero_of_the_rewards_do_not_matter_to_a_z_score(R, shift, f
 # ---- errors ----
 
 R1, R3 = np.ones((2, 4, 1, 3)), np.ones((2, 4, 3, 3))
+BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
 
 
 @pytest.mark.parametrize(
@@ -418,6 +432,9 @@ R1, R3 = np.ones((2, 4, 1, 3)), np.ones((2, 4, 3, 3))
         (lambda: vpo.advantages("vpo", np.ones((2, 0, 3, 3))), "R has shape (2, 0, 3, 3)"),
         (lambda: vpo.advantages("vpo", np.ones((2, 4, 0, 3))), "R has shape (2, 4, 0, 3)"),
         (lambda: vpo.advantages("vpo", R3 * np.nan), "R holds 72 values"),
+        (lambda: vpo.advantages("vpo", BF16), "R holds BFloat16, a type that NumPy lacks: give "),
+        (lambda: vpo.advantages("vpo", list(BF16)), "R[0] holds BFloat16"),
+        (lambda: vpo.advantages("vpo", R3, weights=BF16), "weights holds BFloat16"),
         (lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))), "W has shape (3, 5, 3)"),
         (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
         (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
@@ -437,6 +454,10 @@ R1, R3 = np.ones((2, 4, 1, 3)), np.ones((2, 4, 3, 3))
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
             "list of 2",
+        ),
+        (
+            lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),
+            "w_star: expected a list of 2 arrays",
         ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
     ],

@@ -612,6 +612,7 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
         (dict(fresh=1.5), "fresh = 1.5: expected a probability, 0 to 1"),
         (dict(tries=-1), "tries = -1: "),
         (dict(archive=partial(Archive, bins=0)), "bins = 0: "),
+        (dict(instances=[]), r"instances = \[\]: give at least one problem"),
         (dict(weights=[]), "weights of 0 problems for 1: expected one array for each"),
         (dict(weights=[[1.0]]), r"weights of shape \(1,\): this problem has 2 objectives"),
         (dict(weights=[[1.0, np.nan]]), "weights holds 1 values that are NaN"),
@@ -620,4 +621,4 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
 def test_what_cannot_work_is_refused(wrong, said):
     policy = Scripted(lambda call, prompt: "", pocket={})
     with pytest.raises(ValueError, match=said):
-        evolve(policy, Unknown(), [1], **dict(m=1, calls=1, seed=0) | wrong)
+        evolve(policy, Unknown(), **dict(instances=[1], m=1, calls=1, seed=0) | wrong)

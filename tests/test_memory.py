@@ -226,9 +226,20 @@ def test_what_no_machine_of_this_size_can_hold_is_refused_with_the_numbers(
         assert "GiB in all: lower prompts (" in line and not out.exists()
 
 
+def test_a_request_too_long_for_this_machine_is_named(tiny_policy_folder, tmp_path, monkeypatch):
+    """One long row of a data set fills the memory, whatever the other settings are."""
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
+    policy = Learner(config).policy
+    monkeypatch.setattr(memory, "lengths", lambda policy, config, task: (1_000_000, 8))
+    said = r"for requests of up to 1,000,000 tokens, and cpu has .* or shorten the requests"
+    with pytest.raises(ValueError, match=said):
+        memory.check_fits(policy, config)
+
+
 def test_torchs_lack_of_memory_is_one_line_with_the_cures():
     config = vpo.TrainConfig.preset("demo")
-    with pytest.raises(MemoryError, match=r"lower prompts \(4\)"), memory.enough_memory(config):
+    said = r"lower prompts \(4\), .*, or shorten the requests$"
+    with pytest.raises(MemoryError, match=said), memory.enough_memory(config):
         torch.empty(2**60, dtype=torch.uint8)
     with pytest.raises(RuntimeError, match="must match the size"), memory.enough_memory(config):
         torch.zeros(2) + torch.zeros(3)  # a fault of the program stays what it is

@@ -14,9 +14,9 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.tasks import Option, Prompt, Task, task_class
-from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, judge, on_records
+from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, on_records
 from vpo_lite.tasks.rows import Row
-from vpo_lite.training.answers import read_answers
+from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
@@ -639,6 +639,67 @@ def test_records_without_gold_answers_claim_no_front(file):
     rewards = task.score([x], [["", "hop"]])[0]
     assert rewards[0].tolist() == [1, 0] and not task.solved(x, rewards).any()
     assert [task.same_effect(x, a) for a in ("hop", "hop ")] == ["hop", "hop "]
+
+
+class Listed(Asks):
+    """Its scores are plain lists, and the word itself is the gold answer."""
+
+    def gold(self, instance):
+        return instance
+
+    def score(self, instances, answers):
+        return [
+            [[float(a == x)] * 2 for a in row] for x, row in zip(instances, answers, strict=True)
+        ]
+
+
+def test_scores_may_be_plain_lists_wherever_they_are_read(file, capsys):
+    data = file('{"word": "no"}', '{"word": "hops"}')
+    task = Listed(data=str(data), repeats="vector")
+    x = task.instance(0)
+    assert task.same_effect(x, "no") != task.same_effect(x, "on") == task.same_effect(x, "oh")
+    answers = file(answer(m=2, text="junk"), answer(id="b", m=1, text="no"), name="answers.jsonl")
+    named = ["--task", f"{__name__}:Listed"]
+    assert main(["data", "check", str(data), *named, "--score", "no"]) == 0
+    assert "0 of 2 cannot be scored" in capsys.readouterr().out
+    assert main(["score", *named, "--data", str(data), "--answers", str(answers)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["rewards"] for row in rows] == [[[0, 0], [0, 0]], [[1, 1]]]
+
+
+def test_repeats_of_equal_rewards_ask_the_scorer_once(file, monkeypatch):
+    """A slow judge was asked again for each answer, one by one."""
+    task = Listed(data=str(file('{"word": "no"}', '{"word": "hops"}')), repeats="vector")
+    x, real, calls = task.instance(0), Listed.score, []
+    monkeypatch.setattr(Listed, "score", lambda *a: calls.append(a) or real(*a))
+    (group,) = read_answers(task, [x], [[in_blocks(["no", "on", "oh"]), in_blocks(["no"])]], 3)
+    assert len(calls) == 1
+    assert group.repeats.tolist() == [[False, False, True], [False] * 3]
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ([[[0.5]]], r"scores of shape (1, 1): expected (1, 2)"),
+        ([[0.5]], r"scores of shape (1,): expected (1, 2)"),
+        ([[[0.5, float("nan")]]], "values that are NaN or infinite"),
+        ([[[0.5, "0.5"]]], "expected an array of numbers"),
+        ([], "gave scores of 0 problems: expected 1"),
+    ],
+)
+def test_scores_that_would_stop_a_run_fail_in_a_check_and_in_score(
+    file, capsys, monkeypatch, scores, said
+):
+    monkeypatch.setattr(Asks, "score", lambda self, instances, answers: scores)
+    data, named = file('{"word": "no"}', '{"word": "hops"}'), ["--task", f"{__name__}:Asks"]
+    assert main(["data", "check", str(data), *named, "--score", "no"]) == 1
+    out = capsys.readouterr().out
+    assert f"{said}" in out and "2 of 2 cannot be scored" in out
+    answers = file(answer(m=1, text="no"), name="answers.jsonl")
+    assert main(["score", *named, "--data", str(data), "--answers", str(answers)]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("vpo-lite: task 'cut'")
+    assert said in err and err.count("\n") == 1
 
 
 def test_records_to_tune_on_are_a_split_of_their_own(file):

@@ -462,6 +462,11 @@ def test_the_command_line_runs_and_plans(study, tmp_path, capsys):
     out = ["--out", str(tmp_path / "out")]
     assert cli.main(["study", str(file), *out, "--kinds", "start"]) == 0
     assert "any@6" in capsys.readouterr().out
+    assert cli.main(["study", str(file), *out, "--kinds", "start"]) == 0
+    assert capsys.readouterr() == (
+        "",
+        "vpo-lite: all these runs are finished; --table prints what came out\n",
+    )
     assert cli.main(["study", str(file), *out, "--plan"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["to", "to", "to", "finished"]

@@ -13,7 +13,8 @@ from vpo_lite.tasks.call_records import (
     read_calls,
     value_match,
 )
-from vpo_lite.tasks.records import Dropped, judge
+from vpo_lite.tasks.records import Dropped
+from vpo_lite.training.answers import judge
 
 THINK = "<think> so </think>"
 FERRY = Call("find_ferry", {"from": "Oban", "day": 3})

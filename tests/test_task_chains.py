@@ -3,7 +3,8 @@
 import pytest
 
 from vpo_lite.tasks.chain_records import Chain, ChainRecords
-from vpo_lite.tasks.records import Dropped, judge
+from vpo_lite.tasks.records import Dropped
+from vpo_lite.training.answers import judge
 
 NAMES = ("Ina_Holt", "The_Low_Tide", "St._Anne's_County", "Jon_Målø", "!!!")
 CHAIN = Chain(("Person A wrote Book B.",), ("Person A", "Book B", "County C", "D", "E"), NAMES)

@@ -14,7 +14,7 @@ from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
-from vpo_lite.tasks.records import judge
+from vpo_lite.training.answers import judge
 from vpo_lite.training.config import TrainConfig
 
 MODULE = """
@@ -126,6 +126,27 @@ def test_one_answer_is_the_whole_completion_to_the_prompt_as_it_is(mine):
     assert task.prompt(x, 1).messages == ({"role": "user", "content": x.prompt},)
     (judged,) = judge(task, [(x, "\n<answer_1>2</answer_1> ", 1)])
     assert judged.rewards.tolist() == [[1, 1 / 23]]
+
+
+PARTS = [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
+BEGUN = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because"}]
+
+
+@pytest.mark.parametrize("prompt", [PARTS, BEGUN, [], None, ["Why?", "How?"]])
+def test_a_prompt_that_ends_with_no_text_of_the_user_is_asked_for_one_answer_only(prompt):
+    """The form would stand in the mouth of the assistant, or nowhere."""
+    task = OfFunctions([len])
+    assert task.asking(prompt, 1) == prompt
+    with pytest.raises(ValueError, match="expected a text, or messages of which the last one is "):
+        task.asking(prompt, 2)
+
+
+@pytest.mark.parametrize("rest", [{}, {"content": None}, {"tool_calls": [{"type": "function"}]}])
+def test_a_completion_without_a_text_earns_the_worst(rest):
+    """A turn of the assistant that only calls a tool."""
+    trl = pytest.importorskip("vpo_lite.integrations.trl")
+    reward = trl.SetReward.of_functions([lambda completions, **_: [1.0] * len(completions)])
+    assert reward([BEGUN[:1]], [[{"role": "assistant"} | rest]]) == [0.0]
 
 
 @pytest.mark.parametrize("m", [1, 2, 9])
@@ -244,6 +265,8 @@ def test_functions_without_rows_are_refused(mine):
         (0.5, "f returned 0.5: expected a list"),
         (["0.7", "0.2"], "f returned .'0.7', '0.2'.: expected a list"),
         ({1: 0.5, 2: 0.5}, "f returned {1: 0.5"),
+        ({0.5, 1.0}, "f returned {0.5, 1.0}: expected a list"),  # in no order
+        ([10**400, 0], "f returned .1000.*: expected a list"),
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
     ],
 )

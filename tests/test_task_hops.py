@@ -8,7 +8,8 @@ import pytest
 
 from vpo_lite.tasks.hop_records import HopRecords, Question
 from vpo_lite.tasks.matching import multiset_f1, normalised, token_f1
-from vpo_lite.tasks.records import Dropped, judge
+from vpo_lite.tasks.records import Dropped
+from vpo_lite.training.answers import judge
 
 TWO = Question("Where?", (), (0, 1), ("Lisse", "Lisse, Holland"))
 

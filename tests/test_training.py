@@ -5,6 +5,7 @@ import importlib.metadata
 import itertools
 import json
 import math
+import os
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -822,6 +823,23 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, fi
     for name in ("adapter/adapter_model.safetensors", "state.safetensors"):
         a, b = (load_file(path / name) for path in (whole, path))
         assert a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions as POSIX has them")
+def test_whoever_may_read_a_run_may_resume_it(tiny, tmp_path):
+    """Files of safetensors are the owner's alone, whatever the umask says."""
+    before = os.umask(0o027)
+    try:
+        cfg = tiny(steps=1)
+        folder = RunFolder.create(tmp_path / "run", cfg)
+        learner = Learner(cfg)
+        (record,) = train(cfg, learner=learner)
+        folder.append(record)
+        folder.save(learner, 1)
+    finally:
+        os.umask(before)
+    modes = {p.name: p.stat().st_mode & 0o777 for p in folder.path.iterdir() if p.suffix}
+    assert modes == dict.fromkeys(("config.json", "metrics.jsonl", "state.safetensors"), 0o640)
 
 
 def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, monkeypatch):

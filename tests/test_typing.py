@@ -15,6 +15,7 @@ ROOMS = (
     "vpo_lite",
     "vpo_lite.decomposition",
     "vpo_lite.lab",
+    "vpo_lite.search.best_of",
     "vpo_lite.tasks",
     "vpo_lite.teaching",
 )

@@ -122,6 +122,10 @@ def check_finite(x, name, ndim, largest=LARGEST):
     try:
         x = np.asarray(x)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if "unsupported ScalarType" in str(error):  # what torch says of bfloat16 and narrower types
+            raise ValueError(
+                f"{name} holds {str(error).split()[-1]}, a type that NumPy lacks: give its .float()"
+            ) from None
         raise ValueError(
             f"{name}: expected an array of numbers, rows of equal length "
             f"({shortened(str(error), 120)})"

@@ -14,7 +14,7 @@ Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2
 Longer than 350 lines because all methods stand side by side, with what they are made of.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ def advantages(
     w_star: Rewards | None = None,
     k: int | None = None,
     eps: float = 1e-6,
-    groups: Sequence | np.ndarray | None = None,
+    groups: Iterable | None = None,
 ) -> np.ndarray:
     """The advantage of every rollout: by how much it is better than the others of its prompt.
 
@@ -160,7 +160,7 @@ def estimate(
     w_star: Rewards | None = None,
     k: int | None = None,
     eps: float = 1e-6,
-    groups: Sequence | np.ndarray | None = None,
+    groups: Iterable | None = None,
 ) -> Estimate:
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
@@ -230,6 +230,8 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
             rows.setdefault(label, []).append(n)
     except (TypeError, ValueError, RuntimeError):  # no list; a label that is one
         raise ValueError(f"groups = {shown(groups)}: expected one label for each rollout") from None
+    if any(label != label for label in rows):
+        raise ValueError("groups holds NaN, which is equal to no label: give each rollout a label")
     count = sum(map(len, rows.values()))
     if count != len(R) or not count:
         raise ValueError(f"groups has {count} labels for {len(R)} rollouts: expected as many")
@@ -241,7 +243,10 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
     for (label, members), W, w in zip(rows.items(), weights, w_star, strict=True):
         shapes = {R[n].shape for n in members}
         if len(shapes) > 1:
-            raise ValueError(f"group {shown(label)} has rollouts of the shapes {shown(shapes)}")
+            raise ValueError(
+                f"group {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
+                "(m, d); let a missing answer have the worst rewards"
+            )
         part = estimate(
             method,
             np.array([[R[n] for n in members]]),
@@ -456,6 +461,7 @@ def _size(R, W):
 def _per_prompt(values, name, P):
     if values is None:
         return [None] * P
-    if not isinstance(values, (list, tuple)) or len(values) != P:
+    listed = isinstance(values, list | tuple) and len(values) == P
+    if not listed or any(np.ndim(part) == 0 for part in values):
         raise ValueError(f"{name}: expected a list of {P} arrays, one for each prompt")
     return values

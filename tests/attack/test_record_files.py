@@ -9,7 +9,8 @@ from attacks import check_error, json_text, mutated_bytes, mutated_json, seeds
 
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
-from vpo_lite.tasks.records import EXAMPLES, judge, on_records
+from vpo_lite.tasks.records import EXAMPLES, on_records
+from vpo_lite.training.answers import judge
 
 NAMES = ("calls", "hops", "chains")
 WHOLE = {name: (EXAMPLES / f"{name}.jsonl").read_bytes() for name in NAMES}

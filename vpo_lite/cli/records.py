@@ -7,7 +7,7 @@ from collections import Counter
 from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
-from ..tasks.records import RecordTask, judge, on_records
+from ..tasks.records import RecordTask, on_records
 from ..tasks.rows import Row, rows_of
 from .flags import (
     Wrong,
@@ -135,6 +135,8 @@ def _failures(task, records: dict, text: str) -> dict[int, str]:
     """What the scorer raises at this answer, by record."""
     from tqdm import tqdm
 
+    from ..training.answers import judge
+
     failed = {}
     for line, x in tqdm(records.items(), desc="scoring", unit="record", file=sys.stderr):
         try:
@@ -161,6 +163,8 @@ def score_flags(made, arguments) -> None:
 
 def score_answers(options) -> int:
     """Print one JSON line for each line of answers, in their order."""
+    from ..training.answers import judge
+
     with requests():
         on_records(options.task)  # refuses a task without records
         cls = task_class(options.task)

@@ -266,10 +266,12 @@ def _run(study, folder, options) -> None:
         def wait(key):
             bar.set_description(f"waiting: another process does {key}")
 
-        chosen = dict(kinds=options.kinds, seeds=options.seeds)
+        chosen, found = dict(kinds=options.kinds, seeds=options.seeds), None
         for found in run_study(study, folder, **chosen, tell=tell, wait=wait):
             bar.write(_line(found))
             sys.stdout.flush()
+    if found is None and not failed:
+        say("all these runs are finished; --table prints what came out", 0)
     _tell_failed(failed)
 
 

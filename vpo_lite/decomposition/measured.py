@@ -71,8 +71,10 @@ def problems_of(R, valid, w_star, target, worst) -> list[Problem]:
 def _pools(R) -> list:
     axes = depth(R)
     if axes not in (2, 3) or len(R) == 0:
+        cure = "; make (P, n, d) of rollouts: R.reshape(P, G * m, d)" if axes == 4 else ""
         raise ValueError(
-            f"R = {shown(R)}: expected rewards (n, d), (P, n, d), or a list of arrays (n_p, d_p)"
+            f"R = {shown(R)}: expected rewards (n, d), (P, n, d), or a list of arrays (n_p, "
+            f"d_p){cure}"
         )
     return [R] if axes == 2 else list(R)
 

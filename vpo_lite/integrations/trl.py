@@ -130,7 +130,7 @@ class SetReward:
         - columns: lists with one entry for each completion
         - shared: what functions are given beside the columns
         """
-        texts = [c if isinstance(c, str) else c[-1]["content"] or "" for c in completions]
+        texts = [c if isinstance(c, str) else c[-1].get("content") or "" for c in completions]
         if isinstance(self.task, OfFunctions):
             rows = [
                 {name: values[i] for name, values in columns.items()} for i in range(len(texts))

@@ -335,7 +335,8 @@ class Session:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until training ends or pauses. False if it still runs after ``timeout`` seconds. An
-        interrupt stops it.
+        interrupt stops it. An error ends it, too: ``state`` is then "failed", and ``last_error``
+        tells it.
         """
         check(timeout=timeout)
         thread = self._thread

@@ -6,6 +6,7 @@ a rollout of three answers is k = 3.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..checks import check_finite, check_flags, check_rewards, check_whole, shown
 from ..estimators import max_weights
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-def preferences(d, count=50):
+def preferences(d: int, count: int = 50) -> np.ndarray:
     """Held-out preferences (count, d): what people may ask for, drawn from Dirichlet(1).
 
     They are the same for every policy and every problem with d objectives, and no training draws
@@ -37,7 +38,7 @@ def preferences(d, count=50):
     return sample_weights(count, d, rng=generator(0, "held-out preferences", key=int(d)))
 
 
-def choose(rewards, weights):
+def choose(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
     """The index of the best answer under each preference.
 
     rewards (n, d), weights (..., d). Returns (...); the first of equals.
@@ -48,7 +49,7 @@ def choose(rewards, weights):
     return _scores(rewards, weights).argmax(axis=-1)
 
 
-def best_at(rewards, weights):
+def best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
     """best@k for k = 1 .. n: the expected best score of k answers drawn from the pool.
 
     rewards (n, d), weights (..., d). Returns (..., n), unbiased over the k-subsets; the last entry
@@ -61,7 +62,7 @@ def best_at(rewards, weights):
     return scores @ _subset_maxima(scores.shape[-1]).T
 
 
-def rollout_best_at(rewards, weights):
+def rollout_best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
     """best@m, best@2m, ..: the same with whole rollouts drawn, as the paper's scripts count.
 
     rewards (G, m, d), weights (..., d). Returns (..., G): entry j is for j + 1 rollouts, that is
@@ -82,7 +83,7 @@ def rollout_best_at(rewards, weights):
     return best @ _subset_maxima(best.shape[-1]).T
 
 
-def solved_at(solved):
+def solved_at(solved: ArrayLike) -> np.ndarray:
     """pass@k for k = 1 .. n: the probability that one of k answers solves the problem.
 
     solved (n,): booleans. Returns (n,). It is best@k of scores 0 and 1 (2107.03374).
@@ -98,7 +99,7 @@ def solved_at(solved):
     return best_at(solved[:, None].astype(float), [1.0])
 
 
-def at_tokens(curve, tokens_per_answer, budgets):
+def at_tokens(curve: ArrayLike, tokens_per_answer: float, budgets: ArrayLike) -> np.ndarray:
     """A curve over k = 1 .. n as a curve over tokens: what a budget of tokens buys.
 
     curve (..., n), tokens_per_answer > 0, budgets (b,) in tokens. Returns (..., b): the value at
@@ -116,7 +117,7 @@ def at_tokens(curve, tokens_per_answer, budgets):
     return np.where((k >= 1) & (k <= curve.shape[-1]), found, np.nan)
 
 
-def crossing(first, second):
+def crossing(first: ArrayLike, second: ArrayLike) -> int | None:
     """The least k from which the first curve stays above the second; None where it never does.
 
     first, second (n,): best@k for k = 1 .. n.

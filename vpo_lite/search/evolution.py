@@ -116,6 +116,8 @@ def evolve(
         raise ValueError(
             f"weights of {len(weights)} problems for {len(instances)}: expected one array for each"
         )
+    if not len(instances):
+        raise ValueError("instances = []: give at least one problem")
     given = [None] * len(instances) if weights is None else weights
     searches = [_Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     if policy is not None:

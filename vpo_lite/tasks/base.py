@@ -80,6 +80,8 @@ class Task:
     - seeds: ranges of seeds, by split
     - singles_out: names of the options that single out one problem; `single` where one has a value
     - pocket_policy: name of the shipped policy that reads these problems, or None
+    - repeats_by_reward: whether answers with the same reward vector have the same effect. Training
+      then reads repeats off the rewards, and does not ask :meth:`same_effect`
 
     A task of n records replaces ``seeds`` by ranges that are indices into them: ``train`` and
     ``held_out`` are needed, ``validation`` is for tuning. A run makes the task several times, so
@@ -106,6 +108,7 @@ class Task:
     seeds: dict[str, Sequence[int]] = SPLITS
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
+    repeats_by_reward: bool = False
 
     def __init__(self, **options: Any):
         known = [option.name for option in self.options]

@@ -107,7 +107,8 @@ class ByFunctions(Task):
 
     def asking(self, prompt, m: int, goals: str = ""):
         """A prompt, text or messages, that asks for m answers in their form. For one answer it is
-        unchanged. goals: a sentence to put before the form.
+        unchanged. goals: a sentence to put before the form. Raises ValueError for a prompt that
+        ends with no text of the user.
 
         >>> print(FunctionsTask().asking("Name a prime.", 2))
         Name a prime.
@@ -117,9 +118,17 @@ class ByFunctions(Task):
         """
         form = f"Write {m} different answers in exactly this form:\n{numbered_form(m, self.tag)}"
         more = [goals] * bool(goals) + [form] * (m > 1)
+        if not more:
+            return prompt
         if isinstance(prompt, str):
             return "\n\n".join([prompt, *more])
-        *before, last = prompt
+        *before, last = prompt if isinstance(prompt, list | tuple) and prompt else [None]
+        asks = isinstance(last, Mapping) and last.get("role") == "user"
+        if not asks or not isinstance(last.get("content"), str):
+            raise ValueError(
+                f"prompt {shown(prompt)}: expected a text, or messages of which the last one is "
+                "the user's and its content a text; the form of the answers is added there"
+            )
         return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
 
     def parse(self, instance, text: str, m: int) -> list[str | None]:

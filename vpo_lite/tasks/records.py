@@ -12,7 +12,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -251,9 +251,13 @@ class RecordTask(Task):
 
     # --- scoring ----------------------------------------------------------------------------------
 
+    @property
+    def repeats_by_reward(self) -> bool:
+        return self.repeats == "vector"
+
     def same_effect(self, instance, answer: str):
-        if self.repeats == "vector":
-            return tuple(self.score([instance], [[answer]])[0][0].tolist())
+        if self.repeats_by_reward:
+            return tuple(np.asarray(self.score([instance], [[answer]])[0][0], float).tolist())
         return self.effect(instance, answer)
 
 
@@ -268,31 +272,6 @@ def on_records(name: str) -> type[RecordTask]:
         if issubclass(form, RecordTask):
             return form
     raise ValueError(f"task {shown(name)} has no records: its problems are made from seeds")
-
-
-class Judged(NamedTuple):
-    """The m answers of one text: rewards (m, d), and booleans (m,)."""
-
-    rewards: np.ndarray
-    valid: np.ndarray
-    solved: np.ndarray
-
-
-def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
-    """Score texts from any source: triples (instance, text, m), all in one call of the scorer.
-
-    A missing or malformed answer has the worst vector. Every answer keeps its own vector, also a
-    repeat.
-    """
-    parsed = [task.parse(x, text, m) for x, text, m in asked]
-    there = [[a for a in row if a is not None] for row in parsed]
-    judged = []
-    scores = task.score([x for x, *_ in asked], there)
-    for (x, _, m), row, vectors in zip(asked, parsed, scores, strict=True):
-        R = np.tile(np.asarray(task.worst(x), float), (m, 1))
-        R[[a is not None for a in row]] = vectors
-        judged.append(Judged(R, task.valid(x, R), task.solved(x, R)))
-    return judged
 
 
 def between(text: str, tag: str) -> str | None:
@@ -317,7 +296,7 @@ def _load(cls: type[RecordTask], path: str, stamp: tuple[int, int]) -> Loaded:
         try:
             record = task.record(row)
             gold = task.gold(record)
-            if gold is not None and not (task.score([record], [[gold]])[0] == 1).all():
+            if gold is not None and (np.asarray(task.score([record], [[gold]])[0]) != 1).any():
                 raise Dropped("its own gold answer does not earn every reward")
             records[line] = record
         except Dropped as error:

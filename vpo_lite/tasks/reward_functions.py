@@ -3,7 +3,7 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class RewardFunctions:
     def _checked(self, name: str, returned, count: int) -> list[float]:
         try:
             found = [self.worst if x is None else _number(x) for x in _listed(returned)]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TaskError(
                 f"{name} returned {shown(returned)}: expected a list with one number for each "
                 "answer"
@@ -116,8 +116,8 @@ class RewardFunctions:
 
 
 def _listed(returned) -> list:
-    if isinstance(returned, Mapping):
-        raise TypeError("a mapping")
+    if isinstance(returned, Mapping | Set):
+        raise TypeError("without an order that is that of the answers")
     return list(returned)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def read_answers(
             answers=answers[p],
             rewards=rewards[p],
             parsed=np.array([[a is not None for a in row] for row in answers[p]], dtype=bool),
-            repeats=find_repeats(task, x, answers[p]),
+            repeats=find_repeats(task, x, answers[p], rewards[p]),
             valid=flags_of(task, "valid", x, rewards[p]),
             solved=flags_of(task, "solved", x, rewards[p]),
             tokens=tokens[p],
@@ -97,6 +97,28 @@ def merged(groups: Sequence[Answers]) -> Answers:
         answers=[row for g in groups for row in g.answers],
         **{name: np.concatenate([getattr(g, name) for g in groups]) for name in arrays},
     )
+
+
+class Judged(NamedTuple):
+    """The m answers of one text: rewards (m, d), and booleans (m,)."""
+
+    rewards: np.ndarray
+    valid: np.ndarray
+    solved: np.ndarray
+
+
+def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
+    """Score texts from any source: triples (instance, text, m), all in one call of the scorer.
+
+    A missing or malformed answer has the worst vector. Every answer keeps its own vector, also a
+    repeat. Raises TaskError where training would.
+    """
+    parsed = [[_parsed(task, x, text, m)] for x, text, m in asked]
+    instances = [x for x, *_ in asked]
+    return [
+        Judged(R, flags_of(task, "valid", x, R), flags_of(task, "solved", x, R))
+        for x, (R,) in zip(instances, score_answers(task, instances, parsed), strict=True)
+    ]
 
 
 def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np.ndarray]:
@@ -153,14 +175,22 @@ def _rows(vectors, count: int) -> Sequence:
     return vectors if listed and len(vectors) == count else ()
 
 
-def find_repeats(task: Task, instance, answers: Sequence[Sequence[str | None]]) -> np.ndarray:
-    """Booleans (G, m): whether an answer has the effect of an earlier one of its rollout."""
+def find_repeats(
+    task: Task, instance, answers: Sequence[Sequence[str | None]], rewards: np.ndarray
+) -> np.ndarray:
+    """Booleans (G, m): whether an answer has the effect of an earlier one of its rollout.
+
+    rewards (G, m, d): of the answers, where their vectors tell repeats
+    """
     repeats = np.zeros((len(answers), len(answers[0])), dtype=bool)
     for g, row in enumerate(answers):
         seen = set()
         for i, answer in enumerate(row):
             if answer is not None:
-                effect = task.same_effect(instance, answer)
+                if task.repeats_by_reward:  # no judge is asked twice
+                    effect = tuple(rewards[g, i].tolist())
+                else:
+                    effect = task.same_effect(instance, answer)
                 if not _is_hashable(effect):
                     raise TaskError(
                         f"task {task.name!r}: same_effect(instance, {shown(answer)}) = "

@@ -189,9 +189,10 @@ def check_fits(
     if there and need.peak > there:
         least = needed(policy, config.but(micro_batch=1), task)
         cure = cures(least if least.peak > there else need, config, quantised)
+        longest, _ = lengths(policy, config, task or config.make_task())
         raise ValueError(
-            f"this run needs {need}, and {policy.device} has {size(there)} in all: "
-            f"{', or '.join(cure)}"
+            f"this run needs {need} for requests of up to {longest:,} tokens, and {policy.device} "
+            f"has {size(there)} in all: {', or '.join(cure)}"
         )
 
 
@@ -210,7 +211,7 @@ def enough_memory(config: TrainConfig):
         first = str(error).splitlines()[0]
         raise MemoryError(
             f"out of memory ({first}): lower prompts ({config.prompts}), group_size "
-            f"({config.group_size}) or max_new_tokens, or set micro_batch"
+            f"({config.group_size}) or max_new_tokens, set micro_batch, or shorten the requests"
         ) from error
 
 
@@ -224,6 +225,7 @@ def cures(need: Memory, config: TrainConfig, quantised: bool = True) -> list[str
             f"lower prompts ({config.prompts:,})",
             f"group_size ({config.group_size:,})",
             f"max_new_tokens ({config.max_new_tokens or 'as the task asks'})",
+            "shorten the requests",
         ]
     rows = config.micro_batch or config.prompts * config.group_size
     update = [f"set micro_batch below {rows}"] if rows > 1 else []

@@ -32,11 +32,13 @@ def save_state(path: Path, model, optimizer, step: int, **about: str) -> None:
                 f"{name} is not finite after step {step}: lower lr; the last good state was kept"
             )
     with replacing(path) as staging, writing():
+        mode = staging.stat().st_mode
         save_file(
             {k: v.contiguous().cpu() for k, v in tensors.items()},
             staging,
             {"step": str(step)} | about,
         )
+        staging.chmod(mode)  # the umask's permissions, which safetensors does not follow
 
 
 def read_about(path: Path) -> dict[str, str]:
