@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import shlex
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -823,6 +824,14 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, fi
     for name in ("adapter/adapter_model.safetensors", "state.safetensors"):
         a, b = (load_file(path / name) for path in (whole, path))
         assert a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+
+
+def test_the_command_that_goes_on_with_a_run_can_be_pasted(tiny, tmp_path):
+    folder = RunFolder.create(tmp_path / "my run's", tiny())
+    with pytest.raises(ValueError, match="not finished") as error:
+        folder.summary()
+    _, _, pasted = str(error.value).rpartition("go on with: ")
+    assert shlex.split(pasted) == ["vpo-lite", "train", "--resume", str(folder.path)]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions as POSIX has them")

@@ -10,6 +10,7 @@ The functions of the core are right within these limits, and refuse what lies be
 A result is right to 1e-12 of the largest reward of its set, or it states its own error.
 """
 
+import shlex
 from collections.abc import Sequence
 from numbers import Real
 
@@ -54,6 +55,15 @@ def shortened(text: str, most: int = 60) -> str:
     """
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
+
+
+def command(*words) -> str:
+    """A command of ours, to be pasted into a shell.
+
+    >>> command("train", "--resume", "my runs/a")
+    "vpo-lite train --resume 'my runs/a'"
+    """
+    return shlex.join(["vpo-lite", *map(str, words)])
 
 
 def shown_path(path) -> str:

@@ -1,5 +1,6 @@
 """``vpo-lite course KIND``: what a teacher takes into a class."""
 
+from ..checks import command
 from ..classroom import notebooks
 from .flags import Command, Wrong, add_commands, path, requests
 
@@ -50,7 +51,7 @@ def _build(options) -> int:
         + ("without solutions" if options.student else "with solutions between nbgrader's marks")
     )
     if options.student:
-        print(f"Open them: vpo-lite lab {options.folder}")
+        print(f"Open them: {command('lab', options.folder)}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import sys
 
+from ..checks import command
 from .flags import Command, add_commands, add_settings, at_home, given_settings, path, requests
 from .flags import whole as whole_number
 
@@ -113,7 +114,7 @@ def _model(options) -> int:
         out = write_merged(options.trained, options.out, **asked)
     size = sum(file.stat().st_size for file in out.glob("*.safetensors")) / 1e6
     print(f"{out}: one model of transformers, {size:,.1f} MB of parameters")
-    print(f"vpo-lite train --model {out} puts a fresh adapter on it")
+    print(f"{command('train', '--model', out)} puts a fresh adapter on it")
     return 0
 
 

@@ -47,7 +47,7 @@ def evaluate_runs(options) -> int:
         folder = RunFolder.open(options.folder)
         config = folder.config()
         if options.adapter is None and not folder.finished:
-            cure = f"go on with: vpo-lite train --resume {options.folder}"
+            cure = f"go on with: {folder.go_on}"
             if folder.engine().name == "verl":
                 cure = "README.md there says how to get the adapter from veRL; name it --adapter"
             raise Wrong(f"{options.folder}: not finished; {cure}")

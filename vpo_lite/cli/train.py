@@ -83,19 +83,19 @@ def run(options) -> int:
             out = options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
+    go_on = started.folder.go_on
     try:
         return _drive(started, options.json)
     except KeyboardInterrupt:
-        return say(f"stopped; go on with: vpo-lite train --resume {started.path}", STOPPED)
+        return say(f"stopped; go on with: {go_on}", STOPPED)
     except OSError as error:  # a full disk, for one
         if started.folder.finished:  # only the table could not be printed
             raise
-        then = f"vpo-lite train --resume {started.path}"
-        return say(f"{of_a_file(error)}; see to it, then: {then}", 1)
+        return say(f"{of_a_file(error)}; see to it, then: {go_on}", 1)
     except TaskError as error:
-        return say(f"{error}; mend the task, then: vpo-lite train --resume {started.path}", 1)
+        return say(f"{error}; mend the task, then: {go_on}", 1)
     except Exception as error:  # a judge that could not be reached, for one
-        error.add_note(f"The run is kept. Go on with: vpo-lite train --resume {started.path}")
+        error.add_note(f"The run is kept. Go on with: {go_on}")
         raise
     finally:
         started.close()
@@ -180,7 +180,7 @@ def _drive(run, as_json: bool) -> int:
 
         all_done = run.train(tell)
     if not all_done:
-        then = f"go on with: vpo-lite train --resume {run.path}"
+        then = f"go on with: {run.folder.go_on}"
         return say(f"stopped after step {run.done}; {then}", STOPPED) if run.main else STOPPED
     if not quiet:
         print("measuring the trained policy", file=sys.stderr)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from ..checks import shown, shown_path
+from ..checks import command, shown, shown_path
 from ..files import (
     BusyError,
     DamagedError,
@@ -67,7 +67,7 @@ class RunFolder:
     def __init__(self, path):
         if not isinstance(path, str | os.PathLike):
             raise ValueError(f"folder = {shown(path)}: expected a path")
-        self.path = Path(path)
+        self.path, self.go_on = Path(path), command("train", "--resume", path)  # a line for a shell
         self._lock = self._settings = None
 
     @classmethod
@@ -133,7 +133,7 @@ class RunFolder:
         path = self.path
         if (path / CONFIG).exists():
             raise ValueError(
-                f"{path}: holds a run already; go on with --resume {path}, or choose another --out"
+                f"{path}: holds a run already; go on with: {self.go_on}, or choose another --out"
             )
         if not is_free(path, [CONFIG]):
             raise ValueError(f"{path}: exists and is no empty folder; choose another --out")
@@ -188,7 +188,7 @@ class RunFolder:
     def summary(self) -> dict:
         """The figures, as schemas.Summary names them. Raises ValueError for a run under way."""
         if not self.finished:
-            raise ValueError(f"{self.path}: not finished; go on with --resume {self.path}")
+            raise ValueError(f"{self.path}: not finished; go on with: {self.go_on}")
         return read_json(self.path / SUMMARY, Summary).model_dump()
 
     def start(self) -> dict | None:
@@ -279,7 +279,7 @@ class RunFolder:
         if self.finished and step < len(records):
             raise DamagedError(
                 f"{state}: missing, so this finished run cannot go on; begin another, with another "
-                f"--seed, from what `vpo-lite export model {self.path} --out FOLDER` writes"
+                f"--seed, from what `{command('export', 'model', self.path)} --out FOLDER` writes"
             )
         if not step and len(records) > config.save_every:
             raise DamagedError(

@@ -255,8 +255,7 @@ def going_on(
             )
         if folder.engine().name != engine:
             raise ValueError(
-                f"{path}: engine {folder.engine().name} began this run; go on with: vpo-lite train "
-                f"--resume {path}"
+                f"{path}: engine {folder.engine().name} began this run; go on with: {folder.go_on}"
             )
         check_place(folder.path / ADAPTER)
         folder.start()  # a damaged file is said before a model is loaded

@@ -270,6 +270,6 @@ def _base_of(model: str) -> str:
         raise ValueError(
             f"model = {model!r}: holds a trained adapter, but training starts from a base model; "
             "to go on with a run, use --resume; to start from an adapter, make one model of it and "
-            f"its base first: vpo-lite export model {model} --out FOLDER"
+            f"its base first: {checks.command('export', 'model', model, '--out', 'FOLDER')}"
         )
     return model
