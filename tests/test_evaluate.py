@@ -106,6 +106,11 @@ def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, meth
     assert f["problems"] == 1
 
 
+def test_the_name_of_a_policy_is_told_from_one():
+    with pytest.raises(ValueError, match=r"policy = 'runs/a': .* give load_policy\(...\) of it"):
+        evaluate("runs/a", TrainConfig.preset("demo"))
+
+
 @pytest.mark.parametrize("method", ["vpo", "goal_conditioned"])
 def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypatch):
     """No more rows at a time than are allowed, and the same answers as in one piece."""

@@ -1,5 +1,6 @@
 """Measuring a policy: a pool of answers for each problem, sampled at temperature 1."""
 
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -55,9 +56,13 @@ def evaluate(
     - tokens_per_answer, answers, problems
     - per_problem {figure: one value per problem}: for intervals
 
-    Raises ValueError for fewer than one problem or answer, for more problems than there are, and
-    for more than 2,000 answers.
+    Raises ValueError for fewer than one problem or answer, for more problems than there are, for
+    more than 2,000 answers, and for the name of a policy in its place.
     """
+    if isinstance(policy, str | os.PathLike):
+        raise ValueError(
+            f"policy = {shown(policy)}: expected a policy; give load_policy(...) of it"
+        )
     task = task or config.make_task()
     if not isinstance(task, Task):
         raise ValueError(f"task = {shown(task)}: expected a Task object")
