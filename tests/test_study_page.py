@@ -546,7 +546,7 @@ def test_the_knobs_on_one_maze():
 
 def test_of_the_knobs_m_is_what_matters():
     _, certain, found = pair("ablation-programs")
-    assert len(found) == 27 and all(len(runs) == 3 for runs in found.values())
+    assert len(found) == 27 and all(len(runs) == 5 for runs in found.values())
     ends = {
         kind: {name: study_page.curve(found, kind, name) for name in ("best", "any")}
         for kind in found
@@ -565,22 +565,31 @@ def test_of_the_knobs_m_is_what_matters():
         names = ((f"alpha-alpha{a}-m{m}", other and f"alpha-alpha{a}-m{other}") for a in alphas)
         return [certain(name, figure, against) for name, against in names]
 
-    assert sure(5, "best@1", 1) == [-1] * 5 and sure(5, "any@30", 1) == [1, 1, 0, 1, 1]
-    assert sure(5, "best@1") == [-1, -1, -1, -1, 0] and sure(5, "any@30") == [0, 1, 0, 1, 0]
+    assert sure(5, "best@1", 1) == [-1] * 5 and sure(5, "any@30", 1) == [1] * 5
+    assert sure(5, "best@1") == [-1, -1, -1, -1, 0] and sure(5, "any@30") == [0, 1, 0, 1, 1]
     line = many[:, 2]  # over alpha at m = 3: neither rising nor falling
     assert not (np.diff(line) >= 0).all() and not (np.diff(line) <= 0).all()
     for figure, k in (("best", 1), ("any", 30)):
         one, all_ = (ends[f"K-K{K}"][figure][k - 1] for K in ("1", "inf"))
         assert one > all_ and not certain("K-K1", f"{figure}@{k}", "K-Kinf")
-    assert not any(certain(f"G-group_size{G}", "best@1") for G in (4, 16, 32))
-    seeds = [
-        sorted(run.last["any"][29] for run in found[kind])
-        for kind in ("alpha-alpha1.0-m3", "G-group_size16", "G-group_size32")
-    ]
-    assert np.array(seeds) == pytest.approx(
-        np.array([[0.23, 0.23, 0.24], [0.23, 0.264, 0.32], [0.23, 0.33, 0.34]]), abs=0.006
-    )
-    assert not any(certain(f"G-group_size{G}", "any@30") for G in (4, 16, 32))
+
+
+def test_many_rollouts_find_more_with_thirty_answers():
+    _, certain, found = pair("ablation-programs")
+    four, eight = "G-group_size4", "alpha-alpha1.0-m3"
+    sixteen, many = "G-group_size16", "G-group_size32"
+    assert not any(certain(kind, "best@1") for kind in (four, sixteen, many))
+    assert [certain(many, "any@30", kind) for kind in (eight, four, sixteen)] == [1, 1, 0]
+    assert not any(certain(sixteen, "any@30", kind) for kind in (eight, four))
+    ends = {kind: sorted(run.last["any"][29] for run in runs) for kind, runs in found.items()}
+    assert min(ends[many][1:]) > max(ends[four] + ends[eight]) > ends[many][0]
+    for kind, told in ((many, [0.23, 0.28, 0.34]), (sixteen, [0.23, 0.23, 0.32])):
+        low, second, *_, high = ends[kind]
+        assert [low, second, high] == pytest.approx(told, abs=0.006)
+    assert ends[sixteen][3] == pytest.approx(0.30, abs=0.006)
+    assert [min(ends[four]), max(ends[four])] == pytest.approx([0.21, 0.26], abs=0.006)
+    tokens = {k: np.mean([run.checkpoints[-1].tokens for run in found[k]]) for k in found}
+    assert [tokens[many] / tokens[kind] for kind in (eight, four)] == pytest.approx([4, 8], rel=0.1)
 
 
 def test_tree_search():
