@@ -218,7 +218,8 @@ def update_policy(
                 f"raise kl ({config.kl:g}); this pass changed nothing. At {where}"
             )
         learner.optimizer.step()
-    tokens, sampled = int(mask.sum()), int((mask & ~rollouts.logprobs.isnan()).sum())
+    drawn = mask & ~rollouts.logprobs.isnan()  # a recombined set was not
+    tokens, sampled = torch.stack([mask.sum(), drawn.sum()]).tolist()  # read together
     return Update(
         loss=total,
         kl=_sum(kls) if measure_kl else None,
