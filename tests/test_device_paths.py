@@ -196,7 +196,7 @@ def test_an_update_reads_its_figures_when_all_parts_are_under_way(monkeypatch):
     read = []
     monkeypatch.setattr(step, "_sum", lambda scalars: read.append(len(scalars)) or 0.5)
     assert [updated(rows, monkeypatch).reads for rows in (6, 1)] == [3, 3]  # norms, all tokens
-    assert read == [2] * 5 + [12] * 5
+    assert read == [2] * 6 + [12] * 6
 
 
 def test_an_update_needs_no_double_precision(monkeypatch):

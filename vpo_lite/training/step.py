@@ -181,7 +181,7 @@ def update_policy(
     weights = token_weights(mask, config.aggregation, longest)
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
     before = [None] * len(parts)  # (old, reference) log-probabilities of each part
-    gaps = []
+    gaps, drawn = [], []  # to the sampler; tokens that it drew: none of a recombined set
     for _ in range(config.epochs):
         learner.optimizer.zero_grad(set_to_none=True)
         # Scalars of each part. They stay on the device: to read one is to wait for it.
@@ -197,6 +197,7 @@ def update_policy(
                 )
                 gap = (logp.detach() - rollouts.logprobs[part]).nan_to_num(0.0).abs()
                 gaps.append((gap * mask[part]).sum())
+                drawn.append((mask[part] & ~rollouts.logprobs[part].isnan()).sum())
             old_logp, reference_logp = before[i]
             loss, clipped = clipped_loss(logp, old_logp, gain[part], weights[part], config.clip)
             if measure_kl:
@@ -218,15 +219,14 @@ def update_policy(
                 f"raise kl ({config.kl:g}); this pass changed nothing. At {where}"
             )
         learner.optimizer.step()
-    drawn = mask & ~rollouts.logprobs.isnan()  # a recombined set was not
-    tokens, sampled = torch.stack([mask.sum(), drawn.sum()]).tolist()  # read together
+    tokens = int(mask.sum())
     return Update(
         loss=total,
         kl=_sum(kls) if measure_kl else None,
         clip_share=_sum(clips) / tokens,
         gradient_norm=length,
         entropy=_sum(entropies) / tokens,
-        sampler_gap=_sum(gaps) / max(sampled, 1),
+        sampler_gap=_sum(gaps) / max(_sum(drawn), 1),
     )
 
 
