@@ -4,7 +4,6 @@ The run folder is that of a native run, but for the states to resume from: they 
 checkpoints, in ``checkpoints/``. One process, the main one, writes everything else.
 """
 
-import atexit
 import contextlib
 import functools
 import math
@@ -38,7 +37,7 @@ from .trl import EPS, SetReward, grouped
 from .trl_memory import memory_needed
 from .trl_setup import check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
-from .trl_surroundings import drop_nothing, leave, nothing_but_ends, place, silence, together
+from .trl_surroundings import drop_nothing, joined, nothing_but_ends, place, silence, together
 
 NAME = "trl"
 
@@ -65,7 +64,6 @@ class TrlRun(AnyRun):
         super().__init__(folder, config, learner, first)
         self.engine, self.team, self._began = engine, team, False
         self.main, self.processes = team.is_main_process, team.num_processes
-        atexit.register(leave, team)
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
 
@@ -78,7 +76,7 @@ class TrlRun(AnyRun):
         """
         check_installed()
         engine, folder = Engine(name=NAME, options=dict(options or {})), None
-        team = PartialState(cpu=on_cpu(config))
+        team = joined(cpu=on_cpu(config))
         with together(team):
             config = settled(config)
             _check_options(config, engine, team)
@@ -108,7 +106,7 @@ class TrlRun(AnyRun):
         of `Run.resume`.
         """
         check_installed()
-        team = PartialState(cpu=_resumed_on_cpu(path))
+        team = joined(cpu=_resumed_on_cpu(path))
         with contextlib.ExitStack() as opened:  # if anything fails, the folder is closed
             with together(team):
                 if team.is_main_process:

@@ -1,5 +1,6 @@
 """What surrounds TRL's trainer in a run: the processes, logs, generation settings, dropout."""
 
+import atexit
 import contextlib
 import logging
 import socket
@@ -44,6 +45,13 @@ def _in_words(error: Exception) -> str:
 def place(team: PartialState) -> str:
     """This process in words, for an error: its rank and its machine."""
     return f"rank {team.process_index} of {team.num_processes} on {socket.gethostname()}"
+
+
+def joined(*, cpu: bool) -> PartialState:
+    """The group of processes, which this one leaves at its end, also where no run begins."""
+    team = PartialState(cpu=cpu)
+    atexit.register(leave, team)
+    return team
 
 
 def leave(team: PartialState) -> None:
