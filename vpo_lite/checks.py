@@ -215,9 +215,14 @@ def check_number(x, name, expected, least, most):
     return float(value)
 
 
+def is_whole(x) -> bool:
+    """Whether x is a whole number of Python or NumPy; True and False are none."""
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
 def check_whole(x, name, most=INTEGERS - 1):
     """Refuse x unless it is a whole number from 1 to `most`."""
-    whole = isinstance(x, int | np.integer) and not isinstance(x, bool)
+    whole = is_whole(x)
     if not whole or not 1 <= x <= most:
         limit = f" and at most {most:,}" if most < INTEGERS - 1 or (whole and x > most) else ""
         raise ValueError(f"{name} = {shown(x)}: expected a whole number of at least 1{limit}")
@@ -247,8 +252,7 @@ def check_rng(rng):
 
 def check_points(points):
     """points as an int: a power of two, at least 16, since they come in 8 scramblings."""
-    whole = isinstance(points, int | np.integer) and not isinstance(points, bool)
-    if not whole or not 16 <= points <= MOST_POINTS or points & (points - 1):
+    if not is_whole(points) or not 16 <= points <= MOST_POINTS or points & (points - 1):
         raise ValueError(
             f"points = {shown(points)}: expected a power of two, at least 16, at most "
             f"{MOST_POINTS:,}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .checks import shown
+from .checks import is_whole, shown
 
 
 def generator(seed: int, purpose: str, step: int = 0, key: Any = "") -> np.random.Generator:
@@ -46,7 +46,7 @@ def integer(seed: int, purpose: str, step: int = 0, key: Any = "") -> int:
 def _hash(seed, purpose, step, key):
     """128 bits of BLAKE2b over the canonical JSON of the arguments."""
     arguments = [seed, purpose, step, key]
-    fit = _whole(seed) and isinstance(purpose, str) and _whole(step)
+    fit = is_whole(seed) and isinstance(purpose, str) and is_whole(step)
     try:
         name = fit and json.dumps(
             arguments, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
@@ -60,10 +60,6 @@ def _hash(seed, purpose, step, key):
             "number, a word, a whole number, and a key of any of them"
         )
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")
-
-
-def _whole(x):
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
 def _plain(x):

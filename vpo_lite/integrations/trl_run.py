@@ -37,7 +37,7 @@ from .trl import EPS, SetReward, grouped
 from .trl_memory import memory_needed
 from .trl_setup import check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
-from .trl_surroundings import drop_nothing, joined, nothing_but_ends, place, silence, together
+from .trl_surroundings import drop_nothing, joined, nothing_but_ends, silence, together, who
 
 NAME = "trl"
 
@@ -92,7 +92,7 @@ class TrlRun(AnyRun):
                 rewound(folder, learner, config)
         (found,) = broadcast_object_list([folder and str(folder.path.resolve())])
         run = cls(folder or RunFolder(found), config, learner, engine, team)
-        blind = gather_object([] if (run.path / CONFIG).exists() else [place(team)])
+        blind = gather_object([] if (run.path / CONFIG).exists() else [who(team)])
         if blind:
             run.notes += (
                 f"{run.path} is not seen by {', '.join(blind)}: this run cannot be resumed; for "

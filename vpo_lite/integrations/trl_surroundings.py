@@ -29,7 +29,7 @@ def together(team: PartialState):
         yield
     except Exception as error:
         own = error
-    told = gather_object([] if own is None else [f"{place(team)}: {_in_words(own)}"])
+    told = gather_object([] if own is None else [f"{who(team)}: {_in_words(own)}"])
     if own is not None:
         raise own
     if told:
@@ -42,7 +42,7 @@ def _in_words(error: Exception) -> str:
     return str(error) if said else f"{type(error).__name__}: {error}"
 
 
-def place(team: PartialState) -> str:
+def who(team: PartialState) -> str:
     """This process in words, for an error: its rank and its machine."""
     return f"rank {team.process_index} of {team.num_processes} on {socket.gethostname()}"
 

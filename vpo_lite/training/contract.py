@@ -20,6 +20,7 @@ from ..checks import (
     check_whole,
     is_encodable,
     is_plain,
+    is_whole,
     shown,
 )
 from ..tasks.base import Prompt, Task, TaskError
@@ -101,8 +102,8 @@ def check_seeds(task: Task) -> None:
         _must(
             not isinstance(seeds, range) or _is_counted(seeds), task, f"{one_or_more}, below 2^63"
         )
-        whole = isinstance(seeds[0], int | np.integer) and not isinstance(seeds[0], bool)
-        _must(whole, task, f"seeds[{split!r}] begins with {shown(seeds[0])}: must be whole numbers")
+        said = f"seeds[{split!r}] begins with {shown(seeds[0])}: must be whole numbers"
+        _must(is_whole(seeds[0]), task, said)
 
 
 def check_problem(task: Task, instance) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .. import estimators
-from ..checks import shown
+from ..checks import is_whole, shown
 from ..objective import sample_weights
 from ..policy.policy import Policy
 from ..policy.threads import torch_threads
@@ -80,8 +80,7 @@ def evaluate(
 
 def check_answers(answers: int) -> None:
     """ValueError unless so many answers to a problem can be measured: their pairs are counted."""
-    whole = isinstance(answers, int | np.integer) and not isinstance(answers, bool)
-    if not whole or not 1 <= answers <= MOST_ANSWERS:
+    if not is_whole(answers) or not 1 <= answers <= MOST_ANSWERS:
         raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_ANSWERS:,}")
 
 
