@@ -82,12 +82,18 @@ def test_weights_belong_to_the_seed_the_step_and_the_group():
         (dict(answers=0), "answers = 0: expected a whole number of at least 1"),
         (dict(answers="3"), "answers = '3': expected a whole number of at least 1"),
         (dict(K=0), "K = 0"),
+        (dict(K=8.5), "K = 8.5: expected a whole number"),
         (dict(alpha=0.0), "alpha = 0"),
     ],
 )
 def test_a_reward_that_cannot_work_is_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         RolloutReward(**fields)
+
+
+def test_a_whole_number_of_weights_may_be_a_float_as_in_a_run():
+    assert RolloutReward(K=8.0) == RolloutReward(K=8)
+    assert repr(RolloutReward(K=8.0).K) == repr(vpo.TrainConfig(K=8.0).K) == "8"
 
 
 def test_what_is_left_out_is_as_in_a_run():

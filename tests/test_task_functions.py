@@ -11,11 +11,14 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.integrations.verl_texts import readme
+from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
-from vpo_lite.training.answers import judge
+from vpo_lite.training import memory
+from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.recombine import recombine
 
 MODULE = """
 def text(completion):
@@ -180,6 +183,15 @@ def test_columns_are_handed_over_and_a_missing_one_is_none(mine):
     instances = [task.instance(seed) for seed in range(4)]
     found = task.score(instances, [["a"], ["a", "b"], [], ["c"]])
     assert [R.tolist() for R in found] == [[[1]], [[0], [0]], [], [[0]]]
+
+
+@pytest.mark.parametrize("m", [1, 2, 9])
+def test_what_is_written_is_read_again(mine, m):
+    """A single answer has no tags, so it may hold any."""
+    answers = [f"{i} <b>" for i in range(m)] if m > 1 else ["<answer_1> in it </answer_1>"]
+    of_a_script = OfFunctions([lambda completions, **columns: [0.0] * len(completions)])
+    for task, x in ((mine(), mine().instance(0)), (of_a_script, Asked("Why?"))):
+        assert task.parse(x, task.write(x, answers), m) == answers
 
 
 def test_weights_worst_and_names(mine):
@@ -356,6 +368,56 @@ def test_a_run_of_either_engine(mine, command, engine):
     summary = json.loads((mine.folder / "run" / "summary.json").read_text())
     assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
+
+
+def test_the_best_answers_of_several_rollouts_make_a_set(mine, command):
+    """Of four answers one is right, another is brief: these two are what the set needs."""
+    policy = load_policy(str(mine.folder / "model"), device="cpu", rank=2)
+    task = mine()
+    x = task.instance(0)
+    texts = [task.write(x, answers) for answers in (["2, I say", "no, no"], ["x", "nothing"])]
+    (group,) = read_answers(task, [x], [texts], 2)
+    rollouts = policy.sample([task.prompt(x, 2)], np.full((1, 2, 90), 0.5))
+    found = recombine(policy, task, [group], rollouts, [group.rewards], {}, None, 1.0, 200)
+    (place,) = found.places
+    assert sorted(found.rewards[0][place].tolist()) == [[0, 1 / 2], [1, 1 / 9]]
+    row = found.rollouts.rows(slice(place, place + 1))
+    text = policy.tokenizer.decode(row.tokens[0][row.mask[0].bool()], skip_special_tokens=True)
+    assert set(task.parse(x, text, 2)) == {"2, I say", "x"}
+    assert command("--method vpo_recombined --m 2", "run") == 0
+
+
+def test_memory_is_stated_for_the_longest_request_wherever_it_stands(mine, command, monkeypatch):
+    """Of nine rows to train on the last is the longest; the tenth is held out, and longer."""
+    policy = load_policy(str(mine.folder / "model"), device="cpu", rank=2)
+    rows = [{"prompt": "?" * n, "total": n} for n in (*range(1, 9), 60, 99)]
+    task = mine(rows)
+    how = dict(data=str(mine.folder / "rows.jsonl"), reward_funcs="my_rewards:correct,brief")
+    model = str(mine.folder / "model")
+    config = TrainConfig.preset("demo", task="functions", model=model, max_new_tokens=8, **how)
+    longest = task.instance(8)
+    assert len(longest.prompt) == 60
+    expected = len(policy.encode(task.prompt(longest, config.m)))
+    assert memory.lengths(policy, config, task) == (expected, 8)
+    monkeypatch.setattr(memory, "total_memory", lambda device: 1000)
+    with pytest.raises(ValueError, match=f"for requests of up to {expected:,} tokens"):
+        memory.check_fits(policy, config, task)
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_requests_beyond_the_positions_of_a_rotary_model_are_warned_of(
+    mine, command, beyond, capsys
+):
+    """Rotary positions have no end, so nothing fails; but beyond them no model was trained."""
+    folder, task = mine.folder / "model", mine()
+    policy = load_policy(str(folder), device="cpu", rank=2)
+    longest = max(len(policy.encode(task.prompt(task.instance(i), 1))) for i in range(9))
+    config = json.loads((folder / "config.json").read_text())
+    config["max_position_embeddings"] = most = longest + 8 - beyond  # the command draws 8 tokens
+    (folder / "config.json").write_text(json.dumps(config))
+    assert command("--method grpo", "run") == 0
+    words = f"requests of up to {longest} tokens and 8 new ones need more than the {most} positions"
+    assert (words in capsys.readouterr().err) == bool(beyond)
 
 
 @pytest.mark.parametrize("engine", ["native", "trl"])

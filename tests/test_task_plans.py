@@ -11,7 +11,6 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.tasks import task_class
-from vpo_lite.tasks.base import task_names
 from vpo_lite.tasks.call_plans import (
     KEYS,
     PROFILES,
@@ -22,6 +21,7 @@ from vpo_lite.tasks.call_plans import (
     front_of,
 )
 from vpo_lite.tasks.call_records import CallRecords
+from vpo_lite.tasks.registry import task_names
 from vpo_lite.training.answers import read_answers
 
 TASK = CallPlans()

@@ -901,6 +901,22 @@ def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
     assert len((killed.path / "texts.jsonl").read_text().splitlines()) == 2 * 3
     assert [r.step for r in again.steps()] == [3, 4]
     assert (killed.path / "texts.jsonl").read_text().splitlines() == lines
+    assert not any("weights" in line for line in found)  # a group has K of them here
+
+
+@pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])
+def test_kept_texts_name_the_weights_from_which_their_advantages_follow(tiny, method, tmp_path):
+    config = tiny(steps=1, prompts=2, group_size=4, method=method, keep_texts=8, maze_seed=None)
+    run = Run.begin(config, tmp_path / "run")
+    list(run.steps())
+    lines = list(map(json.loads, (run.path / "texts.jsonl").read_text().splitlines()))
+    assert len({tuple(line["weights"]) for line in lines}) == 2  # one vector for each group
+    for group in (lines[::2], lines[1::2]):
+        w = np.array(group[0]["weights"])
+        assert w.sum() == pytest.approx(1) and all(line["weights"] == w.tolist() for line in group)
+        s = np.array([line["rewards"][0] for line in group]) @ w
+        z = (s - s.mean()) / (s.std() + config.eps)
+        assert [line["advantage"] for line in group] == pytest.approx(z, abs=1e-9)
 
 
 OLD = Path(__file__).parent / "data" / "run-0.1.0"

@@ -410,7 +410,14 @@ def adapter_of(model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changes", [dict(), dict(m=1, micro_batch=2), dict(method="grpo", kl=0.1)], ids=str
+    "changes",
+    [
+        dict(),
+        dict(m=1, micro_batch=2),
+        dict(method="grpo", kl=0.1),
+        dict(method="random_weighting"),
+    ],
+    ids=str,
 )
 def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
     config = pocket_config(pay_repeats=True, **changes)
@@ -427,6 +434,8 @@ def test_the_stock_trainer_has_our_advantages(changes, tmp_path):
         R = [group.rewards for group in record.groups]
         same = of_sets.advantages(config.method, R, weights=W, w_star=[w[0] for w in W])
         assert np.allclose(ours, same, atol=1e-12)
+        shown = [w[0] if config.method == "random_weighting" else None for w in W]
+        assert all(np.array_equal(g.weights, w) for g, w in zip(record.groups, shown, strict=True))
         assert np.allclose([group.advantages for group in record.groups], same, atol=1e-12)
         gaps.append(abs(theirs - ours).max())
         sizes.append(abs(theirs).max())

@@ -156,6 +156,7 @@ def _drive(run, as_json: bool) -> int:
 
     started, config, quiet = time.perf_counter(), run.config, as_json or not run.main
     _state_memory(run, quiet)
+    _warn_of_length(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:
@@ -231,6 +232,22 @@ def _state_memory(run, quiet: bool) -> None:
         say(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}", 0)
     elif not quiet:
         print(line, file=sys.stderr)
+
+
+def _warn_of_length(run) -> None:
+    """Warn of requests that are longer than what the model was made for."""
+    from ..training.memory import lengths
+
+    policy = run.learner.policy
+    prompt, new = lengths(policy, run.config, run.learner.task)
+    if run.main and policy.positions and prompt + new > policy.positions:
+        say(
+            f"requests of up to {prompt:,} tokens and {new:,} new ones need more than the "
+            f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
+            "answers may be worse: shorten the requests, lower max_new_tokens, or choose another "
+            "model",
+            0,
+        )
 
 
 def _warn_of_answers(run, start: dict) -> None:

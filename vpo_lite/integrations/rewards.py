@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from .. import checks, estimators
 from ..tasks.base import Prompt, Task
 from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
 from ..training.contract import w_star_of, worst_of
-from ..training.problems import draw_weights
+from ..training.problems import draw_weights, single_weights
 
 COMPARABLE = (
     "vpo",
@@ -28,10 +30,13 @@ COMPARABLE = (
 
 
 class Scored(NamedTuple):
-    """One rollout: its reward, and the answers that were read from it (a group of one)."""
+    """One rollout: its reward, the answers that were read from it (a group of one), and its
+    weights (d,) where its method draws one vector.
+    """
 
     reward: float
     answers: Answers
+    weights: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class RolloutReward:
         if single and self.answers != 1:
             raise ValueError(f"answers = {self.answers}: {self.method} takes 1 answer in a rollout")
         if self.K != math.inf:
+            whole = isinstance(self.K, float) and self.K.is_integer()
+            object.__setattr__(self, "K", int(self.K) if whole else self.K)
             checks.check_whole(self.K, "K")
         checks.check_alpha(self.alpha)
 
@@ -103,11 +110,13 @@ class RolloutReward:
             task, instances, [[text] for text in texts], self.answers, prompts=prompts
         )
         R = [g.for_training(worst_of(task, g.instance), self.pay_repeats) for g in groups]
+        weights = draw_weights(task, self, instances, keys, step)
         found = estimators.rollout_scores(
             self.method,
             R,
-            weights=draw_weights(task, self, instances, keys, step),
+            weights=weights,
             alpha=self.alpha,
             w_star=[w_star_of(task, x) for x in instances],
         )
-        return [Scored(float(s), g) for s, g in zip(found[:, 0], groups, strict=True)]
+        single = single_weights(self.method, weights, len(groups))
+        return [Scored(float(s), g, w) for s, g, w in zip(found[:, 0], groups, single, strict=True)]

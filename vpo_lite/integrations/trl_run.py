@@ -193,6 +193,7 @@ class TrlRun(AnyRun):
         config, task = self.config, self.learner.task
         rollouts = sorted(rollouts, key=lambda rollout: rollout[0])  # by slot
         groups = grouped([scored for _, scored in rollouts], [slot for slot, _ in rollouts])
+        single = [scored.weights for _, scored in rollouts[:: len(rollouts) // len(groups)]]
         scores = np.array([scored.reward for _, scored in rollouts]).reshape(len(groups), -1)
         c = math.sqrt(1 - 1 / config.group_size)  # as in trl.advantages
         advantages = c * zscore(scores, c * EPS)
@@ -214,8 +215,8 @@ class TrlRun(AnyRun):
             sampler_gap=None,
             **times,
             groups=tuple(
-                Group(g.instance, g.texts, g.answers, g.rewards, A)
-                for g, A in zip(groups, advantages, strict=True)
+                Group(g.instance, g.texts, g.answers, g.rewards, A, w)
+                for g, A, w in zip(groups, advantages, single, strict=True)
             ),
         )
 

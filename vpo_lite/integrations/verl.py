@@ -29,7 +29,8 @@ import numpy as np
 
 from ..checks import shown
 from ..estimators import METHODS
-from ..tasks.base import Task, TaskError, group_key, task_class
+from ..tasks.base import Task, TaskError, group_key
+from ..tasks.registry import task_class
 from ..training.contract import check_seeds, early_problems, objectives_of
 from .rewards import RolloutReward
 

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from ..checks import shortened, shown
 from ..files import DamagedError, parse_json
 from ..tasks import DEFAULT, Task
-from ..tasks.base import task_class
+from ..tasks.registry import task_class
 from ..training.config import TrainConfig
 from .packing import packed, unpacked
 from .settings import NOT_SHARED, Settings

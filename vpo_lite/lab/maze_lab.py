@@ -14,8 +14,8 @@ import envs
 from ..checks import shown
 from ..looks import WIDE
 from ..tasks import DEFAULT
-from ..tasks.base import task_class, task_name
 from ..tasks.maze import MazeTask
+from ..tasks.registry import task_class, task_name
 from .arguments import check, check_curves, check_look
 from .curves import offered
 from .drawings import routes_on_show

@@ -14,7 +14,8 @@ from functools import cached_property
 from ..checks import shown
 from ..estimators import METHODS
 from ..options import Option
-from ..tasks.base import Task, task_class, task_name
+from ..tasks.base import Task
+from ..tasks.registry import task_class, task_name
 from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side

@@ -17,7 +17,8 @@ import numpy as np
 from ..checks import shown
 from ..metrics import coverage
 from ..options import Option, options_of, setting
-from ..tasks.base import Prompt, Task, classes_of
+from ..tasks.base import Prompt, Task
+from ..tasks.registry import classes_of
 
 _NO_RECIPES = ("__init__", "recipe", "demonstrations", "pretrain", "card")
 

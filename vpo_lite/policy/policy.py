@@ -103,14 +103,19 @@ class Policy:
         heeded = not special or special[0] in self.eos_ids
         return None if heeded else self.tokenizer.convert_ids_to_tokens(special[0])
 
+    @property
+    def positions(self) -> int | None:
+        """Tokens of a prompt and its completion that the model was made for; None: it says none."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+
     def check_room(self, prompt: int, new: int) -> None:
         """Raise TaskError where a prompt and the tokens after it exceed the model's positions.
 
         They are a table in models such as GPT-2 and OPT. Rotary positions have no end.
         """
-        config = self.model.config.get_text_config()
-        most = getattr(config, "max_position_embeddings", None)
-        if getattr(config, "rope_parameters", None) is None and most and prompt + new > most:
+        rotary = getattr(self.model.config.get_text_config(), "rope_parameters", None) is not None
+        most = self.positions
+        if not rotary and most and prompt + new > most:
             raise TaskError(
                 f"a prompt of {prompt:,} tokens and {new:,} new ones need more than the model's "
                 f"{most:,} positions: lower max_new_tokens, shorten the request, or choose another "

@@ -26,7 +26,8 @@ import numpy as np
 from ..checks import check_whole
 from ..policy.loading import load_policy
 from ..randomness import generator
-from ..tasks.base import TaskError, task_class
+from ..tasks.base import TaskError
+from ..tasks.registry import task_class
 from ..training.answers import score_answers
 from ..training.contract import worst_of
 from ..training.rollouts import draw_uniforms, longest_completion, sample_answers

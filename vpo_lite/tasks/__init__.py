@@ -1,7 +1,8 @@
 """The problems that policies are trained on: one file per domain, with one class of tasks."""
 
 from ..options import Option
-from .base import Prompt, Task, task_class, task_name, task_names
+from .base import Prompt, Task
+from .registry import task_class, task_name, task_names
 from .wording import numbered_form
 
 DEFAULT = "maze"  # the task of a run that names none

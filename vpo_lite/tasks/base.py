@@ -1,12 +1,10 @@
-"""Tasks: what the trainer knows of a problem, and how a task is found by its name.
+"""Tasks: what the trainer knows of a problem.
 
 A task owns its domain: problems from seeds, the request for m answers, their parser, and the
 scorer. It knows no trainer, and the trainer knows no particular task. A new task is a file beside
 this one, or a class anywhere, named as ``package.module:Class``.
 """
 
-import importlib
-import os
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ import numpy as np
 
 from ..checks import shown
 from ..options import Option
-from .by_name import attribute
 from .wording import read_numbered, write_numbered
 
 MAX_ANSWERS = 9  # answers are numbered with one digit
@@ -28,7 +25,6 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-_SHARED = ("base", "wording", "modes", "records", "rows", "matching")  # files without a task
 
 
 class TaskError(ValueError):
@@ -75,6 +71,7 @@ class Task:
     - about: what its problems are, in a few words
     - options: each :class:`Option` becomes an attribute and a flag
     - tag: answers are written as ``<tag_1> ... </tag_1> <tag_2> ...``
+    - tagged_alone: whether a single answer (m = 1) has its tags, too; else it is the completion
     - answer_tokens: tokens that one answer may need, without its tags
     - answer_symbols: the same for a pocket policy
     - seeds: ranges of seeds, by split
@@ -103,6 +100,7 @@ class Task:
     about = ""
     options: tuple[Option, ...] = ()
     tag = "answer"
+    tagged_alone = True
     answer_tokens = 64
     answer_symbols: int | None = None
     seeds: dict[str, Sequence[int]] = SPLITS
@@ -141,6 +139,12 @@ class Task:
     def instance(self, seed: int) -> Any:
         """The problem with this seed. The same seed always gives the same problem."""
         raise TaskError(f"task {self.name!r} must define instance(seed)")
+
+    def longest_asked(self) -> Sequence:
+        """Training problems with the longest requests, a few, where the task can tell. The memory
+        that a run needs is stated for them and for the first problems.
+        """
+        return ()
 
     def key(self, instance: Any) -> str:
         """A text that identifies the instance in every process. It keys the random draws."""
@@ -197,6 +201,8 @@ class Task:
 
         Answer i is what :meth:`read` makes of the first complete ``<tag_i> ... </tag_i>``.
         """
+        if m == 1 and not self.tagged_alone:
+            return [self.read(instance, text)]
         bodies = read_numbered(text, m, self.tag)
         return [None if body is None else self.read(instance, body) for body in bodies]
 
@@ -206,6 +212,8 @@ class Task:
 
     def write(self, instance: Any, answers: Sequence[str], pocket: dict | None = None) -> str:
         """The inverse of :meth:`parse`: answers as a policy writes them. pocket: as in `prompt`."""
+        if len(answers) == 1 and not self.tagged_alone:
+            return answers[0]
         return write_numbered(answers, self.tag)
 
     def max_tokens(self, instance: Any, m: int, pocket: dict | None = None) -> int:
@@ -288,57 +296,6 @@ class Task:
         """
         front = self.front(instance)
         return float(np.sum(weights) if front is None else np.max(front @ weights))
-
-
-# --- the registry ---------------------------------------------------------------------------------
-
-
-def task_names() -> list[str]:
-    """Names of the tasks that the package carries: the files beside this one.
-
-    A task's name is one word. A file with an underscore in its name holds a part of a task.
-    """
-    files = os.listdir(os.path.dirname(__file__))  # every setting asks for it: a glob is slower
-    names = (file[:-3] for file in files if file.endswith(".py"))
-    return sorted(name for name in names if name not in _SHARED and "_" not in name)
-
-
-def task_class(name: str) -> type[Task]:
-    """The task with this name, or the class named as ``package.module:Class``.
-
-    Raises ValueError where there is none.
-    """
-    if ":" not in name:
-        if name not in task_names():
-            known = ", ".join(map(repr, task_names()))
-            there = f"there is {known}, or a class as 'package.module:Class'"
-            raise ValueError(f"unknown task {shown(name)}: {there}")
-        module = importlib.import_module(f".{name}", __package__)
-        return next(c for c in classes_of(module, Task) if c.name == name)
-    found = attribute(name, "task")
-    if not (isinstance(found, type) and issubclass(found, Task)):
-        raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
-    return found
-
-
-def classes_of(module, base: type) -> list[type]:
-    """The classes derived from ``base`` that a module defines itself."""
-    found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, base)]
-    return [c for c in found if c.__module__ == module.__name__]
-
-
-def task_name(task: str | type[Task]) -> str:
-    """The name under which :func:`task_class` finds a Task class; a name stays as it is.
-
-    Raises ValueError for what is neither a name nor a Task class.
-    """
-    if isinstance(task, str):
-        return task
-    if not (isinstance(task, type) and issubclass(task, Task)):
-        wanted = "a name, 'package.module:Class' or a class derived from Task"
-        raise ValueError(f"task = {shown(task)}: expected {wanted}")
-    shipped = task.__module__ == f"{__package__}.{task.name}"
-    return task.name if shipped else f"{task.__module__}:{task.__qualname__}"
 
 
 def group_key(task: Task, instance, slot: int) -> str:

@@ -70,6 +70,9 @@ class ByFunctions(Task):
     An instance is an :class:`Asked`. A subclass says which there are, and calls :meth:`use`.
     """
 
+    tagged_alone = False
+    parse = Task.parse  # not as the paper's records are read
+
     def use(self, functions: RewardFunctions, w_star) -> None:
         """Score with these functions. w_star: (d,), or None for equal weights."""
         self.functions, d = functions, len(functions.names)
@@ -130,12 +133,6 @@ class ByFunctions(Task):
                 "the user's and its content a text; the form of the answers is added there"
             )
         return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
-
-    def parse(self, instance, text: str, m: int) -> list[str | None]:
-        """The m answers in a completion; None where one is missing or malformed."""
-        if m == 1:
-            return [self.read(instance, text)]
-        return Task.parse(self, instance, text, m)  # not as the paper's records are read
 
     # --- scoring ----------------------------------------------------------------------------------
 

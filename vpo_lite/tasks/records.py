@@ -7,9 +7,9 @@ can be made, is dropped and counted.
 
 import functools
 import hashlib
+import heapq
 import os
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import numpy as np
 from ..checks import shown
 from ..files import DamagedError
 from ..options import Option
-from .base import Task, TaskError, task_class
+from .base import Task, TaskError
+from .registry import task_class
 from .rows import Row, rows_of
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
+LONG = 8  # records whose requests are the longest, for the memory of a run
 HELD_OUT_EVERY = 10  # records, counted from the last one: these are held out without a file of them
 
 RECORD_OPTIONS = (
@@ -117,6 +119,7 @@ class RecordTask(Task):
 
     about = "records from a file, asked and scored as in the paper"
     tag = "response"
+    tagged_alone = False
     options = RECORD_OPTIONS
     row: type[Row]
     meanings: tuple[tuple[str, str], ...] = ()
@@ -209,6 +212,15 @@ class RecordTask(Task):
         count = sum(map(len, self._split.values()))
         raise ValueError(f"problem {shown(seed)}: there are {count:,} records")
 
+    def longest_asked(self) -> list:
+        """By the characters of the request for one answer, at most eight."""
+        return self._longest
+
+    @functools.cached_property
+    def _longest(self) -> list:
+        records = self._split["train"]
+        return heapq.nlargest(LONG, records, key=lambda x: len(self.prompt(x, 1).text))
+
     def key(self, instance) -> str:
         return hashlib.sha256(repr(instance).encode()).hexdigest()[:16]
 
@@ -225,13 +237,9 @@ class RecordTask(Task):
     def parse(self, instance, text: str, m: int) -> list[str | None]:
         """The m answers in a completion; None where one is missing or malformed."""
         if m == 1:
-            return [self.read(instance, text)]
+            return super().parse(instance, text, m)
         bodies = (between(text, f"{self.tag}_{i}") for i in range(1, m + 1))
         return [None if body is None else self.read(instance, body) for body in bodies]
-
-    def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
-        """Answers between their tags; a single answer stands alone."""
-        return answers[0] if len(answers) == 1 else super().write(instance, answers)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         one, three = self.completion_tokens

@@ -91,7 +91,7 @@ def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
     check_seeds(task)
     seeds = task.seeds["held_out"]
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
-    if not isinstance(wanted, int | np.integer) or not 1 <= wanted <= len(seeds):
+    if not is_whole(wanted) or not 1 <= wanted <= len(seeds):
         raise ValueError(
             f"problems = {shown(wanted)}: task {task.name!r} has {len(seeds):,} held-out ones, "
             "and at least one is measured"

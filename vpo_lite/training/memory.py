@@ -181,15 +181,17 @@ def check_fits(
     policy: Policy, config: TrainConfig, task=None, needed=memory_needed, quantised: bool = True
 ) -> None:
     """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
-    device has in all.
+    device has in all, or more positions than the model has.
 
     needed: as :func:`memory_needed`, of the engine that trains; quantised: as in :func:`cures`
     """
+    task = task or config.make_task()
+    longest, new = lengths(policy, config, task)
+    policy.check_room(longest, new)
     need, there = needed(policy, config, task), total_memory(policy.device)
     if there and need.peak > there:
         least = needed(policy, config.but(micro_batch=1), task)
         cure = cures(least if least.peak > there else need, config, quantised)
-        longest, _ = lengths(policy, config, task or config.make_task())
         raise ValueError(
             f"this run needs {need} for requests of up to {longest:,} tokens, and {policy.device} "
             f"has {size(there)} in all: {', or '.join(cure)}"
@@ -244,9 +246,11 @@ def _bytes(tensors) -> int:
 
 
 def lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
-    """Tokens of the longest prompt and completion, from the first problems."""
+    """Tokens of the longest prompt and completion, of the first problems and of those with the
+    longest requests, where the task can tell.
+    """
     m = config.answers
-    instances = early_problems(task)
+    instances = [*early_problems(task), *task.longest_asked()]
     shown = METHODS[config.method].weight_in_prompt
     prompts = [
         task.prompt(x, m, weights=np.full(d, 1 / d) if shown else None, pocket=policy.pocket)

@@ -39,3 +39,12 @@ def draw_weights(task: Task, how, instances, keys, step: int):
         )
         for x, key in zip(instances, keys, strict=True)
     ]
+
+
+def single_weights(method: str, weights, groups: int) -> list:
+    """What each group has one of: its weight vector (d,) for a method that draws just one, or None.
+
+    weights: as :func:`draw_weights` gives them, for so many groups
+    """
+    one = estimators.METHODS[method].weights == "one"
+    return [W[0] for W in weights] if one else [None] * groups

@@ -41,6 +41,7 @@ class Group:
     - answers (G, m): None where missing or malformed
     - rewards (G, m, d): as measured; a repeat keeps its own
     - advantages (G,)
+    - weights (d,): of a method that draws one weight vector for each group
     """
 
     instance: Any
@@ -48,6 +49,7 @@ class Group:
     answers: list[list[str | None]]
     rewards: np.ndarray
     advantages: np.ndarray
+    weights: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from .contract import first_problem
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import step_figures
-from .problems import draw_weights, problems_of_step
+from .problems import draw_weights, problems_of_step, single_weights
 from .recombine import check_task, recombine
 from .record import Group, StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
@@ -70,11 +70,6 @@ class Learner:
         self.task.check_policy(config.answers, pocket)
         shown = estimators.METHODS[config.method].weight_in_prompt
         first = first_problem(self.task, config.answers, pocket, shows_weights=shown)
-        asked = self.policy.encode(self.task.prompt(first, config.answers, pocket=pocket))
-        new = longest_completion(
-            self.policy, self.task, config.answers, [first], config.max_new_tokens
-        )
-        self.policy.check_room(len(asked), new)
         d, most = len(self.task.objectives(first)), checks.MOST_VALUES
         if config.K < math.inf and config.K * d > most:
             raise ValueError(
@@ -99,7 +94,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     tokens = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
     draws = [(config.group_size, tokens, config.seed, "rollout", step, key) for key in keys]
     uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
-    shown = [w[0] for w in weights] if estimators.METHODS[config.method].weight_in_prompt else None
+    single = single_weights(config.method, weights, len(instances))
+    shown = single if estimators.METHODS[config.method].weight_in_prompt else None
     how = dict(temperature=config.temperature, dtype=config.rollout_dtype, compiled=config.compile)
     groups, rollouts = sample_answers(  # P groups of G rollouts of m answers
         policy, task, instances, config.answers, uniforms, weights=shown, **how
@@ -128,7 +124,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     for p, place in enumerate(places):
         if place is not None:
             own[p, place] = 0.0  # this rollout gave way: nothing was learnt from it
-    kept = zip(groups, own, strict=True)
+    kept = zip(groups, own, single, strict=True)
     return StepRecord(
         step=step + 1,
         method=config.method,
@@ -142,7 +138,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         **update._asdict(),
         seconds=time.perf_counter() - started,
         rollout_seconds=sampled - started,
-        groups=tuple(Group(g.instance, g.texts, g.answers, g.rewards, A) for g, A in kept),
+        groups=tuple(Group(g.instance, g.texts, g.answers, g.rewards, A, w) for g, A, w in kept),
     )
 
 

@@ -1,7 +1,8 @@
 """What rollouts wrote, step by step: texts.jsonl in a run folder.
 
 One line is one completion: step, problem, text, its m answers (null where one cannot be read),
-their rewards (m, d) and the rollout's advantage. It is for people to read; no run depends on it.
+their rewards (m, d), the rollout's advantage, and where a group has one weight vector, that. It
+is for people to read; no run depends on it.
 """
 
 import json
@@ -35,6 +36,7 @@ def written(record: StepRecord, task: Task, most: int) -> list[str]:
                 "answers": group.answers[i],
                 "rewards": group.rewards[i].tolist(),
                 "advantage": float(group.advantages[i]),
+                **({} if group.weights is None else {"weights": group.weights.tolist()}),
             },
             ensure_ascii=False,
         )

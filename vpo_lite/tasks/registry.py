@@ -1,0 +1,59 @@
+"""How a task is found by its name: the files of this folder, or a class anywhere."""
+
+import importlib
+import os
+
+from ..checks import shown
+from .base import Task
+from .by_name import attribute
+
+# files without a task
+_SHARED = ("base", "registry", "wording", "modes", "records", "rows", "matching")
+
+
+def task_names() -> list[str]:
+    """Names of the tasks that the package carries: the files beside this one.
+
+    A task's name is one word. A file with an underscore in its name holds a part of a task.
+    """
+    files = os.listdir(os.path.dirname(__file__))  # every setting asks for it: a glob is slower
+    names = (file[:-3] for file in files if file.endswith(".py"))
+    return sorted(name for name in names if name not in _SHARED and "_" not in name)
+
+
+def task_class(name: str) -> type[Task]:
+    """The task with this name, or the class named as ``package.module:Class``.
+
+    Raises ValueError where there is none.
+    """
+    if ":" not in name:
+        if name not in task_names():
+            known = ", ".join(map(repr, task_names()))
+            there = f"there is {known}, or a class as 'package.module:Class'"
+            raise ValueError(f"unknown task {shown(name)}: {there}")
+        module = importlib.import_module(f".{name}", __package__)
+        return next(c for c in classes_of(module, Task) if c.name == name)
+    found = attribute(name, "task")
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
+    return found
+
+
+def classes_of(module, base: type) -> list[type]:
+    """The classes derived from ``base`` that a module defines itself."""
+    found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, base)]
+    return [c for c in found if c.__module__ == module.__name__]
+
+
+def task_name(task: str | type[Task]) -> str:
+    """The name under which :func:`task_class` finds a Task class; a name stays as it is.
+
+    Raises ValueError for what is neither a name nor a Task class.
+    """
+    if isinstance(task, str):
+        return task
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        wanted = "a name, 'package.module:Class' or a class derived from Task"
+        raise ValueError(f"task = {shown(task)}: expected {wanted}")
+    shipped = task.__module__ == f"{__package__}.{task.name}"
+    return task.name if shipped else f"{task.__module__}:{task.__qualname__}"
