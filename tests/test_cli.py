@@ -3,6 +3,7 @@ request.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -39,6 +40,23 @@ def small(tiny_policy_folder):
         "--device",
         "cpu",
     ]
+
+
+@pytest.mark.slow
+def test_nothing_but_our_own_lines_is_printed(small, tmp_path):
+    """No warning of a library: about names, for example, that transformers has replaced."""
+    commands = [[*small, "--steps", "1", "--threads", "1", "--out", str(tmp_path / "native")]]
+    commands += [[*commands[0][:-1], str(tmp_path / "trl"), "--engine", "trl"]]
+    commands += [["evaluate", str(tmp_path / "native"), "--mazes", "1", "--answers", "3"]]
+    if not importlib.util.find_spec("trl"):
+        del commands[1]
+    code = f"import sys; from vpo_lite.cli import main; sys.exit(max(map(main, {commands})))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in re.split(r"[\r\n]+", done.stderr) if line and "step" not in line]
+    ours = ("memory: ", "vpo-lite: ", "measuring the ")
+    assert [line for line in said if not line.startswith(ours)] == []
+    assert len(said) >= 3 * len(commands) - 2
 
 
 def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):

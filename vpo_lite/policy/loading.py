@@ -33,7 +33,7 @@ from .libraries import (
 )
 from .policy import Policy
 from .room import size, total_memory
-from .sampling import pad_prompts
+from .sampling import CACHE, pad_prompts
 from .weights import adapter_file, reason, weight_files
 
 MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
@@ -317,6 +317,6 @@ def checkpoint_layers(model) -> None:
 
 def _recomputed(forward, *args, **kwargs):
     # A layer that is handed a cache runs plainly: a second pass would write its keys twice.
-    if torch.is_grad_enabled() and kwargs.get("past_key_values") is None:
+    if torch.is_grad_enabled() and all(kwargs.get(name) is None for name in CACHE):
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
     return forward(*args, **kwargs)

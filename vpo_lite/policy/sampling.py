@@ -10,6 +10,7 @@ supplies. A rollout is thus a pure function of parameters, prompt and uniforms. 
 on its neighbours in the batch, on the device's random stream, or on what was sampled before.
 """
 
+import inspect
 from typing import NamedTuple, Protocol
 
 import torch
@@ -254,7 +255,7 @@ class HFForward:
     static = False  # the cache grows with every token
 
     def __init__(self, model):
-        self.model = model
+        self.model, self.cache_name = model, cache_name(model)
 
     def prefill(self, ids, mask, prompt_of, new_tokens: int = 0) -> torch.Tensor:
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
@@ -266,7 +267,7 @@ class HFForward:
             use_cache=True,
             logits_to_keep=1,
         )
-        self.cache = out.past_key_values
+        self.cache = getattr(out, self.cache_name)
         self.cache.reorder_cache(prompt_of)  # of layers with a recurrent state, too
         if self.mask is not None:
             self.mask = self.mask[prompt_of]
@@ -288,9 +289,9 @@ class HFForward:
         out = self.model(
             input_ids=tokens,
             attention_mask=self.mask,
-            past_key_values=self.cache,
             use_cache=True,
             position_ids=self.next_position + torch.arange(count, device=tokens.device),
+            **{self.cache_name: self.cache},
         )
         self.next_position = self.next_position + count
         return out.logits
@@ -299,6 +300,15 @@ class HFForward:
 def unwrapped(model):
     """The transformers model inside a peft model, or the model itself."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+CACHE = ("cache", "past_key_values")  # as transformers names it since 5.24, and before
+
+
+def cache_name(model) -> str:
+    """What the model's forward pass calls its cache, as an argument and in its output."""
+    names = inspect.signature(unwrapped(model).forward).parameters
+    return next((name for name in CACHE if name in names), CACHE[-1])
 
 
 # --- scoring completions for training -------------------------------------------------------------
