@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from vpo_lite import exact_set_reward, load_policy
+from vpo_lite.policy.sampling import cache_name
 from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.tasks.program_rules import LONGEST, OPERATIONS, HiddenRules
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
@@ -45,8 +46,10 @@ def enumerate_programs(policy, task, instance):
     prompt = policy.encode(task.prompt(instance, 1, pocket=policy.pocket))
     policy.model.eval()
     begun = policy.model(torch.tensor([prompt]), use_cache=True)
-    begun.past_key_values.batch_repeat_interleave(len(rows))
-    rest = policy.model(rows, past_key_values=begun.past_key_values).logits
+    name = cache_name(policy.model)
+    cache = getattr(begun, name)
+    cache.batch_repeat_interleave(len(rows))
+    rest = policy.model(rows, **{name: cache}).logits
     first = begun.logits[:, -1:].expand(len(rows), -1, -1)
     logp = torch.cat((first, rest), 1).double().log_softmax(-1)
     path = logp[:, :-1].gather(-1, rows[..., None])[..., 0].cumsum(-1)  # (1000, 1 + LONGEST)
