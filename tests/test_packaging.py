@@ -69,6 +69,9 @@ def test_constraints_stay_within_the_ranges():
     for line in lines:
         name, version = line.split("==")
         assert name not in ranges or SpecifierSet(ranges[name]).contains(version), line
+    needed = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["lab"]
+    pinned = {line.split("==")[0] for line in lines}
+    assert {parse(d)[0] for d in needed} <= pinned  # a class has the versions that were tested
 
 
 def test_the_version_is_the_same_in_all_places():
