@@ -17,7 +17,9 @@ def on_twin(device, monkeypatch):
     """Settings may name the twin as their device. Yields what is counted there."""
     choose = loading.choose_device
     monkeypatch.setattr(
-        loading, "choose_device", lambda name: device if str(name) == "twin" else choose(name)
+        loading,
+        "choose_device",
+        lambda name: device if str(name).startswith("twin") else choose(name),
     )
     with torch_threads(1), twin.Twin() as seen:
         yield seen
