@@ -1,7 +1,6 @@
 """The parts of `make gpu` in small on the second device: they mix no devices either."""
 
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
