@@ -137,16 +137,13 @@ def _run(kernel, args, kwargs):
     if theirs:
         seen.reads += kernel is READ or name in SIZED
         _check(name, kernel, args, given)
-    device = kwargs.get("device")
-    goes_there = (
-        torch.device(device).type == NAME
-        if device is not None
-        else isinstance(args[0], There)
-        if name in ("copy_", "_copy_from")
-        else bool(theirs)
-    )
-    if device is not None:
-        kwargs = kwargs | {"device": torch.device("cpu")}
+    if (device := kwargs.get("device")) is not None:
+        goes_there = torch.device(device).type == NAME
+        kwargs = kwargs | {"device": torch.device("cpu")} if goes_there else kwargs
+    elif name in ("copy_", "_copy_from"):
+        goes_there = isinstance(args[0], There)
+    else:
+        goes_there = bool(theirs)
     made = kernel(
         *(_mapped(_held, x) for x in args), **{k: _mapped(_held, x) for k, x in kwargs.items()}
     )
