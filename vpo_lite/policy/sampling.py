@@ -274,7 +274,8 @@ class HFForward:
             # transformers reads at every token whether a mask holds nothing but ones, since it
             # could then do without. It does not where the step may be compiled.
             for layer in self.cache.layers:
-                layer.is_compileable = True
+                if not layer.is_compileable:
+                    layer.is_compileable = True
         self.next_position = mask.sum(-1, keepdim=True)[prompt_of]
         return out.logits[prompt_of, -1]
 
