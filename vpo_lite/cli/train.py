@@ -238,9 +238,11 @@ def _warn_of_length(run) -> None:
     """Warn of requests that are longer than what the model was made for."""
     from ..training.memory import lengths
 
+    if not run.main:
+        return
     policy = run.learner.policy
     prompt, new = lengths(policy, run.config, run.learner.task)
-    if run.main and policy.positions and prompt + new > policy.positions:
+    if policy.positions and prompt + new > policy.positions:
         say(
             f"requests of up to {prompt:,} tokens and {new:,} new ones need more than the "
             f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
