@@ -110,11 +110,15 @@ def same(here: dict, there: dict) -> bool:
     return near and here == there
 
 
+def sample_as(static: bool, monkeypatch) -> None:
+    init = functools.partialmethod(DecoderView.__init__, static=static)
+    monkeypatch.setattr(DecoderView, "__init__", init)
+
+
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_training_there_is_training_here(changes, on_twin, monkeypatch):
     changes = dict(changes)
-    init = functools.partialmethod(DecoderView.__init__, static=changes.pop("static"))
-    monkeypatch.setattr(DecoderView, "__init__", init)
+    sample_as(changes.pop("static"), monkeypatch)
     runs = []
     for name in ("cpu", "twin"):
         learner = Learner(demo(name, **changes))
@@ -197,8 +201,7 @@ def waits(on_twin, **changes) -> tuple[int, int]:
 
 def test_a_step_waits_as_often_whatever_its_size(on_twin, monkeypatch):
     monkeypatch.setattr(sampling, "LOOK_EVERY", {"twin": 10**6})
-    init = functools.partialmethod(DecoderView.__init__, static=True)
-    monkeypatch.setattr(DecoderView, "__init__", init)
+    sample_as(True, monkeypatch)
     small, large = waits(on_twin), waits(on_twin, prompts=4, group_size=8, m=5)
     assert small == large
     assert small[0] <= 7  # what a step waits for: ends, lengths, figures
