@@ -24,10 +24,11 @@ def kernel():
 def test_a_choice_is_kept_and_shown_against_the_outcome():
     guess = predict("fills", QUESTION, OPTIONS)
     assert guess.value is None
-    assert repr(guess.outcome("A B C")) == "You made no prediction. The outcome is A B C."
+    assert guess.outcome("A B C").sentence == "You made no prediction. The outcome is A B C."
     guess.value = "C C C"
-    assert repr(guess.outcome("A B C")) == "You predicted C C C. The outcome is A B C."
-    assert repr(guess.outcome("C C C")) == "You predicted C C C. That is the outcome."
+    assert guess.outcome("A B C").sentence == "You predicted C C C. The outcome is A B C."
+    assert guess.outcome("C C C").sentence == "You predicted C C C. That is the outcome."
+    assert repr(guess.outcome("C C C")) == f"{QUESTION} You predicted C C C. That is the outcome."
     assert repr(guess) == f"{QUESTION} [A B C | C C C] Your prediction: C C C"
 
 
@@ -41,8 +42,25 @@ def test_running_the_cell_again_keeps_the_choice():
 def test_a_number_may_be_asked_for():
     guess = predict("worth", "How much is it worth?")
     guess.value = np.float64(0.5)
-    assert repr(guess.outcome(np.float64(0.76))) == "You predicted 0.5. The outcome is 0.76."
-    assert repr(guess.outcome(0.5)) == "You predicted 0.5. That is the outcome."
+    assert guess.outcome(np.float64(0.76)).sentence == "You predicted 0.5. The outcome is 0.76."
+    assert guess.outcome(0.5).sentence == "You predicted 0.5. That is the outcome."
+
+
+@pytest.mark.parametrize(("predicted", "close"), [(4, True), (3.75, True), (3.7, False)])
+def test_a_number_within_five_percent_is_close(predicted, close):
+    guess = predict("noise", "The noise")
+    guess.value = predicted
+    outcome = guess.outcome(3.9)
+    assert (outcome.close, outcome.right) == (close, False)
+    assert ("That is close: the outcome is 3.9." in repr(outcome)) == close
+    assert ("≈" in outcome._repr_html_()) == close
+    assert not guess.outcome(0).close and not guess.outcome(-3.9).close
+
+
+def test_a_text_is_never_close():
+    guess = predict("fills", QUESTION, ["4", "3.9"])
+    guess.value = "4"
+    assert not guess.outcome("3.9").close
 
 
 @pytest.mark.parametrize(
@@ -81,7 +99,7 @@ def test_the_outcome_is_escaped_on_a_page():
     guess = predict("sign", "Which?", ["<b>", "a < b"])
     guess.value = "<b>"
     assert guess.outcome("<b>")._repr_html_() == (
-        "<p><b>✓ You predicted &lt;b&gt;. That is the outcome.</b></p>"
+        "<p>Which?<br><b>✓ You predicted &lt;b&gt;. That is the outcome.</b></p>"
     )
     assert "→ You predicted &lt;b&gt;." in guess.outcome("a < b")._repr_html_()
 

@@ -5,6 +5,7 @@ JupyterLab it is shown as buttons, or as a field for a number. Without ipywidget
 text. Nothing waits for a choice, so a notebook also runs from top to bottom without one.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +32,7 @@ def predict(key: str, question: str, options: Sequence[str] | None = None) -> "P
     True
     >>> guess.value = "11/18"  # what a click does
     >>> guess.outcome("3/4")
-    You predicted 11/18. The outcome is 3/4.
+    Which is larger? You predicted 11/18. The outcome is 3/4.
     >>> predict("doctest", "Which is larger?", ["3/4", "11/18"]).value
     '11/18'
     """
@@ -74,7 +75,7 @@ class Prediction:
 
         Raises ValueError for a value that could not have been predicted.
         """
-        return Outcome(self.value, self._checked(value, "outcome"))
+        return Outcome(self.question, self.value, self._checked(value, "outcome"))
 
     def _checked(self, value, name):
         if self.options is None:
@@ -120,16 +121,24 @@ class Prediction:
         return widgets.VBox([widgets.HTML(html("<b>{}</b>", self.question)), field, note])
 
 
+CLOSE = 0.05  # the relative error up to which a predicted number is called close
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """A prediction (None if none was made) and what came out, as one sentence.
+    """A question, what was predicted (None: nothing was) and what came out, as one sentence.
 
-    Two numbers are the same if they are written alike.
+    Two numbers are the same if they are written alike. Within 5 % they are close.
 
-    >>> Outcome(None, "C C C"), Outcome(0.3, 0.1 + 0.2)
-    (You made no prediction. The outcome is C C C., You predicted 0.3. That is the outcome.)
+    >>> Outcome("What fills the slots?", None, "C C C")
+    What fills the slots? You made no prediction. The outcome is C C C.
+    >>> Outcome("0.1 + 0.2", 0.3, 0.1 + 0.2)
+    0.1 + 0.2: You predicted 0.3. That is the outcome.
+    >>> Outcome("The noise", 4.0, 3.9)
+    The noise: You predicted 4. That is close: the outcome is 3.9.
     """
 
+    question: str
     predicted: str | float | None
     value: str | float
 
@@ -137,16 +146,30 @@ class Outcome:
     def right(self) -> bool:
         return self.predicted is not None and _text(self.predicted) == _text(self.value)
 
-    def __repr__(self):
+    @property
+    def close(self) -> bool:
+        numbers = isinstance(self.predicted, float) and not isinstance(self.value, str)
+        return numbers and math.isclose(self.predicted, self.value, rel_tol=CLOSE)
+
+    @property
+    def sentence(self) -> str:
+        value = _text(self.value)
         if self.predicted is None:
-            return f"You made no prediction. The outcome is {_text(self.value)}."
+            return f"You made no prediction. The outcome is {value}."
         if self.right:
-            return f"You predicted {_text(self.predicted)}. That is the outcome."
-        return f"You predicted {_text(self.predicted)}. The outcome is {_text(self.value)}."
+            after = "That is the outcome."
+        elif self.close:
+            after = f"That is close: the outcome is {value}."
+        else:
+            after = f"The outcome is {value}."
+        return f"You predicted {_text(self.predicted)}. {after}"
+
+    def __repr__(self):
+        return f"{self.question}{' ' if self.question.endswith('?') else ': '}{self.sentence}"
 
     def _repr_html_(self):
-        sign = "✓" if self.right else "→"
-        return html("<p><b>{} {}</b></p>", sign, repr(self))
+        sign = "✓" if self.right else "≈" if self.close else "→"
+        return html("<p>{}<br><b>{} {}</b></p>", self.question, sign, self.sentence)
 
 
 def _text(value):
