@@ -11,6 +11,7 @@ import envs
 import vpo_lite as vpo
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training.answers import read_answers
@@ -18,7 +19,6 @@ from vpo_lite.training.compare import bootstrap_interval, compare, table
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.measure import pool_figures
-from vpo_lite.training.rollouts import sample_answers
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)
@@ -119,12 +119,12 @@ def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypat
     policy, rows = load_policy(tiny_policy_folder, device="cpu"), []
     (whole,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
 
-    def spied(policy, task, instances, m, uniforms, **more):
+    def spied(model, prompts, uniforms, **more):
         rows.append(uniforms.shape[0] * uniforms.shape[1])
-        return sample_answers(policy, task, instances, m, uniforms, **more)
+        return sample_tokens(model, prompts, uniforms, **more)
 
     monkeypatch.setattr(evaluation, "ROWS", 4)
-    monkeypatch.setattr(evaluation, "sample_answers", spied)
+    monkeypatch.setattr("vpo_lite.policy.policy.sample_tokens", spied)
     (cut,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
     assert rows == [4, 4, 2]
     assert cut.texts == whole.texts and (cut.rewards == whole.rewards).all()

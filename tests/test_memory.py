@@ -21,7 +21,7 @@ from vpo_lite.cli import main
 from vpo_lite.policy import base
 from vpo_lite.policy.decoder import decoder_for
 from vpo_lite.policy.loading import load_policy, outline
-from vpo_lite.policy.sampling import Rollouts, sample_tokens
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.training import memory
 from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
 from vpo_lite.training.run import Run
@@ -185,6 +185,7 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
         ({"gradient_checkpointing": True}, "activations"),
         ({"dtype": "bfloat16"}, "parameters"),
         ({"rank": 2}, "adapter"),
+        ({"sample_batch": 4}, "sampling"),
     ):
         assert getattr(stated(*build(**changes), shape), part) < getattr(need, part), changes
     assert stated(*build(), (*shape[:3], shape[3] - 5)).peak < need.peak
@@ -192,23 +193,27 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     nothing = dict(parameters=0, adapter=0, activations=0, logits=0, sampling=0)
     first = lambda **part: cures(memory.Memory(**nothing | part), config)[0]  # noqa: E731
     assert "micro_batch" in first(logits=9) and "4bit" in first(parameters=9)
-    assert "prompts" in first(logits=9, sampling=10)
+    assert first(logits=9, sampling=10) == f"set sample_batch below {shape[0] * shape[1]}"
+    alone = cures(memory.Memory(**nothing | dict(sampling=1)), config.but(sample_batch=1))
+    assert "prompts" in alone[0]
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("at_once", [None, 8, 2])
 @pytest.mark.parametrize("fast", [True, False])
-def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape, fast, monkeypatch):
-    learner, config = build()
+def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape, fast, at_once, monkeypatch):
+    learner, config = build(sample_batch=at_once)
     P, G, L, T = shape[:4]
     random = np.random.default_rng(0)
     prompts, uniforms = random.integers(5, 400, (P, L)).tolist(), random.random((P, G, T))
-    model = learner.policy.model
+    policy = learner.policy
+    monkeypatch.setattr(policy, "encode", lambda ids: ids)
+    monkeypatch.setattr(type(policy), "eos_ids", set())
     if not fast:
         monkeypatch.setattr(memory.DecoderView, "knows", lambda model: False)
-    forward = decoder_for(model)
-    measured = peak(
-        lambda: sample_tokens(model, prompts, uniforms, eos_ids=(), pad_id=0, forward=forward)
-    )
+    forward = decoder_for(policy.model)
+    monkeypatch.setattr("vpo_lite.policy.policy.decoder_for", lambda *_, **__: forward)
+    measured = peak(lambda: policy.sample(prompts, uniforms, at_once=at_once))
     need = stated(learner, config, shape)
     assert 1 / 1.5 < need.sampling / (measured + uniforms.nbytes) < 1.5
 
@@ -217,13 +222,17 @@ def test_what_no_machine_of_this_size_can_hold_is_refused_with_the_numbers(
     tiny_policy_folder, tmp_path, capsys
 ):
     """Before anything is written. 0.1.0 began such a run, and never ended it."""
-    sizes = (["--prompts", "1000000"], ["--max-new-tokens", "1000000"])
+    sizes = (
+        ["--prompts", "1000000", "--group-size", "1000"],
+        ["--prompts", "10000", "--max-new-tokens", "1000000"],
+    )
     for flags in sizes:
         out = tmp_path / "run"
         arguments = ["--model", str(tiny_policy_folder), "--device", "cpu", "--out", str(out)]
         assert main(["train", *arguments, *flags]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert "GiB in all: lower prompts (" in line and not out.exists()
+        assert "micro_batch" not in line and "sample_batch" not in line  # they are not enough
 
 
 def test_a_request_too_long_for_this_machine_is_named(tiny_policy_folder, tmp_path, monkeypatch):
@@ -327,8 +336,10 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
 
     assert fitted(policy, config, need(64)) is config
     assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31)] == [32, 32, 16]
-    assert fitted(policy, config, 0).micro_batch == 1
-    assert fitted(policy, config.but(micro_batch=50), 0).micro_batch == 50
+    least = fitted(policy, config, 0)
+    assert (least.micro_batch, least.sample_batch) == (1, 1)
+    own = fitted(policy, config.but(micro_batch=50, sample_batch=60), 0)
+    assert (own.micro_batch, own.sample_batch) == (50, 60)
     monkeypatch.setattr("vpo_lite.training.run.available_memory", lambda device: need(16))
     arguments = [
         "--model",
@@ -343,6 +354,48 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
     assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
     assert "16 rollouts in one forward pass" in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "config.json").read_text())["micro_batch"] == 16
+
+
+def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(
+    tiny_policy_folder, monkeypatch
+):
+    """Many short rollouts to a long prompt, in a model that is small: it said to lower prompts."""
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
+    policy = Learner(config).policy
+    sizes = dict(parameters=1, adapter=1, activations=3, logits=2)
+
+    def needed(policy, config, task):
+        return memory.Memory(**sizes, sampling=config.sample_batch or 64)
+
+    monkeypatch.setattr(memory, "memory_needed", needed)
+    fits = {room: fitted(policy, config, room) for room in (66, 65, 34, 33)}
+    assert [(c.micro_batch, c.sample_batch) for c in fits.values()] == [
+        (None, None),
+        (None, 32),
+        (None, 32),
+        (None, 16),
+    ]
+
+
+@pytest.mark.parametrize("rows", [5, 2])
+def test_rollouts_are_the_same_however_many_are_sampled_at_a_time(rows, tiny_policy_folder):
+    """Also where the prompts differ in length, and a group is cut. The records agree, and so do
+    the parameters after the updates.
+    """
+    task = dict(model=str(tiny_policy_folder), device="cpu", threads=1, layout="lite-6x6")
+    config = vpo.TrainConfig.preset("demo", **task, steps=2, prompts=3, group_size=4)
+    ends = []
+    for cut in (config, config.but(sample_batch=rows)):
+        learner = Learner(cut)
+        records = list(vpo.train(cut, learner=learner))
+        ends.append((records, [p.detach() for p in learner.parameters]))
+    (whole, p), (parts, q) = ends
+    assert [g.texts for r in whole for g in r.groups] == [g.texts for r in parts for g in r.groups]
+    assert len({len(g.texts[0]) for r in whole for g in r.groups}) > 1
+    for one, other in zip(whole, parts, strict=True):
+        assert one.tokens == other.tokens and one.truncated_rate == other.truncated_rate
+        assert abs(one.loss - other.loss) < 1e-5 and other.sampler_gap < 1e-5
+    assert max((a - b).abs().max() for a, b in zip(p, q, strict=True)) < 1e-5
 
 
 def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(

@@ -228,6 +228,7 @@ def _state_memory(run, quiet: bool) -> None:
     line += f" in each of {run.processes} processes" if run.processes > 1 else ""
     line += f"; {size(found)} available on {device}" if found else ""
     line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
+    line += f"; {config.sample_batch} sampled at a time" if config.sample_batch else ""
     if found and need.peak > found:
         say(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}", 0)
     elif not quiet:

@@ -37,6 +37,7 @@ def check_config(config: TrainConfig) -> None:
         "epochs": config.epochs > 1 and "a step is one update",
         "rollout_dtype": config.rollout_dtype != "auto" and "sampling has the model's numbers",
         "compile": config.compile and "sampling is TRL's",
+        "sample_batch": config.sample_batch is not None and "sampling is TRL's",
         "load_in": config.load_in is not None and "we have not tried quantised parameters",
         "device": config.device not in ("auto", "cpu", "cuda")
         and "there is auto, cpu or cuda, and each process takes the GPU of its rank",

@@ -5,7 +5,7 @@ With the adapter switched off the model is the reference policy, so no second mo
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -145,6 +145,7 @@ class Policy:
         stop: str | None = None,
         dtype: str = "auto",
         compiled: bool = False,
+        at_once: int | None = None,
     ) -> Rollouts:
         """G rollouts for each of P prompts.
 
@@ -153,6 +154,8 @@ class Policy:
         - stop: a token that ends a rollout, too; unlike EOS it stays in the text
         - dtype: to compute in: "float32", "bfloat16", or "auto" for the model's own
         - compiled: through torch.compile, where the fast view knows the model
+        - at_once: most rollouts that are sampled at a time, which takes less memory; None for all.
+          They are the same whatever it is, up to the rounding of the logits.
 
         Raises: TaskError, as :meth:`encode` and :meth:`check_room`.
         """
@@ -161,15 +164,16 @@ class Policy:
         stops = set() if stop is None else {self.token_id(stop)}
         asked = [self.encode(prompt) for prompt in prompts]
         self.check_room(max(map(len, asked)), uniforms.shape[-1])
-        return sample_tokens(
-            self.model,
-            asked,
-            uniforms,
-            eos_ids=self.eos_ids | stops,
-            pad_id=self.pad_id,
-            temperature=temperature,
-            forward=decoder_for(self.model, dtype=number, compiled=compiled),
-        )
+        forward = decoder_for(self.model, dtype=number, compiled=compiled)
+        how = dict(eos_ids=self.eos_ids | stops, pad_id=self.pad_id, temperature=temperature)
+        groups, copies = uniforms.shape[:2]
+        parts = [
+            sample_tokens(self.model, asked[p], uniforms[p, g], forward=forward, **how)
+            for p, g in _parts(groups, copies, at_once or groups * copies)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return Rollouts.joined(parts, pad_prompts(asked, self.pad_id, self.device), self.pad_id)
 
     def token_id(self, word: str) -> int:
         """The id of a token. Raises ValueError where the policy has none of this name."""
@@ -256,3 +260,18 @@ class Policy:
             load_in=self.load_in,
         )
         return save_adapter(self.model, card, path)
+
+
+def _parts(groups: int, copies: int, at_once: int) -> Iterator[tuple[slice, slice]]:
+    """Cuts P groups of G rollouts into parts of ``at_once`` rollouts at most: whole groups, or
+    rollouts of one group.
+
+    >>> [(p.start, p.stop, g.start, g.stop) for p, g in _parts(3, 4, 8)]
+    [(0, 2, 0, 4), (2, 4, 0, 4)]
+    >>> [(p.start, g.start, g.stop) for p, g in _parts(1, 4, 3)]
+    [(0, 0, 3), (0, 3, 6)]
+    """
+    prompts, rollouts = max(1, at_once // copies), min(at_once, copies)
+    for p in range(0, groups, prompts):
+        for g in range(0, copies, rollouts):
+            yield slice(p, p + prompts), slice(g, g + rollouts)

@@ -11,6 +11,7 @@ on its neighbours in the batch, on the device's random stream, or on what was sa
 """
 
 import inspect
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -39,6 +40,29 @@ class Rollouts(NamedTuple):
     mask: torch.Tensor
     logprobs: torch.Tensor
     truncated: torch.Tensor
+
+    @classmethod
+    def joined(
+        cls, parts: Sequence["Rollouts"], prompts: "PaddedPrompts", pad_id: int
+    ) -> "Rollouts":
+        """Rollouts that were sampled part by part, in order, equally many of each prompt (P, L)."""
+        longest = max(part.tokens.shape[1] for part in parts)
+
+        def whole(name, fill=0):  # (B, T)
+            rows = [getattr(part, name) for part in parts]
+            return torch.cat([F.pad(r, (0, longest - r.shape[1]), value=fill) for r in rows])
+
+        tokens = whole("tokens", pad_id)
+        of = torch.arange(len(prompts.ids), device=tokens.device)
+        return cls(
+            prompts.ids,
+            prompts.mask,
+            of.repeat_interleave(len(tokens) // len(of)),
+            tokens,
+            whole("mask", False),
+            whole("logprobs"),
+            torch.cat([part.truncated for part in parts]),
+        )
 
     def rows(self, part) -> "Rollouts":
         """The rollouts in ``part`` (a slice, a mask or indices), with the prompts they continue."""
@@ -260,6 +284,7 @@ class HFForward:
     def prefill(self, ids, mask, prompt_of, new_tokens: int = 0) -> torch.Tensor:
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
         self.mask = None if mask.all() else mask.long()
+        self.cache = None  # of an earlier batch: two may not fit into memory
         out = self.model(
             input_ids=ids,
             attention_mask=self.mask,

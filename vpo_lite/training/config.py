@@ -25,6 +25,7 @@ OF_THE_MACHINE = (
     "save_every",
     "keep_texts",
     "micro_batch",
+    "sample_batch",
     "gradient_checkpointing",
     "compile",
 )
@@ -136,6 +137,9 @@ class TrainConfig:
     )
     micro_batch: int | None = setting(
         None, "rollouts in one forward pass: less memory, the same gradient", least=1, most=10**9
+    )
+    sample_batch: int | None = setting(
+        None, "rollouts sampled at a time: less memory, the same rollouts", least=1, most=10**9
     )
     temperature: float = setting(1.0, "temperature of sampling and scoring", least=0.01, most=100)
     max_new_tokens: int | None = setting(

@@ -110,7 +110,8 @@ def sample_pools(
     copies = -(-answers // m)
     tokens = longest_completion(policy, task, m, instances, config.max_new_tokens)
     # A large model samples no more at a time than in a training step, whose memory is stated.
-    at_once = ROWS if policy.pocket else min(ROWS, config.prompts * config.group_size)
+    stated = config.sample_batch or config.prompts * config.group_size
+    at_once = ROWS if policy.pocket else min(ROWS, stated)
     step = max(1, at_once // copies)
     for first in range(0, len(instances), step):
         batch = instances[first : first + step]
@@ -118,12 +119,8 @@ def sample_pools(
         uniforms = np.stack([draw_uniforms(copies, tokens, *key) for key in keys])
         if estimators.METHODS[config.method].weight_in_prompt:
             yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms, at_once)
-        elif copies <= at_once:
-            yield from sample_answers(policy, task, batch, m, uniforms).groups
         else:
-            parts = [uniforms[:, i : i + at_once] for i in range(0, copies, at_once)]
-            groups = [sample_answers(policy, task, batch, m, part).groups[0] for part in parts]
-            yield merged(groups)
+            yield from sample_answers(policy, task, batch, m, uniforms, at_once=at_once).groups
 
 
 def _one_prompt_per_answer(

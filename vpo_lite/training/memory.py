@@ -45,17 +45,24 @@ class Memory:
     sampling: int
 
     @property
+    def kept(self) -> int:
+        return self.parameters + self.adapter
+
+    @property
+    def update(self) -> int:
+        return self.activations + self.logits
+
+    @property
     def peak(self) -> int:
         """Sampling and update take turns."""
-        kept = self.parameters + self.adapter
-        return kept + max(self.activations + self.logits, self.sampling)
+        return self.kept + max(self.update, self.sampling)
 
     def __str__(self):
         parts = {
             "parameters": self.parameters,
             "adapter and optimizer": self.adapter,
             "sampling": self.sampling,
-            "update": self.activations + self.logits,
+            "update": self.update,
         }
         listed = ", ".join(f"{name} {size(count)}" for name, count in parts.items())
         return f"about {size(self.peak)} ({listed})"
@@ -138,10 +145,10 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     log-softmax, for the entropy, and as gradient. A KL in the loss adds a fifth copy, an
     entropy bonus two.
 
-    Sampling holds all R = P G rollouts at once. A layer keeps keys and values of R T + P L tokens,
-    or of R (L + T) in the model's own pass. 21 bytes go to every token that may be drawn. On top
-    come one layer's P L (4 H + 3 I + L heads) numbers while the prompts are read, and later 24
-    bytes for each logit of one token.
+    Sampling holds R = sample_batch rollouts of p prompts at once. A layer keeps keys and values of
+    R T + p L tokens, or of R (L + T) in the model's own pass. 21 bytes go to every token that may
+    be drawn in the step. On top come one layer's p L (4 H + 3 I + L heads) numbers while the
+    prompts are read, and later 24 bytes for each logit of one token.
     tests/test_memory.py compares this with what autograd keeps.
     """
     L, T = lengths(policy, config, task or config.make_task())
@@ -152,8 +159,11 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     shared, fast = policy.shares_prompts, DecoderView.knows(policy.model)
     N = u * L + b * T if shared else b * (L + T)
     attended = b * (L + T) + (u * L if shared else 0)
-    cached = rows * T + config.prompts * L if fast else rows * (L + T)
-    drawing = max(model.reading(config.prompts, L), 24 * rows * model.V)
+    R = min(config.sample_batch or rows, rows)
+    p = max(1, R // config.group_size)
+    R = min(R, p * config.group_size)  # whole groups, or rollouts of one group
+    cached = R * T + p * L if fast else R * (L + T)
+    drawing = max(model.reading(p, L), 24 * R * model.V)
     return Memory(
         parameters=model.base * (2 if fast else 1),
         adapter=4 * model.trained,
@@ -164,17 +174,23 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
 
 
 def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> TrainConfig:
-    """The config with a micro_batch that fits into ``available`` bytes, 1 at the least.
+    """The config with a micro_batch and a sample_batch that fit into ``available`` bytes.
 
-    All rollouts are halved until they fit. A config that names a micro_batch is returned as it is,
-    and so is one whose rollouts all fit at once.
+    For each, all rollouts are halved until they fit, down to 1. What the config names itself stays,
+    and so does what fits as it is.
     """
-    rows = whole = config.prompts * config.group_size
-    if config.micro_batch:
-        return config
-    while rows > 1 and memory_needed(policy, config.but(micro_batch=rows), task).peak > available:
-        rows = -(-rows // 2)
-    return config if rows == whole else config.but(micro_batch=rows)
+    for name, part in (("micro_batch", "update"), ("sample_batch", "sampling")):
+        if getattr(config, name):
+            continue
+        rows, cut = config.prompts * config.group_size, config
+        while rows > 1:
+            need = memory_needed(policy, cut, task)
+            if need.kept + getattr(need, part) <= available:
+                break
+            rows = -(-rows // 2)
+            cut = config.but(**{name: rows})
+        config = cut
+    return config
 
 
 def check_fits(
@@ -190,8 +206,10 @@ def check_fits(
     policy.check_room(longest, new)
     need, there = needed(policy, config, task), total_memory(policy.device)
     if there and need.peak > there:
-        least = needed(policy, config.but(micro_batch=1), task)
-        cure = cures(least if least.peak > there else need, config, quantised)
+        smallest = config.but(micro_batch=1, sample_batch=1)
+        least = needed(policy, smallest, task)
+        worst = (least, smallest) if least.peak > there else (need, config)
+        cure = cures(*worst, quantised)
         raise ValueError(
             f"this run needs {need} for requests of up to {longest:,} tokens, and {policy.device} "
             f"has {size(there)} in all: {', or '.join(cure)}"
@@ -213,7 +231,8 @@ def enough_memory(config: TrainConfig):
         first = str(error).splitlines()[0]
         raise MemoryError(
             f"out of memory ({first}): lower prompts ({config.prompts}), group_size "
-            f"({config.group_size}) or max_new_tokens, set micro_batch, or shorten the requests"
+            f"({config.group_size}) or max_new_tokens, set micro_batch and sample_batch, or "
+            "shorten the requests"
         ) from error
 
 
@@ -222,21 +241,22 @@ def cures(need: Memory, config: TrainConfig, quantised: bool = True) -> list[str
 
     quantised: whether the engine trains beside quantised parameters
     """
-    if need.sampling > need.activations + need.logits:
+    rows = config.prompts * config.group_size
+    if need.sampling > need.update:
+        sampled = config.sample_batch or rows
         return [
+            *([f"set sample_batch below {sampled:,}"] if sampled > 1 else []),
             f"lower prompts ({config.prompts:,})",
             f"group_size ({config.group_size:,})",
             f"max_new_tokens ({config.max_new_tokens or 'as the task asks'})",
             "shorten the requests",
         ]
-    rows = config.micro_batch or config.prompts * config.group_size
-    update = [f"set micro_batch below {rows}"] if rows > 1 else []
+    rows = config.micro_batch or rows
+    update = [f"set micro_batch below {rows:,}"] if rows > 1 else []
     update += [] if config.gradient_checkpointing else ["turn on gradient_checkpointing"]
     update += [f"lower max_new_tokens ({config.max_new_tokens or 'as the task asks'})"]
     base = ["load_in 4bit"] if quantised and config.load_in != "4bit" else []
-    return (
-        [*base, *update] if need.parameters > need.activations + need.logits else [*update, *base]
-    )
+    return [*base, *update] if need.parameters > need.update else [*update, *base]
 
 
 def _bytes(tensors) -> int:

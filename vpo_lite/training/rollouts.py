@@ -35,6 +35,7 @@ def sample_answers(
     temperature: float = 1.0,
     dtype: str = "auto",
     compiled: bool = False,
+    at_once: int | None = None,
 ) -> Sampled:
     """Ask the policy for m answers to each of P problems, G times, and score them.
 
@@ -43,7 +44,7 @@ def sample_answers(
     - prefixes: P beginnings of the completions, or None
     - notes: P texts that end the requests in words, or None
     - stop: a token that ends a rollout, too; None for the one that the policy names, if any
-    - temperature, dtype, compiled: as in :meth:`Policy.sample`
+    - temperature, dtype, compiled, at_once: as in :meth:`Policy.sample`
     """
     weights = [None] * len(instances) if weights is None else weights
     prompts = [
@@ -55,7 +56,7 @@ def sample_answers(
     if notes is not None:
         prompts = [_noted(p, note) for p, note in zip(prompts, notes, strict=True)]
     stop = last_word(policy, m) if stop is None else stop
-    how = dict(stop=stop, dtype=dtype, compiled=compiled)
+    how = dict(stop=stop, dtype=dtype, compiled=compiled, at_once=at_once)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
     texts, G = policy.texts(rollouts, prompts), np.shape(uniforms)[1]
     groups = read_answers(

@@ -96,9 +96,17 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
     single = single_weights(config.method, weights, len(instances))
     shown = single if estimators.METHODS[config.method].weight_in_prompt else None
-    how = dict(temperature=config.temperature, dtype=config.rollout_dtype, compiled=config.compile)
     groups, rollouts = sample_answers(  # P groups of G rollouts of m answers
-        policy, task, instances, config.answers, uniforms, weights=shown, **how
+        policy,
+        task,
+        instances,
+        config.answers,
+        uniforms,
+        weights=shown,
+        temperature=config.temperature,
+        dtype=config.rollout_dtype,
+        compiled=config.compile,
+        at_once=config.sample_batch,
     )
     sampled = time.perf_counter()
     pay = config.pay_repeats
