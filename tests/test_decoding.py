@@ -23,7 +23,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from vpo_lite.policy import decoder, sampling
+from vpo_lite.policy import decoder, drawing
 from vpo_lite.policy.decoder import DecoderView, decoder_for
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import HFForward, completion_logits, pad_prompts, sample_tokens
@@ -232,7 +232,7 @@ def test_a_token_of_a_large_vocabulary_is_where_its_probabilities_add_up_to_u(si
     u = rng.random((4000, 1))
     upto = np.cumsum(np.exp(logp[0].double().numpy()))
     far = abs(u * upto[-1] - upto).min(1) > 1e-6  # from where one token ends and the next begins
-    drawn = sampling._draw(logp.expand(4000, -1), torch.tensor(u))[:, 0].numpy()
+    drawn = drawing._draw(logp.expand(4000, -1), torch.tensor(u))[:, 0].numpy()
     expected = (upto <= u * upto[-1]).sum(1)
     assert far.mean() > 0.95 and len(set(expected)) > 50
     assert (drawn == expected)[far].all() and abs(drawn - expected)[~far].max(initial=0) < size
@@ -244,7 +244,7 @@ def test_the_ends_of_a_large_vocabulary(dtype):
     logp = torch.full((2, 2000), float("-inf"))
     logp[:, 700], logp[:, 1500] = np.log(0.25), np.log(0.75)
     u = torch.tensor([[0.0], [1 - torch.finfo(dtype).eps / 2]], dtype=dtype)
-    assert sampling._draw(logp, u)[:, 0].tolist() == [700, 1500]
+    assert drawing._draw(logp, u)[:, 0].tolist() == [700, 1500]
 
 
 def test_a_rare_token_of_a_large_vocabulary_is_drawn_in_its_turn():
@@ -254,7 +254,7 @@ def test_a_rare_token_of_a_large_vocabulary_is_drawn_in_its_turn():
     weights = logp[0].exp().double()
     share = float(weights[600] / weights.sum())
     u = torch.tensor([[share - 1e-12], [share + 5e-13], [share + 2e-12]], dtype=torch.float64)
-    assert sampling._draw(logp, u)[:, 0].tolist() == [600, 601, 602]
+    assert drawing._draw(logp, u)[:, 0].tolist() == [600, 601, 602]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from vpo_lite import TrainConfig
-from vpo_lite.policy import graphs, sampling
+from vpo_lite.policy import drawing, graphs, sampling
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.graphs import replayed
 from vpo_lite.policy.loading import choose_device
@@ -124,18 +124,18 @@ def test_the_models_own_forward_pass_waits_for_no_token(kind, padded, monkeypatc
 @pytest.mark.slow
 def test_where_there_is_no_double_precision_none_is_used(monkeypatch):
     assert torch.float64 in sampled(3).dtypes
-    monkeypatch.setattr(sampling, "SINGLE", ("meta",))
+    monkeypatch.setattr(drawing, "SINGLE", ("meta",))
     assert sampled(3).dtypes == {torch.float32, torch.int64, torch.bool}
 
 
 def test_in_single_precision_the_largest_uniform_draws_a_token_that_can_be_drawn():
     """1 - 1e-12 is rounded to 1, and the last token has probability 0."""
-    u = sampling._on_device(np.array([[[0.0, 0.5, 1 - 1e-12]]]), torch.device("cpu")).view(3, 1)
+    u = drawing._on_device(np.array([[[0.0, 0.5, 1 - 1e-12]]]), torch.device("cpu")).view(3, 1)
     logp = torch.log_softmax(torch.tensor([[0.0, 0.0, -1e4]]), -1).expand(3, 3)
-    assert sampling._draw(logp, u)[:, 0].tolist() == [0, 1, 1]
+    assert drawing._draw(logp, u)[:, 0].tolist() == [0, 1, 1]
     single = u.float().clamp(max=1 - 2**-24)
     assert single.dtype == torch.float32 and single[2] < 1
-    assert sampling._draw(logp, single)[:, 0].tolist() == [0, 1, 1]
+    assert drawing._draw(logp, single)[:, 0].tolist() == [0, 1, 1]
 
 
 def test_no_attention_on_a_gpu_is_cudnns():

@@ -96,17 +96,10 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
     single = single_weights(config.method, weights, len(instances))
     shown = single if estimators.METHODS[config.method].weight_in_prompt else None
+    how = dict(temperature=config.temperature, dtype=config.rollout_dtype, weights=shown)
+    how |= dict(compiled=config.compile, at_once=config.sample_batch)
     groups, rollouts = sample_answers(  # P groups of G rollouts of m answers
-        policy,
-        task,
-        instances,
-        config.answers,
-        uniforms,
-        weights=shown,
-        temperature=config.temperature,
-        dtype=config.rollout_dtype,
-        compiled=config.compile,
-        at_once=config.sample_batch,
+        policy, task, instances, config.answers, uniforms, **how
     )
     sampled = time.perf_counter()
     pay = config.pay_repeats
