@@ -12,6 +12,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import peft
@@ -34,6 +35,7 @@ from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
+from vpo_lite.training.problems import seeds_of_step
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import (
@@ -422,7 +424,8 @@ def wired(monkeypatch):
 
 
 def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
-    cfg = tiny(alpha=0.3, K=7, eps=0.125, temperature=0.5, method="vpo", rollout_dtype="bfloat16")
+    how = dict(temperature=0.5, rollout_dtype="bfloat16", sample_batch=64)
+    cfg = tiny(alpha=0.3, K=7, eps=0.125, method="vpo", **how)
     learner = Learner(cfg)
     train_step(learner, cfg, 4)
     ((method, _, credit),) = wired["estimate"]
@@ -436,7 +439,7 @@ def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
     assert np.array_equal(credit["w_star"], np.full((2, 4), 0.25))
     assert [heat for _, _, heat, _ in wired["sample"]] == [0.5]
     assert [how for *_, how in wired["sample"]] == [
-        {"stop": None, "dtype": "bfloat16", "compiled": False}
+        {"stop": None, "dtype": "bfloat16", "compiled": False, "at_once": 64}
     ]
     assert sorted(wired["score"]) == [
         (False, 0.5),
@@ -483,6 +486,34 @@ def test_two_groups_on_one_maze_two_steps_and_two_seeds_draw_differently(tiny):
     learner = Learner(many)
     keys = [[learner.task.key(x) for x in learner.instances(many, step)] for step in (0, 1)]
     assert len({*keys[0], *keys[1]}) == 4
+
+
+class Few(vpo.tasks.Task):
+    seeds: ClassVar = {"train": range(100, 110)}
+
+
+@pytest.mark.parametrize("prompts", [1, 4, 10, 25])
+def test_few_problems_come_in_epochs_each_once_and_never_in_one_order(prompts):
+    """As for rows of a data set: also where an epoch ends in the middle of a step."""
+    steps = 100 // prompts
+    seen = [s for step in range(steps) for s in seeds_of_step(Few(), 0, step, prompts)]
+    epochs = [tuple(seen[i : i + 10]) for i in range(0, 100, 10)]
+    assert all(sorted(epoch) == list(range(100, 110)) for epoch in epochs)
+    assert len(set(epochs)) == 10
+    assert seeds_of_step(Few(), 0, 1, prompts) == seen[prompts : 2 * prompts]  # any step alone
+    assert [s for i in range(steps) for s in seeds_of_step(Few(), 1, i, prompts)] != seen
+
+
+def test_generated_problems_are_drawn_independently():
+    """As before, so stored runs stay what they are. Of 990,000 problems 2,000 draws meet few twice:
+    about 2000^2 / 2 / 990000 = 2.
+    """
+    task = MazeTask()
+    assert seeds_of_step(task, 0, 0, 3) == [
+        10_000 + vpo.randomness.integer(0, "instance", 0, str(slot)) % 990_000 for slot in range(3)
+    ]
+    drawn = [s for step in range(20) for s in seeds_of_step(task, 0, step, 100)]
+    assert 0 < len(drawn) - len(set(drawn)) < 10
 
 
 def test_a_prefix_is_the_beginning_of_the_answers():

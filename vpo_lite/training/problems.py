@@ -2,7 +2,10 @@
 engines look them up, too.
 """
 
+import functools
 import math
+
+import numpy as np
 
 from .. import estimators
 from ..objective import sample_weights
@@ -10,12 +13,34 @@ from ..randomness import generator, integer
 from ..tasks.base import Task
 from .contract import objectives_of
 
+MOST_IN_EPOCHS = 2**19  # training seeds; of more, two draws of one problem are rare
+
 
 def seeds_of_step(task: Task, seed: int, step: int, prompts: int) -> list[int]:
-    """The seeds of the P problems of a step (0, 1, ...), drawn from the task's training seeds."""
+    """The seeds of the P problems of a step (0, 1, ...), out of the task's training seeds.
+
+    Training goes through them in epochs: each once, every time in another order. Tasks with more
+    than 524,288 of them, such as those that generate their problems, draw each independently.
+
+    >>> class Rows(Task):
+    ...     seeds = {"train": range(3)}
+    >>> [seeds_of_step(Rows(), 0, step, 2) for step in range(3)]  # two epochs
+    [[0, 2], [1, 0], [1, 2]]
+    """
     seeds = task.seeds["train"]
-    drawn = (integer(seed, "instance", step, str(slot)) for slot in range(prompts))
-    return [int(seeds[number % len(seeds)]) for number in drawn]
+    n = len(seeds)
+    if n > MOST_IN_EPOCHS:
+        drawn = [integer(seed, "instance", step, str(slot)) % n for slot in range(prompts)]
+    else:
+        places = range(step * prompts, (step + 1) * prompts)
+        drawn = [_order(seed, place // n, n)[place % n] for place in places]
+    return [int(seeds[number]) for number in drawn]
+
+
+@functools.lru_cache(maxsize=4)
+def _order(seed: int, epoch: int, n: int) -> np.ndarray:
+    """The order of n problems in an epoch (0, 1, ...)."""
+    return generator(seed, "order", epoch).permutation(n)
 
 
 def problems_of_step(task: Task, seed: int, step: int, prompts: int) -> list:
