@@ -229,6 +229,15 @@ def test_the_slips_of_what_is_missing_are_what_another_slider_shows(m, alpha):
     assert "maze 1000" in check("00-b", vpo.price_of_conflict(other)[2]).text
 
 
+def test_one_mark_of_the_slider_is_right_and_its_neighbours_say_where_to_go():
+    marks = 10 ** np.arange(-1, 1.31, 0.1)  # notebook 02 draws it so
+    off = [abs(float(vpo.exact_set_reward(np.eye(3), alpha)) - 0.5) for alpha in marks]
+    at = int(np.argmin(off))
+    assert [check("02-a", alpha).right for alpha in marks] == [i == at for i in range(len(marks))]
+    assert "one mark further" in check("02-a", marks[at - 1]).text
+    assert "back one mark" in check("02-a", marks[at + 1]).text
+
+
 def test_a_search_that_never_reaches_the_score_is_told_to_take_all_answers():
     """The first 30 answers of GRPO are all diamonds, so no k is enough, and argmax gives 0."""
     never = np.full(30, 0.5) >= 0.8

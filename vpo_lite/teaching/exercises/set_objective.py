@@ -124,8 +124,10 @@ EXERCISES = (
         level=2,
         solution=3.0,
         tolerance=0.25,
-        hint="Set all three sliders of answers to 1, then move α until U is 0.5.",
+        hint="Set m to 3 and all three answers to 1. Then move α until U (at K = ∞) is near 0.5.",
         slips=(
+            (2.5, "At 2.5 U is still 0.51. Go one mark further."),
+            (4.0, "At 4.0 U is only 0.48. Go back one mark."),
             (1.0, "At α = 1 three specialists are worth 11/18, more than 0.5. Move α on."),
             (0.33, "The other way: a small α makes people one-sided, and specialists worth more."),
             (20.0, "There U is close to 1/3. Go back a little."),
