@@ -96,7 +96,7 @@ EXERCISES = (
             "A and B": None,
             "A and C": "{A, C} is worth 0.68. Is there a pair that is worth more?",
             "B and C": "{B, C} is worth 0.68. Is there a pair that is worth more?",
-            "C and C": "That is what the sum over answers pays for. VPO is paid for U.",
+            "C and C": "That is what a score by the sum over answers asks for. VPO is scored by U.",
         },
         minutes=3,
         level=2,
