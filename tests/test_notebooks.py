@@ -227,6 +227,15 @@ def test_every_prediction_is_asked_for_and_shown_against_the_outcome(path):
 
 
 @by_name
+def test_the_check_of_a_prediction_is_folded(path):
+    """Its code gives the answer away. Of a folded cell JupyterLab shows the first line."""
+    for cell in (c for c in read(path).cells if c.cell_type == "code"):
+        is_check = cell.source.splitlines()[0] == "# the check"
+        assert is_check or ".outcome(" not in cell.source, cell.source
+        assert not is_check or cell.metadata.get("jupyter") == {"source_hidden": True}, cell.source
+
+
+@by_name
 def test_exercises_stand_in_the_order_of_their_letters(path):
     code = "\n".join(c.source for c in read(path).cells if "exercise" in c.metadata.get("tags", ()))
     letters = re.findall(r'check\("\d\d-([a-z])"', code)
@@ -339,6 +348,12 @@ def test_says_how_long_it_takes(path):
     assert 0 <= everything - minutes(notebook.cells) <= 10
     assert 0 <= short - minutes(on_the_path(notebook)) <= 10
     assert short <= 50
+
+
+def test_the_front_page_promises_the_path_of_the_first_notebook():
+    front_page = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"^## What you will understand after (\d+) minutes$", front_page, re.M)
+    assert f"path marked ★ takes {told} minutes" in read(NOTEBOOKS[0]).cells[0].source
 
 
 @by_name
