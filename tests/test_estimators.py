@@ -386,6 +386,22 @@ def test_a_new_method_is_one_function_with_a_decorator(monkeypatch):
     assert vpo.advantages("worst_answer", R) == pytest.approx(zscore(R.mean(axis=-1).min(axis=-1)))
 
 
+def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
+    small_config, monkeypatch
+):
+    """Its choices were those of the moment in which TrainConfig was loaded."""
+    monkeypatch.setitem(estimators.METHODS, "zero", None)  # gone after the test
+
+    @estimators.method()
+    def zero(R, **_):
+        return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
+
+    (record,) = vpo.train(small_config.but(method="zero", steps=1))
+    assert (record.method, record.score, record.silent_groups) == ("zero", 0, 1)
+    with pytest.raises(ValueError, match=r"unknown method 'none of them': there are vpo, .*, zero"):
+        small_config.but(method="none of them")
+
+
 # ---- properties ----
 
 steps = arrays(np.float64, (2, 5, 1, 3), elements=st.integers(0, 16).map(lambda x: x / 16))

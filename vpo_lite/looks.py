@@ -37,9 +37,10 @@ EDGE = {"color": "black", "width": 1}  # around a marker
 ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
 
 
-def look(label: str, position: int = 0) -> Look:
+def look(label: str, position: int = -1) -> Look:
     """The look of a label: a method's own if the label is or begins with its name, else by its
-    place in the figure.
+    place in the figure. A method of yours is drawn as the last one; ``STYLES[name] = Look(...)``
+    gives it a look of its own.
 
     >>> look("vpo").colour, look("grpo, seed 1").text
     ('#0072B2', 'GRPO, seed 1')

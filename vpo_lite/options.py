@@ -8,6 +8,7 @@ import math
 import os
 import types
 import typing
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +49,7 @@ class Option:
     type: type
     default: Any
     help: str
-    choices: tuple = ()
+    choices: Collection = ()
     least: float | None = None
     above: float | None = None
     most: float | None = None

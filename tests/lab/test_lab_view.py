@@ -10,7 +10,7 @@ import pytest
 from lab_harness import SMALL, WAIT, record
 
 from envs.drawing import ROUTE_COLOURS
-from vpo_lite import metrics
+from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward, exact_shares
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import DIVERSITY, offered
@@ -32,6 +32,24 @@ def trained(slow):
     lab.train()
     assert lab.join(WAIT)
     return lab
+
+
+def test_a_method_of_ones_own_is_drawn_beside_another(slow, monkeypatch):
+    monkeypatch.setitem(estimators.METHODS, "worst_answer", None)  # gone after the test
+
+    @estimators.method()
+    def worst_answer(R, *, w_star, eps, **_):
+        score = estimators.scalar(R, w_star).min(axis=-1)
+        return score, estimators.zscore(score, eps)
+
+    lab = Lab(["vpo", "worst_answer"], steps=2)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    drawn = [t for t in lab.figure().data if t.name in ("VPO", "worst_answer") and t.mode]
+    curves = {t.name: t for t in drawn if t.mode == "lines+markers" and len(t.y) == 2}
+    assert set(curves) == {"VPO", "worst_answer"}
+    assert curves["VPO"].line.dash != curves["worst_answer"].line.dash
+    assert "worst_answer, step 2" in lab.sentence()
 
 
 def trace(figure, name):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from ..looks import FRONT, STYLES, WIDE, look, on_page
+from ..estimators import METHODS
+from ..looks import FRONT, WIDE, look, on_page
 from ..markup import html
 from ..objective import winners
 from ..shown import MOST_DOTS, Drawn, dots
@@ -166,7 +167,8 @@ def _blank_traces():
         for i in range(MOST_EARLIER):
             faint = {"mode": "lines", "opacity": 0.4, "connectgaps": True}
             yield go.Scatter, f"earlier {c} {i}", faint | place
-        for method, (text, colour, symbol, dash) in STYLES.items():
+        for method in METHODS:  # yours, too, if it was there before the panel
+            text, colour, symbol, dash = look(method)
             drawn = {
                 "mode": "lines+markers",
                 "legendgroup": method,

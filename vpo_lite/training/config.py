@@ -73,7 +73,7 @@ class TrainConfig:
     ValueError: alpha = 0: must be a finite number, 1e-06 or more, at most 1,000,000
     """
 
-    method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=tuple(METHODS))
+    method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=METHODS.keys())
     task: str = setting(DEFAULT, "task: a name, or package.module:Class")
     task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
