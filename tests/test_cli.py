@@ -370,6 +370,36 @@ def test_the_help_of_an_evaluation_names_one_flag_for_its_problems(capsys):
     assert "--problems N" in out and "--mazes" not in out and "set of test" not in out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["envs.py", "envs/__init__.py"])
+def test_another_module_named_envs_in_the_current_folder_is_named(name, tmp_path):
+    """`accelerate launch -m vpo_lite.cli` looks there first. It ended in a traceback."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("x = 1")
+    ran = subprocess.run(
+        [sys.executable, "-m", "vpo_lite.cli", "train"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    (line,) = ran.stderr.splitlines()
+    assert ran.returncode == 2 and f"{tmp_path / name}, hides the one of vpo_lite" in line
+
+
+def test_an_evaluation_of_fewer_answers_than_a_set_names_the_sets_it_measured(
+    small, tmp_path, capsys
+):
+    """One rollout of m = 3 is cut to one answer. The table said that the sets were of three."""
+    assert main([*small, "--out", str(tmp_path / "run")]) == 0
+    for answers, size in ((1, 1), (2, 2), (5, 3)):
+        capsys.readouterr()
+        command = ["evaluate", str(tmp_path / "run"), "--device", "cpu"]
+        assert main([*command, "--answers", str(answers)]) == 0
+        names, *_, row = capsys.readouterr().out.splitlines()
+        assert row.split()[names.split().index("set")] == str(size)
+
+
 def test_doctor_names_versions_and_threads(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out

@@ -49,7 +49,7 @@ class Option:
     type: type
     default: Any
     help: str
-    choices: Collection = ()
+    choices: Collection = field(default=(), hash=False)
     least: float | None = None
     above: float | None = None
     most: float | None = None

@@ -17,6 +17,11 @@ def main(arguments=None) -> int:
         from . import commands  # here, since it takes a second in which Ctrl-C may come
 
         return commands.run(arguments)
+    except ImportError as error:
+        if error.name != "envs":
+            raise
+        print(f"vpo-lite: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("vpo-lite: stopped", file=sys.stderr)
         return 130  # flags.STOPPED; nothing more is imported now

@@ -71,7 +71,8 @@ def evaluate_runs(options) -> int:
     if options.json:
         print_json(figures)
     else:
-        print(table([figures | {"method": config.method, "set": config.compared_size}]))
+        size = min(config.compared_size, options.answers)
+        print(table([figures | {"method": config.method, "set": size}]))
     return 0
 
 

@@ -15,6 +15,13 @@ import envs
 from .base import MAX_ANSWERS, Option, Prompt, Task
 from .wording import numbered_form, weighed
 
+if not hasattr(envs, "PRESETS"):  # `python -m` looks into the current folder first
+    raise ImportError(
+        f"another module named envs, {envs.__spec__.origin}, hides the one of vpo_lite: start from "
+        "another folder, or rename it",
+        name="envs",
+    )
+
 _MOVE_WORDS = {word: word[0] for word in ("U", "UP", "D", "DOWN", "L", "LEFT", "R", "RIGHT")}
 _SQUARE = re.compile(r"([a-z])([1-9][0-9]?)")
 _STEPS = {(-1, 0): "U", (1, 0): "D", (0, -1): "L", (0, 1): "R"}
