@@ -26,6 +26,8 @@ _NAMES = {  # module -> what is public of it, loaded on first use; its own name 
     "training.config": "TrainConfig",
     "training.record": "StepRecord",
     "training.loop": "train",
+    "training.step": "Learner",
+    "training.run": "Run",
     "training.evaluate": "evaluate",
     "training.compare": "compare",
     "policy.loading": "load_policy",
@@ -70,6 +72,8 @@ if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow
     from .training.evaluate import evaluate as evaluate
     from .training.loop import train as train
     from .training.record import StepRecord as StepRecord
+    from .training.run import Run as Run
+    from .training.step import Learner as Learner
 else:
 
     def __getattr__(name):

@@ -54,7 +54,8 @@ class Group:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One training step. Its figures are means over its rollouts, from before its update.
+    """One training step. Its figures are means over its rollouts, from before its update. Loss, KL,
+    clip share, gradient norm and entropy are those of its last pass, where ``epochs`` is above 1.
 
     Rates are shares, 0 to 1.
 

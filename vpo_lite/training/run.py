@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib.metadata
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,7 +137,7 @@ class Run(AnyRun):
         self._walk, self._broken = None, False
 
     @classmethod
-    def begin(cls, config: TrainConfig, path) -> "Run":
+    def begin(cls, config: TrainConfig, path: str | os.PathLike) -> "Run":
         """A new run. Its update is cut into micro-batches if it would not fit into memory.
 
         Raises ValueError for a model that cannot be loaded, for sizes that this machine cannot
@@ -151,7 +152,7 @@ class Run(AnyRun):
         return cls(folder, config, learner, folder.restore(learner, config))
 
     @classmethod
-    def resume(cls, path, steps: int | None = None) -> "Run":
+    def resume(cls, path: str | os.PathLike, steps: int | None = None) -> "Run":
         """Go on with a run. steps: the steps that it shall have in all; more than it had make it
         longer, also where it is finished.
 
