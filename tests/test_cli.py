@@ -387,6 +387,20 @@ def test_another_module_named_envs_in_the_current_folder_is_named(name, tmp_path
     assert ran.returncode == 2 and f"{tmp_path / name}, hides the one of vpo_lite" in line
 
 
+def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_path, capsys):
+    out, numbers = tmp_path / "run", ["--eval-problems", "2", "--eval-answers", "3"]
+    many = [flag for flag in small if flag not in ("--maze-seed", "1000")]
+    assert main([*many, *numbers, "--out", str(out)]) == 0
+    assert "measuring the trained policy" in capsys.readouterr().err
+    summary = json.loads((out / "summary.json").read_text())
+    for figures in (summary, summary["start"]):
+        assert (figures["problems"], figures["answers"]) == (2, 3)
+        assert len(figures["per_problem"]["coverage"]) == 2
+    assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["answers"] == 3 and again["coverage"] == pytest.approx(summary["coverage"])
+
+
 def test_an_evaluation_of_fewer_answers_than_a_set_names_the_sets_it_measured(
     small, tmp_path, capsys
 ):

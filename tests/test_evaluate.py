@@ -106,6 +106,23 @@ def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, meth
     assert f["problems"] == 1
 
 
+def test_the_numbers_of_problems_and_answers_are_the_configs_unless_they_are_given(
+    tiny_policy_folder,
+):
+    config = TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), max_new_tokens=8, eval_problems=3, eval_answers=4
+    )
+    policy, told = load_policy(tiny_policy_folder, device="cpu"), []
+    f = evaluate(policy, config, tell=lambda done, total: told.append((done, total)))
+    assert (f["problems"], f["answers"], list(f["best_at_k"])) == (3, 4, ["1", "3"])
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    f = evaluate(policy, config, problems=2, answers=5)
+    assert (f["problems"], f["answers"]) == (2, 5)
+    for m, set_size in ((5, 3), (1, 5)):
+        with pytest.raises(ValueError, match="eval_answers = 4 with sets of 5: measure as many"):
+            config.but(m=m, set_size=set_size, method="vpo" if m > 1 else "grpo")
+
+
 def test_the_name_of_a_policy_is_told_from_one():
     with pytest.raises(ValueError, match=r"policy = 'runs/a': .* give load_policy\(...\) of it"):
         evaluate("runs/a", TrainConfig.preset("demo"))

@@ -205,3 +205,20 @@ def path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty")
     return Path(at_home(text))
+
+
+@contextlib.contextmanager
+def measuring(quiet: bool):
+    """A function that is told how many problems are measured, and of how many. It shows a bar if
+    they take over two seconds.
+    """
+    from tqdm import tqdm
+
+    how = dict(unit="problem", leave=False, delay=2, dynamic_ncols=True, file=sys.stderr)
+    with tqdm(disable=quiet, **how) as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield tell

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..files import page_path
 from ..tasks import task_class, task_names
-from .flags import Wrong, add_device, path, print_json, requests, whole
+from .flags import Wrong, add_device, measuring, path, print_json, requests, whole
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -22,12 +22,12 @@ def evaluate_flags(made, arguments) -> None:
         "--problems",
         type=whole,
         metavar="N",
-        help="held-out problems (default: 64, or all where there are fewer)",
+        help="held-out problems (default: the run's: 64, or all where there are fewer)",
     )
     aliases = [f"--{noun}s" for noun in nouns if " " not in noun]
     made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
     made.add_argument(
-        "--answers", type=whole, default=30, metavar="N", help="answers per problem (default: 30)"
+        "--answers", type=whole, metavar="N", help="answers per problem (default: the run's, 30)"
     )
     made.add_argument(
         "--seed", type=whole, metavar="N", help="seed of the answers (default: the run's own)"
@@ -52,10 +52,12 @@ def evaluate_runs(options) -> int:
                 cure = "README.md there says how to get the adapter from veRL; name it --adapter"
             raise Wrong(f"{options.folder}: not finished; {cure}")
         folder.check_files()
-        check_answers(options.answers)
+        answers = config.eval_answers if options.answers is None else options.answers
+        check_answers(answers)
         task = config.make_task()
         task.check_machine()
-        held_out_seeds(task, options.problems)  # refuses what cannot be measured
+        problems = config.eval_problems if options.problems is None else options.problems
+        held_out_seeds(task, problems)  # refuses what cannot be measured
         if options.adapter is None:
             moved = config.base_model if Path(config.base_model).is_absolute() else None
             policy = load_policy(folder.path, base=moved, device=options.device)
@@ -63,15 +65,15 @@ def evaluate_runs(options) -> int:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
     seed = config.seed if options.seed is None else options.seed
-    asked = dict(problems=options.problems, answers=options.answers, seed=seed)
     if not options.json:
         print("measuring the policy", file=sys.stderr)
-    with enough_memory(config):
+    with enough_memory(config), measuring(options.json) as tell:
+        asked = dict(problems=problems, answers=answers, seed=seed, tell=tell)
         figures = evaluate(policy, config, **asked)
     if options.json:
         print_json(figures)
     else:
-        size = min(config.compared_size, options.answers)
+        size = min(config.compared_size, answers)
         print(table([figures | {"method": config.method, "set": size}]))
     return 0
 

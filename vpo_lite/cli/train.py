@@ -15,6 +15,7 @@ from .flags import (
     Wrong,
     add_settings,
     given_settings,
+    measuring,
     of_a_file,
     path,
     print_json,
@@ -161,7 +162,8 @@ def _drive(run, as_json: bool) -> int:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:
         print("measuring the policy before training", file=sys.stderr)
-    start = run.start()
+    with measuring(quiet) as run.measured:
+        start = run.start()
     if run.first == 0 and run.main:
         _warn_of_answers(run, start)
     bar = tqdm(
@@ -185,7 +187,8 @@ def _drive(run, as_json: bool) -> int:
         return say(f"stopped after step {run.done}; {then}", STOPPED) if run.main else STOPPED
     if not quiet:
         print("measuring the trained policy", file=sys.stderr)
-    summary = run.finish()
+    with measuring(quiet) as run.measured:
+        summary = run.finish()
     if not run.main:
         return 0
     _warn_of_truncation(summary["truncated_in_training"], run, "in training")

@@ -23,7 +23,8 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - load_in, compile, sample_batch, device, threads: refused, since veRL has nothing like them or
   decides itself
 - keep_texts: not used; veRL has trainer.rollout_data_dir
-- k, set_size: belong to methods that are refused, and to the native evaluation
+- k, set_size, eval_problems, eval_answers: belong to methods that are refused, and to the native
+  evaluation
 """
 
 import os

@@ -30,19 +30,7 @@ OF_THE_MACHINE = (
     "compile",
 )
 
-_COLUMNS = [
-    "steps",
-    "prompts",
-    "group_size",
-    "K",
-    "lr",
-    "rank",
-    "lora_alpha",
-    "kl",
-    "eps",
-    "temperature",
-    "save_every",
-]
+_COLUMNS = "steps prompts group_size K lr rank lora_alpha kl eps temperature save_every".split()
 _PRESETS = {
     # one problem, live, CPU
     "demo": (40, 4, 16, 64, 1e-3, 16, 32, 0.0, 1e-4, 1.0, 1),
@@ -160,6 +148,13 @@ class TrainConfig:
         choices=DTYPES,
     )
     compile: bool = setting(False, "sample through torch.compile: pays in runs of many minutes")
+    eval_problems: int | None = setting(
+        None,
+        "held-out problems measured before and after; default: 64, or all where there are fewer",
+        least=1,
+        most=10**6,
+    )
+    eval_answers: int = setting(30, "answers to each of them", least=1, most=2000)
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu, cuda or mps")
     threads: int | None = setting(
@@ -213,6 +208,11 @@ class TrainConfig:
             raise ValueError(
                 f"set_size = {self.set_size} with group_size = {self.group_size}: "
                 "a compared set is taken from one group"
+            )
+        if self.eval_answers < self.compared_size:
+            raise ValueError(
+                f"eval_answers = {self.eval_answers} with sets of {self.compared_size}: measure as "
+                "many answers or more"
             )
         if self.k is not None and self.k >= self.group_size:
             raise ValueError(

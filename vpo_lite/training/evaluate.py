@@ -1,7 +1,7 @@
 """Measuring a policy: a pool of answers for each problem, sampled at temperature 1."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -29,16 +29,19 @@ def evaluate(
     config: TrainConfig,
     *,
     problems: int | None = None,
-    answers: int = 30,
+    answers: int | None = None,
     seed: int = 0,
     task: Task | None = None,
+    tell: Callable[[int, int], object] | None = None,
 ) -> dict:
     """The figures of a policy: means over problems, from ``answers`` answers to each problem.
 
     A run on one problem is evaluated on that problem. Any other run is evaluated on the first
-    ``problems`` held-out ones: by default 64, or all where the task has fewer. A rollout holds one
-    answer, or m answers; the pool is cut to ``answers``. Every answer keeps its own reward vector,
-    also a repeat. A set is one rollout, or ``set_size`` consecutive single answers. The dict holds
+    ``problems`` held-out ones. Both numbers are by default the config's, ``eval_problems`` and
+    ``eval_answers``: 64, or all where the task has fewer, and 30. A rollout holds one answer, or m
+    answers; the pool is cut to ``answers``. Every answer keeps its own reward vector, also a
+    repeat. A set is one rollout, or ``set_size`` consecutive single answers. ``tell`` is called
+    after each problem with the number of those that are done, and of all. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
     - coverage: mean over sets, exact at alpha = 1; None without a known front
@@ -66,11 +69,16 @@ def evaluate(
     task = task or config.make_task()
     if not isinstance(task, Task):
         raise ValueError(f"task = {shown(task)}: expected a Task object")
+    problems = config.eval_problems if problems is None else problems
+    answers = config.eval_answers if answers is None else answers
     check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
+    rows = []
     with torch_threads(config.threads):
-        pools = list(sample_pools(policy, task, config, instances, answers, seed))
-    rows = [pool_figures(task, config, pool, answers) for pool in pools]
+        for pool in sample_pools(policy, task, config, instances, answers, seed):
+            rows.append(pool_figures(task, config, pool, answers))
+            if tell is not None:
+                tell(len(rows), len(instances))
     per_problem = {name: [row[name] for row in rows] for name in INTERVALS}
     figures = means(rows)
     if len({tuple(row["objectives"]) for row in rows}) > 1:  # a name must mean the same everywhere

@@ -34,11 +34,13 @@ class AnyRun(ABC):
     - main: whether this process writes and prints. Of several that train together, one does.
     - processes: how many train together
     - notes: what a user should know of the engine before the first step
+    - measured: called after each problem of an evaluation: how many are done, and of how many
     """
 
     engine = Engine()
     main, processes = True, 1
     notes: tuple[str, ...] = ()
+    measured: Callable[[int, int], object] | None = None
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
@@ -120,9 +122,10 @@ class AnyRun(ABC):
         self.learner = make(self.config)
 
     def _evaluate(self) -> dict:
-        learner, seed = self.learner, self.config.seed
-        with enough_memory(self.config):
-            return evaluate(learner.policy, self.config, seed=seed, task=learner.task)
+        learner, config = self.learner, self.config
+        how = dict(seed=config.seed, task=learner.task, tell=self.measured)
+        with enough_memory(config):
+            return evaluate(learner.policy, config, **how)
 
 
 class Run(AnyRun):
