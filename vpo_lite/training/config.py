@@ -30,7 +30,8 @@ OF_THE_MACHINE = (
     "compile",
 )
 
-_COLUMNS = "steps prompts group_size K lr rank lora_alpha kl eps temperature save_every".split()
+_COLUMNS = ["steps", "prompts", "group_size", "K", "lr", "rank", "lora_alpha", "kl", "eps"]
+_COLUMNS += ["temperature", "save_every"]
 _PRESETS = {
     # one problem, live, CPU
     "demo": (40, 4, 16, 64, 1e-3, 16, 32, 0.0, 1e-4, 1.0, 1),
