@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vpo_lite import TrainConfig
-from vpo_lite.tasks import Option, Prompt, Task
+from vpo_lite.tasks import Option, Prompt, Task, task_class
 from vpo_lite.tasks.modes import TaskInModes
 
 
@@ -37,6 +37,19 @@ class Large(Plain):
 
 class Two(TaskInModes):
     modes: ClassVar = {"small": Small, "large": Large}
+
+
+class Fast(task_class("calls").modes["plan"]):
+    name = "fast calls"
+
+    def w_star(self, instance):
+        return np.array([0, 1, 0, 0])
+
+
+class Both(task_class("calls")):
+    """Requests where speed alone counts, or records."""
+
+    modes: ClassVar = task_class("calls").modes | {"plan": Fast}
 
 
 @pytest.mark.parametrize(
@@ -78,3 +91,26 @@ def test_an_option_of_another_mode_is_refused(options, said):
 def test_a_task_in_modes_lists_every_option_once():
     assert [option.name for option in Two.options] == ["mode", "shared", "left", "right"]
     assert Two.options[0].help == "small: plain; large: plain" and Two.singles_out == ("right",)
+
+
+@pytest.mark.parametrize("name", ["calls", "chains", "hops", "programs"])
+@pytest.mark.parametrize("own", ["w_star", "prompt", "name", "__init__"])
+def test_a_class_that_would_lose_what_it_defines_is_refused_with_the_cure(name, own):
+    """What is made is an object of a mode's class, so an override beside ``modes`` is never met."""
+    whole = task_class(name)
+    with pytest.raises(ValueError, match=f"class Mine defines {own}, which has no effect") as said:
+        type("Mine", (whole,), {own: "mine"})
+    for form in whole.modes.values():
+        assert f"{form.__module__}.{form.__qualname__}" in str(said.value)
+    with pytest.raises(ValueError, match=f"class Mine defines {own}"):
+        type("Mine", (TaskInModes,), {"modes": {"small": Small}, own: "mine"})
+
+
+def test_a_class_derived_from_that_of_a_mode_keeps_what_it_defines(tmp_path):
+    """The cure that the refusal names, and modes of one's own."""
+
+    config = TrainConfig.preset("demo", task=Fast, model=str(tmp_path))
+    for task in (Fast(), config.make_task(), Both(), Both(problem=3)):
+        assert type(task) is Fast and task.name == "fast calls"
+        assert task.w_star(task.instance(0)).tolist() == [0, 1, 0, 0]
+    assert type(Both(mode="faithful")) is task_class("calls").modes["faithful"]

@@ -14,6 +14,7 @@ import numpy as np
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
+from ..tasks.program_rules import HiddenRules
 from ..tasks.programs import OPERATIONS, ProgramsTask
 from .recipe import Recipe
 
@@ -30,7 +31,7 @@ def programs_vocabulary() -> list[str]:
     >>> len(words), words[:4], words[-1]
     (439, ['<pad>', '<bos>', '<eos>', '<m1>'], '</program_5>')
     """
-    numbers, tag = range(1, MOST_PROGRAMS + 1), ProgramsTask.tag
+    numbers, tag = range(1, MOST_PROGRAMS + 1), HiddenRules.tag
     return [
         *["<pad>", "<bos>", "<eos>"],
         *[f"<m{m}>" for m in numbers],

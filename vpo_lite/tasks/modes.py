@@ -16,6 +16,9 @@ class TaskInModes(Task):
     options that are given: ``hops`` with ``data`` means records. Raises ValueError for an option
     that belongs to another mode.
 
+    What is made is an object of a mode's class. So a class that defines anything but ``modes`` is
+    refused: derive from the mode's class, such as ``task_class("hops").modes["conflict"]``.
+
     >>> class Easy(Task):
     ...     name, about = "sums", "small numbers"
     >>> class Hard(Task):
@@ -36,6 +39,13 @@ class TaskInModes(Task):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         forms = list(cls.modes.values())
+        for name in vars(cls):
+            if name != "modes" and (name == "__init__" or not name.startswith("__")):
+                there = " or ".join(f"{form.__module__}.{form.__qualname__}" for form in forms)
+                raise ValueError(
+                    f"class {cls.__name__} defines {name}, which has no effect: a task in modes "
+                    f"makes objects of its modes' classes; derive from one of them: {there}"
+                )
         about = "; ".join(f"{mode}: {form.about}" for mode, form in cls.modes.items())
         mode = Option("mode", str, None, about, choices=tuple(cls.modes))
         own = {option.name: option for form in forms for option in form.options}

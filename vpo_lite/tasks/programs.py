@@ -30,5 +30,3 @@ class ProgramsTask(TaskInModes):
     """
 
     modes: ClassVar = {"conflict": HiddenRules, "single": SingleRule, "faithful": ProgramRecords}
-    tag = HiddenRules.tag
-    pocket_policy = HiddenRules.pocket_policy
