@@ -3,7 +3,7 @@
 from ..options import Option
 from .base import Prompt, Task
 from .registry import task_class, task_name, task_names
-from .wording import numbered_form
+from .wording import numbered_form, read_numbered
 
 DEFAULT = "maze"  # the task of a run that names none
 
@@ -13,6 +13,7 @@ __all__ = [
     "Prompt",
     "Task",
     "numbered_form",
+    "read_numbered",
     "task_class",
     "task_name",
     "task_names",

@@ -199,7 +199,9 @@ class Task:
     def parse(self, instance: Any, text: str, m: int) -> list[str | None]:
         """The m answers in a completion; None where one is missing or malformed.
 
-        Answer i is what :meth:`read` makes of the first complete ``<tag_i> ... </tag_i>``.
+        Answer i is what :meth:`read` makes of the first complete ``<tag_i> ... </tag_i>``. What a
+        model thinks outside of them is not read. A single answer without tags is the whole
+        completion, with its thoughts.
         """
         if m == 1 and not self.tagged_alone:
             return [self.read(instance, text)]

@@ -146,6 +146,8 @@ class CallRecords(RecordTask):
             return [text]
         if m == 1 and self.single_answer == "evaluation":
             return [NO_THOUGHT + text if text.strip() else None]
+        if m == 1:
+            return [self.read(instance, text)]  # its thoughts are a part of it
         return super().parse(instance, text, m)
 
     def calls(self, answer: str) -> tuple[Call, ...]:

@@ -30,6 +30,7 @@ from .program_texts import (
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .rows import Row
 from .sandbox import Job, Limits, required, run
+from .wording import without_thoughts
 
 MOST_TESTS = 16
 MOST_TEST = 8192  # characters of a test's input and output
@@ -218,7 +219,8 @@ class ProgramRecords(RecordTask):
     def parse(self, instance, text: str, m: int) -> list[str | None]:
         """The m programs in a completion, in its order; None where there are fewer."""
         split = in_training if self.fences == "training" else in_evaluation
-        found = [self.read(instance, part) for part in split(text)]
+        parts = split(without_thoughts(text, self.tag))
+        found = [self.read(instance, part) for part in parts]
         return [*found, *[None] * m][:m]
 
     def read(self, instance, body: str) -> str | None:

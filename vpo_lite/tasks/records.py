@@ -22,6 +22,7 @@ from ..options import Option
 from .base import Task, TaskError
 from .registry import task_class
 from .rows import Row, rows_of
+from .wording import without_thoughts
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
 LONG = 8  # records whose requests are the longest, for the memory of a run
@@ -103,7 +104,8 @@ class RecordTask(Task):
 
     Sets are written as in the paper (arXiv 2605.22817, its release): answer i stands between
     ``<response_i>`` and ``</response_i>``, the first of each, and holds the domain's own tags. A
-    single answer (m = 1) is the whole completion, without a block.
+    single answer (m = 1) is the whole completion, without a block. Thoughts of a model outside of
+    the blocks are not read.
 
     A subclass defines ``prompt``, and ``vector`` or ``score``, as any task, :meth:`record`, and
 
@@ -236,6 +238,7 @@ class RecordTask(Task):
 
     def parse(self, instance, text: str, m: int) -> list[str | None]:
         """The m answers in a completion; None where one is missing or malformed."""
+        text = without_thoughts(text, self.tag)
         if m == 1:
             return super().parse(instance, text, m)
         bodies = (between(text, f"{self.tag}_{i}") for i in range(1, m + 1))

@@ -25,17 +25,45 @@ def write_numbered(bodies: Iterable[str], tag: str) -> str:
 def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
     """The texts in the first complete ``<tag_i> ... </tag_i>``, i = 1..m; None where there is none.
 
-    A text may hold other tags, but not the opening of another answer. Tags above m are not read.
+    A text may hold other tags, but not the opening of another answer. Tags above m are not read,
+    and neither is what a model thinks before it answers (:func:`without_thoughts`).
 
     >>> read_numbered("<a_2> R <b>x</b> </a_2> <a_1> never closed", 2, "a")
     [None, ' R <b>x</b> ']
     """
     found: dict[int, str] = {}
     number = "[1-9][0-9]{0,2}" if m > 9 else "[1-9]"  # a text from elsewhere may hold over nine
-    pattern = rf"<{tag}_({number})>((?:(?!<{tag}_{number}>).)*?)</{tag}_\1>"
-    for match in re.finditer(pattern, text, re.DOTALL):
+    for match in re.finditer(_whole(tag, number), without_thoughts(text, tag), re.DOTALL):
         found.setdefault(int(match[1]), match[2])
     return [found.get(i) for i in range(1, m + 1)]
+
+
+def without_thoughts(text: str, tag: str) -> str:
+    """A completion without what stands in ``<think> ... </think>`` outside of its answers.
+
+    An answer ``<tag_i> ... </tag_i>`` keeps the thoughts in it. Where ``<think>`` is never closed,
+    nothing after it is left. Where ``</think>`` was never opened, since the prompt did that,
+    nothing before it is left.
+
+    >>> without_thoughts("<think> <a_1> ... </a_1> </think><a_1> 4 </a_1>", "a")
+    '<a_1> 4 </a_1>'
+    >>> without_thoughts("I write <a_1> ... </a_1> </think><a_1> <think> so </think> 4 </a_1>", "a")
+    '<a_1> <think> so </think> 4 </a_1>'
+    """
+    if "think>" not in text:
+        return text
+    said, start = "", 0
+    parts = rf"{_whole(tag, '[1-9][0-9]{0,2}')}|<think>.*?(?:</think>|\Z)|</think>"
+    for part in re.finditer(parts, text, re.DOTALL):
+        if not part[1]:  # no answer
+            said = "" if part[0] == "</think>" else said + text[start : part.start()]
+            start = part.end()
+    return said + text[start:]
+
+
+def _whole(tag: str, number: str) -> str:
+    """The pattern of an answer between its tags; its groups are the number and the text."""
+    return rf"<{tag}_({number})>((?:(?!<{tag}_{number}>).)*?)</{tag}_\1>"
 
 
 def weighed(what: str, names: Iterable[str], weights) -> str:
