@@ -15,6 +15,7 @@ import numpy as np
 
 from ..checks import shown
 from ..options import Option
+from .stable_keys import unstable
 from .wording import read_numbered, write_numbered
 
 MAX_ANSWERS = 9  # answers are numbered with one digit
@@ -147,12 +148,22 @@ class Task:
         return ()
 
     def key(self, instance: Any) -> str:
-        """A text that identifies the instance in every process. It keys the random draws."""
+        """A text that identifies the instance in every process. It keys the random draws.
+
+        By default its repr. Raises TaskError where that differs from process to process: for a set,
+        unless it holds numbers alone, and for an object that shows its address.
+        """
         with np.printoptions(threshold=sys.maxsize):  # or "..." stands for most of a large array
             text = repr(instance)
-        if " at 0x" in text:
+            odd = unstable(instance, text)
+        if isinstance(odd, set | frozenset):
             raise TaskError(
-                f"task {self.name!r}: define key(instance); {shown(text)} differs from process to "
+                f"task {self.name!r}: the order of {shown(odd)} differs from process to process; "
+                "make it tuple(sorted(...)), or define key(instance)"
+            )
+        if odd is not None:
+            raise TaskError(
+                f"task {self.name!r}: define key(instance); {shown(odd)} differs from process to "
                 "process"
             )
         return text
@@ -247,9 +258,10 @@ class Task:
     def score(self, instances: Sequence, answers: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Reward vectors of parsed answers: one array (n_i, d_i) for each instance.
 
-        It is called once for all answers of a step, so a task may score in worker processes. These
-        should ignore SIGINT: Ctrl-C reaches them too, and the step under way is still finished. An
-        instance without parsed answers gets an empty list. By default :meth:`vector` of each.
+        Native training calls it once for all answers of a step, TRL once in each process, veRL once
+        for each rollout. So a task may score in worker processes. These should ignore SIGINT:
+        Ctrl-C reaches them too, and the step under way is still finished. An instance without
+        parsed answers gets an empty list. By default :meth:`vector` of each.
         """
         rows = [[self.vector(x, a) for a in row] for x, row in zip(instances, answers, strict=True)]
         none = (np.zeros((0, len(self.objectives(x)))) for x in instances)

@@ -224,7 +224,7 @@ class RecordTask(Task):
         return heapq.nlargest(LONG, records, key=lambda x: len(self.prompt(x, 1).text))
 
     def key(self, instance) -> str:
-        return hashlib.sha256(repr(instance).encode()).hexdigest()[:16]
+        return hashlib.sha256(super().key(instance).encode()).hexdigest()[:16]
 
     def objectives(self, instance) -> tuple[str, ...]:
         return tuple(name for name, _ in self.meanings)
