@@ -182,8 +182,6 @@ def test_unknown_names_are_refused_with_those_there_are():
         task_class("chess")
     with pytest.raises(ValueError, match="lite-6x6"):
         MazeTask(layout="huge-99x99")
-    with pytest.raises(ValueError, match="1 to 9"):
-        TASK.prompt(MAZE, 0, pocket={"board": 6})
 
 
 def test_a_budget_that_a_pocket_policy_cannot_read_is_refused_with_the_cure():

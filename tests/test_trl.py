@@ -130,14 +130,13 @@ def test_functions_become_objectives(chat):
 
 
 def test_more_answers_than_are_read_are_refused():
-    """Tags have one digit: the tenth answer was asked for, and never read."""
-    nine = SetReward.of_functions([correct, brief], answers=9)
-    asked = nine.ask({"prompt": "?"})["prompt"]
-    assert "<answer_9> ... </answer_9>" in asked
-    with pytest.raises(ValueError, match="m = 10: this policy writes 1 to 9 answers"):
-        SetReward.of_functions([correct, brief], answers=10)
-    with pytest.raises(ValueError, match="m = 10: this policy writes 1 to 9 answers"):
-        SetReward(nine.task, RolloutReward(answers=10))
+    most = SetReward.of_functions([correct, brief], answers=100)
+    asked = most.ask({"prompt": "?"})["prompt"]
+    assert "<answer_100> ... </answer_100>" in asked
+    with pytest.raises(ValueError, match="m = 101: this policy writes 1 to 100 answers"):
+        SetReward.of_functions([correct, brief], answers=101)
+    with pytest.raises(ValueError, match="m = 101: this policy writes 1 to 100 answers"):
+        SetReward(most.task, RolloutReward(answers=101))
 
 
 def test_any_part_of_a_group_in_any_process_is_scored_alike():

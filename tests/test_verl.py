@@ -280,7 +280,7 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
         (None, "name either a task, or the objectives"),
         (dict(task="hops", objectives=["a"]), "name either a task, or the objectives"),
         (dict(task="hops", method="goal_conditioned", answers=1), "weights stand in the prompts"),
-        (dict(task="hops", answers=10), "m = 10: this policy writes 1 to 9 answers"),
+        (dict(task="hops", answers=101), "m = 101: this policy writes 1 to 100 answers"),
         (dict(task="hops", K=0), "K = 0"),
         (dict(objectives=["a"]), "name a plain function"),
     ],

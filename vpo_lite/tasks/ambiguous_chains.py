@@ -18,7 +18,7 @@ import numpy as np
 
 from ..checks import shown
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task
+from .base import Option, Prompt, Task
 from .wording import numbered_form, weighed
 
 LETTERS = "ABCDE"
@@ -141,8 +141,6 @@ class IndependentChains(Task):
         The symbols are the probability of the likelier candidates in tenths, then two candidates
         for each place; ``-`` where there is no second one.
         """
-        if not 1 <= m <= MAX_ANSWERS:
-            raise ValueError(f"m = {m}: a prompt can ask for 1 to {MAX_ANSWERS} chains")
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
         symbols = [f"<m{m}>", f"<p{round(10 * instance.prior)}>"]

@@ -18,7 +18,7 @@ from ..options import Option
 from .stable_keys import unstable
 from .wording import read_numbered, write_numbered
 
-MAX_ANSWERS = 9  # answers are numbered with one digit
+MAX_ANSWERS = 100  # in a completion; a pocket policy says how many it writes
 
 SPLITS = {
     "held_out": range(9_000),
@@ -246,7 +246,7 @@ class Task:
                 f"this policy was made for task {shown(pocket['task'])}, not for {self.name!r}; "
                 "name another model"
             )
-        most = MAX_ANSWERS if pocket is None else pocket.get("answers", MAX_ANSWERS)
+        most = (pocket or {}).get("answers", MAX_ANSWERS)
         if m > most:
             raise ValueError(f"m = {m}: this policy writes 1 to {most} answers in one rollout")
 

@@ -19,7 +19,7 @@ from ..checks import shown
 from ..exact import exact_set_reward
 from ..objective import nondominated
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task
+from .base import Option, Prompt, Task
 from .wording import numbered_form, weighed
 
 QUALITIES = ("speed", "price", "privacy")
@@ -130,8 +130,6 @@ class CallPlans(Task):
 
     def prompt(self, instance, m: int, *, weights=None, pocket: dict | None = None) -> Prompt:
         """The request for m plans: symbols for a pocket policy, otherwise words."""
-        if not 1 <= m <= MAX_ANSWERS:
-            raise ValueError(f"m = {m}: a prompt can ask for 1 to {MAX_ANSWERS} plans")
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
         shown_weights = [] if weights is None else [f"<w{round(10 * float(w))}>" for w in weights]

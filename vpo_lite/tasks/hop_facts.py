@@ -13,7 +13,7 @@ import numpy as np
 from ..checks import shown
 from ..exact import best_single
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task
+from .base import Option, Prompt, Task
 from .hop_chains import (
     FACT_SYMBOLS,
     MOST_HOPS,
@@ -117,8 +117,6 @@ class HopFacts(Task):
 
         A fact is two symbols: ``archive:Ada.boss>Ben`` and its trust and freshness, ``t10f2``.
         """
-        if not 1 <= m <= MAX_ANSWERS:
-            raise ValueError(f"m = {m}: a prompt can ask for 1 to {MAX_ANSWERS} answers")
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
         asked = [f"{k}.{relation}" for k, relation in enumerate(instance.relations, 1)]

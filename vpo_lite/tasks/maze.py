@@ -12,7 +12,7 @@ import numpy as np
 
 import envs
 
-from .base import MAX_ANSWERS, Option, Prompt, Task
+from .base import Option, Prompt, Task
 from .wording import numbered_form, weighed
 
 if not hasattr(envs, "PRESETS"):  # `python -m` looks into the current folder first
@@ -116,8 +116,6 @@ class MazeTask(Task):
 
         ``pocket["board"]`` is the side length of the boards that the pocket policy reads.
         """
-        if not 1 <= m <= MAX_ANSWERS:
-            raise ValueError(f"m = {m}: a maze prompt can ask for 1 to {MAX_ANSWERS} routes")
         if pocket is not None:
             return Prompt(symbols=self._squares(instance, m, weights, _board_read_by(pocket)))
         return Prompt.words(self._words(instance, m, weights))

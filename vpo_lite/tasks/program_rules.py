@@ -19,7 +19,7 @@ from ..checks import shown
 from ..exact import best_single
 from ..objective import nondominated
 from ..randomness import generator
-from .base import MAX_ANSWERS, Option, Prompt, Task
+from .base import Option, Prompt, Task
 from .program_search import conditionals_of, mutated, run_conditional
 from .wording import numbered_form, weighed
 
@@ -173,8 +173,6 @@ class SingleRule(Task):
 
         A symbol is a place with its digits: ``a32`` says that the first digit 3 becomes 2.
         """
-        if not 1 <= m <= MAX_ANSWERS:
-            raise ValueError(f"m = {m}: a prompt can ask for 1 to {MAX_ANSWERS} programs")
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
         symbols = [f"<m{m}>"]
