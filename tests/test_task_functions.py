@@ -205,6 +205,41 @@ def test_weights_worst_and_names(mine):
     assert mine().w_star(x).tolist() == [0.5, 0.5]
 
 
+def test_each_function_may_have_a_worst_reward_of_its_own(mine):
+    """low returns -1 for every answer; brief None for one with a question mark."""
+    task = mine(reward_funcs="my_rewards:brief,low,correct", worst_reward=" 0,-2, -0.5")
+    x = task.instance(0)
+    assert task.worst(x).tolist() == [0, -2, -0.5]
+    (judged,) = judge(task, [(x, "<answer_1>?</answer_1> <answer_2>a</answer_2>", 3)])
+    assert judged.rewards.tolist() == [[0, -1, 0], [0.5, -1, 0], [0, -2, -0.5]]
+    assert judged.valid.tolist() == [True, True, False]
+    with pytest.raises(TaskError, match=r"low returned -1, less than worst = -0.5: .* of each"):
+        mine(reward_funcs="my_rewards:brief,low", worst_reward="0,-0.5").score([x], [["a"]])
+    script = OfFunctions([lambda completions, **_: [None], len], worst=[-3, 0])
+    assert script.worst(Asked("?")).tolist() == [-3, 0]
+    assert OfFunctions([len, len], worst=np.float32(-1)).worst(Asked("?")).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (-2, {"worst_reward": -2.0}),  # as runs of earlier versions store it
+        ("-2", {"worst_reward": -2.0}),
+        ("0", {}),
+        ("0,-2", {"worst_reward": "0,-2"}),
+    ],
+)
+def test_a_config_keeps_the_worst_rewards(mine, given, kept):
+    options = dict(data=mine().data, reward_funcs="my_rewards:brief,low")
+    ours = TrainConfig.preset("demo", task="functions", model="some/model", **options)
+    config = ours.but(worst_reward=given)
+    assert {k: v for k, v in config.task_options.items() if k not in options} == kept
+    again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
+    assert (
+        again == config and again.make_task().functions.worst == config.make_task().functions.worst
+    )
+
+
 def test_weights_are_shown_where_a_method_needs_them(mine):
     task = mine()
     text = task.prompt(task.instance(0), 1, weights=[0.25, 0.75]).text
@@ -245,6 +280,10 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_weights="0,0"), "nothing but zeros"),
         (dict(reward_weights="1"), r"weights w\*: 1 for 2 functions; give one for each"),
         (dict(reward_weights="1,nan"), "w_star holds 1 values that are NaN"),
+        (dict(worst_reward="0,x"), "worst_reward = '0,x': expected numbers between commas"),
+        (dict(worst_reward="0,nan"), "worst_reward = nan: must be a finite number"),
+        (dict(worst_reward="0,-1,0"), "worst: 3 numbers for 2 functions; give one number, or one"),
+        (dict(worst_reward=[0, -1]), r"worst_reward = \[0, -1\]: .*between commas, as a text"),
     ],
 )
 def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words):
@@ -368,6 +407,19 @@ def test_a_run_of_either_engine(mine, command, engine):
     summary = json.loads((mine.folder / "run" / "summary.json").read_text())
     assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
+
+
+@pytest.mark.parametrize(
+    ("flag", "kept"), [("=-1,-2", "-1,-2"), (" 0,-1", "0,-1"), (" -1", -1.0), ("=-1,x", None)]
+)
+def test_the_worst_rewards_are_named_on_the_command_line(mine, command, capsys, flag, kept):
+    status = command(f"--reward-funcs my_rewards:brief,low --worst-reward{flag} --m 1", "run")
+    if kept is None:
+        assert status == 2 and "worst_reward = '-1,x': expected numbers" in capsys.readouterr().err
+        return
+    stored = json.loads((mine.folder / "run" / "config.json").read_text())
+    assert status == 0 and stored["task_options"]["worst_reward"] == kept
+    assert main(["train", "--resume", "run", "--steps", "3"]) == 0
 
 
 def test_the_best_answers_of_several_rollouts_make_a_set(mine, command):

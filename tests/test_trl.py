@@ -230,7 +230,7 @@ def test_wrong_functions_are_said_in_one_line():
         SetReward.of_functions([later])
     with pytest.raises(ValueError, match="at least one"):
         SetReward.of_functions([])
-    with pytest.raises(ValueError, match="worst = nan"):
+    with pytest.raises(ValueError, match="worst holds 1 values that are NaN"):
         SetReward.of_functions([low], worst=float("nan"))
     with pytest.raises(ValueError, match="2 for 1 functions"):
         SetReward.of_functions([low], w_star=[1, 2])

@@ -318,7 +318,12 @@ def max_at_k(R, *, w_star, k, **_):
 def gdpo(R, *, w_star, eps, **_):
     """The z-scores of the d objectives, each taken alone, then averaged (GDPO, as in 2605.22817).
 
-    So an objective with large rewards does not drown the others. The score is w* . r.
+    So an objective with large rewards does not drown the others. The score is w* . r. The advantage
+    does not depend on w*: other weights change what is measured, and not what is trained.
+
+    >>> R = [[[[1, 0]], [[0, 0]], [[0, 3]]]]
+    >>> advantages("gdpo", R, w_star=[9, 1]).tolist() == advantages("gdpo", R).tolist()
+    True
     """
     objectives = np.moveaxis(R[..., 0, :], -1, 0)
     return Estimate(scalar(R, w_star)[..., 0], zscore(objectives, eps).mean(axis=0))

@@ -91,7 +91,7 @@ class ByFunctions(Task):
         return self.weights
 
     def worst(self, instance) -> np.ndarray:
-        return np.full(len(self.functions.names), self.functions.worst)
+        return np.array(self.functions.worst)
 
     def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
         """The columns that functions are handed with answers to these rows: by default theirs."""
@@ -160,6 +160,23 @@ class ByFunctions(Task):
         }
 
 
+class _Numbers(Option):
+    """An option of one number, or of a text with several between commas."""
+
+    @property
+    def expected(self) -> str:
+        return f"{super().expected}; or several between commas, as a text"
+
+    def check(self, value):
+        if not isinstance(value, str):
+            return super().check(value)
+        numbers = [Option.check(self, x) for x in _numbers(self.name, value)]
+        return value if len(numbers) > 1 else numbers[0]
+
+    def read(self, text: str):
+        return text if "," in text else super().read(text)
+
+
 class FunctionsTask(ByFunctions, RecordTask):
     """Rows of a file, whose objectives are functions, called as TRL calls reward functions.
 
@@ -203,13 +220,15 @@ class FunctionsTask(ByFunctions, RecordTask):
             "reward_weights",
             str,
             None,
-            "w*, one number for each function, between commas; default: all equal",
+            "w*, one number for each function, between commas; default: all equal. best@k uses it, "
+            "and methods that train on w*.r; gdpo and vpo do not",
         ),
-        Option(
+        _Numbers(
             "worst_reward",
             float,
             0.0,
-            "what a missing answer earns in every objective; no function may return less",
+            "what a missing answer earns: one number, or one for each function, between commas; no "
+            "function may return less",
             least=-LARGEST,
             most=LARGEST,
         ),
@@ -221,8 +240,10 @@ class FunctionsTask(ByFunctions, RecordTask):
         if (self.data is None) != (self.reward_funcs is None):
             there = "data without reward_funcs" if self.data else "reward_funcs without data"
             raise ValueError(f"{there}: name the rows and the functions that score them")
-        weights = None if self.reward_weights is None else _numbers(self.reward_weights)
-        functions = RewardFunctions.named(self.reward_funcs or EXAMPLE, self.worst_reward)
+        given, worst = self.reward_weights, self.worst_reward
+        weights = None if given is None else _numbers("reward_weights", given)
+        worst = _numbers("worst_reward", worst) if isinstance(worst, str) else worst
+        functions = RewardFunctions.named(self.reward_funcs or EXAMPLE, worst)
         self.use(functions, weights)
 
     def record(self, row: FunctionsRow) -> Asked:
@@ -257,8 +278,7 @@ class OfFunctions(ByFunctions):
     - functions, worst: as in :class:`RewardFunctions`
     - w_star: the fixed weights (d,); by default all are equal
 
-    Raises ValueError for what is no such function, for a worst that is not finite, and for weights
-    that do not fit.
+    Raises ValueError for what is no such function, and for a worst or weights that do not fit.
 
     >>> def brief(completions, **columns):
     ...     return [1 / len(text) for text in completions]
@@ -269,7 +289,9 @@ class OfFunctions(ByFunctions):
 
     name = "reward functions"
 
-    def __init__(self, functions: Sequence[Callable], *, worst: float = 0.0, w_star=None):
+    def __init__(
+        self, functions: Sequence[Callable], *, worst: float | Sequence[float] = 0.0, w_star=None
+    ):
         super().__init__()
         self.use(RewardFunctions(functions, worst), w_star)
 
@@ -284,13 +306,11 @@ class OfFunctions(ByFunctions):
             ) from error
 
 
-def _numbers(text: str) -> list[float]:
+def _numbers(name: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(
-            f"reward_weights = {shown(text)}: expected numbers between commas"
-        ) from None
+        raise ValueError(f"{name} = {shown(text)}: expected numbers between commas") from None
 
 
 def _as_completion(prompt, text: str):

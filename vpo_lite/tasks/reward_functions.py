@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy as np
 
-from ..checks import LARGEST, check_number, shown
+from ..checks import LARGEST, check_finite, shown
 from .base import TaskError
 from .by_name import attribute
 
@@ -18,10 +18,11 @@ class RewardFunctions:
     """Functions of (prompts, completions, **columns), which return one number for each completion.
 
     - functions: one or more, not asynchronous; a name that occurs twice gets a number
-    - worst: what None stands for. No function may return less: a missing answer, which earns it,
-      would then be worth more.
+    - worst: what None stands for, one number or one for each function. No function may return less:
+      a missing answer, which earns it, would then be worth more.
 
-    Raises ValueError for what is no such function, and for a worst that is not finite.
+    Raises ValueError for what is no such function, and for a worst that is not finite or of another
+    size.
 
     >>> def brief(completions, **columns):
     ...     return [1 / len(text) if text else None for text in completions]
@@ -30,7 +31,7 @@ class RewardFunctions:
     (('brief_1', 'brief_2'), [[0.5, 0.5], [0.0, 0.0]])
     """
 
-    def __init__(self, functions: Sequence[Callable], worst: float = 0.0):
+    def __init__(self, functions: Sequence[Callable], worst: float | Sequence[float] = 0.0):
         self.functions = list(functions) if isinstance(functions, list | tuple) else [functions]
         for function in self.functions:
             if not callable(function):
@@ -39,7 +40,12 @@ class RewardFunctions:
                 raise ValueError(f"functions: {_name(function)} is asynchronous: give a plain one")
         if not self.functions:
             raise ValueError("functions: name at least one reward function")
-        self.worst = check_number(worst, "worst", "a finite number", -LARGEST, LARGEST)
+        lowest, d = check_finite(worst, "worst", 0), len(self.functions)
+        if lowest.shape not in ((), (d,)):
+            raise ValueError(
+                f"worst: {lowest.size} numbers for {d} functions; give one number, or one for each"
+            )
+        self.worst = np.broadcast_to(lowest, d).tolist()
         names = [_name(function) for function in self.functions]
         self.names = tuple(
             f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
@@ -47,7 +53,7 @@ class RewardFunctions:
         )
 
     @classmethod
-    def named(cls, text: str, worst: float) -> "RewardFunctions":
+    def named(cls, text: str, worst: float | Sequence[float]) -> "RewardFunctions":
         """Those with the names in a text, between commas: ``package.module:function``. A name
         without a module is in the module before it.
         """
@@ -84,35 +90,37 @@ class RewardFunctions:
 
         Raises TaskError that names the function for anything but ``count`` numbers.
         """
-        pairs = zip(self.names, self.functions, strict=True)
-        found = [self._checked(name, function(**given()), count) for name, function in pairs]
+        rows = zip(self.names, self.functions, self.worst, strict=True)
+        found = [
+            _checked(name, function(**given()), worst, count) for name, function, worst in rows
+        ]
         return np.array(found, float).T
 
-    def _checked(self, name: str, returned, count: int) -> list[float]:
-        try:
-            found = [self.worst if x is None else _number(x) for x in _listed(returned)]
-        except (TypeError, ValueError, OverflowError) as error:
+
+def _checked(name: str, returned, worst: float, count: int) -> list[float]:
+    try:
+        found = [worst if x is None else _number(x) for x in _listed(returned)]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TaskError(
+            f"{name} returned {shown(returned)}: expected a list with one number for each answer"
+        ) from error
+    if len(found) != count:
+        raise TaskError(
+            f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
+            "answer"
+        )
+    for x in found:
+        if not math.isfinite(x) or abs(x) > LARGEST:
             raise TaskError(
-                f"{name} returned {shown(returned)}: expected a list with one number for each "
-                "answer"
-            ) from error
-        if len(found) != count:
-            raise TaskError(
-                f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
-                "answer"
+                f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
             )
-        for x in found:
-            if not math.isfinite(x) or abs(x) > LARGEST:
-                raise TaskError(
-                    f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
-                )
-        if min(found) < self.worst:
-            raise TaskError(
-                f"{name} returned {min(found):g}, less than worst = {self.worst:g}: a missing "
-                "answer would be worth more; return no less, or begin anew with the least reward "
-                "there is as worst_reward"
-            )
-        return found
+    if min(found) < worst:
+        raise TaskError(
+            f"{name} returned {min(found):g}, less than worst = {worst:g}: a missing answer would "
+            "be worth more; return no less, or begin anew with the least reward of each function "
+            "as worst_reward"
+        )
+    return found
 
 
 def _listed(returned) -> list:
