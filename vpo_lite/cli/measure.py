@@ -52,7 +52,7 @@ def evaluate_runs(options) -> int:
                 cure = "README.md there says how to get the adapter from veRL; name it --adapter"
             raise Wrong(f"{options.folder}: not finished; {cure}")
         folder.check_files()
-        answers = config.eval_answers if options.answers is None else options.answers
+        answers = config.measured_answers if options.answers is None else options.answers
         check_answers(answers)
         task = config.make_task()
         task.check_machine()

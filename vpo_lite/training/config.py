@@ -19,16 +19,8 @@ DTYPES = ("auto", "bfloat16", "float32")
 LOAD_IN = ("8bit", "4bit")
 MOST_WEIGHTS = 1_000_000
 # How and where a run is computed, not what. Runs that differ only here are repetitions.
-OF_THE_MACHINE = (
-    "device",
-    "threads",
-    "save_every",
-    "keep_texts",
-    "micro_batch",
-    "sample_batch",
-    "gradient_checkpointing",
-    "compile",
-)
+OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "compile")
+OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing")
 
 _COLUMNS = ["steps", "prompts", "group_size", "K", "lr", "rank", "lora_alpha", "kl", "eps"]
 _COLUMNS += ["temperature", "save_every"]
@@ -155,7 +147,12 @@ class TrainConfig:
         least=1,
         most=10**6,
     )
-    eval_answers: int = setting(30, "answers to each of them", least=1, most=2000)
+    eval_answers: int | None = setting(
+        None,
+        "answers to each of them; default: 30, or a whole set if it has more",
+        least=1,
+        most=2000,
+    )
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu, cuda or mps")
     threads: int | None = setting(
@@ -210,7 +207,7 @@ class TrainConfig:
                 f"set_size = {self.set_size} with group_size = {self.group_size}: "
                 "a compared set is taken from one group"
             )
-        if self.eval_answers < self.compared_size:
+        if self.measured_answers < self.compared_size:
             raise ValueError(
                 f"eval_answers = {self.eval_answers} with sets of {self.compared_size}: measure as "
                 "many answers or more"
@@ -266,6 +263,11 @@ class TrainConfig:
             return self.lr
         done = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
         return self.lr * 0.5 * (1 + math.cos(math.pi * done))
+
+    @property
+    def measured_answers(self) -> int:
+        """Answers to each problem that is measured."""
+        return self.eval_answers or max(30, self.compared_size)
 
     @property
     def single(self) -> bool:

@@ -37,8 +37,8 @@ def evaluate(
     """The figures of a policy: means over problems, from ``answers`` answers to each problem.
 
     A run on one problem is evaluated on that problem. Any other run is evaluated on the first
-    ``problems`` held-out ones. Both numbers are by default the config's, ``eval_problems`` and
-    ``eval_answers``: 64, or all where the task has fewer, and 30. A rollout holds one answer, or m
+    ``problems`` held-out ones. Both numbers are by default the config's: 64 problems, or all where
+    the task has fewer, and 30 answers. A rollout holds one answer, or m
     answers; the pool is cut to ``answers``. Every answer keeps its own reward vector, also a
     repeat. A set is one rollout, or ``set_size`` consecutive single answers. ``tell`` is called
     after each problem with the number of those that are done, and of all. The dict holds
@@ -70,7 +70,7 @@ def evaluate(
     if not isinstance(task, Task):
         raise ValueError(f"task = {shown(task)}: expected a Task object")
     problems = config.eval_problems if problems is None else problems
-    answers = config.eval_answers if answers is None else answers
+    answers = config.measured_answers if answers is None else answers
     check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     rows = []
