@@ -41,7 +41,12 @@ from vpo_lite.training.problems import problems_of_step
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # where veRL is here, it warns of engines that are not
-    from vpo_lite.integrations.verl import OwnScores, RewardManagerBase, read_settings
+    from vpo_lite.integrations.verl import (
+        OwnScores,
+        RewardManagerBase,
+        SetRewardManager,
+        read_settings,
+    )
     from vpo_lite.integrations.verl_estimator import vpo_advantage
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -309,6 +314,31 @@ def test_own_rewards_are_asked_for_one_answer_at_a_time():
         ValueError, match=r"returned 0.5: expected a dict with a number for each of a"
     ):
         wrong.score([row], [["hi"]])
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{"slot": 3}, {"slot": "hotel-area"}, {"split": "held_out", "index": 0, "slot": 1}],
+    ids=["number", "text", "split"],
+)
+def test_columns_of_own_data_never_change_the_weights(extra):
+    """veRL puts fields of a single rollout into a row, and a slot may be that of a dialogue."""
+
+    def compute_score(solution_str, **_):
+        return {"long": len(solution_str) / 9, "short": 1 / len(solution_str)}
+
+    manager = object.__new__(SetRewardManager)  # its own start needs veRL
+    manager.task, manager.reward = read_settings(
+        dict(objectives=["long", "short"], answers=2, K=4), compute_score
+    )
+    row = {"data_source": "x", "reward_model": {"ground_truth": ""}, "uid": "u", "global_steps": 3}
+    text = "<answer_1> a </answer_1> <answer_2> too long </answer_2>"
+    W = sample_weights(4, 2, 1.0, rng=generator(0, "weights", 2, "u"))
+    expected = (W @ [[1 / 9, 8 / 9], [1, 1 / 8]]).max(1).mean()
+    for session in range(3):
+        fields = row | {"extra_info": {**extra, "turn": session}, "session_id": session}
+        assert manager.score(fields, text).reward == pytest.approx(expected, abs=1e-12)
+    assert abs(manager.score({**fields, "uid": "v"}, text).reward - expected) > 1e-3
 
 
 def test_the_estimator_is_the_librarys_advantage_in_any_order_of_groups():

@@ -79,21 +79,25 @@ class SetRewardManager(RewardManagerBase):
     def score(self, fields: Mapping, text: str):
         """The :class:`~.rewards.Scored` of a completion; fields: its row of the non-tensor batch.
 
-        - A row with ``slot`` in ``extra_info`` has the native trainer's weights: those of the seed,
-          the step, the problem and the slot.
-        - Any other row has weights of its ``uid``: all rollouts of the prompt share them, and no
-          other run can draw them again.
-        - A row of the split ``held_out`` has the exact expectation, in every step the same.
+        - A row that ``vpo-lite export verl`` wrote has the native trainer's weights: those of the
+          seed, the step, the problem and the slot.
+        - A held-out row of such an export has the exact expectation, in every step the same.
+        - A row of a user's own data has weights of its ``uid``, whatever its ``extra_info`` holds:
+          all rollouts of the prompt share them, and no other run can draw them again. So has a row
+          without a slot.
         """
         extra, steps = fields.get("extra_info") or {}, fields.get("global_steps")
-        x = fields if isinstance(self.task, OwnScores) else self.instance(seed_of(extra))
         reward, step = self.reward, 0 if steps is None else int(steps) - 1  # veRL counts from 1
-        if extra.get("split") == HELD_OUT:
-            reward, step, key = self.exact, 0, f"{HELD_OUT} {extra.get('index')}"
-        elif steps is None or extra.get("slot") is None:
-            key = str(fields["uid"])
+        if isinstance(self.task, OwnScores):  # a slot or a split is then the user's own
+            x, key = fields, str(fields["uid"])
         else:
-            key = group_key(self.task, x, int(extra["slot"]))
+            x = self.instance(seed_of(extra))
+            if extra.get("split") == HELD_OUT:
+                reward, step, key = self.exact, 0, f"{HELD_OUT} {extra.get('index')}"
+            elif steps is None or extra.get("slot") is None:
+                key = str(fields["uid"])
+            else:
+                key = group_key(self.task, x, int(extra["slot"]))
         return reward.score(self.task, [x], [key], [text], step)[0]
 
 
