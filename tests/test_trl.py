@@ -365,6 +365,7 @@ def test_what_trl_cannot_honour_is_refused(name):
         (["--engine", "trl", "--engine-options", "config=1"], "of TRL has no such field"),
         (["--engine", "trl", "--engine-options", "use_vllm=true"], "vLLM is not installed"),
         (["--engine", "trl", "--engine-options", "top_p=a"], "top_p = 'a': expected float"),
+        (["--engine", "trl", "--engine-options", "ddp_timeout=a"], "ddp_timeout = 'a': expected"),
         (["--engine", "trl", "--engine-options", "report_to=nil"], "nil is not supported, only"),
         (["--engine", "trl", "--compile"], "compile = True: with engine trl"),
     ],
@@ -819,14 +820,14 @@ def test_the_example_trains(name, chat_folder, tmp_path, monkeypatch, capsys):
 # --- several processes ----------------------------------------------------------------------------
 
 
-def both(*arguments: list[str]) -> list[tuple[int, str]]:
+def both(*arguments: list[str], module=("-m", "vpo_lite.cli", "train")) -> list[tuple[int, str]]:
     """Status and last line on stderr of `vpo-lite train ARGUMENTS`, one process for each list."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "vpo_lite.cli", "train", *asked],
+            [sys.executable, *module, *asked],
             env=os.environ | where | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -840,6 +841,30 @@ def both(*arguments: list[str]) -> list[tuple[int, str]]:
         for process in started:
             process.kill()
     return [(p.returncode, lines[-1]) for p, lines in zip(started, said, strict=True)]
+
+
+PATIENT = """
+import sys, time
+from datetime import timedelta
+import torch
+from torch.distributed.distributed_c10d import _set_pg_timeout
+from vpo_lite.integrations.trl_surroundings import joined, together
+
+team = joined({"ddp_timeout": 77}, cpu=True)
+every = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
+with together(team):
+    assert every.options._timeout == timedelta(seconds=77)
+_set_pg_timeout(timedelta(seconds=1))  # of a step
+with together(team):
+    if team.is_main_process:
+        time.sleep(4)
+sys.exit("both went on")
+"""
+
+
+@pytest.mark.slow
+def test_one_process_may_evaluate_for_longer_than_a_step_may_wait():
+    assert both([], [], module=("-c", PATIENT)) == [(1, "both went on")] * 2
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class TrlRun(AnyRun):
         """
         check_installed()
         engine, folder = Engine(name=NAME, options=dict(options or {})), None
-        team = joined(cpu=on_cpu(config))
+        team = joined(engine.options, on_cpu(config))
         with together(team):
             config = settled(config)
             _check_options(config, engine, team)
@@ -106,7 +106,7 @@ class TrlRun(AnyRun):
         of `Run.resume`.
         """
         check_installed()
-        team = joined(cpu=_resumed_on_cpu(path))
+        team = joined(*_known(path))
         with contextlib.ExitStack() as opened:  # if anything fails, the folder is closed
             with together(team):
                 if team.is_main_process:
@@ -295,13 +295,15 @@ def _learner(config: TrainConfig) -> Learner:
     return Learner(config.but(gradient_checkpointing=False))
 
 
-def _resumed_on_cpu(path) -> bool:
-    """Whether a run goes on, on the CPU. Where its folder is not seen, what is there decides."""
+def _known(path) -> tuple[dict, bool]:
+    """A run's options of TRL, and whether it goes on, on the CPU. Where its folder is not seen,
+    what is there decides.
+    """
     try:
-        config = RunFolder.open(path).config()
+        folder = RunFolder.open(path)
+        return folder.engine().options, on_cpu(folder.config())
     except ValueError:  # raised again, where the other processes learn of it
-        config = TrainConfig()
-    return on_cpu(config)
+        return {}, on_cpu(TrainConfig())
 
 
 def _seen(path, steps: int | None) -> tuple[RunFolder, TrainConfig]:

@@ -2,38 +2,66 @@
 
 import atexit
 import contextlib
+import functools
 import logging
 import socket
 import time
+from collections.abc import Mapping
+from datetime import timedelta
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import gather_object
 from huggingface_hub import constants
 from transformers import GenerationConfig
 
+from ..checks import check_whole
 from ..policy.adapter import quiet_for_long
 from ..training.errors import TrainingError
+
+STEP = 1800  # seconds that communication within a step may wait: TRL's default
+PATIENCE = timedelta(days=1)
 
 
 @contextlib.contextmanager
 def together(team: PartialState):
     """A context that all processes leave, or none: where one raises, each of the others does, too.
 
-    Without it they would wait for that one, for as long as torch lets them: half an hour. Nothing
-    in the block may wait for another process. The others raise TrainingError, with the rank,
-    machine and message of that one.
+    The others wait for the slowest one up to a day: one process evaluates for all, and a judge may
+    take hours. Nothing in the block may wait for another process. The others raise TrainingError,
+    with the rank, machine and message of the one that failed.
+
+    A process that is killed says nothing. Its launcher (torchrun, accelerate) then ends the others
+    on its machine. Those on other machines end once their connections to it break. A machine that
+    leaves the network without a word is waited for: here up to a day, within a step as long as the
+    engine option ``ddp_timeout`` says.
     """
     own = None
     try:
         yield
     except Exception as error:
         own = error
-    told = gather_object([] if own is None else [f"{who(team)}: {_in_words(own)}"])
+    told = _heard(None if own is None else f"{who(team)}: {_in_words(own)}")
     if own is not None:
         raise own
     if told:
         raise TrainingError(told[0])
+
+
+def _heard(words: str | None) -> list[str]:
+    """What all processes have to say, in the order of their ranks."""
+    if not torch.distributed.is_initialized():
+        return []
+    found = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, words, group=_patient())
+    return [said for said in found if said is not None]
+
+
+@functools.cache
+def _patient():
+    """The same processes once more. By default NCCL lets a group wait for ten minutes, gloo for
+    thirty, and then aborts the process.
+    """
+    return torch.distributed.new_group(timeout=PATIENCE)
 
 
 def _in_words(error: Exception) -> str:
@@ -47,9 +75,14 @@ def who(team: PartialState) -> str:
     return f"rank {team.process_index} of {team.num_processes} on {socket.gethostname()}"
 
 
-def joined(*, cpu: bool) -> PartialState:
-    """The group of processes, which this one leaves at its end, also where no run begins."""
-    team = PartialState(cpu=cpu)
+def joined(options: Mapping, cpu: bool) -> PartialState:
+    """The group of processes, which this one leaves at its end, also where no run begins.
+
+    options: of TRL. It would not heed its ``ddp_timeout`` once there is a group.
+    """
+    seconds = options.get("ddp_timeout", STEP)
+    check_whole(seconds, "engine option ddp_timeout", most=10**9)
+    team = PartialState(cpu=cpu, timeout=timedelta(seconds=seconds))
     atexit.register(leave, team)
     return team
 
