@@ -8,6 +8,7 @@ import torch
 
 from vpo_lite import exact_set_reward, load_policy
 from vpo_lite.policy.sampling import cache_name
+from vpo_lite.search import tree
 from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.tasks.program_rules import LONGEST, OPERATIONS, HiddenRules
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
@@ -134,6 +135,40 @@ def test_a_batch_finds_what_each_problem_finds_alone(policy, task, instances):
         (alone,) = most_probable(policy, task, [x], answers=4, tokens=12)
         assert alone.answers == its.answers and alone.after.tolist() == its.after.tolist()
         np.testing.assert_allclose(alone.logprobs, its.logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_only_what_the_budget_can_still_reach_is_kept(
+    policy, task, instances, monkeypatch, at_once
+):
+    """Compared with whole vocabularies in order, also where many tokens are equally probable."""
+    kept, read = [], type(policy).next_logprobs
+
+    def rounded(self, *asked):
+        return [(2 * rows).round() / 2 for rows in read(self, *asked)]
+
+    def counted(logprobs, most):
+        kept.append(shortened(logprobs, most))
+        return kept[-1]
+
+    def whole(logprobs, most):
+        found = logprobs.sort(descending=True, stable=True)
+        return found.indices.numpy(), found.values.numpy()
+
+    shortened = tree._most_probable_tokens
+    monkeypatch.setattr(type(policy), "next_logprobs", rounded)
+    for tokens in (1, 2, 7, 24):
+        how = dict(answers=99, tokens=tokens, at_once=at_once)
+        monkeypatch.setattr(tree, "_most_probable_tokens", counted)
+        few = most_probable(policy, task, instances[:1], **how)
+        monkeypatch.setattr(tree, "_most_probable_tokens", whole)
+        for one, other in zip(few, most_probable(policy, task, instances[:1], **how), strict=True):
+            assert one.answers == other.answers and one.tokens == other.tokens
+            np.testing.assert_array_equal(one.logprobs, other.logprobs)
+            np.testing.assert_array_equal(one.after, other.after)
+        assert all(len(ids) == len(logprobs) <= tokens for ids, logprobs in kept)
+        kept.clear()
+    assert few[0].tokens == 24 and len(few[0].answers) > 2
 
 
 def test_a_budget_that_is_too_small_finds_nothing(policy, task, instances):

@@ -115,11 +115,11 @@ class _Prefix(NamedTuple):
 
 
 class _Children(NamedTuple):
-    """The prefixes that continue one that was read, in order of probability."""
+    """The prefixes that continue one that was read, in order of probability: the first ones."""
 
     ids: tuple[int, ...]
-    tokens: list[int]
-    logprobs: list[float]
+    tokens: np.ndarray
+    logprobs: np.ndarray
 
 
 class _Found(NamedTuple):
@@ -150,33 +150,33 @@ class _BestFirst:
         self.effects, self.spent = set(), 0
 
     def goes_on(self) -> bool:
-        left = bool(self.queue) or not self.families
+        left = bool(self.queue) or not self.spent
         return left and self.spent < self.tokens and len(self.found) < self.answers
 
     def pick(self, most: int) -> list[_Prefix]:
         """Take the most probable prefixes out of the queue: at most so many, within the budget."""
-        if not self.families:
+        if not self.spent:
             return [_Prefix(0.0, ())]
         picked = []
         while self.queue and len(picked) < min(most, self.tokens - self.spent):
             cost, number, rank = heapq.heappop(self.queue)
             family = self.families[number]
-            picked.append(_Prefix(-cost, (*family.ids, family.tokens[rank])))
+            picked.append(_Prefix(-cost, (*family.ids, int(family.tokens[rank]))))
             self._wait(number, rank + 1)
         return picked
 
     def grow(self, picked: list[_Prefix], rows: torch.Tensor) -> None:
         """Put what may follow these prefixes into the queue; rows (n, V): log-probabilities."""
         self.spent += len(picked)
+        needed = self.tokens - self.spent + 1  # of a family: so many to read, and the next one
         for prefix, logprobs in zip(picked, rows.cpu().double(), strict=True):
             for end in self.ends:
                 cost = -(prefix.logprob + logprobs[end].item())
                 heapq.heappush(self.complete, (cost, (*prefix.ids, end)))
-            logprobs[self.ends] = -torch.inf
-            ordered = logprobs.sort(descending=True, stable=True)
-            longer = (prefix.logprob + ordered.values).tolist()
-            self.families.append(_Children(prefix.ids, ordered.indices.tolist(), longer))
             if len(prefix.ids) + 1 < self.longest:
+                logprobs[self.ends] = -torch.inf
+                tokens, following = _most_probable_tokens(logprobs, needed)
+                self.families.append(_Children(prefix.ids, tokens, prefix.logprob + following))
                 self._wait(len(self.families) - 1, 0)
         while self.complete and (not self.queue or self.complete[0][0] <= self.queue[0][0]):
             self._return(*heapq.heappop(self.complete))
@@ -184,7 +184,7 @@ class _BestFirst:
     def _wait(self, number: int, rank: int) -> None:
         logprobs = self.families[number].logprobs
         if rank < len(logprobs) and logprobs[rank] > -np.inf:
-            heapq.heappush(self.queue, (-logprobs[rank], number, rank))
+            heapq.heappush(self.queue, (-float(logprobs[rank]), number, rank))
 
     def _return(self, cost: float, ids: tuple[int, ...]) -> None:
         text = self.decode([i for i in ids if i not in self.eos_ids])
@@ -193,6 +193,17 @@ class _BestFirst:
         if answer is not None and effect not in self.effects:
             self.effects.add(effect)
             self.found.append(_Found(answer, -cost, self.spent))
+
+
+def _most_probable_tokens(logprobs: torch.Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most so many tokens with their log-probabilities, in order; of equal ones the first.
+
+    A vocabulary of 150,000 is not sorted for them.
+    """
+    most = min(most, len(logprobs))
+    tokens = (logprobs >= logprobs.topk(most).values[-1]).nonzero()[:, 0]
+    found = logprobs[tokens].sort(descending=True, stable=True)
+    return tokens[found.indices][:most].numpy(), found.values[:most].numpy()
 
 
 # --- answer by answer -----------------------------------------------------------------------------
