@@ -165,6 +165,36 @@ def test_rollouts_in_any_order_get_what_their_group_gives_them(method):
         assert value == pytest.approx(alone[0, g], abs=1e-12)
 
 
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_weights_are_for_all_groups_or_by_their_labels(method):
+    """Whatever form says them, a group gets what it gets alone."""
+    m = 1 if vpo.METHODS[method].single_answer else 2
+    K = 1 if vpo.METHODS[method].weights == "one" else 16
+    labels = ["b", "a", "b", "a", "a", "b"]
+    R, w_star = rng().random((6, m, 3)), np.array([1.0, 2.0, 3.0])
+    W, v = rng(1).dirichlet(np.ones(3), size=(2, K)), np.array([w_star, w_star[::-1]])
+    forms = [
+        (W[0], w_star, {"a": (W[0], w_star), "b": (W[0], w_star)}),
+        (W[0].tolist(), w_star.tolist(), {"a": (W[0], w_star), "b": (W[0], w_star)}),
+        (W, v, {"b": (W[0], v[0]), "a": (W[1], v[1])}),  # as they first appear
+        ({"a": W[0], "b": W[1]}, {"a": v[0], "b": v[1]}, {"a": (W[0], v[0]), "b": (W[1], v[1])}),
+    ]
+    for weights, fixed, alone in forms:
+        found = vpo.advantages(method, R, groups=labels, weights=weights, w_star=fixed, k=1)
+        for label, (own, target) in alone.items():
+            rows = np.array(labels) == label
+            expected = vpo.advantages(method, R[rows][None], weights=own[None], w_star=target, k=1)
+            assert found[rows] == pytest.approx(expected[0], abs=1e-12)
+
+
+def test_weights_may_be_for_all_prompts_that_differ_in_their_number_of_answers():
+    R, W = [rng(m).random((4, m, 3)) for m in (1, 2)], rng(1).dirichlet(np.ones(3), size=16)
+    for weights in (W, W.tolist(), np.array([W, W])):
+        found = vpo.advantages("vpo", R, weights=weights, w_star=[1, 0, 0])
+        for r, row in zip(R, found, strict=True):
+            assert row == pytest.approx(vpo.advantages("vpo", r[None], weights=W)[0], abs=1e-12)
+
+
 def test_a_group_of_one_rollout_teaches_nothing():
     rows = [[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.4]]]
     assert vpo.advantages("grpo", rows, groups=[1, 2, 1], w_star=[[1, 0]] * 2).tolist() == (
@@ -468,12 +498,28 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
             "weights has shape (2, 7, 3)",
         ),
         (
+            lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((3, 5, 3))),
+            "weights: expected one array (K, d) for all, or a list of 2",
+        ),
+        (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
-            "list of 2",
+            "W has shape (1, 5, 3): expected (K, 2)",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),
-            "w_star: expected a list of 2 arrays",
+            "w_star has shape (1, 2)",
+        ),
+        (
+            lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=0.5),
+            "w_star has shape ()",
+        ),
+        (
+            lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[[1, 0, 0]] * 3),
+            "w_star: expected one array (d,) for all, or a list of 2",
+        ),
+        (
+            lambda: vpo.advantages("vpo", R3[0], groups="aabb", weights={"a": [[1, 0, 0]]}),
+            "weights has no entry for group 'b'",
         ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
     ],

@@ -14,7 +14,7 @@ Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2
 Longer than 350 lines because all methods stand side by side, with what they are made of.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -81,9 +81,9 @@ def advantages(
     method: str,
     R: Rewards,
     *,
-    weights: Rewards | None = None,
+    weights: Rewards | Mapping | None = None,
     alpha: float = 1.0,
-    w_star: Rewards | None = None,
+    w_star: Rewards | Mapping | None = None,
     k: int | None = None,
     eps: float = 1e-6,
     groups: Iterable | None = None,
@@ -97,7 +97,7 @@ def advantages(
 
     method   a name in METHODS.
     R        rewards (P, G, m, d), at most 1e100 in size. Or a list of P arrays (G, m, d_p) when d
-             differs between prompts; then `weights` and `w_star` are lists of P arrays too.
+             differs between prompts; then `weights` and `w_star` are lists of P arrays, too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
              decide which one scores higher. None takes the exact mean over w ~ Dir(alpha).
@@ -109,7 +109,8 @@ def advantages(
     eps      added to the standard deviation, or mean, that divides.
     groups   for rollouts in any order and groups of any size: N labels, one for each rollout, such
              as the ids of their prompts. R is then (N, m, d), or a list of N arrays (m, d_n), and
-             the result is (N,). `weights` and `w_star` are lists, one array for each label in the
+             the result is (N,). `weights` (K, d) and `w_star` (d,) hold for all groups. Otherwise
+             they are dicts with an array for each label, or lists with one for each label in the
              order in which the labels first appear. A group of one rollout has advantage 0;
              `max_at_k` refuses it.
 
@@ -155,9 +156,9 @@ def estimate(
     method: str,
     R: Rewards,
     *,
-    weights: Rewards | None = None,
+    weights: Rewards | Mapping | None = None,
     alpha: float = 1.0,
-    w_star: Rewards | None = None,
+    w_star: Rewards | Mapping | None = None,
     k: int | None = None,
     eps: float = 1e-6,
     groups: Iterable | None = None,
@@ -210,8 +211,9 @@ def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
             f"R holds prompts of the shapes {shown([r.shape for r in R])}: expected (G, m, d_p) "
             "with the same G for all prompts"
         )
-    weights = [None if W is None else [W] for W in _per_prompt(weights, "weights", len(R))]
-    w_star = _per_prompt(w_star, "w_star", len(R))
+    weights = _per_prompt(weights, "weights", range(len(R)), 2)
+    weights = [None if W is None else [W] for W in weights]
+    w_star = _per_prompt(w_star, "w_star", range(len(R)), 1)
     parts = [
         estimate(method, r[None], weights=W, alpha=alpha, w_star=w, k=k, eps=eps)
         for r, W, w in zip(R, weights, w_star, strict=True)
@@ -235,10 +237,8 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
     count = sum(map(len, rows.values()))
     if count != len(R) or not count:
         raise ValueError(f"groups has {count} labels for {len(R)} rollouts: expected as many")
-    weights, w_star = (
-        _per_prompt(values, name, len(rows))
-        for name, values in (("weights", weights), ("w_star", w_star))
-    )
+    weights = _per_prompt(weights, "weights", rows, 2)
+    w_star = _per_prompt(w_star, "w_star", rows, 1)
     found = Estimate(np.empty(len(R)), np.empty(len(R)))
     for (label, members), W, w in zip(rows.items(), weights, w_star, strict=True):
         shapes = {R[n].shape for n in members}
@@ -463,10 +463,27 @@ def _size(R, W):
     return (abs(R).max(axis=(1, 2)) * W).sum(axis=-1, keepdims=True)
 
 
-def _per_prompt(values, name, P):
+def _per_prompt(values, name, labels, shared):
+    """The weights of each prompt, or group: from a dict, one for all, or one for each.
+
+    shared: the dimensions of an array for all
+    """
     if values is None:
-        return [None] * P
-    listed = isinstance(values, list | tuple) and len(values) == P
-    if not listed or any(np.ndim(part) == 0 for part in values):
-        raise ValueError(f"{name}: expected a list of {P} arrays, one for each prompt")
-    return values
+        return [None] * len(labels)
+    if isinstance(values, Mapping):
+        for label in labels:
+            if label not in values:
+                raise ValueError(f"{name} has no entry for group {shown(label)}")
+        return [values[label] for label in labels]
+    if not isinstance(values, list | tuple):
+        values = check_finite(values, name, shared, LARGEST_WEIGHT)
+    parts = [check_finite(x, f"{name}[{p}]", 0, LARGEST_WEIGHT) for p, x in enumerate(values)]
+    if len({part.shape for part in parts}) == 1 and parts[0].ndim == shared - 1:
+        return [np.array(parts)] * len(labels)
+    if len(parts) != len(labels) or any(part.ndim < shared for part in parts):
+        form = {1: "(d,)", 2: "(K, d)"}[shared]
+        raise ValueError(
+            f"{name}: expected one array {form} for all, or a list of {len(labels)}, one for each "
+            "prompt or group"
+        )
+    return parts
