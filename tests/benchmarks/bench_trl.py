@@ -16,8 +16,8 @@ one writes no routes, so a stand-in for the parser reads some into whatever it w
 throughout would make advantages of 0, and less work.
 
 Checked in every run, which else stops: the adapters have the same parameters and first values,
-every rollout has 48 tokens, and TRL's advantages are those of `vpo_lite.integrations.trl` on the
-same rewards. That both read the same tokens is for tests/test_trl.py.
+every rollout has 48 tokens, and TRL's advantages are the library's on the same rewards. That both
+read the same tokens is for tests/test_trl.py.
 """
 
 import argparse
@@ -47,9 +47,10 @@ from transformers import (
     TrainerCallback,
 )
 
+from vpo_lite import advantages
 from vpo_lite.integrations.rewards import RolloutReward
-from vpo_lite.integrations.trl import SetReward, advantages
-from vpo_lite.integrations.trl_setup import dataset, grpo_config
+from vpo_lite.integrations.trl import SetReward
+from vpo_lite.integrations.trl_setup import EPS, dataset, grpo_config
 from vpo_lite.policy import shipped
 from vpo_lite.policy.adapter import quiet
 from vpo_lite.policy.loading import load_policy
@@ -156,7 +157,8 @@ class Checked:
         mazes, keys = [a.instance for a in first], self.keys[::GROUP]
         R = np.array([a.for_training(task.worst(a.instance))[0] for a in self.answers])
         W = draw_weights(task, self.config, mazes, keys, self.step)
-        return advantages("vpo", R.reshape(PROMPTS, GROUP, *R.shape[1:]), weights=np.array(W))
+        R, c = R.reshape(PROMPTS, GROUP, *R.shape[1:]), (1 - 1 / GROUP) ** 0.5
+        return c * advantages("vpo", R, weights=np.array(W), eps=c * EPS)  # TRL's std is ours / c
 
 
 class Alternate(TrainerCallback):

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .. import estimators
 from ..tasks.base import Task, group_key
 from ..tasks.functions import Asked, OfFunctions
 from ..training.answers import Answers, merged
@@ -17,7 +16,6 @@ from ..training.config import TrainConfig
 from ..training.measure import step_figures
 from .rewards import RolloutReward, Scored
 
-EPS = 1e-4  # what TRL adds to the standard deviation of a group
 LOGGED = (
     "set_reward",
     "coverage",
@@ -177,19 +175,3 @@ def grouped(scored: Sequence[Scored], keys: Sequence[str]) -> list[Answers]:
     for one, key in zip(scored, keys, strict=True):
         found.setdefault(key, []).append(one.answers)
     return [merged(rollouts) for rollouts in found.values()]
-
-
-def advantages(method: str, R, *, weights=None, alpha: float = 1.0, w_star=None) -> np.ndarray:
-    """The advantages (P, G) that TRL computes from the rewards of the same rollouts.
-
-    With c = sqrt((G - 1) / G) and the population deviation s, TRL divides by s / c + 1e-4. Hence
-    they are c times the library's at eps = c 1e-4. Arguments as in :func:`vpo_lite.advantages`.
-
-    >>> R = np.array([[[[1.0, 0.0]], [[0.0, 0.0]]]])  # one group of two single answers
-    >>> advantages("vpo", R).round(3).tolist()  # half the distance .5 over .354 + 1e-4
-    [[0.707, -0.707]]
-    """
-    G = len(R[0])
-    c = float(np.sqrt((G - 1) / G))
-    how = dict(weights=weights, alpha=alpha, w_star=w_star, eps=c * EPS)
-    return c * estimators.advantages(method, R, **how)

@@ -33,9 +33,9 @@ from ..training.rollouts import last_word
 from ..training.run import AnyRun, going_on, settled
 from ..training.step import Learner
 from .rewards import Scored
-from .trl import EPS, SetReward, grouped
+from .trl import SetReward, grouped
 from .trl_memory import memory_needed
-from .trl_setup import check_installed, dataset, grpo_config, keep_logs, on_cpu
+from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
 from .trl_surroundings import drop_nothing, joined, nothing_but_ends, silence, together, who
 
@@ -195,7 +195,7 @@ class TrlRun(AnyRun):
         groups = grouped([scored for _, scored in rollouts], [slot for slot, _ in rollouts])
         single = [scored.weights for _, scored in rollouts[:: len(rollouts) // len(groups)]]
         scores = np.array([scored.reward for _, scored in rollouts]).reshape(len(groups), -1)
-        c = math.sqrt(1 - 1 / config.group_size)  # as in trl.advantages
+        c = math.sqrt(1 - 1 / config.group_size)  # TRL divides by std / c + EPS
         advantages = c * zscore(scores, c * EPS)
         return StepRecord(
             step=step,

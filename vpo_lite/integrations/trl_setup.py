@@ -19,6 +19,7 @@ from ..training.contract import prompt_of, tokens_of
 from ..training.problems import draw_weights, seeds_of_step
 from .rewards import RolloutReward
 
+EPS = 1e-4  # what TRL adds to the standard deviation of a group
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
 SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
 LOOKED_AT = 64  # problems of a run that its one token limit is taken from
