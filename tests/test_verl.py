@@ -676,6 +676,32 @@ def test_a_users_own_configuration_rewards_sets_of_answers(verl, monkeypatch):
     assert managed(settings, [data])[1][0]["reward_score"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
+def test_a_reward_function_is_called_as_veRLs_own_manager_calls_it(verl):
+    from omegaconf import OmegaConf
+    from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+
+    seen = []
+
+    def compute_score(**asked):
+        seen.append(asked)
+        return {"score": 1.0, "good": 1.0}
+
+    config = OmegaConf.create({"algorithm": {"vpo": {"objectives": ["good"], "answers": 1}}})
+    row = dict(data_source="sums", reward_model={"ground_truth": "4"}, uid="u", global_steps=1)
+    row |= {"__num_turns__": 2, "tool_extra_fields": {"calls": 3}, "reward_scores": {"a": 1}}
+
+    async def run():
+        tagged = "<answer_1> 4 </answer_1>"
+        for make, text in ((NaiveRewardManager, "4"), (SetRewardManager, tagged)):
+            manager = make(config, Letters(), compute_score)
+            for extra in ({"mine": 0}, {}):
+                await manager.run_single(one_rollout(text, **row, extra_info=extra))
+
+    asyncio.run(run())
+    assert seen[:2] == seen[2:] and seen[0]["extra_info"]["calls"] == 3
+
+
 # --- the way back ---------------------------------------------------------------------------------
 
 

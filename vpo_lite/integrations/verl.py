@@ -190,11 +190,14 @@ class OwnScores(Task):
         ]
 
     def _one(self, fields: Mapping, answer: str) -> list[float]:
+        extra = dict(fields.get("extra_info") or {}) | dict(fields.get("tool_extra_fields") or {})
+        extra["num_turns"] = fields.get("__num_turns__")
+        extra["rollout_reward_scores"] = fields.get("reward_scores", {})
         found = self.compute_score(
             data_source=fields["data_source"],
             solution_str=answer,
             ground_truth=fields["reward_model"]["ground_truth"],
-            extra_info=fields.get("extra_info") or {},
+            extra_info=extra,
         )
         if not isinstance(found, Mapping) or not set(self.names) <= set(found):
             raise TaskError(
