@@ -848,8 +848,8 @@ from vpo_lite.integrations.trl_surroundings import joined, together
 
 team = joined({"ddp_timeout": 77}, cpu=True)
 every = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
-with together(team):
-    assert every.options._timeout == timedelta(seconds=77)
+if every.options._timeout != timedelta(seconds=77):
+    sys.exit("ddp_timeout is not heeded")
 _set_pg_timeout(timedelta(seconds=1))  # of a step
 with together(team):
     if team.is_main_process:

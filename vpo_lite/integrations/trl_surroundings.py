@@ -84,6 +84,7 @@ def joined(options: Mapping, cpu: bool) -> PartialState:
     check_whole(seconds, "engine option ddp_timeout", most=10**9)
     team = PartialState(cpu=cpu, timeout=timedelta(seconds=seconds))
     atexit.register(leave, team)
+    _heard(None)  # they connect with the limit of a step, so before one of them works for long
     return team
 
 
