@@ -204,6 +204,19 @@ def test_the_first_recording_begins_and_ends_as_told():
     assert (last[:, 1:3] == [0, 1]).all(), "all routes take the diamonds"
 
 
+def test_grpo_does_not_settle_on_the_compromise():
+    """The longest walk with the best mean, in the last step of no recorded run of GRPO."""
+    found = replayed("three_methods/seed-0").maze.pareto_front()
+    assert found.rewards.mean(axis=1).argmax() == 1 == np.argmax([len(r) for r in found.routes])
+    for seed in range(3):
+        groups = run_of(f"three_methods/seed-{seed}", "grpo").record.groups
+        last = np.concatenate([group.rewards.reshape(-1, 4) for group in groups])
+        assert not (last == found.rewards[1]).all(axis=1).any()
+        assert (last == found.rewards[2]).all(axis=1).mean() > 0.95  # all diamonds
+    told = "Three GRPO runs were recorded. None has it among the answers of its last step."
+    assert told in " ".join(GUIDE.split())
+
+
 def test_the_line_is_passed_where_told():
     line = vpo.price_of_conflict(front())[1]
     above = [r.coverage > line for r in run_of("three_methods/seed-0", "vpo").records]

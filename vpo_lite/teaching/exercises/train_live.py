@@ -35,7 +35,7 @@ def _judge_poor(answer):
     return None
 
 
-def pay_once(R, effects):
+def earn_once(R, effects):
     """The solution of 04-c: the first of equal routes keeps its rewards."""
     first = [effects.index(effect) for effect in effects]
     return np.where((np.array(first) == np.arange(len(R)))[:, None], R, 0.0)
@@ -96,10 +96,10 @@ EXERCISES = (
     ),
     function(
         "04-c",
-        "Pay each route once",
+        "Each route earns once",
         minutes=6,
         level=3,
-        solution=pay_once,
+        solution=earn_once,
         cases=_rollouts,
         hint="Go through the routes in their order, and remember those that you have seen.",
         slips=(
@@ -109,7 +109,7 @@ EXERCISES = (
             ),
             (
                 lambda R, effects: R,
-                "Nothing changes: repeats are still paid.",
+                "Nothing changes: repeats still earn their rewards.",
             ),
             (
                 lambda R, effects: _with_zeros(
@@ -121,7 +121,7 @@ EXERCISES = (
                 lambda R, effects: _with_zeros(
                     R, [e in effects[i + 1 :] for i, e in enumerate(effects)]
                 ),
-                "You pay the last of equal routes. The first one is paid, and the later ones not.",
+                "Yours keeps the last of equal routes. The first one keeps its rewards.",
             ),
             (
                 lambda R, effects: _with_zeros(
