@@ -1,5 +1,6 @@
 """Policies inside OpenEvolve: the real package, no network. Skipped where it is not installed."""
 
+import asyncio
 import logging
 import os
 import random
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_models import byte_model
 
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.archive import Archive
 from vpo_lite.search.evolution import evolve
-from vpo_lite.search.openevolve import Islands, metrics_of, run_stock
+from vpo_lite.search.openevolve import Islands, PolicyClient, metrics_of, run_stock
 from vpo_lite.tasks.program_rules import HiddenRules
+from vpo_lite.training.rollouts import sample_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 TWO = HiddenRules(branches=2)
@@ -37,6 +40,29 @@ def test_metrics_are_the_rewards_of_the_text_and_malformed_ones_the_worst():
     assert right["combined_score"] == pytest.approx(passed.mean()) and 0 < passed.mean() < 1
     wrong = metrics_of("programs", {"branches": 2}, 3, "no program at all")
     assert set(wrong) == set(right) and set(wrong.values()) == {0.0}
+
+
+def test_a_model_that_is_asked_in_words_is_shown_the_parent_that_openevolve_chose(
+    tmp_path, monkeypatch
+):
+    """It was asked the problem alone: every child was independent of the search."""
+    asked = []
+
+    def spied(policy, task, instances, m, uniforms, *, notes):
+        asked.append(notes[0])
+        return sample_answers(policy, task, instances, m, uniforms, notes=notes)
+
+    monkeypatch.setattr("vpo_lite.search.openevolve.sample_answers", spied)
+    monkeypatch.setattr("vpo_lite.search.openevolve.longest_completion", lambda *_: 8)
+    model = str(byte_model(tmp_path / "model", 16, 32, 1, 2, 1))
+    x = TWO.instance(1)
+    right = x.rules[0]
+    for parent in ("nothing yet", right):
+        client = PolicyClient(model, "programs", '{"branches": 2}', 1, 2, 0)
+        asyncio.run(client.generate(f"# Current Program\n```text\n{parent}\n```"))
+    rewards = TWO.score([x], [[right]])[0][0]
+    line = ", ".join(f"{n} {r:.2f}" for n, r in zip(TWO.objectives(x), rewards, strict=True))
+    assert asked[0] == "" and f"{TWO.write(x, [right])}\n{line}" in asked[1]
 
 
 @pytest.fixture(scope="module")

@@ -28,13 +28,15 @@ from ..policy.loading import load_policy
 from ..randomness import generator
 from ..tasks.base import TaskError
 from ..tasks.registry import task_class
+from ..tasks.wording import known_answers
 from ..training.answers import score_answers
-from ..training.contract import worst_of
+from ..training.contract import objectives_of, worst_of
 from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 from .archive import Archive, Elite
 from .evolution import beginning, written
 
 INSPIRATIONS = 5  # sampled with each parent, as OpenEvolve does
+START = "nothing yet"  # what the search begins from
 CURRENT = re.compile(r"# Current Program\n```text\n(.*?)\n?```", re.DOTALL)
 EVALUATOR = """from pathlib import Path
 
@@ -219,7 +221,7 @@ def run_stock(
     text = EVALUATOR.format(name=task, options=options, problem=problem)
     evaluator.write_text(text, "utf-8")
     start = folder / "start.txt"
-    start.write_text("nothing yet", "utf-8")
+    start.write_text(START, "utf-8")
     client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
     model = config.LLMModelConfig(name="policy", init_client=client)
     settings = config.Config(
@@ -281,12 +283,29 @@ class PolicyClient:
         self._calls += 1
         limit = longest_completion(policy, task, m, [instance])
         uniforms = draw_uniforms(1, limit, seed, "openevolve tokens", self._calls, key)[None]
-        rng = generator(seed, "openevolve", self._calls, key)
-        text = written(task, instance, parent, policy.pocket) if policy.pocket else ""
-        prefix = beginning(text, rng) if text else ""
-        (group,) = sample_answers(policy, task, [instance], m, uniforms, prefixes=[prefix]).groups
+        if policy.pocket is None:
+            begun = dict(notes=[_note(task, instance, parent)])
+        else:
+            text = written(task, instance, parent, policy.pocket)
+            rng = generator(seed, "openevolve", self._calls, key)
+            begun = dict(prefixes=[beginning(text, rng) if text else ""])
+        (group,) = sample_answers(policy, task, [instance], m, uniforms, **begun).groups
         self.last_usage = {"completion_tokens": int(group.tokens[0])}
         return group.answers[0]
+
+
+def _note(task, instance, parent: str) -> str:
+    """The parent with its rewards, for a model that is asked in words; empty if it has none."""
+    if parent in ("", START):
+        return ""
+    try:
+        rewards = score_answers(task, [instance], [[[parent]]])[0][0, 0]
+    except TaskError:
+        raise
+    except ValueError:  # malformed
+        return ""
+    known = (task.write(instance, [parent]), rewards)
+    return known_answers(objectives_of(task, instance), [known])
 
 
 def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
