@@ -235,6 +235,26 @@ def test_the_check_of_a_prediction_is_folded(path):
         assert not is_check or cell.metadata.get("jupyter") == {"source_hidden": True}, cell.source
 
 
+def outcomes_lost(source):
+    """Calls of `outcome` that nothing shows: neither the cell's last line nor display or print."""
+    tree = ast.parse(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    shows = [call for call in calls if ast.unparse(call.func) in ("display", "print")]
+    shows += [last for last in tree.body[-1:] if isinstance(last, ast.Expr)]
+    shown = {id(part) for one in shows for part in ast.walk(one)}
+    lost = [call for call in calls if id(call) not in shown]
+    return [ast.unparse(call) for call in lost if ast.unparse(call.func).endswith(".outcome")]
+
+
+@by_name
+def test_every_outcome_is_shown(path):
+    """One stood in an `if`, as a statement of its own, and no reader saw it."""
+    assert outcomes_lost("if x:\n    guess.outcome(1)") == ["guess.outcome(1)"]
+    assert not outcomes_lost("if x:\n    display(guess.outcome(1))\nguess.outcome(2)")
+    for cell in (c for c in read(path).cells if c.cell_type == "code"):
+        assert not outcomes_lost(cell.source), cell.source
+
+
 @by_name
 def test_exercises_stand_in_the_order_of_their_letters(path):
     code = "\n".join(c.source for c in read(path).cells if "exercise" in c.metadata.get("tags", ()))

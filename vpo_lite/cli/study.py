@@ -48,8 +48,8 @@ def flags(made, arguments) -> None:
         "--table",
         nargs="*",
         metavar="FIGURE",
-        help="print the means of the finished runs, with + or - where one is surely above or below "
-        f"the baseline (default: {' '.join(FIGURES)}); search: the table of the searches",
+        help="print the means of the finished runs, with + or - where one is significantly above "
+        f"or below the baseline (default: {' '.join(FIGURES)}); search: the table of the searches",
     )
 
 

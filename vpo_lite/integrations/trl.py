@@ -42,7 +42,7 @@ class SetReward:
     A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or
     the canonical JSON of the prompt. The object can be pickled if its task can.
 
-    Raises ValueError for more answers than the task's parser reads: 9 between numbered tags.
+    Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
     in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
@@ -75,7 +75,7 @@ class SetReward:
         functions: Sequence[Callable],
         *,
         answers: int = 3,
-        worst: float = 0.0,
+        worst: float | Sequence[float] = 0.0,
         w_star=None,
         **how,
     ) -> "SetReward":

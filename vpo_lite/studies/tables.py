@@ -129,7 +129,7 @@ def _values(runs: list[Result], figure: str) -> np.ndarray | None:
 def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     """The means as a Markdown table, kinds in the order of the declaration.
 
-    A mean whose difference to the baseline is sure (95 %) has a + or a - behind it. Runs that
+    A mean that differs significantly (95 %) from the baseline has a + or a - behind it. Runs that
     failed at the learning rate that was chosen are in no mean, so their number stands beside.
     """
     found = chosen(study, folder)

@@ -165,7 +165,7 @@ class Outcome:
         return f"You predicted {_text(self.predicted)}. {after}"
 
     def __repr__(self):
-        return f"{self.question}{' ' if self.question.endswith('?') else ': '}{self.sentence}"
+        return f"{self.question}{' ' if self.question[-1] in '?.' else ': '}{self.sentence}"
 
     def _repr_html_(self):
         sign = "✓" if self.right else "≈" if self.close else "→"
