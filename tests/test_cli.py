@@ -399,6 +399,10 @@ def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_p
     assert main(["evaluate", str(out), "--device", "cpu", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["answers"] == 3 and again["coverage"] == pytest.approx(summary["coverage"])
+    new = ["--out", str(tmp_path / "new"), "--eval-problems", "9001"]
+    assert main([*many, *new]) == 2
+    said = "eval_problems = 9001: task 'maze' has 9,000 held-out ones"
+    assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
 def test_an_evaluation_of_fewer_answers_than_a_set_names_the_sets_it_measured(

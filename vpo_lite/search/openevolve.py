@@ -224,6 +224,8 @@ def run_stock(
     start.write_text(START, "utf-8")
     client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
     model = config.LLMModelConfig(name="policy", init_client=client)
+    grid = dict(feature_dimensions=names, feature_bins=dict.fromkeys(names, bins))
+    once = dict(parallel_evaluations=1, cascade_evaluation=False, max_retries=0)
     settings = config.Config(
         max_iterations=iterations,
         log_level="WARNING",
@@ -233,15 +235,8 @@ def run_stock(
         diff_based_evolution=False,
         max_tasks_per_child=10**6,  # a new process instead of a fork, which may hang with torch
         llm=config.LLMConfig(models=[model], evaluator_models=[model]),
-        database=config.DatabaseConfig(
-            num_islands=islands,
-            feature_dimensions=names,
-            feature_bins=dict.fromkeys(names, bins),
-            log_prompts=False,
-        ),
-        evaluator=config.EvaluatorConfig(
-            parallel_evaluations=1, cascade_evaluation=False, max_retries=0
-        ),
+        database=config.DatabaseConfig(num_islands=islands, log_prompts=False, **grid),
+        evaluator=config.EvaluatorConfig(**once),
     )
     with _undone():
         return _openevolve("api").run_evolution(
@@ -296,16 +291,21 @@ class PolicyClient:
 
 def _note(task, instance, parent: str) -> str:
     """The parent with its rewards, for a model that is asked in words; empty if it has none."""
-    if parent in ("", START):
-        return ""
-    try:
-        rewards = score_answers(task, [instance], [[[parent]]])[0][0, 0]
-    except TaskError:
-        raise
-    except ValueError:  # malformed
+    rewards = None if parent in ("", START) else _rewards(task, instance, parent)
+    if rewards is None:
         return ""
     known = (task.write(instance, [parent]), rewards)
     return known_answers(objectives_of(task, instance), [known])
+
+
+def _rewards(task, instance, answer: str) -> np.ndarray | None:
+    """The rewards (d,) of an answer; None if it is malformed."""
+    try:
+        return score_answers(task, [instance], [[[answer]]])[0][0, 0]
+    except TaskError:  # the scorer itself failed, such as for want of a sandbox
+        raise
+    except ValueError:
+        return None
 
 
 def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
@@ -318,17 +318,10 @@ def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str,
     """
     task = task_class(name)(**options)
     instance = task.instance(problem)
-    try:
-        rewards = score_answers(task, [instance], [[[answer.strip()]]])[0][0, 0]
-    except TaskError:  # the scorer itself failed, such as for want of a sandbox
-        raise
-    except ValueError:
-        rewards = worst_of(task, instance)
-    score = float(task.w_star(instance) @ rewards)
-    return {
-        "combined_score": score,
-        **dict(zip(_features(len(rewards)), map(float, rewards), strict=True)),
-    }
+    rewards = _rewards(task, instance, answer.strip())
+    rewards = worst_of(task, instance) if rewards is None else rewards
+    named = dict(zip(_features(len(rewards)), map(float, rewards), strict=True))
+    return {"combined_score": float(task.w_star(instance) @ rewards), **named}
 
 
 @contextlib.contextmanager

@@ -92,16 +92,18 @@ def check_answers(answers: int) -> None:
         raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_ANSWERS:,}")
 
 
-def held_out_seeds(task: Task, problems: int | None = None) -> Sequence[int]:
-    """The seeds of the problems to measure on, as :func:`evaluate` says. ValueError where there are
-    none, or fewer than asked for.
+def held_out_seeds(
+    task: Task, problems: int | None = None, name: str = "problems"
+) -> Sequence[int]:
+    """The seeds of the problems to measure on, as :func:`evaluate` says. ValueError, with the name
+    of their number, where there are none, or fewer than asked for.
     """
     check_seeds(task)
     seeds = task.seeds["held_out"]
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
     if not is_whole(wanted) or not 1 <= wanted <= len(seeds):
         raise ValueError(
-            f"problems = {shown(wanted)}: task {task.name!r} has {len(seeds):,} held-out ones, "
+            f"{name} = {shown(wanted)}: task {task.name!r} has {len(seeds):,} held-out ones, "
             "and at least one is measured"
         )
     return seeds[: 1 if task.single else wanted]

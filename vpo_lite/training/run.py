@@ -13,8 +13,7 @@ import torch
 from ..policy import shipped
 from ..policy.adapter import check_place
 from .config import TrainConfig
-from .contract import check_seeds
-from .evaluate import evaluate
+from .evaluate import evaluate, held_out_seeds
 from .folders import ADAPTER, Engine, RunFolder
 from .loop import train
 from .memory import Memory, available_memory, check_fits, enough_memory, fitted, memory_needed
@@ -220,12 +219,13 @@ class Run(AnyRun):
 def settled(config: TrainConfig) -> TrainConfig:
     """The config of a new run: a model's folder and data files are found from anywhere.
 
-    Data that cannot be read is said here, before a model is loaded.
+    Data that cannot be read, and too few held-out problems, are said here, before a model is
+    loaded.
     """
     if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
         config = config.but(model=str(Path(config.base_model).resolve()))
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
-    check_seeds(config.make_task())
+    held_out_seeds(config.make_task(), config.eval_problems, "eval_problems")
     return config
 
 
