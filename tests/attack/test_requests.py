@@ -18,7 +18,7 @@ from attacks import seeds, tree
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
 from vpo_lite.pocket.maze import MazeRecipe
-from vpo_lite.policy.policy import Policy
+from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.tasks import task_class
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.errors import TrainingError
@@ -189,13 +189,13 @@ def test_a_large_pool_is_sampled_in_parts_and_is_the_same(finished, monkeypatch,
     assert main(ask) == 0
     whole = json.loads(capsys.readouterr().out)
     monkeypatch.setattr("vpo_lite.training.evaluate.ROWS", 4)  # 6 rollouts of 2 answers
-    real, rows = Policy.sample, []
+    rows = []
 
-    def sample(self, prompts, uniforms, *arguments, **settings):
+    def sample(model, prompts, uniforms, **settings):
         rows.append(uniforms.shape[0] * uniforms.shape[1])
-        return real(self, prompts, uniforms, *arguments, **settings)
+        return sample_tokens(model, prompts, uniforms, **settings)
 
-    monkeypatch.setattr(Policy, "sample", sample)
+    monkeypatch.setattr("vpo_lite.policy.policy.sample_tokens", sample)
     assert main(ask) == 0
     assert json.loads(capsys.readouterr().out) == whole and rows == [4, 2]
 
