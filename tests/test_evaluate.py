@@ -118,6 +118,10 @@ def test_the_numbers_of_problems_and_answers_are_the_configs_unless_they_are_giv
     assert told == [(1, 3), (2, 3), (3, 3)]
     f = evaluate(policy, config, problems=2, answers=5)
     assert (f["problems"], f["answers"]) == (2, 5)
+    sizes = ((3, 30), (40, 40), (3000, 2000))  # a whole set, as far as one can be measured
+    for size, answers in sizes:
+        single = dict(method="grpo", set_size=size, group_size=3000, eval_answers=None)
+        assert config.but(**single).measured_answers == answers
     for m, set_size in ((5, 3), (1, 5)):
         with pytest.raises(ValueError, match="eval_answers = 4 with sets of 5: measure as many"):
             config.but(m=m, set_size=set_size, method="vpo" if m > 1 else "grpo")

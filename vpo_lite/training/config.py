@@ -207,7 +207,7 @@ class TrainConfig:
                 f"set_size = {self.set_size} with group_size = {self.group_size}: "
                 "a compared set is taken from one group"
             )
-        if self.measured_answers < self.compared_size:
+        if self.eval_answers and self.eval_answers < self.compared_size:
             raise ValueError(
                 f"eval_answers = {self.eval_answers} with sets of {self.compared_size}: measure as "
                 "many answers or more"
@@ -267,7 +267,7 @@ class TrainConfig:
     @property
     def measured_answers(self) -> int:
         """Answers to each problem that is measured."""
-        return self.eval_answers or max(30, self.compared_size)
+        return self.eval_answers or min(max(30, self.compared_size), 2000)
 
     @property
     def single(self) -> bool:

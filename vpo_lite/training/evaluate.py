@@ -38,10 +38,10 @@ def evaluate(
 
     A run on one problem is evaluated on that problem. Any other run is evaluated on the first
     ``problems`` held-out ones. Both numbers are by default the config's: 64 problems, or all where
-    the task has fewer, and 30 answers. A rollout holds one answer, or m
-    answers; the pool is cut to ``answers``. Every answer keeps its own reward vector, also a
-    repeat. A set is one rollout, or ``set_size`` consecutive single answers. ``tell`` is called
-    after each problem with the number of those that are done, and of all. The dict holds
+    the task has fewer, and 30 answers. A rollout holds one answer, or m answers; the pool is cut to
+    ``answers``. Every answer keeps its own reward vector, also a repeat. A set is one rollout, or
+    ``set_size`` consecutive single answers. ``tell`` is called after each problem with the number
+    of those that are done, and of all. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
     - coverage: mean over sets, exact at alpha = 1; None without a known front
