@@ -18,6 +18,7 @@ SCHEDULES = ("constant", "cosine")
 DTYPES = ("auto", "bfloat16", "float32")
 LOAD_IN = ("8bit", "4bit")
 MOST_WEIGHTS = 1_000_000
+MOST_ANSWERS = 2_000  # to one problem that is measured
 # How and where a run is computed, not what. Runs that differ only here are repetitions.
 OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "compile")
 OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing")
@@ -151,7 +152,7 @@ class TrainConfig:
         None,
         "answers to each of them; default: 30, or a whole set if it has more",
         least=1,
-        most=2000,
+        most=MOST_ANSWERS,
     )
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu, cuda or mps")
@@ -267,7 +268,7 @@ class TrainConfig:
     @property
     def measured_answers(self) -> int:
         """Answers to each problem that is measured."""
-        return self.eval_answers or min(max(30, self.compared_size), 2000)
+        return self.eval_answers or min(max(30, self.compared_size), MOST_ANSWERS)
 
     @property
     def single(self) -> bool:

@@ -13,14 +13,13 @@ from ..policy.threads import torch_threads
 from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
-from .config import TrainConfig
+from .config import MOST_ANSWERS, TrainConfig
 from .contract import check_seeds
 from .measure import means, pool_figures
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 from .schemas import INTERVALS
 
 ROWS = 256  # completions sampled at a time, at most
-MOST_ANSWERS = 2_000  # to one problem
 PROBLEMS = 64  # measured where nobody asks for another number
 
 

@@ -179,16 +179,15 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     For each, all rollouts are halved until they fit, down to 1. What the config names itself stays,
     and so does what fits as it is.
     """
+    need = memory_needed(policy, config, task)
     for name, part in (("micro_batch", "update"), ("sample_batch", "sampling")):
         if getattr(config, name):
             continue
-        rows, cut = config.prompts * config.group_size, config
-        while rows > 1:
-            need = memory_needed(policy, cut, task)
-            if need.kept + getattr(need, part) <= available:
-                break
+        rows, cut, least = config.prompts * config.group_size, config, need
+        while rows > 1 and least.kept + getattr(least, part) > available:
             rows = -(-rows // 2)
             cut = config.but(**{name: rows})
+            least = memory_needed(policy, cut, task)
         config = cut
     return config
 
