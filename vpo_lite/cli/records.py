@@ -7,6 +7,7 @@ from collections import Counter
 from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
+from ..tasks.base import MAX_ANSWERS
 from ..tasks.records import RecordTask, on_records
 from ..tasks.rows import Row, rows_of
 from .flags import (
@@ -22,7 +23,6 @@ from .flags import (
 )
 
 TOGETHER = 256  # texts that are scored in one call
-MOST_ANSWERS = 100  # in one text
 SHOWN = 3  # damaged lines
 TASK = "whose records they are; with it, --help lists the options of the task"
 
@@ -194,8 +194,8 @@ def score_answers(options) -> int:
 
 def _problem(loaded, row: _Asked, where: str) -> tuple:
     """The instance, text and m that one line of answers asks to score."""
-    if not 1 <= row.m <= MOST_ANSWERS:
-        raise Wrong(f"{where}: m = {shown(row.m)}: must be 1 to {MOST_ANSWERS}")
+    if not 1 <= row.m <= MAX_ANSWERS:
+        raise Wrong(f"{where}: m = {shown(row.m)}: must be 1 to {MAX_ANSWERS}")
     try:
         return loaded.at(row.record), row.text, row.m
     except ValueError as error:

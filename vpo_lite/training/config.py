@@ -11,6 +11,7 @@ from ..estimators import METHODS
 from ..options import Option, options_of, setting
 from ..policy import shipped
 from ..tasks import DEFAULT, Task, task_class, task_name
+from ..tasks.base import MAX_ANSWERS
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
 AGGREGATIONS = ("token", "sequence", "constant")
@@ -62,7 +63,7 @@ class TrainConfig:
         "auto", "shipped name, folder or hub NAME[@REVISION]; auto: the task's shipped policy"
     )
     m: int = setting(
-        3, "answers in one rollout; methods for single answers take 1", least=1, most=100
+        3, "answers in one rollout; methods for single answers take 1", least=1, most=MAX_ANSWERS
     )
     set_size: int = setting(3, "single answers in a compared set", least=1, most=10_000)
     K: float = setting(
