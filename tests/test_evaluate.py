@@ -115,7 +115,7 @@ def test_the_numbers_of_problems_and_answers_are_the_configs_unless_they_are_giv
     policy, told = load_policy(tiny_policy_folder, device="cpu"), []
     f = evaluate(policy, config, tell=lambda done, total: told.append((done, total)))
     assert (f["problems"], f["answers"], list(f["best_at_k"])) == (3, 4, ["1", "3"])
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
     f = evaluate(policy, config, problems=2, answers=5)
     assert (f["problems"], f["answers"]) == (2, 5)
     sizes = ((3, 30), (40, 40), (3000, 2000))  # a whole set, as far as one can be measured

@@ -22,7 +22,7 @@ from vpo_lite.policy import base
 from vpo_lite.policy.decoder import decoder_for
 from vpo_lite.policy.loading import load_policy, outline
 from vpo_lite.policy.sampling import Rollouts
-from vpo_lite.training import memory
+from vpo_lite.training import loop, memory
 from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner, update_policy
@@ -340,7 +340,7 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
     assert (least.micro_batch, least.sample_batch) == (1, 1)
     own = fitted(policy, config.but(micro_batch=50, sample_batch=60), 0)
     assert (own.micro_batch, own.sample_batch) == (50, 60)
-    monkeypatch.setattr("vpo_lite.training.run.available_memory", lambda device: need(16))
+    monkeypatch.setattr(memory, "available_memory", lambda device: need(16))
     arguments = [
         "--model",
         str(tiny_policy_folder),
@@ -398,6 +398,27 @@ def test_rollouts_are_the_same_however_many_are_sampled_at_a_time(rows, tiny_pol
     assert max((a - b).abs().max() for a, b in zip(p, q, strict=True)) < 1e-5
 
 
+def test_a_loop_with_a_learner_of_its_own_is_cut_to_fit_as_a_run_is(
+    tiny_policy_folder, monkeypatch
+):
+    """And so are the settings that are sent to it. A learner of the user's own is used as it is."""
+    config = vpo.TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", max_new_tokens=8
+    )
+    learner = Learner(config)
+    need = memory_needed(learner.policy, config.but(micro_batch=16)).peak
+    monkeypatch.setattr(memory, "available_memory", lambda device: need)
+    used = []
+    step = loop.train_step
+    monkeypatch.setattr(loop, "train_step", lambda *a: used.append(a[1]) or step(*a))
+    steps = vpo.train(config)
+    next(steps), steps.send(config.but(alpha=2.0)), next(steps)
+    assert [c.micro_batch for c in used] == [16] * 3
+    assert [c.alpha for c in used] == [1.0, 2.0, 2.0]
+    next(vpo.train(config, learner=learner))
+    assert used[-1] == config
+
+
 def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(
     tiny_policy_folder, tmp_path, monkeypatch
 ):
@@ -413,7 +434,7 @@ def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(
     run = Run.begin(config, tmp_path / "run")
     run.start()
     next(run.steps())
-    monkeypatch.setattr("vpo_lite.training.run.available_memory", lambda device: 1000)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
     again = Run.resume(tmp_path / "run")
     assert again.config.micro_batch is None and again.first == 1
 

@@ -43,9 +43,10 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, TaskError
 from vpo_lite.training.errors import TrainingError
-from vpo_lite.training.folders import Engine, RunFolder
+from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import draw_weights, problems_of_step
 from vpo_lite.training.run import Run
+from vpo_lite.training.schemas import Engine
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "tests" / "data" / "trl"
@@ -663,6 +664,18 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
     assert re.fullmatch("vpo-lite: in training, .* were cut off .*\n", err)  # TRL says nothing
     assert files(path) == files(trained)
     check_same(trained, path)
+
+
+@pytest.mark.slow
+def test_figures_measured_on_the_way_are_those_of_a_run_that_ends_there(tiny, trained, tmp_path):
+    """And TRL trains as it would without: its generation settings end an answer elsewhere."""
+    path = finished(tiny.but(eval_every=1), tmp_path / "run")
+    check_same(trained, path)
+    measured = RunFolder(path).measured()
+    assert [row.pop("step") for row in measured] == [1, 2]
+    for steps, row in enumerate(measured, 1):
+        ended = RunFolder(finished(tiny.but(steps=steps), tmp_path / f"{steps}")).summary()
+        assert row == {name: ended[name] for name in row}
 
 
 @pytest.mark.slow

@@ -155,7 +155,11 @@ def test_the_launch_line_runs_on_linux_wherever_it_was_written(tmp_path, monkeyp
         (dict(steps=40, save_every=1), "trainer.save_freq", 4),
         (dict(steps=19, save_every=1), "trainer.save_freq", 2),  # after 2, 4, ..., 18, and the last
         (dict(steps=40, save_every=7), "trainer.save_freq", 7),
+        (dict(steps=40), "trainer.test_freq", 4),
+        (dict(steps=40, eval_every=7), "trainer.test_freq", 7),
         (dict(method="grpo"), "rollout.val_kwargs.n", 30),
+        (dict(method="grpo", eval_answers=12), "rollout.val_kwargs.n", 12),
+        (dict(m=5, eval_answers=12), "rollout.val_kwargs.n", 3),
         (dict(method="grpo"), "algorithm.vpo.answers", 1),
         (dict(temperature=1.2), "rollout.temperature", 1.2),
         (dict(temperature=1.2), "rollout.val_kwargs.temperature", 1.0),  # as the native evaluation

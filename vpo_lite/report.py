@@ -45,6 +45,7 @@ at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
 {}
 <p>The same over the tokens trained on before, in thousands. Rollouts of m answers cost more.</p>
 {}
+{}
 <h2>Best of k answers</h2>
 {}
 <h2>Settings</h2>
@@ -60,6 +61,11 @@ _REWARDS = """<!doctype html>
 {}
 </main>
 </html>
+"""
+_MEASURED = """<h2>Measured over training</h2>
+<p>Figures of the policy after these steps, before and after training, on the problems that are
+measured. The band spans the runs of a kind.</p>
+{}
 """
 WIDTH = 1000  # pixels of a figure: what fits on a sheet of paper
 TOKENS = "tokens, thousands"
@@ -92,7 +98,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     best = {_label(row): row["best_at_k"] for row in rows}
     pools = figures.best_at_k(best, title=None, width=WIDTH)
     pictures = [_picture(by_step), *(_picture(f, first=False) for f in (by_tokens, pools))]
-    drawn = [_table(rows), *pictures, _settings(runs)]
+    drawn = [_table(rows), *pictures[:2], _measured(rows, known), pictures[2], _settings(runs)]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     return write_page(path, page)
 
@@ -146,6 +152,34 @@ def _series(rows: list[dict], names) -> dict:
             for name in names
         }
     return series
+
+
+def _measured(rows: list[dict], known: bool) -> Html:
+    """The figures that the runs measured over training; nothing where none did."""
+    budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+    most = f"best@{budgets[-1]}"
+    series = {}
+    for row in rows:
+        runs = [_points(RunFolder(folder)) for folder in row["folders"]]
+        steps = sorted(set.intersection(*(set(points) for points in runs)))
+        if len(steps) > 2:  # more than before and after
+            figures = [[points[step] for step in steps] for points in runs]
+            series[_label(row)] = {
+                "step": np.array(steps),
+                "coverage": np.array([[f["coverage"] for f in run] for run in figures], float),
+                most: np.array([[f["best_at_k"][budgets[-1]] for f in run] for run in figures]),
+            }
+    if not series:
+        return Html("")
+    panels = [*(["coverage"] if known else []), most]
+    return html(_MEASURED, _picture(_figures().curves(series, panels, width=WIDTH), first=False))
+
+
+def _points(run: RunFolder) -> dict[int, dict]:
+    """The figures of a run by the step after which they were measured, 0 for before training."""
+    summary = run.summary()
+    between = {row["step"]: row for row in run.measured()}
+    return {0: summary["start"]} | between | {summary["steps"]: summary}
 
 
 def _label(row: dict) -> Html:

@@ -639,7 +639,7 @@ def test_the_whole_of_python_refuses_in_one_line(finished, small_config):
         lambda: vpo.evaluate(None, small_config, problems="2"),
         lambda: vpo.evaluate(None, small_config, answers=True),
         lambda: vpo.evaluate(None, small_config, task="maze"),
-        lambda: next(vpo.train(small_config.but(prompts=10**6))),
+        lambda: next(vpo.train(small_config.but(prompts=10**6, group_size=10**6))),
     )
     for call in calls:
         with pytest.raises(ValueError) as caught:

@@ -210,15 +210,22 @@ def path(text: str) -> Path:
 @contextlib.contextmanager
 def measuring(quiet: bool):
     """A function that is told how many problems are measured, and of how many. It shows a bar if
-    they take over two seconds.
+    they take over two seconds, another one for each measurement.
     """
     from tqdm import tqdm
 
     how = dict(unit="problem", leave=False, delay=2, dynamic_ncols=True, file=sys.stderr)
-    with tqdm(disable=quiet, **how) as bar:
+    bars = []
 
-        def tell(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+    def tell(done: int, total: int) -> None:
+        if not bars:
+            bars.append(tqdm(total=total, disable=quiet, **how))
+        bars[0].update(done - bars[0].n)
+        if done == total:
+            bars.pop().close()
 
+    try:
         yield tell
+    finally:
+        for bar in bars:
+            bar.close()

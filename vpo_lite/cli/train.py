@@ -174,13 +174,20 @@ def _drive(run, as_json: bool) -> int:
         dynamic_ncols=True,
         file=sys.stderr,
     )
-    with bar, _patient() as asked_to_stop:
+    with bar, _patient() as asked_to_stop, measuring(quiet) as run.measured:
 
         def tell(record) -> bool:
             bar.update()
-            bar.set_postfix_str(_short(record))
+            bar.set_postfix_str(_short(record.coverage, record.set_reward, record.valid_rate))
             return bool(asked_to_stop)
 
+        def show(step: int, figures: dict) -> None:
+            if not quiet:
+                words = _short(figures["coverage"], figures["set_reward"], figures["valid_rate"])
+                best = ", ".join(f"best@{k} {v:.2f}" for k, v in figures["best_at_k"].items())
+                tqdm.write(f"measured after step {step}: {words}, {best}", file=sys.stderr)
+
+        run.seen = show
         all_done = run.train(tell)
     if not all_done:
         then = f"go on with: {run.folder.go_on}"
@@ -327,10 +334,6 @@ def _patient():
         signal.signal(signal.SIGINT, before)
 
 
-def _short(record) -> str:
-    seen = {
-        "coverage": record.coverage,
-        "set reward": record.set_reward,
-        "valid": record.valid_rate,
-    }
+def _short(coverage: float | None, set_reward: float, valid_rate: float) -> str:
+    seen = {"coverage": coverage, "set reward": set_reward, "valid": valid_rate}
     return ", ".join(f"{k} {v:.2f}" for k, v in seen.items() if v is not None)

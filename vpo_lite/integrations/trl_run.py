@@ -15,29 +15,28 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
-from transformers import PrinterCallback, TrainerCallback
+from accelerate.utils import broadcast_object_list, gather_object
+from transformers import GenerationConfig, PrinterCallback, TrainerCallback
 
 from ..checks import shown
 from ..estimators import zscore
 from ..files import sync
-from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
 from ..training.errors import TrainingError
-from ..training.folders import CHECKPOINTS, CONFIG, METRICS, Engine, RunFolder
+from ..training.folders import CHECKPOINTS, CONFIG, METRICS, RunFolder
 from ..training.measure import step_figures
 from ..training.memory import Memory, check_fits, enough_memory
 from ..training.record import Group, StepRecord
-from ..training.rollouts import last_word
 from ..training.run import AnyRun, going_on, settled
+from ..training.schemas import Engine
 from ..training.step import Learner
 from .rewards import Scored
 from .trl import SetReward, grouped
 from .trl_memory import memory_needed
 from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
-from .trl_surroundings import drop_nothing, joined, nothing_but_ends, silence, together, who
+from .trl_surroundings import ends_of, generating, joined, no_dropout, silence, together, who, whole
 
 NAME = "trl"
 
@@ -62,7 +61,7 @@ class TrlRun(AnyRun):
         first: int = 0,
     ):
         super().__init__(folder, config, learner, first)
-        self.engine, self.team, self._began = engine, team, False
+        self.engine, self.team, self._began, self._own = engine, team, False, None
         self.main, self.processes = team.is_main_process, team.num_processes
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
@@ -81,7 +80,7 @@ class TrlRun(AnyRun):
             config = settled(config)
             _check_options(config, engine, team)
             learner = _learner(config)
-            if _whole(engine):
+            if whole(engine):
                 needed = functools.partial(memory_needed, processes=team.num_processes)
                 check_fits(learner.policy, config, learner.task, needed, quantised=False)
             one_step = config.but(steps=1, warmup_steps=0)
@@ -123,11 +122,11 @@ class TrlRun(AnyRun):
                 _check_options(config, engine, team)
                 learner = _learner(config)
             checkpoint = _last_checkpoint(folder, learner, config, team)
-        return cls(folder, config, learner, engine, team, _step_after(checkpoint))
+        return cls(folder, config, learner, engine, team, step_of(checkpoint))
 
     def memory(self) -> Memory | None:
         """As `AnyRun.memory`. None where vLLM samples or processes share the parameters."""
-        if not _whole(self.engine):
+        if not whole(self.engine):
             return None
         return memory_needed(self.learner.policy, self.config, self.learner.task, self.processes)
 
@@ -141,16 +140,25 @@ class TrlRun(AnyRun):
         Until it returns, the model has the generation settings that TRL samples with.
         """
         checkpoint = _last_checkpoint(self.folder, self.learner, self.config, self.team)
-        self.done = _step_after(checkpoint)
+        self.done = step_of(checkpoint)
         with silence(), torch_threads(self.config.threads), enough_memory(self.config):
             if self._began and checkpoint is None:  # steps without a state changed the adapter
                 self._build_again(_learner)
             self._began = True
             policy = self.learner.policy
-            with nothing_but_ends(policy.model.get_base_model(), _ends(policy, self.config)):
+            base, ends = policy.model.get_base_model(), sorted(ends_of(policy, self.config))
+            self._own = base.generation_config
+            with generating(base, GenerationConfig(eos_token_id=ends)):
                 trainer = self._trainer(tell)
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return self.done == self.config.steps
+
+    def measure(self) -> None:
+        if self.due:
+            base = self.learner.policy.model.get_base_model()
+            with together(self.team), generating(base, self._own):
+                if self.main:
+                    super().measure()
 
     def finish(self) -> dict:
         self.team.wait_for_everyone()  # each stored its random streams beside the checkpoint
@@ -167,8 +175,8 @@ class TrlRun(AnyRun):
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
         if args.disable_dropout:
-            drop_nothing(base)
-        ends, log = _ends(policy, config), bool(args.report_to)
+            no_dropout(base)
+        ends, log = ends_of(policy, config), bool(args.report_to)
         reward = _Reward(SetReward.of(config), ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
@@ -258,6 +266,7 @@ class _Recorder(TrainerCallback):
         self.run, self.reward, self.tell = run, reward, tell
 
     def on_step_begin(self, args, state, control, **_):
+        self.run.measure()
         self.began = time.perf_counter()
 
     def on_log(self, args, state, control, logs, **_):
@@ -328,23 +337,7 @@ def _last_checkpoint(
     return checkpoint
 
 
-def _step_after(checkpoint: Path | None) -> int:
-    return 0 if checkpoint is None else step_of(checkpoint)
-
-
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
     """Refuse what TRL refuses before anything is loaded or written."""
     with silence():
         grpo_config(config, "unused", team.num_processes, **engine.options)
-
-
-def _whole(engine: Engine) -> bool:
-    """Whether every process holds all parameters and samples itself: its memory is then known."""
-    split = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
-    return not any(split) and not any(map(engine.options.get, ("use_vllm", "fsdp", "deepspeed")))
-
-
-def _ends(policy: Policy, config: TrainConfig) -> set[int]:
-    """The tokens that end a rollout: also the word that ends its last answer."""
-    word = last_word(policy, config.answers)
-    return policy.eos_ids | (set() if word is None else {policy.token_id(word)})

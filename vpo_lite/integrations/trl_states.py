@@ -33,7 +33,7 @@ def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | 
                 f"{last}: it is of step {step_of(last)}: expected 1 to {config.steps}"
             )
         _check_readable(last)
-    folder.rewind(step_of(last) if last else 0, last or where / "checkpoint-1", config)
+    folder.rewind(step_of(last), last or where / "checkpoint-1", config)
     if not known:  # a new run, or one that was killed before it had any state
         where.mkdir(exist_ok=True)
         write_json(where / ABOUT, folder.about(learner))
@@ -49,7 +49,10 @@ def _is_complete(path: Path) -> bool:
     return isinstance(state, dict) and state.get("global_step") == step_of(path)
 
 
-def step_of(path: Path) -> int:
+def step_of(path: Path | None) -> int:
+    """The step that a checkpoint is of; without one it is 0."""
+    if path is None:
+        return 0
     step = path.name.rpartition("-")[2]
     return int(step) if step.isdecimal() else -1
 

@@ -11,12 +11,17 @@ from datetime import timedelta
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env
 from huggingface_hub import constants
 from transformers import GenerationConfig
 
 from ..checks import check_whole
 from ..policy.adapter import quiet_for_long
+from ..policy.policy import Policy
+from ..training.config import TrainConfig
 from ..training.errors import TrainingError
+from ..training.rollouts import last_word
+from ..training.schemas import Engine
 
 STEP = 1800  # seconds that communication within a step may wait: TRL's default
 PATIENCE = timedelta(days=1)
@@ -100,7 +105,13 @@ def leave(team: PartialState) -> None:
         time.sleep(0.5)  # the GIL is free
 
 
-def drop_nothing(model) -> None:
+def whole(engine: Engine) -> bool:
+    """Whether every process holds all parameters and samples itself: its memory is then known."""
+    split = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
+    return not any(split) and not any(map(engine.options.get, ("use_vllm", "fsdp", "deepspeed")))
+
+
+def no_dropout(model) -> None:
     """Dropout that a layer keeps as a number (OPT) becomes 0. TRL's own option sees modules."""
     for module in model.modules():
         for name, value in vars(module).items():
@@ -108,17 +119,20 @@ def drop_nothing(model) -> None:
                 setattr(module, name, 0.0)
 
 
+def ends_of(policy: Policy, config: TrainConfig) -> set[int]:
+    """The tokens that end a rollout: also the word that ends its last answer."""
+    word = last_word(policy, config.answers)
+    return policy.eos_ids | (set() if word is None else {policy.token_id(word)})
+
+
 @contextlib.contextmanager
-def nothing_but_ends(model, ids: set[int]):
-    """A context in which the model's generation settings are these ends, and nothing else.
+def generating(model, settings: GenerationConfig):
+    """A context in which the model has these generation settings.
 
     ``generate`` takes what TRL leaves open from them: a model's ``min_p`` would change the
     distribution that rollouts are drawn from, and the trainer knows nothing of it.
     """
-    before, model.generation_config = (
-        model.generation_config,
-        GenerationConfig(eos_token_id=sorted(ids)),
-    )
+    before, model.generation_config = model.generation_config, settings
     try:
         yield
     finally:

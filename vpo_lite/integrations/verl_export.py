@@ -23,8 +23,9 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - load_in, compile, sample_batch, device, threads: refused, since veRL has nothing like them or
   decides itself
 - keep_texts: not used; veRL has trainer.rollout_data_dir
-- k, set_size, eval_problems, eval_answers: belong to methods that are refused, and to the native
-  evaluation
+- eval_problems, eval_answers: the held-out data, and rollout.val_kwargs.n; eval_every:
+  trainer.test_freq, by default ten times in a run
+- k, set_size: belong to methods that are refused
 """
 
 import os
@@ -41,8 +42,9 @@ from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_problem, check_seeds, first_problem, prompt_of, tokens_of
 from ..training.evaluate import held_out_seeds
-from ..training.folders import CONFIG, Engine, digests, settings
+from ..training.folders import CONFIG, settings
 from ..training.problems import seeds_of_step
+from ..training.schemas import Engine
 from .rewards import RolloutReward
 from .verl_texts import RUN, configuration, readme
 
@@ -66,7 +68,7 @@ def export(
 
     - gpus, nodes: GPUs of a node, nodes of the cluster
     - estimator: "grpo", veRL's own, or "vpo" (:mod:`~.verl_estimator`)
-    - problems: how many held-out ones are measured; by default 64, or all where there are fewer
+    - problems: how many held-out ones are measured; by default the config's ``eval_problems``
 
     Raises ValueError for settings that veRL cannot keep, for a folder that holds something, and
     where pyarrow is missing. Nothing is written then.
@@ -81,7 +83,7 @@ def export(
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))
-    task, files = config.make_task(), digests(config)
+    task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_seeds(task)
     first_problem(task, config.answers, None)
     rows = {
@@ -97,7 +99,7 @@ def export(
         prompt, response = (max(s[i] for s in sizes) for i in (1, 2))
         lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
         count = {name: size[0] for name, size in zip(rows, sizes, strict=True)}
-        write_json(made / CONFIG, settings(config, files, Engine(name="verl")))
+        write_json(made / CONFIG, stored)
         texts = {
             "vpo.yaml": configuration(config, lengths, gpus, nodes, estimator),
             "run.sh": RUN,
@@ -187,6 +189,7 @@ def held_out_rows(
     config: TrainConfig, task: Task, problems: int | None
 ) -> Iterator[tuple[dict, int]]:
     """The held-out problems of the native evaluation."""
+    problems = config.eval_problems if problems is None else problems
     for index, seed in enumerate(held_out_seeds(task, problems)):
         yield _row(config, task, int(seed), "held_out", index, 0)
 

@@ -8,7 +8,6 @@ from ..policy.tokenizer import NO_THINKING
 from ..training.config import TrainConfig
 from .rewards import RolloutReward
 
-POOL = 30  # answers to each held-out problem, as in the native evaluation
 LOSSES = {
     "token": "token-mean",
     "sequence": "seq-mean-token-mean",
@@ -54,9 +53,9 @@ def configuration(
         temperature=as_yaml(config.temperature),
         rollout_dtype="float32" if config.rollout_dtype == "float32" else "bfloat16",
         seed=config.seed % 2**31,
-        pool=-(-POOL // config.answers),
+        pool=-(-config.measured_answers // config.answers),
         steps=config.steps,
-        tenth=tenth,
+        measured=config.eval_every or tenth,
         save=max(tenth, config.save_every),
         nodes=nodes,
         gpus=gpus,
@@ -168,7 +167,7 @@ trainer:
   total_epochs: 1
   total_training_steps: {steps}
   save_freq: {save}
-  test_freq: {tenth}
+  test_freq: {measured}
   nnodes: {nodes}
   n_gpus_per_node: {gpus}
   logger: [console]

@@ -21,7 +21,7 @@ LOAD_IN = ("8bit", "4bit")
 MOST_WEIGHTS = 1_000_000
 MOST_ANSWERS = 2_000  # to one problem that is measured
 # How and where a run is computed, not what. Runs that differ only here are repetitions.
-OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "compile")
+OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "eval_every", "compile")
 OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing")
 
 _COLUMNS = ["steps", "prompts", "group_size", "K", "lr", "rank", "lora_alpha", "kl", "eps"]
@@ -155,6 +155,7 @@ class TrainConfig:
         least=1,
         most=MOST_ANSWERS,
     )
+    eval_every: int | None = setting(None, "measure during training, every N steps", least=1)
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu, cuda or mps")
     threads: int | None = setting(

@@ -39,8 +39,8 @@ def evaluate(
     ``problems`` held-out ones. Both numbers are by default the config's: 64 problems, or all where
     the task has fewer, and 30 answers. A rollout holds one answer, or m answers; the pool is cut to
     ``answers``. Every answer keeps its own reward vector, also a repeat. A set is one rollout, or
-    ``set_size`` consecutive single answers. ``tell`` is called after each problem with the number
-    of those that are done, and of all. The dict holds
+    ``set_size`` consecutive single answers. ``tell`` is called first, and after each problem, with
+    the number of those that are done, and of all. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
     - coverage: mean over sets, exact at alpha = 1; None without a known front
@@ -73,6 +73,8 @@ def evaluate(
     check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     rows = []
+    if tell is not None:
+        tell(0, len(instances))
     with torch_threads(config.threads):
         for pool in sample_pools(policy, task, config, instances, answers, seed):
             rows.append(pool_figures(task, config, pool, answers))

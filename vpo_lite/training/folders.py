@@ -1,9 +1,8 @@
 """Run folders: what a run leaves on disk, and the state from which it goes on.
 
 One process writes to a run at a time. Files are written beside their place and then moved there, so
-a reader never meets half a file, and neither does a run that goes on after a kill. metrics.jsonl
-and texts.jsonl alone grow line by line. What is read is checked field by field (schemas.py,
-record.py).
+a reader never meets half a file, and neither does a run that goes on after a kill. The three .jsonl
+files alone grow line by line. What is read is checked field by field (schemas.py, record.py).
 """
 
 import contextlib
@@ -11,13 +10,12 @@ import json
 import os
 from pathlib import Path
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from ..checks import command, shown, shown_path
 from ..files import (
     BusyError,
     DamagedError,
-    Schema,
     check,
     digest,
     is_free,
@@ -32,21 +30,15 @@ from ..files import (
 )
 from .config import OF_THE_MACHINE, TrainConfig
 from .record import StepRecord, stored_step
-from .schemas import BestSets, Figures, Summary
+from .schemas import BestSets, Engine, Figures, Measured, Summary
 from .texts import TEXTS, cut
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 FILES, ENGINE = "files", "engine"  # beside the settings in config.json
-STATE, START, ADAPTER = "state.safetensors", "start.json", "adapter"
+STATE, START, MEASURED = "state.safetensors", "start.json", "measured.jsonl"
+ADAPTER = "adapter"
 CHECKPOINTS = "checkpoints"  # another engine's states, in its form
 MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
-
-
-class Engine(Schema):
-    """Which engine trains a run, and its own options: how a run is computed, not what."""
-
-    name: str = "native"
-    options: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class RunFolder:
@@ -57,6 +49,7 @@ class RunFolder:
     - metrics.jsonl: one record a line
     - texts.jsonl: some completions of each step, one a line, where the run keeps any (texts.py)
     - start.json: the figures before training, while the run is under way
+    - measured.jsonl: the figures after every ``eval_every`` steps, one step a line
     - state.safetensors, or checkpoints/ of another engine: the state to go on from. A finished run
       keeps it: more ``steps`` make it go on
     - adapter/, summary.json: the trained adapter and the figures, once the run is finished
@@ -80,14 +73,14 @@ class RunFolder:
         """
         folder = cls(path)
         folder._check_free()
-        files = digests(config)
+        stored = settings(config, engine)
         made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.lock()
             folder._check_free()  # another process may have been faster
             folder.tidy()
-            write_json(folder.path / CONFIG, settings(config, files, engine))
+            write_json(folder.path / CONFIG, stored)
         except BaseException as error:
             folder.close(remove=bool(made))
             with contextlib.suppress(OSError):  # not empty: another process works there
@@ -140,7 +133,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove what a killed writer left."""
-        tidy(self.path, (CONFIG, METRICS, TEXTS, SUMMARY, STATE, START, ADAPTER))
+        tidy(self.path, (CONFIG, METRICS, TEXTS, SUMMARY, STATE, START, MEASURED, ADAPTER))
         if self.finished:
             (self.path / START).unlink(missing_ok=True)
 
@@ -196,6 +189,10 @@ class RunFolder:
         path = self.path / START
         return read_json(path, Figures).model_dump() if path.exists() else None
 
+    def measured(self) -> list[dict]:
+        """The figures of each measurement during training, and its ``step``, in order."""
+        return [row.model_dump() for row in read_json_lines(self.path / MEASURED, Measured)]
+
     def records(self) -> list[StepRecord]:
         """The records of metrics.jsonl: steps 1, 2, 3, ... without a gap.
 
@@ -219,15 +216,20 @@ class RunFolder:
 
     def append(self, record: StepRecord) -> None:
         """Add one step's line to metrics.jsonl."""
-        self._check_locked()
-        with open(self.path / METRICS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record.to_json(), allow_nan=False) + "\n")
+        self._append(METRICS, json.dumps(record.to_json(), allow_nan=False) + "\n")
 
     def append_texts(self, lines: list[str]) -> None:
         """Add lines to texts.jsonl."""
+        self._append(TEXTS, "".join(lines))
+
+    def append_measured(self, step: int, figures: dict) -> None:
+        """Add the figures after a step to measured.jsonl."""
+        self._append(MEASURED, json.dumps({"step": step} | figures, allow_nan=False) + "\n")
+
+    def _append(self, name: str, text: str) -> None:
         self._check_locked()
-        with open(self.path / TEXTS, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write("".join(lines))
+        with open(self.path / name, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
 
     def save(self, learner, step: int) -> None:
         """Store the state after ``step`` steps."""
@@ -275,6 +277,7 @@ class RunFolder:
         removed, where state or lines miss.
         """
         self._check_locked()
+        self.measured()  # a damaged file is said before anything is removed
         metrics, records = self.path / METRICS, self.records()
         if self.finished and step < len(records):
             raise DamagedError(
@@ -294,7 +297,8 @@ class RunFolder:
         self.tidy()
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
-        cut(self.path / TEXTS, step)
+        for name in (TEXTS, MEASURED):
+            cut(self.path / name, step)
 
     def _settle(self, config: TrainConfig) -> None:
         """Write ``config.steps``, and make a finished run one that is under way."""
@@ -339,12 +343,8 @@ class RunFolder:
         self.close(remove=True)
 
 
-def digests(config: TrainConfig) -> dict[str, str]:
-    """The SHA-256 of each data file of a run. Raises DamagedError for one that cannot be read."""
-    return {name: digest(file) for name, file in config.files.items()}
-
-
-def settings(config: TrainConfig, files: dict[str, str], engine: Engine | None) -> dict:
-    """What config.json holds; files: :func:`digests`."""
+def settings(config: TrainConfig, engine: Engine | None) -> dict:
+    """What config.json holds. Raises DamagedError for a data file that cannot be read."""
+    files = {name: digest(file) for name, file in config.files.items()}
     beside = {FILES: files} if files else {}
     return config.to_json() | beside | ({ENGINE: engine.model_dump()} if engine else {})

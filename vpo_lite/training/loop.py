@@ -6,7 +6,7 @@ from ..checks import shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from .config import TrainConfig
-from .memory import check_fits, enough_memory
+from .memory import check_fits, enough_memory, made_to_fit
 from .record import StepRecord
 from .step import Learner, train_step
 
@@ -24,7 +24,9 @@ def train(
     ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model and
     rank stay, since the learner was built with them.
 
-    - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
+    - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards.
+      Without one, micro_batch and sample_batch are chosen to fit into memory where the config names
+      none
     - first_step: steps already done
     - task: a Task object for a new learner to train on, instead of the config's own
 
@@ -37,16 +39,19 @@ def train(
     """
     if learner is not None and task is not None:
         raise ValueError("task and learner: a learner has its task; give one of them")
+    own = learner is None
     learner = learner or Learner(_checked(config), task=task)
-    fitting = None
+    asked = used = None
     for step in range(first_step, 2**63):
         if step >= config.steps:
             return
-        if config != fitting:
-            check_fits(learner.policy, config, learner.task)
-            fitting = config
-        with torch_threads(config.threads), enough_memory(config):
-            record = train_step(learner, config, step)
+        if config != asked:
+            asked = used = config
+            if own:
+                used = made_to_fit(learner.policy, config, learner.task)
+            check_fits(learner.policy, used, learner.task)
+        with torch_threads(used.threads), enough_memory(used):
+            record = train_step(learner, used, step)
         config = _checked((yield record) or config)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "cures",
     "fitted",
     "lengths",
+    "made_to_fit",
     "memory_needed",
     "size",
 ]
@@ -190,6 +191,12 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
             least = memory_needed(policy, cut, task)
         config = cut
     return config
+
+
+def made_to_fit(policy: Policy, config: TrainConfig, task=None) -> TrainConfig:
+    """The config as :func:`fitted` cuts it for the memory that is available now."""
+    found = available_memory(policy.device)
+    return fitted(policy, config, found, task) if found else config
 
 
 def check_fits(

@@ -14,10 +14,11 @@ from ..policy import shipped
 from ..policy.adapter import check_place
 from .config import TrainConfig
 from .evaluate import evaluate, held_out_seeds
-from .folders import ADAPTER, Engine, RunFolder
+from .folders import ADAPTER, RunFolder
 from .loop import train
-from .memory import Memory, available_memory, check_fits, enough_memory, fitted, memory_needed
+from .memory import Memory, check_fits, enough_memory, made_to_fit, memory_needed
 from .record import StepRecord
+from .schemas import Engine
 from .step import Learner
 from .texts import written
 
@@ -34,12 +35,14 @@ class AnyRun(ABC):
     - processes: how many train together
     - notes: what a user should know of the engine before the first step
     - measured: called after each problem of an evaluation: how many are done, and of how many
+    - seen: called after each measurement during training: its step and its figures
     """
 
     engine = Engine()
     main, processes = True, 1
     notes: tuple[str, ...] = ()
     measured: Callable[[int, int], object] | None = None
+    seen: Callable[[int, dict], object] | None = None
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
@@ -75,6 +78,22 @@ class AnyRun(ABC):
         self.folder.append(record)
         if self.config.keep_texts:
             self.folder.append_texts(written(record, self.learner.task, self.config.keep_texts))
+
+    @property
+    def due(self) -> bool:
+        """Whether ``eval_every`` asks for the figures after the steps that are done."""
+        every = self.config.eval_every
+        return bool(every and self.done) and self.done % every == 0
+
+    def measure(self) -> None:
+        """Measure the policy where that is due. Call it before each step: what a kill cut short is
+        then measured again.
+        """
+        if self.due and all(row["step"] != self.done for row in self.folder.measured()):
+            figures = self._evaluate()
+            self.folder.append_measured(self.done, figures)
+            if self.seen is not None:
+                self.seen(self.done, figures)
 
     @abstractmethod
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
@@ -147,8 +166,7 @@ class Run(AnyRun):
         """
         config = settled(config)
         learner = Learner(config)
-        found = available_memory(learner.policy.device)
-        config = fitted(learner.policy, config, found, learner.task) if found else config
+        config = made_to_fit(learner.policy, config, learner.task)
         check_fits(learner.policy, config, learner.task)
         folder = RunFolder.create(path, config)
         return cls(folder, config, learner, folder.restore(learner, config))
@@ -193,6 +211,8 @@ class Run(AnyRun):
     def _steps(self) -> Iterator[StepRecord]:
         walk = train(self.config, learner=self.learner, first_step=self.done)
         while True:
+            if self.done < self.config.steps:
+                self.measure()
             self._broken = True
             record = next(walk, None)
             if record is None:

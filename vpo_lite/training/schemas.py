@@ -6,7 +6,7 @@ The names of 0.1.0 are read, too, under today's names.
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from ..files import Schema
 
@@ -18,6 +18,13 @@ Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=0)]
 Budget = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]  # k of best@k, as a key of JSON
 ByProblem = Annotated[list[float | None], Field(min_length=1)]
+
+
+class Engine(Schema):
+    """Which engine trains a run, and its own options: how a run is computed, not what."""
+
+    name: str = "native"
+    options: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class Means(Schema):
@@ -76,6 +83,12 @@ class Figures(Means):
             values = figures.pop(name)  # 0.1.0 named it after its only task
             figures["per_problem"] = renamed(values) if isinstance(values, dict) else values
         return figures
+
+
+class Measured(Figures):
+    """A line of measured.jsonl: the figures after this step, in the midst of training."""
+
+    step: Annotated[int, Field(ge=1)]
 
 
 class Summary(Figures):

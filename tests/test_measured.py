@@ -1,0 +1,156 @@
+"""Measurements during training: the figures of a run that ended there, and training as it was."""
+
+import json
+
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite import report
+from vpo_lite.cli import main
+from vpo_lite.files import DamagedError
+from vpo_lite.training import run as run_module
+from vpo_lite.training.config import OF_THE_MACHINE
+from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.run import Run
+from vpo_lite.training.schemas import Figures
+
+FIGURES = set(Figures.model_fields)
+
+
+@pytest.fixture
+def config(small_config):
+    return small_config.but(steps=5, eval_every=2, eval_answers=4, lr=0.1)
+
+
+def trained(config, path) -> dict:
+    """The summary of a run that was trained to its end."""
+    run = Run.begin(config, path)
+    run.start()
+    for _ in run.steps():
+        pass
+    return run.finish()
+
+
+def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp_path):
+    config = config.but(model="pocket-6x6", max_new_tokens=None, group_size=4, lr=1e-2)
+    trained(config, tmp_path / "long")
+    measured = RunFolder(tmp_path / "long").measured()
+    assert [row["step"] for row in measured] == [2, 4]  # after the last step stands in the summary
+    short = trained(config.but(steps=2, eval_every=None), tmp_path / "short")
+    assert {name: measured[0][name] for name in FIGURES} == {name: short[name] for name in FIGURES}
+    assert measured[0]["set_reward"] != measured[1]["set_reward"]  # it learns at this rate
+    assert not (tmp_path / "short" / "measured.jsonl").exists()
+
+
+def test_measuring_changes_nothing_of_the_training(config, tmp_path):
+    with_it, without = tmp_path / "with", tmp_path / "without"
+    figures = [trained(config, with_it), trained(config.but(eval_every=None), without)]
+    weights = [(p / "adapter/adapter_model.safetensors").read_bytes() for p in (with_it, without)]
+    assert weights[0] == weights[1]
+    assert all(figures[0][name] == figures[1][name] for name in FIGURES)
+    assert "eval_every" in OF_THE_MACHINE  # so such runs are repetitions of each other
+
+
+class Killed(BaseException):
+    """Ends a run as kill -9 would."""
+
+
+@pytest.mark.parametrize("cut", ["in a measurement", "in its line", "after the state"])
+def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
+    config, cut, tmp_path, monkeypatch
+):
+    trained(config, tmp_path / "whole")
+    lines = (tmp_path / "whole" / "measured.jsonl").read_text()
+    run = Run.begin(config, tmp_path / "run")
+    run.start()
+    evaluate, calls = run_module.evaluate, []
+
+    def killed(*arguments, **more):
+        calls.append(1)
+        if len(calls) == 2:
+            raise Killed
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(run_module, "evaluate", killed)
+    with pytest.raises(Killed):
+        for record in run.steps():
+            if cut == "after the state" and record.step == 2:
+                raise Killed
+    run.close()
+    monkeypatch.undo()
+    file = tmp_path / "run" / "measured.jsonl"
+    if cut == "in its line":
+        file.write_text(lines[:-9])
+    again = Run.resume(tmp_path / "run")
+    assert again.done == (2 if cut == "after the state" else 4)
+    told = []
+    again.seen = lambda step, figures: told.append(step)
+    for _ in again.steps():
+        pass
+    again.finish()
+    assert file.read_text() == lines
+    assert told == ([2, 4] if cut == "after the state" else [4])
+
+
+def test_a_run_that_became_longer_measures_where_it_had_ended(config, tmp_path):
+    trained(config.but(steps=4), tmp_path / "run")
+    ended = RunFolder(tmp_path / "run").summary()
+    again = Run.resume(tmp_path / "run", steps=5)
+    for _ in again.steps():
+        pass
+    again.finish()
+    measured = RunFolder(tmp_path / "run").measured()
+    assert [row["step"] for row in measured] == [2, 4]
+    assert {name: measured[1][name] for name in FIGURES} == {name: ended[name] for name in FIGURES}
+
+
+def test_lines_after_the_state_are_measured_again_and_a_damaged_one_is_said(config, tmp_path):
+    run = Run.begin(config.but(save_every=3), tmp_path / "run")
+    run.start()
+    for record in run.steps():
+        if record.step == 5:
+            break
+    run.close()
+    file = tmp_path / "run" / "measured.jsonl"
+    lines = file.read_text()
+    assert lines.count("\n") == 2
+    again = Run.resume(tmp_path / "run")
+    assert again.done == 5  # the last step has a state
+    again.close()
+    (tmp_path / "run" / "state.safetensors").unlink()
+    file.write_text(lines.replace('"step": 2', '"step": "2"'))
+    with pytest.raises(DamagedError, match=r"measured\.jsonl, line 1: field step"):
+        Run.resume(tmp_path / "run")
+    assert file.read_text().count("\n") == 2
+
+
+def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
+    small_config, tmp_path, capsys
+):
+    flags = {"model": small_config.model, "maze-seed": 1000, "device": "cpu", "steps": 4}
+    flags |= {"prompts": 1, "group-size": 2, "m": 2, "max-new-tokens": 8, "eval-every": 1}
+    flags |= {"eval-answers": 4}
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    out = tmp_path / "run"
+    assert main(["train", *arguments, "--out", str(out)]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "measured after" in line]
+    assert [line[line.index("measured") :].split(":")[0] for line in said] == [
+        f"measured after step {step}" for step in (1, 2, 3)
+    ]
+    folder = RunFolder(out)
+    for line, row in zip(said, folder.measured(), strict=True):
+        assert f"set reward {row['set_reward']:.2f}" in line
+        assert f"best@3 {row['best_at_k']['3']:.2f}" in line
+    assert main(["compare", str(out), "--html", str(tmp_path / "page.html")]) == 0
+    assert "Measured over training" in (tmp_path / "page.html").read_text()
+    points, summary = report._points(folder), json.loads((out / "summary.json").read_text())
+    assert list(points) == [0, 1, 2, 3, 4]
+    assert points[0]["coverage"] == summary["start"]["coverage"]
+    assert points[4]["coverage"] == summary["coverage"]
+    assert points[2] == folder.measured()[1]
+
+
+def test_a_report_of_runs_that_measured_nothing_on_the_way_has_no_such_part(runs, tmp_path):
+    page, finished = tmp_path / "page.html", str(runs / "finished")
+    report.write_report([finished], page, vpo.compare([finished]))
+    assert "Measured over training" not in page.read_text()
