@@ -260,7 +260,9 @@ class Page:
     def wait_text(self, selector, piece, timeout=60_000):
         text = "(e.innerText || e.textContent)"  # the latter for a cell out of sight
         found = f"([s, t]) => [...document.querySelectorAll(s)].some((e) => {text}.includes(t))"
-        self.page.wait_for_function(found, arg=[selector, piece], timeout=timeout)
+        self.page.wait_for_function(
+            found, arg=[selector, piece], timeout=timeout, polling=100
+        )  # not in every frame: innerText lays the page out
 
     def trace(self, name, axis="x", field="y"):
         """The data of the plotted traces with this name on this axis, one after another."""

@@ -162,7 +162,7 @@ def _measured(rows: list[dict], known: bool) -> Html:
     for row in rows:
         runs = [_points(RunFolder(folder)) for folder in row["folders"]]
         steps = sorted(set.intersection(*(set(points) for points in runs)))
-        if len(steps) > 2:  # more than before and after
+        if steps:
             figures = [[points[step] for step in steps] for points in runs]
             series[_label(row)] = {
                 "step": np.array(steps),
@@ -176,9 +176,13 @@ def _measured(rows: list[dict], known: bool) -> Html:
 
 
 def _points(run: RunFolder) -> dict[int, dict]:
-    """The figures of a run by the step after which they were measured, 0 for before training."""
-    summary = run.summary()
+    """The figures of a run by the step after which they were measured, 0 for before training.
+    Nothing where none were measured on the way.
+    """
     between = {row["step"]: row for row in run.measured()}
+    if not between:
+        return {}
+    summary = run.summary()
     return {0: summary["start"]} | between | {summary["steps"]: summary}
 
 
