@@ -13,6 +13,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
+# One test process more than cores, as far as four: some tests wait for processes that they start.
+TESTERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+
 .PHONY: lab test quick lint format bench gpu verl study picture clean
 .DEFAULT_GOAL := lab
 
@@ -42,7 +45,7 @@ lab: .venv/lab-installed
 
 test: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n $(TESTERS) --dist worksteal
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m browser -n auto --maxprocesses 2 --dist loadscope
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 

@@ -829,8 +829,11 @@ def test_the_example_trains(name, chat_folder, tmp_path, monkeypatch, capsys):
 # --- several processes ----------------------------------------------------------------------------
 
 
-def both(*arguments: list[str], module=("-m", "vpo_lite.cli", "train")) -> list[tuple[int, str]]:
-    """Status and last line on stderr of `vpo-lite train ARGUMENTS`, one process for each list."""
+def both(*arguments: list[str], module=("-m", "vpo_lite.cli", "train"), lines=1) -> list[tuple]:
+    """Status and last line on stderr of `vpo-lite train ARGUMENTS`, one process for each list.
+
+    lines: for more than one, the last lines, as a list
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
@@ -849,7 +852,8 @@ def both(*arguments: list[str], module=("-m", "vpo_lite.cli", "train")) -> list[
     finally:
         for process in started:
             process.kill()
-    return [(p.returncode, lines[-1]) for p, lines in zip(started, said, strict=True)]
+    ends = [(p.returncode, all[-lines:]) for p, all in zip(started, said, strict=True)]
+    return ends if lines > 1 else [(status, last) for status, (last,) in ends]
 
 
 PATIENT = """
@@ -876,37 +880,58 @@ def test_one_process_may_evaluate_for_longer_than_a_step_may_wait():
     assert both([], [], module=("-c", PATIENT)) == [(1, "both went on")] * 2
 
 
-@pytest.fixture
-def begun(tmp_path):
-    """The folder of a run on TRL that has no steps yet."""
+IN_TURN = """
+import contextlib, io, json, sys
+from vpo_lite.cli import main
+for asked in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        status = main(["train", *asked])
+    print(json.dumps([status, said.getvalue().splitlines()[-1]]), file=sys.stderr)
+sys.exit("all were refused")
+"""
+
+
+def in_turn(*pairs) -> list[list[tuple[int, str]]]:
+    """As `both`, for one pair of commands after another in the same two processes."""
+    lists = [[json.dumps(asked)] for asked in zip(*pairs, strict=True)]
+    ended = both(*lists, module=("-c", IN_TURN), lines=len(pairs) + 1)
+    assert [(status, last) for status, (*_, last) in ended] == [(1, "all were refused")] * 2
+    return list(zip(*([json.loads(line) for line in said[:-1]] for _, said in ended), strict=True))
+
+
+@pytest.mark.slow
+def test_what_one_process_refuses_ends_all_and_begins_nothing(tmp_path):
+    """A folder or a model that one machine lacks, and a folder that another run writes to."""
     config = pocket_config(maze_seed=1000, m=2, prompts=1, group_size=4)
-    RunFolder.create(tmp_path / "run", config, Engine(name="trl")).close()
-    return str(tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_where_one_machine_lacks_the_folder_none_waits_for_it(begun):
-    missing = f"{begun}-elsewhere"
-    main, other = both(["--resume", begun], ["--resume", missing])
-    assert (main[0], other[0]) == (1, 2)
-    why = f"{missing}: no run folder"
-    assert other[1].startswith(f"vpo-lite: {why}")
-    assert main[1].startswith("vpo-lite: rank 1 of 2 on ") and f": {why}" in main[1]
-    assert main[1].endswith("all machines of a run must share its folder")
-    assert both(["--resume", missing], ["--resume", begun])[0][1].startswith(f"vpo-lite: {why}")
-
-
-@pytest.mark.slow
-def test_what_the_main_process_refuses_ends_the_others(begun):
-    folder = RunFolder.open(begun)
+    begun, locked, missing, new = (str(tmp_path / n) for n in ("run", "locked", "missing", "new"))
+    for path in (begun, locked):
+        RunFolder.create(path, config, Engine(name="trl")).close()
+    asked = ["--engine", "trl", "--device", "cpu", "--out", new]
+    folder = RunFolder.open(locked)
     folder.lock()
     try:
-        main, other = both(["--resume", begun], ["--resume", begun])
+        lacks, leads, held, without = in_turn(
+            (["--resume", begun], ["--resume", missing]),
+            (["--resume", missing], ["--resume", begun]),
+            (["--resume", locked], ["--resume", locked]),
+            (asked, [*asked, "--model", str(tmp_path / "model")]),
+        )
     finally:
         folder.close()
-    assert "another process" in main[1] and "another process" in other[1]
-    assert other[1].startswith("vpo-lite: rank 0 of 2 on ")
-    assert (main[0], other[0]) == (2, 1)
+    why = f"{missing}: no run folder"
+    (main, main_said), (other, other_said) = lacks
+    assert (main, other) == (1, 2) and other_said.startswith(f"vpo-lite: {why}")
+    assert main_said.startswith("vpo-lite: rank 1 of 2 on ") and f": {why}" in main_said
+    assert main_said.endswith("all machines of a run must share its folder")
+    assert leads[0][1].startswith(f"vpo-lite: {why}")
+    (main, main_said), (other, other_said) = held
+    assert (main, other) == (2, 1)
+    assert "another process" in main_said and "another process" in other_said
+    assert other_said.startswith("vpo-lite: rank 0 of 2 on ")
+    (main, main_said), (other, other_said) = without
+    assert (main, other) == (1, 2) and not Path(new).exists()
+    assert "model" in other_said and main_said.endswith(other_said.removeprefix("vpo-lite: "))
+    assert main_said.startswith("vpo-lite: rank 1 of 2 on ")
 
 
 JUDGE = """
@@ -932,15 +957,6 @@ def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
     assert other[1].startswith("vpo-lite: the judge is away; see to it, then: ")
     assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
     assert main[1].endswith(": ConnectionError: the judge is away")
-
-
-@pytest.mark.slow
-def test_where_one_machine_lacks_the_model_nothing_is_begun(tmp_path):
-    asked = ["--engine", "trl", "--device", "cpu", "--out", str(tmp_path / "run")]
-    main, other = both(asked, [*asked, "--model", str(tmp_path / "model")])
-    assert (main[0], other[0]) == (1, 2) and not (tmp_path / "run").exists()
-    assert "model" in other[1] and main[1].endswith(other[1].removeprefix("vpo-lite: "))
-    assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
 
 
 @pytest.mark.slow
