@@ -24,7 +24,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None, processes: int
       six more of t min(V, 32768) numbers in float32 come on top. The gradient takes 4 n H bytes.
     - sampling: keys and values of R (L + T) tokens, one layer's twice, and either the numbers of
       one layer while the prompts are read or four numbers for each logit of one token. The figures
-      before and after training are sampled natively, with a copy of the parameters. The larger of
+      that are measured are sampled natively, with a copy of the parameters. The larger of
       the two counts.
 
     It holds for TRL 1.16 with ``generate`` and whole parameters in every process.
