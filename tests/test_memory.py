@@ -3,6 +3,7 @@ hold.
 """
 
 import dataclasses
+import functools
 import gc
 import json
 import shutil
@@ -174,6 +175,18 @@ def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, change
     measured = peak(work) - sum(p.nbytes for p in learner.parameters)
     need = stated(learner, config, shape)
     assert 1 / 1.5 < (need.activations + need.logits) / measured < 1.5
+
+
+@pytest.mark.slow
+def test_a_kl_in_the_loss_takes_no_more_memory(build, shape):
+    """The reference is read before the policy. It was read while the policy's logits were kept."""
+    peaks, needs = [], []
+    for kl in (0.0, 0.1):
+        given = (*build(kl=kl), shape)
+        update(*given)
+        peaks.append(peak(functools.partial(update, *given)))
+        needs.append(stated(*given))
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.02) and needs[1] == needs[0]
 
 
 @pytest.mark.slow

@@ -143,8 +143,8 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
 
     Checkpointing keeps s N H for each layer, and the whole of one layer at a time. Gradients take
     half a layer more. Logits over V tokens are held four times in float32: as they are, as
-    log-softmax, for the entropy, and as gradient. A KL in the loss adds a fifth copy, an
-    entropy bonus two.
+    log-softmax, for the entropy, and as gradient. An entropy bonus adds two copies. A KL adds none:
+    the reference is read first, without gradients.
 
     Sampling holds R = sample_batch rollouts of p prompts at once. A layer keeps keys and values of
     R T + p L tokens, or of R (L + T) in the model's own pass. 21 bytes go to every token that may
@@ -169,7 +169,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
         parameters=model.base * (2 if fast else 1),
         adapter=4 * model.trained,
         activations=model.activations(N, attended, policy.checkpointing),
-        logits=(4 + bool(config.kl) + 2 * bool(config.entropy)) * 4 * b * T * model.V,
+        logits=(4 + 2 * bool(config.entropy)) * 4 * b * T * model.V,
         sampling=model.s * model.cached * cached + 21 * rows * T + drawing,
     )
 

@@ -172,33 +172,33 @@ def update_policy(
 
     Raises TrainingError if loss or gradient is not finite. That pass changes no parameter.
     """
-    rows, mask = config.micro_batch or len(rollouts.tokens), rollouts.mask
+    policy, mask = learner.policy, rollouts.mask
+    rows = config.micro_batch or len(mask)
     cuts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
     parts = [(cut, rollouts.rows(cut)) for cut in cuts]
     weights = token_weights(mask, config.aggregation, longest)
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
-    before = [None] * len(parts)  # (old, reference) log-probabilities of each part
+    reference, old = [], []  # log-probabilities of each part; old: by the policy in the first pass
+    if measure_kl:  # here, because no backward pass holds memory yet
+        with policy.reference():
+            reference = [policy.token_logprobs(some, config.temperature)[0] for _, some in parts]
     gaps, drawn = [], []  # to the sampler; tokens that it drew: none of a recombined set
-    for _ in range(config.epochs):
+    for epoch in range(config.epochs):
         learner.optimizer.zero_grad(set_to_none=True)
         # Scalars of each part. They stay on the device: to read one is to wait for it.
         losses, kls, entropies, clips = [], [], [], []
         for i, (part, some) in enumerate(parts):
-            logp, entropy = learner.policy.token_logprobs(
+            logp, entropy = policy.token_logprobs(
                 some, config.temperature, entropy_gradient=config.entropy > 0
             )
-            if before[i] is None:
-                before[i] = (
-                    logp.detach(),
-                    _reference_logprobs(learner.policy, some, config) if measure_kl else None,
-                )
-                gap = (logp.detach() - rollouts.logprobs[part]).nan_to_num(0.0).abs()
+            if epoch == 0:
+                old.append(logp.detach())
+                gap = (old[i] - rollouts.logprobs[part]).nan_to_num(0.0).abs()
                 gaps.append((gap * mask[part]).sum())
                 drawn.append((mask[part] & ~rollouts.logprobs[part].isnan()).sum())
-            old_logp, reference_logp = before[i]
-            loss, clipped = clipped_loss(logp, old_logp, gain[part], weights[part], config.clip)
+            loss, clipped = clipped_loss(logp, old[i], gain[part], weights[part], config.clip)
             if measure_kl:
-                kl = kl_to_reference(logp, reference_logp, weights[part])
+                kl = kl_to_reference(logp, reference[i], weights[part])
                 loss = loss + config.kl * kl if config.kl else loss
                 kls.append(kl.detach())
             if config.entropy:
@@ -230,12 +230,6 @@ def update_policy(
 def _sum(scalars) -> float:
     """The sum of scalars on a device, in double precision. They are read together."""
     return sum(torch.stack(scalars).tolist())
-
-
-def _reference_logprobs(policy: Policy, rollouts, config: TrainConfig):
-    """Log-probabilities (B, T) of the reference: the same model with its adapter off."""
-    with policy.reference():
-        return policy.token_logprobs(rollouts, config.temperature)[0]
 
 
 def _check_compile(policy: Policy) -> None:
