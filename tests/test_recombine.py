@@ -51,6 +51,13 @@ def rows_of(sampled, p):
     return sampled.rollouts.rows(slice(p * G, (p + 1) * G))
 
 
+def recombined(*given):
+    """Rewards, rollouts, and for each prompt the index of the rollout that gave way, or None."""
+    R, rollouts, gave_way = recombine(*given)
+    assert gave_way.shape == (len(R), len(R[0])) and (gave_way.sum(axis=1) <= 1).all()
+    return R, rollouts, [int(row.argmax()) if row.any() else None for row in gave_way]
+
+
 def worth(R, W):
     """(1/K) sum_j max_i w_j . r_i, written out."""
     return float((W @ np.transpose(R)).max(axis=1).mean())
@@ -61,7 +68,7 @@ def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_m
 ):
     weights = [np.random.default_rng(i).dirichlet(np.ones(4), 4096) for i in range(2)]
     found = {}
-    R, _, places = recombine(
+    R, _, places = recombined(
         policy, task, *sampled, trained_on(sampled.groups), found, weights, 1.0, LIMIT
     )
     # Both groups are on one maze: what one found serves the other.
@@ -87,13 +94,13 @@ def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sample
     """The best set of all groups so far, though the later group wrote nothing of it."""
     first, second = sampled.groups
     found = {}
-    recombine(
+    recombined(
         policy, task, [first], rows_of(sampled, 0), trained_on([first]), found, None, 1.0, LIMIT
     )
     poor = np.where(second.valid[..., None], [1.0, 0, 0, 0.5], 0.0)  # dominated by any treasure
     second = replace(second, rewards=poor)
     rows, own = rows_of(sampled, 1), trained_on([second])
-    R, rollouts, (place,) = recombine(policy, task, [second], rows, own, found, None, 1.0, LIMIT)
+    R, rollouts, (place,) = recombined(policy, task, [second], rows, own, found, None, 1.0, LIMIT)
     pairs = itertools.combinations(first.rewards[first.valid], 2)
     best = max(vpo.exact_set_reward(pair) for pair in pairs)
     assert vpo.exact_set_reward(R[0][place]) == pytest.approx(best, abs=1e-12)
@@ -144,7 +151,7 @@ def test_a_resumed_run_knows_what_was_found(tmp_path):
 
 
 def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, sampled):
-    _, rollouts, places = recombine(
+    _, rollouts, places = recombined(
         policy, task, *sampled, trained_on(sampled.groups), {}, None, 1.0, LIMIT
     )
     texts = policy.texts(rollouts)
@@ -164,7 +171,7 @@ def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, 
 
 def test_a_group_is_left_alone_where_nothing_valid_was_found(policy, task, sampled):
     bad = [replace(g, valid=np.zeros_like(g.valid)) for g in sampled.groups]
-    R, rollouts, places = recombine(
+    R, rollouts, places = recombined(
         policy, task, bad, sampled.rollouts, trained_on(bad), {}, None, 1.0, LIMIT
     )
     assert places == [None, None]
@@ -182,7 +189,7 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
     alike = read_answers(task, [instance], [[text] * (G - 1) + texts[:1]], M)
     alike = [replace(g, prompt=one.prompt) for g in alike]
     rows = rows_of(sampled, 0)
-    _, rollouts, (place,) = recombine(
+    _, rollouts, (place,) = recombined(
         policy, task, alike, rows, trained_on(alike), {}, None, 1.0, LIMIT
     )
     answers = task.parse(instance, policy.texts(rollouts)[place], M)
@@ -209,8 +216,8 @@ def test_a_group_with_a_better_rollout_is_left_alone(policy, task, sampled):
     group = replace(first, rewards=rewards, valid=np.ones_like(first.valid))
     given = [group], rows_of(sampled, 0), [rewards]
     for w, places in (([1.0, 0, 0, 0], [None]), ([0, 0.5, 0.5, 0], [1])):
-        found = recombine(policy, task, *given, {}, [np.array([w])], 1.0, LIMIT)
-        assert found.places == places
+        *_, found = recombined(policy, task, *given, {}, [np.array([w])], 1.0, LIMIT)
+        assert found == places
 
 
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):
@@ -277,7 +284,7 @@ def test_the_sets_of_the_latest_problems_are_kept(policy, task, sampled, monkeyp
         monkeypatch.setattr(type(task), "key", lambda self, instance: instance)
         groups, rows = [replace(first, instance=name) for name in names], rows_of(sampled, 0)
         rows = rows.rows(torch.arange(G).repeat(len(names)))
-        recombine(policy, task, groups, rows, trained_on(groups), found, None, 1.0, LIMIT)
+        recombined(policy, task, groups, rows, trained_on(groups), found, None, 1.0, LIMIT)
         return list(found)
 
     assert met("a") == ["a"] and met("b") == ["a", "b"]
@@ -289,11 +296,11 @@ def test_a_set_that_exceeds_the_token_limit_takes_no_place(policy, task, sampled
     """At its own length it fits; with one token less the group stays as it is."""
     first = sampled.groups[0]
     given = [first], rows_of(sampled, 0), trained_on([first])
-    _, rollouts, (place,) = recombine(policy, task, *given, {}, None, 1.0, LIMIT)
+    _, rollouts, (place,) = recombined(policy, task, *given, {}, None, 1.0, LIMIT)
     length = int(rollouts.mask[place].sum())
-    assert recombine(policy, task, *given, {}, None, 1.0, length).places == [place]
+    assert recombined(policy, task, *given, {}, None, 1.0, length)[2] == [place]
     found = {}
-    R, rollouts, places = recombine(policy, task, *given, found, None, 1.0, length - 1)
+    R, rollouts, places = recombined(policy, task, *given, found, None, 1.0, length - 1)
     assert places == [None] and (R[0] == given[2][0]).all()
     assert torch.equal(rollouts.tokens, given[1].tokens) and found[task.key(first.instance)]
 
@@ -329,8 +336,8 @@ def test_a_set_ends_as_rollouts_end(name, monkeypatch):
 
     monkeypatch.setattr(steps, "recombine", spied)
     steps.train_step(learner, config, 0)
-    _, rollouts, places = seen[0]
-    written = [p * 8 + place for p, place in enumerate(places) if place is not None]
+    _, rollouts, gave_way = seen[0]
+    written = np.flatnonzero(gave_way).tolist()
     assert written
     for row in written:
         last = rollouts.tokens[row][rollouts.mask[row]][-1].item()
@@ -345,7 +352,7 @@ def test_of_several_ends_it_is_the_one_that_the_group_used(policy, task, sampled
     turns = rows._replace(tokens=rows.tokens.masked_fill(rows.tokens == eos, pad))
     monkeypatch.setattr(type(policy), "eos_ids", {eos, pad})
     given = trained_on([first]), {}, None, 1.0, LIMIT
-    _, rollouts, (place,) = recombine(policy, task, [first], turns, *given)
+    _, rollouts, (place,) = recombined(policy, task, [first], turns, *given)
     assert rollouts.tokens[place][rollouts.mask[place]][-1] == pad
 
 
@@ -365,6 +372,6 @@ def test_where_no_rollout_ended_it_is_the_tokenizers_end_or_the_first(
         ends.remove(eos)
     first = sampled.groups[0]
     given = [first], cut, trained_on([first])
-    _, rollouts, (place,) = recombine(policy, task, *given, {}, None, 1.0, LIMIT)
+    _, rollouts, (place,) = recombined(policy, task, *given, {}, None, 1.0, LIMIT)
     last = rollouts.tokens[place][rollouts.mask[place]][-1]
     assert last == (eos if named else eos + 1000)

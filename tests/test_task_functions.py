@@ -431,7 +431,7 @@ def test_the_best_answers_of_several_rollouts_make_a_set(mine, command):
     (group,) = read_answers(task, [x], [texts], 2)
     rollouts = policy.sample([task.prompt(x, 2)], np.full((1, 2, 90), 0.5))
     found = recombine(policy, task, [group], rollouts, [group.rewards], {}, None, 1.0, 200)
-    (place,) = found.places
+    (place,) = np.flatnonzero(found.gave_way).tolist()
     assert sorted(found.rewards[0][place].tolist()) == [[0, 1 / 2], [1, 1 / 9]]
     row = found.rollouts.rows(slice(place, place + 1))
     text = policy.tokenizer.decode(row.tokens[0][row.mask[0].bool()], skip_special_tokens=True)

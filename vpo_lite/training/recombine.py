@@ -34,16 +34,16 @@ MOST_PROBLEMS = 4096  # whose sets are kept: they stand in every state
 
 
 class Recombined(NamedTuple):
-    """Rewards and rollouts for training, and where a rollout gave way.
+    """Rewards and rollouts for training, and which rollouts gave way.
 
     - rewards: P arrays (G, m, d)
     - rollouts: P * G rows
-    - places: for each prompt the index of the rollout that gave way, or None
+    - gave_way (P, G): booleans, at most one True in a group
     """
 
     rewards: list[np.ndarray]
     rollouts: Rollouts
-    places: list[int | None]
+    gave_way: np.ndarray
 
 
 def recombine(
@@ -72,26 +72,24 @@ def recombine(
         _remember(task, group, answers, found, alpha)
     R = [vectors.copy() for vectors in rewards]
     scores = rollout_scores("vpo", R, weights=weights, alpha=alpha)  # (P, G)
-    places, rows = [], {}
+    gave_way, rows = np.zeros(scores.shape, dtype=bool), {}
     for p, group in enumerate(groups):
         best = found[task.key(group.instance)]
         best = _filled(group, written[p], best, int(scores[p].argmax()))
-        place = None
-        if best:
-            vectors = np.array([[answer.rewards for answer in best]])
-            own = None if weights is None else [weights[p]]
-            worth = rollout_scores("vpo", [vectors], weights=own, alpha=alpha)[0, 0]
-            first = p * len(R[p])
-            theirs = rollouts.rows(slice(first, first + len(R[p])))
-            ids = _token_ids(policy, theirs, _text_of(task, best), len(best))
-            if worth >= scores[p].max() and len(ids) <= longest:
-                place = int(abs(scores[p] - scores[p].mean()).argmin())
-                R[p][place] = vectors[0]
-                rows[first + place] = ids
-        places.append(place)
+        if not best:
+            continue
+        vectors = np.array([[answer.rewards for answer in best]])
+        own = None if weights is None else [weights[p]]
+        worth = rollout_scores("vpo", [vectors], weights=own, alpha=alpha)[0, 0]
+        first = p * len(R[p])
+        theirs = rollouts.rows(slice(first, first + len(R[p])))
+        ids = _token_ids(policy, theirs, _text_of(task, best), len(best))
+        if worth >= scores[p].max() and len(ids) <= longest:
+            place = int(abs(scores[p] - scores[p].mean()).argmin())
+            gave_way[p, place], R[p][place], rows[first + place] = True, vectors[0], ids
     for key in list(found)[:-MOST_PROBLEMS]:  # those not met for longest
         del found[key]
-    return Recombined(R, _with_rows(rollouts, rows, policy.pad_id), places)
+    return Recombined(R, _with_rows(rollouts, rows, policy.pad_id), gave_way)
 
 
 def check_task(task: Task) -> None:

@@ -104,10 +104,10 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     sampled = time.perf_counter()
     pay = config.pay_repeats
     R = [group.for_training(task.worst(group.instance), pay) for group in groups]
-    trained, places = rollouts, [None] * len(groups)
+    trained, gave_way = rollouts, False
     if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
         how = (learner.found, weights, config.alpha, tokens)
-        R, trained, places = recombine(policy, task, groups, rollouts, R, *how)
+        R, trained, gave_way = recombine(policy, task, groups, rollouts, R, *how)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
@@ -121,10 +121,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         parameters["lr"] = config.lr_at(step)
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
         update = update_policy(learner, config, trained, advantages, tokens, measure_kl, where)
-    own = advantages.copy()
-    for p, place in enumerate(places):
-        if place is not None:
-            own[p, place] = 0.0  # this rollout gave way: nothing was learnt from it
+    own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
     kept = zip(groups, own, single, strict=True)
     return StepRecord(
         step=step + 1,
