@@ -41,10 +41,8 @@ def train(
         raise ValueError("task and learner: a learner has its task; give one of them")
     own = learner is None
     learner = learner or Learner(_checked(config), task=task)
-    asked = used = None
-    for step in range(first_step, 2**63):
-        if step >= config.steps:
-            return
+    step, asked, used = first_step, None, None
+    while step < config.steps:
         if config != asked:
             asked = used = config
             if own:
@@ -52,7 +50,7 @@ def train(
             check_fits(learner.policy, used, learner.task)
         with torch_threads(used.threads), enough_memory(used):
             record = train_step(learner, used, step)
-        config = _checked((yield record) or config)
+        step, config = step + 1, _checked((yield record) or config)
 
 
 def _checked(config) -> TrainConfig:

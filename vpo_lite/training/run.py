@@ -153,9 +153,8 @@ class Run(AnyRun):
     So is that of a run which was made longer.
     """
 
-    def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
-        super().__init__(folder, config, learner, first)
-        self._walk, self._broken = None, False
+    _walk: Iterator[StepRecord] | None = None
+    _broken = False  # a step was interrupted
 
     @classmethod
     def begin(cls, config: TrainConfig, path: str | os.PathLike) -> "Run":
@@ -200,7 +199,6 @@ class Run(AnyRun):
         """
         if self._walk is not None:
             self._walk.close()
-            self._walk = None
         if self._broken:  # a step may have changed half of the parameters
             self._build_again(Learner)
             self.done = self.folder.restore(self.learner, self.config)
@@ -210,14 +208,10 @@ class Run(AnyRun):
 
     def _steps(self) -> Iterator[StepRecord]:
         walk = train(self.config, learner=self.learner, first_step=self.done)
-        while True:
-            if self.done < self.config.steps:
-                self.measure()
+        while self.done < self.config.steps:
+            self.measure()
             self._broken = True
-            record = next(walk, None)
-            if record is None:
-                self._broken = False
-                return
+            record = next(walk)
             self.write(record)
             self.done = record.step
             if self.done % self.config.save_every == 0 or self.done == self.config.steps:
