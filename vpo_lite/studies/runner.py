@@ -7,7 +7,6 @@ whose loss becomes infinite leaves ``failed-KEY.json`` instead, and the study go
 is tried again without that file, or with other settings.
 """
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -24,6 +23,7 @@ from ..training.errors import TrainingError
 from ..training.loop import train
 from ..training.memory import check_fits
 from ..training.record import StepRecord
+from ..training.run import versions_of
 from ..training.step import Learner
 from .declaration import Job, Study
 from .measure import by_problem, measure, summary
@@ -199,7 +199,7 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
         "training_seconds": round(training, 1),
         "seconds": round(time.perf_counter() - began, 1),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {learner.policy.device}",
-        "versions": {name: importlib.metadata.version(name) for name in ("vpo_lite", "torch")},
+        "versions": versions_of(("vpo_lite", "torch")),
     }
 
 

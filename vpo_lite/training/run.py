@@ -5,7 +5,7 @@ import gc
 import importlib.metadata
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -112,10 +112,6 @@ class AnyRun(ABC):
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
         start, figures = self._start(), self._evaluate()
-        versions = {}
-        for name in self.packages:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # in PYTHONPATH
-                versions[name] = importlib.metadata.version(name)
         summary = {
             "method": self.config.method,
             "steps": self.config.steps,
@@ -127,7 +123,7 @@ class AnyRun(ABC):
             "reach_rate": figures["valid_rate"],  # the name of 0.1.0
             "start": start | {"reach_rate": start["valid_rate"]},
             "device": str(self.learner.policy.device),
-            "versions": versions,
+            "versions": versions_of(self.packages),
         }
         self.folder.finish(self.learner, summary)
         return summary
@@ -228,6 +224,15 @@ class Run(AnyRun):
         if self._broken:
             raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
         return super().finish()
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed. A copy in PYTHONPATH is not."""
+    versions = {}
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def settled(config: TrainConfig) -> TrainConfig:
