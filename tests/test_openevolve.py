@@ -65,6 +65,21 @@ def test_a_model_that_is_asked_in_words_is_shown_the_parent_that_openevolve_chos
     assert asked[0] == "" and f"{TWO.write(x, [right])}\n{line}" in asked[1]
 
 
+@pytest.mark.parametrize("prompt", ["# Current Program\n```text\nnothing yet\n```", "no program"])
+def test_before_there_is_an_answer_every_policy_begins_anew(prompt, monkeypatch):
+    """A route cannot be written from the text that OpenEvolve starts with: it was a KeyError."""
+    begun = []
+
+    def spied(policy, task, instances, m, uniforms, *, prefixes):
+        begun.append(prefixes)
+        return sample_answers(policy, task, instances, m, uniforms, prefixes=prefixes)
+
+    monkeypatch.setattr("vpo_lite.search.openevolve.sample_answers", spied)
+    client = PolicyClient("pocket-6x6", "maze", "{}", 1, 2, 0)
+    asyncio.run(client.generate(prompt))
+    assert begun == [[""]]
+
+
 @pytest.fixture(scope="module")
 def openevolve():
     return pytest.importorskip("openevolve")

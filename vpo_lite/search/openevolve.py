@@ -278,10 +278,11 @@ class PolicyClient:
         self._calls += 1
         limit = longest_completion(policy, task, m, [instance])
         uniforms = draw_uniforms(1, limit, seed, "openevolve tokens", self._calls, key)[None]
+        begins = parent in ("", START)  # no answer yet, so nothing that a task can write
         if policy.pocket is None:
-            begun = dict(notes=[_note(task, instance, parent)])
+            begun = dict(notes=["" if begins else _note(task, instance, parent)])
         else:
-            text = written(task, instance, parent, policy.pocket)
+            text = "" if begins else written(task, instance, parent, policy.pocket)
             rng = generator(seed, "openevolve", self._calls, key)
             begun = dict(prefixes=[beginning(text, rng) if text else ""])
         (group,) = sample_answers(policy, task, [instance], m, uniforms, **begun).groups
@@ -291,7 +292,7 @@ class PolicyClient:
 
 def _note(task, instance, parent: str) -> str:
     """The parent with its rewards, for a model that is asked in words; empty if it has none."""
-    rewards = None if parent in ("", START) else _rewards(task, instance, parent)
+    rewards = _rewards(task, instance, parent)
     if rewards is None:
         return ""
     known = (task.write(instance, [parent]), rewards)
