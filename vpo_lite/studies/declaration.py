@@ -22,11 +22,12 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
 ``like = "programs"`` takes everything from another study; what stands beside it replaces that.
 """
 
+import contextlib
 import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -141,22 +142,16 @@ class Study:
     def __init__(self, name: str, declared: Declaration):
         self.name, self.declared = name, declared
         self.measured, self.baseline = declared.measured, declared.baseline
-        try:
+        with told_of(f"study {name}"):
             self.kinds = _expanded(declared.kinds)
             _check_named([self.baseline], self.kinds, "baseline")
             _check_named(declared.rates, self.kinds, "rates")
-        except ValueError as error:
-            raise ValueError(f"study {name}: {error}") from error
         for kind in self.kinds:
-            try:
+            with told_of(f"study {name}, kind {kind}"):
                 self._check(kind)
-            except ValueError as error:
-                raise ValueError(f"study {name}, kind {kind}: {error}") from error
         if declared.search is not None:
-            try:
+            with told_of(f"study {name}, search"):
                 self._check_search(declared.search)
-            except ValueError as error:
-                raise ValueError(f"study {name}, search: {error}") from error
 
     def rates(self, kind: str) -> list[float]:
         """The learning rates that this kind is tuned over."""
@@ -222,6 +217,15 @@ class Study:
                 )
             if not config.single:
                 _check_problems(config, {"held_out": stated.problems}, "search")
+
+
+@contextlib.contextmanager
+def told_of(what: str) -> Iterator[None]:
+    """A context in which the message of a ValueError begins with what it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:

@@ -25,7 +25,7 @@ from ..training.memory import check_fits
 from ..training.record import StepRecord
 from ..training.run import versions_of
 from ..training.step import Learner
-from .declaration import Job, Study
+from .declaration import Job, Study, told_of
 from .measure import by_problem, measure, summary
 from .plan import jobs
 from .results import (
@@ -50,13 +50,11 @@ def check_sources(study: Study, runs: Iterable[Job], *, download: bool) -> None:
     for job in runs:
         for config in (job.config, job.judged):
             files, models = {*config.files.values()}, {config.base_model}
-            try:
+            with told_of(f"study {study.name}, kind {job.kind}"):
                 for file in files - seen:
                     digest(file)
                 for model in models - seen:
                     check_there(model, download=download)
-            except ValueError as error:
-                raise ValueError(f"study {study.name}, kind {job.kind}: {error}") from error
             seen |= files | models
 
 
