@@ -35,7 +35,7 @@ from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
-from vpo_lite.training.problems import seeds_of_step
+from vpo_lite.training.problems import problems_of_step, seeds_of_step
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import (
@@ -483,8 +483,11 @@ def test_two_groups_on_one_maze_two_steps_and_two_seeds_draw_differently(tiny):
     assert first.groups[0].texts != first.groups[1].texts
     assert first.groups[0].texts != second.groups[0].texts
     many = tiny(maze_seed=None)
-    learner = Learner(many)
-    keys = [[learner.task.key(x) for x in learner.instances(many, step)] for step in (0, 1)]
+    task = many.make_task()
+    keys = [
+        [task.key(x) for x in problems_of_step(task, many.seed, step, many.prompts)]
+        for step in (0, 1)
+    ]
     assert len({*keys[0], *keys[1]}) == 4
 
 
@@ -1226,6 +1229,6 @@ def test_seed_ranges_do_not_touch(tiny):
     )
     drawn = []
     learner.task.instance = drawn.append
-    learner.instances(tiny(maze_seed=None, prompts=50), 3)
+    problems_of_step(learner.task, 0, 3, 50)
     assert all(seed in seeds["train"] for seed in drawn)
     assert len(set(drawn)) == 50

@@ -77,10 +77,6 @@ class Learner:
                 f"most {most:,} are allowed: lower K, or K = inf"
             )
 
-    def instances(self, config: TrainConfig, step: int) -> list:
-        """The P problems of a step, drawn from the task's training seeds."""
-        return problems_of_step(self.task, config.seed, step, config.prompts)
-
 
 def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     """Do one step of any method: sample, score, update.
@@ -88,7 +84,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     step: counts from 0, and keys every random draw.
     """
     started, policy, task = time.perf_counter(), learner.policy, learner.task
-    instances = learner.instances(config, step)  # P problems
+    instances = problems_of_step(task, config.seed, step, config.prompts)  # P problems
     keys = [group_key(task, x, slot) for slot, x in enumerate(instances)]
     weights = draw_weights(task, config, instances, keys, step)  # P times (K, d), shared in a group
     tokens = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
