@@ -134,7 +134,7 @@ def _of_a_task(options) -> int:
         from ..decomposition.words import count
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
-        from ..training.contract import below_worst, first_problem, warning_of_worst
+        from ..training.contract import below_worst, check_early_problems, warning_of_worst
         from ..training.evaluate import check_answers, held_out_seeds
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
@@ -150,7 +150,7 @@ def _of_a_task(options) -> int:
             config.base_model, device=config.device, dtype=config.dtype, load_in=config.load_in
         )
         task.check_policy(config.answers, policy.pocket)
-        first_problem(task, config.answers, policy.pocket)
+        check_early_problems(task, config.answers, policy.pocket)
     report, front, pools = _examine(policy, task, config, seeds, answers, options)
     head = (
         f"{config.base_model} on task {task.name!r}: {count(answers, 'answer')} to each of "

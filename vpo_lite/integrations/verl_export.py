@@ -40,7 +40,7 @@ from ..policy import shipped
 from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
-from ..training.contract import check_problem, check_seeds, first_problem, prompt_of, tokens_of
+from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
 from ..training.evaluate import held_out_seeds
 from ..training.folders import CONFIG, settings
 from ..training.problems import seeds_of_step
@@ -84,8 +84,7 @@ def export(
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
-    check_seeds(task)
-    first_problem(task, config.answers, None)
+    check_early_problems(task, config.answers, None)
     rows = {
         "train.parquet": training_rows(config, task),
         "held_out.parquet": held_out_rows(config, task, problems),

@@ -7,7 +7,6 @@ task's own code raises passes through unchanged.
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -38,12 +37,14 @@ def early_problems(task: Task) -> list:
     return [task.instance(seed) for seed in task.seeds["train"][: 1 if task.single else EARLY]]
 
 
-def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: bool = False) -> Any:
-    """The first training problem. Nothing is scored here.
+def check_early_problems(
+    task: Task, m: int, pocket: dict | None, *, shows_weights: bool = False
+) -> None:
+    """TaskError, a ValueError, that names the method whose value cannot work: before a run is made,
+    not in its first step. Nothing is scored here.
 
-    Raises TaskError, a ValueError, that names the method whose value cannot work: before a run is
-    made, not in its first step. m, pocket: as in `Task.prompt`. shows_weights: whether the method
-    needs its weights written into the prompt.
+    m, pocket: as in `Task.prompt`. shows_weights: whether the method needs its weights written into
+    the prompt.
     """
     check_seeds(task)
     _must(_takes_options(task.prompt), task, NEEDS_OPTIONS)
@@ -69,7 +70,6 @@ def first_problem(task: Task, m: int, pocket: dict | None, *, shows_weights: boo
     flags_of(task, "valid", first, sets)
     flags_of(task, "solved", first, sets)
     coverage_of(task, task.front(first), sets)
-    return first
 
 
 # --- one check for each value ---------------------------------------------------------------------
@@ -131,7 +131,7 @@ def objectives_of(task: Task, instance) -> tuple[str, ...]:
 
 def worst_of(task: Task, instance) -> np.ndarray:
     """The reward vector (d,) of a missing answer, finite."""
-    return _vector(task, "worst(instance)", instance, task.worst(instance), LARGEST)
+    return _vector(task, "worst", instance, "rewards", LARGEST)
 
 
 def below_worst(task: Task, instance, rewards: np.ndarray) -> float:
@@ -155,7 +155,7 @@ def warning_of_worst(task: Task, share: float) -> str:
 
 def w_star_of(task: Task, instance) -> np.ndarray:
     """The fixed weights (d,), finite."""
-    return _vector(task, "w_star(instance)", instance, task.w_star(instance), LARGEST_WEIGHT)
+    return _vector(task, "w_star", instance, "weights", LARGEST_WEIGHT)
 
 
 def coverage_of(task: Task, front, sets: np.ndarray, **options) -> np.ndarray | None:
@@ -214,10 +214,11 @@ def _must(holds: bool, task: Task, what: str) -> None:
         raise TaskError(f"task {task.name!r}: {what}")
 
 
-def _vector(task: Task, what: str, instance, value, largest: float) -> np.ndarray:
-    """A finite vector (d,) that the task gave; what: the method that gave it."""
+def _vector(task: Task, method: str, instance, kind: str, largest: float) -> np.ndarray:
+    """What ``worst`` or ``w_star`` says: a finite vector (d,) of this kind."""
+    value, what = getattr(task, method)(instance), f"{method}(instance)"
     with blamed(task, what):
-        vector = check_finite(value, "weights" if "w_" in what else "rewards", 0, largest)
+        vector = check_finite(value, kind, 0, largest)
     expected = (len(objectives_of(task, instance)),)
     _must(vector.shape == expected, task, f"{what} has shape {vector.shape}: expected {expected}")
     return vector

@@ -19,7 +19,7 @@ from ..policy.policy import Policy
 from ..policy.threads import SMALL_UPDATE, one_thread_if_small, torch_threads
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
-from .contract import first_problem
+from .contract import check_early_problems
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import step_figures
@@ -69,7 +69,8 @@ class Learner:
         pocket = self.policy.pocket
         self.task.check_policy(config.answers, pocket)
         shown = estimators.METHODS[config.method].weight_in_prompt
-        first = first_problem(self.task, config.answers, pocket, shows_weights=shown)
+        check_early_problems(self.task, config.answers, pocket, shows_weights=shown)
+        first = self.task.instance(self.task.seeds["train"][0])
         d, most = len(self.task.objectives(first)), checks.MOST_VALUES
         if config.K < math.inf and config.K * d > most:
             raise ValueError(
