@@ -14,18 +14,6 @@ from .config import TrainConfig
 from .contract import early_problems
 from .rollouts import longest_completion
 
-__all__ = [
-    "Decoder",
-    "Memory",
-    "available_memory",
-    "cures",
-    "fitted",
-    "lengths",
-    "made_to_fit",
-    "memory_needed",
-    "size",
-]
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -184,12 +172,11 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     for name, part in (("micro_batch", "update"), ("sample_batch", "sampling")):
         if getattr(config, name):
             continue
-        rows, cut, least = config.prompts * config.group_size, config, need
-        while rows > 1 and least.kept + getattr(least, part) > available:
+        rows = config.prompts * config.group_size
+        while rows > 1 and need.kept + getattr(need, part) > available:
             rows = -(-rows // 2)
-            cut = config.but(**{name: rows})
-            least = memory_needed(policy, cut, task)
-        config = cut
+            config = config.but(**{name: rows})
+            need = memory_needed(policy, config, task)
     return config
 
 
