@@ -19,7 +19,7 @@ import numpy as np
 from ..checks import shown
 from ..randomness import generator
 from .base import Option, Prompt, Task
-from .wording import numbered_form, weighed
+from .wording import numbered_form, weighed, weight_symbols
 
 LETTERS = "ABCDE"
 _INVENTED = """\
@@ -143,10 +143,9 @@ class IndependentChains(Task):
         """
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
-        symbols = [f"<m{m}>", f"<p{round(10 * instance.prior)}>"]
+        symbols, weighs = [f"<m{m}>", f"<p{round(10 * instance.prior)}>"], weight_symbols(weights)
         for i, names in enumerate(instance.candidates):
-            symbols += [] if weights is None else [f"<w{round(10 * float(weights[i]))}>"]
-            symbols += [*names, NONE][:2]
+            symbols += [*weighs[i : i + 1], *[*names, NONE][:2]]
         return Prompt(symbols=" ".join(symbols))
 
     def _words(self, instance, m, weights) -> str:

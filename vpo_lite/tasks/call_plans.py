@@ -20,7 +20,7 @@ from ..exact import exact_set_reward
 from ..objective import nondominated
 from ..randomness import generator
 from .base import Option, Prompt, Task
-from .wording import numbered_form, weighed
+from .wording import numbered_form, weighed, weight_symbols
 
 QUALITIES = ("speed", "price", "privacy")
 KEYS = {  # intent -> the keys of its arguments: a digit, a letter, a flag
@@ -132,8 +132,7 @@ class CallPlans(Task):
         """The request for m plans: symbols for a pocket policy, otherwise words."""
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
-        shown_weights = [] if weights is None else [f"<w{round(10 * float(w))}>" for w in weights]
-        return Prompt(symbols=" ".join([f"<m{m}>", *shown_weights, self.key(instance)]))
+        return Prompt(symbols=" ".join([f"<m{m}>", *weight_symbols(weights), self.key(instance)]))
 
     def _words(self, request, m, weights) -> str:
         asked = "one plan" if m == 1 else f"{m} different plans, each good for other wishes"

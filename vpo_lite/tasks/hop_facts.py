@@ -26,7 +26,7 @@ from .hop_chains import (
     level_symbol,
     rewards_of,
 )
-from .wording import numbered_form, weighed, write_numbered
+from .wording import numbered_form, weighed, weight_symbols, write_numbered
 
 MOST_BY_ONE = 0.85  # of a front may be covered by one answer, else the facts hardly conflict
 _PERSON = {name.lower(): name for name in PEOPLE}
@@ -122,7 +122,7 @@ class HopFacts(Task):
         asked = [f"{k}.{relation}" for k, relation in enumerate(instance.relations, 1)]
         symbols = [
             f"<m{m}>",
-            *([] if weights is None else [f"<w{round(10 * float(w))}>" for w in weights]),
+            *weight_symbols(weights),
             f"{instance.start}.{instance.relations[0]}?",
             *asked[1:],
             *(s for f in instance.facts for s in (f.symbol, level_symbol(f.trust, f.fresh))),

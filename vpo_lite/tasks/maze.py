@@ -13,7 +13,7 @@ import numpy as np
 import envs
 
 from .base import Option, Prompt, Task
-from .wording import numbered_form, weighed
+from .wording import numbered_form, weighed, weight_symbols
 
 if not hasattr(envs, "PRESETS"):  # `python -m` looks into the current folder first
     raise ImportError(
@@ -141,8 +141,7 @@ class MazeTask(Task):
             for r in range(board)
             for c in range(board)
         ]
-        shown = [] if weights is None else [f"<w{round(10 * float(w))}>" for w in weights]
-        return " ".join([f"<m{m}>", f"<b{maze.budget}>", *shown, *cells])
+        return " ".join([f"<m{m}>", f"<b{maze.budget}>", *weight_symbols(weights), *cells])
 
     def _words(self, maze, m, weights) -> str:
         asked = "one route" if m == 1 else f"{m} different routes, each good in a way of its own"

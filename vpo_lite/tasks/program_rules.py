@@ -21,7 +21,7 @@ from ..objective import nondominated
 from ..randomness import generator
 from .base import Option, Prompt, Task
 from .program_search import conditionals_of, mutated, run_conditional
-from .wording import numbered_form, weighed
+from .wording import numbered_form, weighed, weight_symbols
 
 PLACES = 4  # digits of an input
 LONGEST = 3  # operations in a program
@@ -175,10 +175,9 @@ class SingleRule(Task):
         """
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
-        symbols = [f"<m{m}>"]
+        symbols, weighs = [f"<m{m}>"], weight_symbols(weights)
         for i, (a, b) in enumerate(zip(instance.inputs, instance.outputs, strict=True)):
-            symbols += [] if weights is None else [f"<w{round(10 * float(weights[i]))}>"]
-            symbols += ["".join(place) for place in zip("abcd", a, b, strict=True)]
+            symbols += [*weighs[i : i + 1], *map("".join, zip("abcd", a, b, strict=True))]
         return Prompt(symbols=" ".join(symbols))
 
     def _words(self, tests, m, weights) -> str:

@@ -76,6 +76,15 @@ def weighed(what: str, names: Iterable[str], weights) -> str:
     return f"This time the {what} weigh: {', '.join(named)}."
 
 
+def weight_symbols(weights) -> list[str]:
+    """The weights (d,) that a prompt shows a pocket policy, in tenths; none where it shows none.
+
+    >>> weight_symbols([0.25, 0.75]), weight_symbols(None)
+    (['<w2>', '<w8>'], [])
+    """
+    return [] if weights is None else [f"<w{round(10 * float(w))}>" for w in weights]
+
+
 def known_answers(names: Sequence[str], answers: Iterable[tuple[str, Sequence[float]]]) -> str:
     """Answers as they are written, with their rewards (d,), for a prompt that asks for better ones.
 
