@@ -142,13 +142,13 @@ class CallRecords(RecordTask):
         return Prompt(messages=tuple({"role": role, "content": text} for role, text in turns))
 
     def parse(self, instance, text: str, m: int) -> list[str | None]:
-        if m == 1 and self.single_answer == "training":
+        if m > 1:
+            return super().parse(instance, text, m)
+        if self.single_answer == "training":
             return [text]
-        if m == 1 and self.single_answer == "evaluation":
+        if self.single_answer == "evaluation":
             return [NO_THOUGHT + text if text.strip() else None]
-        if m == 1:
-            return [self.read(instance, text)]  # its thoughts are a part of it
-        return super().parse(instance, text, m)
+        return [self.read(instance, text)]  # its thoughts are a part of it
 
     def calls(self, answer: str) -> tuple[Call, ...]:
         """The calls of an answer, in order."""

@@ -76,7 +76,6 @@ class HopRecords(RecordTask):
     name = "hops"
     noun = "question"
     row = HopsRow
-    completion_tokens = (512, 1024)
     meanings = (
         *((f"hop_{i}", f"the paragraph of step {i} is cited") for i in range(1, HOPS + 1)),
         ("answer_f1", "the words of the answer are right"),
@@ -183,9 +182,14 @@ class HopRecords(RecordTask):
         return tuple(dict.fromkeys(map(int, numbers)))[:HOPS]
 
     def effect(self, instance, answer: str):
-        return frozenset(self.cited(answer)), self._normalised(self.answer(answer))
+        return frozenset(self.cited(answer)), normalised(self.answer(answer), **self._words)
 
     # --- scoring ----------------------------------------------------------------------------------
+
+    @property
+    def _words(self) -> dict[str, bool]:
+        """How the words of answers are normalised: keywords of :func:`normalised`."""
+        return {"articles": False, "punctuation_first": self.answer_words == "musique"}
 
     def w_star(self, instance) -> np.ndarray:
         return np.array([1, 1, 1, 1, 3]) / 7
@@ -195,18 +199,10 @@ class HopRecords(RecordTask):
         if not answer:
             return [0.0] * (HOPS + 1)
         hops = [float(i in cited) for i in instance.support[:HOPS]]
-        first = self.answer_words == "musique"
-        f1 = max(
-            token_f1(answer, right, articles=False, punctuation_first=first)
-            for right in instance.answers
-        )
+        f1 = max(token_f1(answer, right, **self._words) for right in instance.answers)
         return [*hops, *[1.0] * (HOPS - len(hops)), f1]
 
     def valid(self, instance: Question, rewards: np.ndarray) -> np.ndarray:
         rewards = np.asarray(rewards)
         asked = [*range(min(HOPS, len(instance.support))), HOPS]
         return (rewards[..., asked] > 0).any(axis=-1)
-
-    def _normalised(self, text: str) -> str:
-        first = self.answer_words == "musique"
-        return normalised(text, articles=False, punctuation_first=first)
