@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..metrics import coverage
 from ..options import setting
 from ..randomness import generator
 from ..tasks.ambiguous_chains import NAMES, NONE, PRIORS, IndependentChains
@@ -141,15 +140,11 @@ class ChainsRecipe(Recipe):
         - coverage: mean set reward, exact at alpha = 1; that of the true front is 1
         - solved: of the rollouts, those that hold the gold chain
         """
-        full = [bool(group.parsed[0].all() and not group.repeats[0].any()) for group in groups]
-        front = np.ones((1, len(NAMES)))
-        return {
-            "parse": float(np.mean([group.parsed[0] for group in groups])),
+        found = super().figures(groups) | {
             "right": float(np.mean([group.rewards[0] for group in groups])),
-            "distinct": float(np.mean(full)),
-            "coverage": float(np.mean([coverage(group.rewards[0], front) for group in groups])),
             "solved": float(np.mean([group.solved[0].any() for group in groups])),
         }
+        return {name: found[name] for name in self.columns}
 
     def story(self) -> tuple[str, str]:
         return (

@@ -15,8 +15,6 @@ import numpy as np
 import envs
 
 from ..options import setting
-from ..policy.libraries import PreTrainedTokenizerFast
-from ..policy.tokenizer import word_tokenizer
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.maze import MazeTask
@@ -49,16 +47,6 @@ def maze_vocabulary(board_size: int) -> list[str]:
         *squares,
         *[tag for i in numbers for tag in (f"<route_{i}>", f"</route_{i}>")],
     ]
-
-
-def maze_tokenizer(board_size: int) -> PreTrainedTokenizerFast:
-    """The tokenizer over :func:`maze_vocabulary`.
-
-    >>> tokenizer = maze_tokenizer(6)
-    >>> tokenizer.decode(tokenizer("<m1> <b9> a1S a2.")["input_ids"])
-    '<m1> <b9> a1S a2.'
-    """
-    return word_tokenizer(maze_vocabulary(board_size))
 
 
 # --- routes ---------------------------------------------------------------------------------------

@@ -34,13 +34,13 @@ from ..policy.adapter import quiet
 from ..policy.libraries import LlamaConfig, LlamaForCausalLM
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
+from ..policy.room import size, total_memory
 from ..policy.tokenizer import word_tokenizer
 from ..policy.weights import writing
 from ..randomness import generator, integer
 from ..tasks import DEFAULT
 from ..tasks.base import SPLITS, Task
 from ..training.errors import TrainingError
-from ..training.memory import size, total_memory
 from ..training.rollouts import longest_completion, sample_answers
 from ..training.state import load_state, save_state
 from .card import model_card
