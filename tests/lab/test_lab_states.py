@@ -1,7 +1,7 @@
 """The lab's table of states: every request in every state, against rules written down here."""
 
 import pytest
-from lab_harness import WAIT, until
+from lab_harness import WAIT, FakeLearner, until
 
 from vpo_lite.lab import Lab
 from vpo_lite.lab.states import AFTER, MOVES, STATES, move
@@ -134,6 +134,22 @@ def test_an_error_while_it_halts_is_a_failure(gate):
         gate.open(1)
         assert lab.join(WAIT) and lab.state == "failed" and "as asked" in lab.last_error
         gate.fails = False
+
+
+def test_a_change_while_the_policy_loads_acts_from_the_first_step(slow, monkeypatch):
+    """Before, that step trained with the old settings, and was judged by the new ones."""
+    lab = Lab(steps=1)
+
+    class Loading(FakeLearner):
+        def __init__(self, config):
+            super().__init__(config)
+            lab.change(alpha=0.25, m=2)
+
+    monkeypatch.setattr("vpo_lite.training.step.Learner", Loading)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    (record,), (moment,) = lab.records, lab.runs["vpo"].moments
+    assert (record.alpha, record.m, len(moment.rewards)) == (0.25, 2, 2)
 
 
 def test_the_table_is_whole():

@@ -106,7 +106,7 @@ class Session:
 
     def step(self) -> Self:
         """One step of every run, then pause."""
-        return self._train("step", sweeps=1)
+        return self._train("step", once=True)
 
     def pause(self, message: str = PAUSED) -> Self:
         """Finish the step under way, to go on later."""
@@ -435,7 +435,7 @@ class Session:
             return ""
         return self.settings.needs_fresh_run(self._stretch.settings)
 
-    def _train(self, request, sweeps=None):
+    def _train(self, request, once=False):
         with Session._one_trainer, self._lock:
             before = self._stretch
             done = self._move(request + "_anew" * bool(self._restart()))
@@ -451,7 +451,7 @@ class Session:
             else:
                 tracks = self._fresh_tracks()
             self._look, self._error, self.last_error = None, "", None
-            self._stretch = stretch = Stretch(self.settings, tracks, sweeps)
+            self._stretch = stretch = Stretch(self.settings, tracks, once)
             self._say(self._first_words())
             self._thread = stretch.begin(
                 after=[rehearsal.thread, *(s._thread for s in {self, other or self})],

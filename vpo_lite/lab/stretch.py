@@ -35,12 +35,12 @@ class Track:
 class Stretch:
     """The settings that training begins with, its runs, and the request to halt.
 
-    sweeps: how often every run is stepped; None: until all steps are done.
+    once: one step of every run, instead of all that are left.
     """
 
     settings: Settings
     tracks: dict[str, Track]
-    sweeps: int | None = None
+    once: bool = False
     halt: threading.Event = field(default_factory=threading.Event)
 
     def begin(
@@ -78,26 +78,25 @@ class Stretch:
         from ..training.loop import train
         from ..training.step import Learner
 
-        loops, tasks, begun, sweeps = {}, {}, set(), 0
         for method, track in self.tracks.items():
-            config = config_of(method)
-            track.learner = track.learner or Learner(config)
-            tasks[method] = track.learner.task
-            loops[method] = train(config, learner=track.learner, first_step=track.steps)
-        while loops and (self.sweeps is None or sweeps < self.sweeps):
-            for method, loop in list(loops.items()):
+            track.learner = track.learner or Learner(config_of(method))
+        loops = {}
+        while True:
+            for method, track in self.tracks.items():
                 if self.halt.is_set():
                     return False
-                config, track = config_of(method), self.tracks[method]
-                try:  # a fresh generator takes no value
-                    record = loop.send(config if method in begun else None)
-                except StopIteration:
-                    del loops[method]
+                config = config_of(method)
+                if track.steps >= config.steps:
                     continue
-                begun.add(method)
-                seen(track, config, record, Moment.of(record, config, tasks[method]))
-            sweeps += 1
-        return all(t.steps >= config_of(m).steps for m, t in self.tracks.items())
+                if method in loops:
+                    record = loops[method].send(config)
+                else:
+                    loops[method] = train(config, learner=track.learner, first_step=track.steps)
+                    record = next(loops[method])
+                seen(track, config, record, Moment.of(record, config, track.learner.task))
+            done = all(t.steps >= config_of(m).steps for m, t in self.tracks.items())
+            if done or self.once:
+                return done
 
 
 class Rehearsal:
