@@ -72,7 +72,7 @@ class Session:
     """
 
     how_to_pick = "pick(...)"
-    _training = None  # weak reference to the session whose thread trains
+    _training = staticmethod(lambda: None)  # weak reference to the last session that trained
     _one_trainer = threading.Lock()
 
     def __init__(
@@ -102,11 +102,11 @@ class Session:
         """
         if steps is not None:
             self.change(steps=steps)
-        return self._train("train")
+        return self._train()
 
     def step(self) -> Self:
         """One step of every run, then pause."""
-        return self._train("step", once=True)
+        return self._train(once=True)
 
     def pause(self, message: str = PAUSED) -> Self:
         """Finish the step under way, to go on later."""
@@ -114,7 +114,7 @@ class Session:
 
     def pause_other(self, why: str) -> "Session | None":
         """Pause the session that trains, if it is another one; returns it."""
-        other = Session._training and Session._training()
+        other = Session._training()
         if other in (None, self):
             return None
         other.pause(f"Paused: {why}. Go on here whenever you like.")
@@ -127,7 +127,7 @@ class Session:
     def reset(self) -> Self:
         """Forget all runs; the same problem and seed."""
         with self._lock:
-            self._forget("reset")
+            self._forget()
             self._say(f"Reset: seed {self.settings.config.seed}, the same {self._task.noun}.")
         return self
 
@@ -135,7 +135,7 @@ class Session:
         """Reset with another seed: the next one, or the one given."""
         with self._lock:
             seed = self.settings.config.seed + 1 if seed is None else seed
-            self._forget("reseed", self.settings.but(seed=seed))
+            self._forget(self.settings.but(seed=seed))
             self._say(f"Reset: seed {seed}, the same {self._task.noun}.")
         return self
 
@@ -154,7 +154,7 @@ class Session:
             if others:
                 said = shown(", ".join(others))
                 raise ValueError(f"{said}: singles out no problem; use change(...)")
-            self._forget("pick", self.settings.choosing(**chosen))
+            self._forget(self.settings.choosing(**chosen))
             self._say(message)
         return self
 
@@ -192,14 +192,12 @@ class Session:
             if changed != self.settings:
                 self._take(changed)
                 self._say("")
-            self._move("change")
         return self
 
     def look(self, step: int | None = None) -> Self:
         """Show the runs as they were after this step; None: as they are."""
         check(step=step)
         with self._lock:
-            self._move("look")
             self._look = step
             self._version += 1
             self._changed()
@@ -210,9 +208,7 @@ class Session:
         which coverage is judged. See `Showing`. ValueError: nothing is changed.
         """
         with self._lock:
-            showing = self._showing.but(**changes)
-            self._move("show")
-            self._showing = showing
+            self._showing = self._showing.but(**changes)
             self._version += 1
             self._changed()
         return self
@@ -242,7 +238,6 @@ class Session:
     @classmethod
     def from_code(cls, code: str, **options: Any) -> Self:
         """The session that a share code describes. ValueError for a code that is none."""
-        decode(code)  # refused before there is a session, since a new one pauses the others
         return cls(**options).load(code)
 
     def load(self, code: str) -> Self:
@@ -251,7 +246,7 @@ class Session:
         """
         with self._lock:
             machine = {name: getattr(self.settings.config, name) for name in NOT_SHARED}
-            self._forget("load", decode(code, machine=machine))
+            self._forget(decode(code, machine=machine))
             self._say("Restored from its code.")
         return self
 
@@ -408,7 +403,7 @@ class Session:
         """Stop, forget all runs, and tell nobody any more."""
         with self._lock:
             self._watchers.clear()
-            self._forget("reset")
+            self._forget()
 
     # --- inside; the lock is held where state changes ---------------------------------------------
 
@@ -435,10 +430,10 @@ class Session:
             return ""
         return self.settings.needs_fresh_run(self._stretch.settings)
 
-    def _train(self, request, once=False):
+    def _train(self, once=False):
         with Session._one_trainer, self._lock:
             before = self._stretch
-            done = self._move(request + "_anew" * bool(self._restart()))
+            done = self._move("train_anew" if self._restart() else "train")
             if done == "refuse":
                 self._say("It is training already.")
                 return self
@@ -454,7 +449,7 @@ class Session:
             self._stretch = stretch = Stretch(self.settings, tracks, once)
             self._say(self._first_words())
             self._thread = stretch.begin(
-                after=[rehearsal.thread, *(s._thread for s in {self, other or self})],
+                after=[rehearsal.thread, self._thread, other and other._thread],
                 config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
                 seen=self._saw,
                 ended=self._ended,
@@ -491,10 +486,11 @@ class Session:
                 self._say("Finishing this step …")
         return self
 
-    def _forget(self, request, settings=None):
+    def _forget(self, settings=None):
+        """Drop all runs, after a change to these settings. An error changes nothing."""
         if settings is not None:
             self._take(settings)
-        self._move(request)
+        self._move("forget")
         if self._stretch is not None:
             self._stretch.halt.set()  # what its last step still sees goes into runs nobody shows
         self._stretch, self._tracks, self._look = None, {}, None
@@ -503,11 +499,10 @@ class Session:
 
     def _name_of_problem(self) -> str:
         """For a folder: "many-NOUNs", "NOUN-1000", or "one-NOUN"."""
-        noun, numbers = self._task.noun, list(self.settings.chosen.values())
+        noun, number = self._task.noun, self.settings.chosen.get(self._task.numbered)
         if self.view().many:
             return f"many-{noun}s"
-        one = len(numbers) == 1 and isinstance(numbers[0], int)
-        return f"{noun}-{numbers[0]}" if one else f"one-{noun}"
+        return f"one-{noun}" if number is None else f"{noun}-{number}"
 
     def _say(self, message):
         self._message = message
@@ -538,7 +533,7 @@ class Session:
 
 def _trains() -> Session | None:
     """The session that has a step under way."""
-    session = Session._training and Session._training()
+    session = Session._training()
     return session if session is not None and session.view().busy else None
 
 
@@ -556,7 +551,7 @@ def _interrupted(*_):
 @atexit.register
 def _stop_before_exit():
     """A thread inside torch while the interpreter ends would abort the process."""
-    session = Session._training and Session._training()
+    session = Session._training()
     if session is not None:
         session.stop()
         session.join(10)

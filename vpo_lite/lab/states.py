@@ -1,7 +1,8 @@
 """The states of a lab and its moves, in one table.
 
-The session looks up every request here, and every end of its training thread. It goes to the state
-that the move names and does what the move says. Nothing else changes the state.
+The session looks up here every request that may change its state, and every end of its training
+thread. It goes to the state that the move names and does what the move says. Nothing else changes
+the state.
 """
 
 STATES = (
@@ -24,7 +25,6 @@ AFTER = {
     "pause": "pausing",  # ask the thread to halt; Train will go on
     "stop": "stopping",  # ask the thread to halt; Train will start again
     "forget": "idle",  # halt the thread and drop all runs
-    "adjust": None,  # take over what was asked; runs stay
     "rest": "paused",
     "end": "stopped",
     "finish": "finished",
@@ -32,23 +32,16 @@ AFTER = {
     ".": None,  # nothing
 }
 
-# Rows are requests. `_anew`: settings were changed that need a fresh run. `thread_done`: the
+# Rows are requests. `train`: all steps, or one. `train_anew`: the same after a change of settings
+# that need a fresh run. `forget`: reset, another seed or problem, a share code. `thread_done`: the
 # training thread did its last step; `thread_left`: it was halted, or did the one step asked for.
 _TABLE = """
                  idle   running pausing stopping paused stopped finished failed recorded
 train            start  refuse  go_on   start    go_on  start   go_on    start  start
 train_anew       start  start   start   start    start  start   start    start  start
-step             start  refuse  go_on   start    go_on  start   go_on    start  start
-step_anew        start  start   start   start    start  start   start    start  start
 pause            .      pause   pause   pause    .      .       .        .      .
 stop             .      stop    stop    stop     end    .       .        .      .
-reset            forget forget  forget  forget   forget forget  forget   forget forget
-reseed           forget forget  forget  forget   forget forget  forget   forget forget
-pick             forget forget  forget  forget   forget forget  forget   forget forget
-load             forget forget  forget  forget   forget forget  forget   forget forget
-change           adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
-look             adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
-show             adjust adjust  adjust  adjust   adjust adjust  adjust   adjust adjust
+forget           forget forget  forget  forget   forget forget  forget   forget forget
 thread_done      .      finish  rest    end      .      .       .        .      .
 thread_left      .      rest    rest    end      .      .       .        .      .
 thread_failed    .      fail    fail    fail     .      .       .        .      .
