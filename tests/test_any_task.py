@@ -648,6 +648,14 @@ def test_a_flag_turns_a_setting_on_or_off_whatever_its_default_is():
     assert read("--shown", "--no-sure-of") == {"shown": True, "sure_of": False}
 
 
+def test_the_help_of_a_setting_may_hold_a_percent_sign():
+    """Before, that of an on-off setting broke --help: argparse formats every help with %."""
+    parser = argparse.ArgumentParser()
+    options = Option("all", bool, False, "all 100 % of it"), Option("share", int, 5, "5 % of it")
+    flags.add_options(parser, options)
+    assert "all 100 % of it" in parser.format_help() and "5 % of it" in parser.format_help()
+
+
 def test_an_option_may_have_the_name_of_what_the_command_line_keeps_for_itself(capsys, monkeypatch):
     monkeypatch.setattr(Letters, "options", (Option("run", int, 4, "how far", least=1),))
     asked = ["train", "--task", "letters_of_the_test:Letters", "--model", "none"]

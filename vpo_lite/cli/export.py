@@ -3,8 +3,16 @@
 import sys
 
 from ..checks import command
-from .flags import Command, add_commands, add_settings, at_home, given_settings, path, requests
-from .flags import whole as whole_number
+from .flags import (
+    Command,
+    add_commands,
+    add_settings,
+    at_home,
+    given_settings,
+    path,
+    requests,
+    whole,
+)
 
 
 def flags(made, arguments) -> None:
@@ -22,20 +30,16 @@ def _verl_flags(made, arguments) -> None:
     )
     made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
     made.add_argument(
-        "--gpus", type=whole_number, default=1, metavar="N", help="GPUs of a node (default: 1)"
+        "--gpus", type=whole, default=1, metavar="N", help="GPUs of a node (default: 1)"
     )
-    made.add_argument(
-        "--nodes", type=whole_number, default=1, metavar="N", help="nodes (default: 1)"
-    )
+    made.add_argument("--nodes", type=whole, default=1, metavar="N", help="nodes (default: 1)")
     made.add_argument(
         "--estimator",
         default="grpo",
         metavar="NAME",
         help="grpo: veRL's own (default); vpo: population std and --eps",
     )
-    made.add_argument(
-        "--problems", type=whole_number, metavar="N", help="held-out problems (default: 64)"
-    )
+    made.add_argument("--problems", type=whole, metavar="N", help="held-out problems (default: 64)")
     add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
 
 

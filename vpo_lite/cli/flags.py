@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..checks import shown, shown_path
 from ..options import Option
-from ..tasks import DEFAULT, Task, task_class
+from ..tasks import DEFAULT, task_class
 
 LONGEST = 900  # characters of a message
 STOPPED = 130  # exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it
@@ -111,36 +111,34 @@ def requests():
         raise Wrong(of_a_file(error)) from error
 
 
-def named_task(made, arguments, default: str | None = None) -> type[Task] | None:
-    """The task class that ``--task`` names among the arguments; without it the default's, or None.
-
-    It is read before the other flags, since some of them are options of the task.
-    """
-    name = named(made, "--task", default, arguments)
-    return None if name is None else task_class(name)
-
-
 def add_options(made, options: tuple[Option, ...]) -> None:
     """Add a flag for each option. `given` reads the texts."""
     for option in options:
+        help = option.help.replace("%", "%%")
         if option.type is bool:
             made.add_argument(
                 option.flag,
                 dest=option.name,
                 action="store_const",
                 const=not option.default,
-                help=option.help,
+                help=help,
             )
         else:
-            of_a_file = option.file or option.path
-            metavar = "FILE" if of_a_file else {int: "N", float: "X", str: "NAME"}[option.type]
-            kind = at_home if of_a_file or option.name == "model" else None  # it may be a folder
-            help = option.help.replace("%", "%%")
+            is_file = option.file or option.path
+            metavar = "FILE" if is_file else {int: "N", float: "X", str: "NAME"}[option.type]
+            kind = at_home if is_file or option.name == "model" else None  # it may be a folder
             made.add_argument(option.flag, type=kind, metavar=metavar, help=help)
 
 
-def add_task_options(made, task: type[Task]) -> None:
-    """Add a flag for each option of a task. Raises Wrong for one that a command has already."""
+def add_task_options(made, arguments, default: str | None = None) -> None:
+    """Add a flag for each option of the task that ``--task`` names among the arguments; without it
+    the default's, or none. Raises Wrong for one that a command has already.
+    """
+    name = named(made, "--task", default, arguments)
+    if name is None:
+        return
+    with requests():
+        task = task_class(name)
     try:
         add_options(made.add_argument_group(f"options of task {task.name}"), task.options)
     except argparse.ArgumentError as error:
@@ -159,9 +157,7 @@ def add_device(made) -> None:
 def add_settings(made, arguments, settings: tuple[Option, ...], about: str) -> None:
     """Add a flag for each setting, and for each option of the task that ``--task`` names."""
     add_options(made.add_argument_group(about), settings)
-    with requests():
-        task = named_task(made, arguments, DEFAULT)
-    add_task_options(made, task)
+    add_task_options(made, arguments, DEFAULT)
 
 
 def given_settings(settings: tuple[Option, ...], namespace) -> dict:

@@ -10,17 +10,7 @@ from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS
 from ..tasks.records import RecordTask, on_records
 from ..tasks.rows import Row, rows_of
-from .flags import (
-    Wrong,
-    add_task_options,
-    at_home,
-    given,
-    named_task,
-    path,
-    print_json,
-    requests,
-    whole,
-)
+from .flags import Wrong, add_task_options, at_home, given, path, print_json, requests, whole
 
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
@@ -52,10 +42,7 @@ def data_flags(made, arguments) -> None:
         help="score TEXT as an answer to each record: does the scorer fail on any?",
     )
     made.add_argument("--json", action="store_true", help="print all counts as JSON")
-    with requests():
-        task = named_task(made, arguments)
-    if task is not None:
-        add_task_options(made, task)
+    add_task_options(made, arguments)
 
 
 def check_data(options) -> int:
@@ -155,10 +142,7 @@ def score_flags(made, arguments) -> None:
         metavar="FILE",
         help='JSON lines {"id", "record" (0-based line of the data), "m", "text"}',
     )
-    with requests():
-        task = named_task(made, arguments)
-    if task is not None:
-        add_task_options(made, task)
+    add_task_options(made, arguments)
 
 
 def score_answers(options) -> int:
