@@ -53,86 +53,106 @@ def flags(made, arguments) -> None:
     )
 
 
-def run(options) -> int:
+def run(options) -> int | None:
     with requests():
-        from ..studies import declaration, results, searches, tables
-        from ..studies.plan import every_job, jobs
+        from ..studies import declaration
 
         if options.name is None:
-            if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
-                raise Wrong(f"name a study: {', '.join(declaration.names())}, or a file NAME.toml")
-            for name in declaration.names():
-                print(f"{name}: {declaration.read(name).declared.about}")
-            return 0
+            return _names(options)
         study = declaration.read(options.name)
-        for kind in options.kinds or ():
-            if kind not in study.kinds:
-                raise Wrong(f"--kinds {kind}: study {study.name} has {', '.join(study.kinds)}")
-        for name in ("seeds", "workers"):
-            if getattr(options, name) is not None and getattr(options, name) < 1:
-                raise Wrong(f"--{name} {getattr(options, name)}: must be 1 or more")
-        of_one = options.search or options.table is not None or options.run_key is not None
-        if of_one and (options.kinds or options.seeds):
-            raise Wrong(
-                "--kinds and --seeds choose runs; leave them out with --search, --table and --run"
-            )
-        reads = options.plan or options.commands or options.table is not None
-        if options.workers and (reads or options.run_key is not None):
-            raise Wrong(
-                "--workers shares runs; leave it out with --plan, --commands, --table, --run"
-            )
-        if options.run_key is not None:
-            every = every_job(study)
-            if options.run_key not in every:
-                raise Wrong(f"--run {shown(options.run_key)}: there are {', '.join(every)}")
         folder = options.out or path(f"runs/study-{study.name}")
-        if folder.exists() and not folder.is_dir():
-            raise Wrong(f"--out {folder}: is a file; name a folder")
-        if options.table == ["search"]:
+        _check(study, folder, options)
+    if options.plan:
+        return _plan(study, folder, options)
+    if options.commands:
+        return _commands(study, folder, options)
+    if options.table is not None:
+        return _table(study, folder, options.table)
+    if options.run_key is not None:
+        return _run_one(study, folder, options.run_key)
+    return (_search if options.search else _run_all)(study, folder, options)
+
+
+def _names(options) -> None:
+    """Print the declared studies, where no flag asks for more."""
+    from ..studies import declaration
+
+    if any(v for n, v in vars(options).items() if n in OF_A_STUDY) or options.table == []:
+        raise Wrong(f"name a study: {', '.join(declaration.names())}, or a file NAME.toml")
+    for name in declaration.names():
+        print(f"{name}: {declaration.read(name).declared.about}")
+
+
+def _check(study, folder, options) -> None:
+    """Refuse flags that do not fit the study, or each other."""
+    for kind in options.kinds or ():
+        if kind not in study.kinds:
+            raise Wrong(f"--kinds {kind}: study {study.name} has {', '.join(study.kinds)}")
+    for name in ("seeds", "workers"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise Wrong(f"--{name} {getattr(options, name)}: must be 1 or more")
+    of_one = options.table is not None or options.run_key is not None
+    if (of_one or options.search) and (options.kinds or options.seeds):
+        raise Wrong(
+            "--kinds and --seeds choose runs; leave them out with --search, --table and --run"
+        )
+    if (of_one or options.plan or options.commands) and options.workers:
+        raise Wrong("--workers shares runs; leave it out with --plan, --commands, --table, --run")
+    if folder.exists() and not folder.is_dir():
+        raise Wrong(f"--out {folder}: is a file; name a folder")
+
+
+def _jobs(study, folder, options, state: str) -> list:
+    """The chosen runs that are known by now and stand like this; see `results.state`."""
+    from ..studies import plan, results
+
+    chosen = plan.jobs(study, folder, options.kinds, options.seeds)
+    return [job for job in chosen if results.state(folder, job) == state]
+
+
+def _make(folder) -> None:
+    """Make the folder of a study, and in it that of its policies."""
+    from ..studies.results import POLICIES
+
+    (folder / POLICIES).mkdir(parents=True, exist_ok=True)
+
+
+def _commands(study, folder, options) -> None:
+    for job in _jobs(study, folder, options, "to do"):
+        print(shlex.join([*_command(options, folder), "--run", job.key]))
+
+
+def _table(study, folder, asked: list[str]) -> None:
+    from ..studies import results, searches, tables
+
+    with requests():
+        if asked == ["search"]:
             if not searches.finished(study, folder):
                 raise Wrong(f"{folder}: no finished searches; do them with --search")
-        elif options.table is not None:
-            figures = _figures(study, options.table)
+            table = searches.markdown(study, folder)
+        else:
+            figures = _figures(study, asked)
             if not results.chosen(study, folder):
                 raise Wrong(f"{folder}: no kind is finished at every learning rate; see --plan")
-        elif options.search:
-            if not searches.searches(study, folder):
-                raise Wrong(f"{folder}: no finished run to search with; see --plan")
-            searches.to_do(study, folder)
-    trains = not (reads or options.search or options.run_key)
-    left = jobs(study, folder, options.kinds, options.seeds) if trains or options.plan else ()
-    left = [job for job in left if not results.is_done(folder, job)]
+            table = tables.markdown(study, folder, figures)
+    print(table)
+
+
+def _run_one(study, folder, key: str) -> None:
+    from ..studies.plan import every_job
+    from ..studies.results import is_done
+
     with requests():
-        if left:
-            from ..studies.runner import check_sources
-
-            check_sources(study, left, download=trains)
-        if not reads:
-            (folder / results.POLICIES).mkdir(parents=True, exist_ok=True)
-    if options.plan:
-        _plan(study, folder, options)
-    elif options.commands:
-        for job in jobs(study, folder, options.kinds, options.seeds):
-            if not results.is_done(folder, job):
-                print(shlex.join([*_command(options, folder), "--run", job.key]))
-    elif options.run_key is not None:
-        if results.is_done(folder, every[options.run_key]):
-            print(f"{options.run_key}: is done")
-        else:
-            from ..studies.runner import run_job
-
-            print(_line(run_job(study, every[options.run_key], folder)))
-    elif options.table == ["search"]:
-        print(searches.markdown(study, folder))
-    elif options.table is not None:
-        print(tables.markdown(study, folder, figures))
-    elif (options.workers or 1) > 1:
-        return _share(study, folder, options)
-    elif options.search:
-        _search(study, folder)
+        every = every_job(study)
+        if key not in every:
+            raise Wrong(f"--run {shown(key)}: there are {', '.join(every)}")
+        _make(folder)
+    if is_done(folder, every[key]):
+        print(f"{key}: is done")
     else:
-        _run(study, folder, options)
-    return 0
+        from ..studies.runner import run_job
+
+        print(_line(run_job(study, every[key], folder)))
 
 
 def _total(study, options) -> int:
@@ -146,6 +166,11 @@ def _plan(study, folder, options) -> None:
     from ..studies import results
     from ..studies.plan import jobs
 
+    if left := _jobs(study, folder, options, "to do"):
+        from ..studies.runner import check_sources
+
+        with requests():
+            check_sources(study, left, download=False)
     seconds, done, total = [], 0, _total(study, options)
     known = list(jobs(study, folder, options.kinds, options.seeds))
     for job in known:
@@ -215,11 +240,9 @@ def _share(study, folder, options) -> int:
 
 def _failed(study, folder, options) -> list[str]:
     """The files of the runs that failed before."""
-    from ..studies.plan import jobs
-    from ..studies.results import failure_path, state
+    from ..studies.results import failure_path
 
-    chosen = jobs(study, folder, options.kinds, options.seeds)
-    return [failure_path(folder, j).name for j in chosen if state(folder, j) == "failed"]
+    return [failure_path(folder, job).name for job in _jobs(study, folder, options, "failed")]
 
 
 def _tell_failed(files: list[str]) -> None:
@@ -249,11 +272,17 @@ def _figures(study, asked: list[str]) -> list[str]:
     return asked or tables.measured(study, FIGURES)
 
 
-def _run(study, folder, options) -> None:
+def _run_all(study, folder, options) -> int | None:
     from tqdm import tqdm
 
-    from ..studies.runner import run_study
+    from ..studies.runner import check_sources, run_study
 
+    left = _jobs(study, folder, options, "to do")
+    with requests():
+        check_sources(study, left, download=True)
+        _make(folder)
+    if (options.workers or 1) > 1:
+        return _share(study, folder, options)
     failed = _failed(study, folder, options)
     with tqdm(disable=not sys.stderr.isatty(), unit="step") as bar:
 
@@ -293,15 +322,21 @@ def _line(found) -> str:
     )
 
 
-def _search(study, folder) -> None:
+def _search(study, folder, options) -> int | None:
     from tqdm import tqdm
 
-    from ..studies.searches import to_do
+    from ..studies.searches import searches, to_do
+
+    with requests():
+        if not searches(study, folder):
+            raise Wrong(f"{folder}: no finished run to search with; see --plan")
+        policies = len(to_do(study, folder))
+        _make(folder)
+    if (options.workers or 1) > 1:
+        return _share(study, folder, options)
     from ..studies.searching import run_searches
 
-    with tqdm(
-        total=len(to_do(study, folder)), disable=not sys.stderr.isatty(), unit="policy"
-    ) as bar:
+    with tqdm(total=policies, disable=not sys.stderr.isatty(), unit="policy") as bar:
         for found in run_searches(study, folder):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "
