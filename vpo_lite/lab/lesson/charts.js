@@ -94,7 +94,7 @@ function curves(figure, { runs, levels = [], step, last, low, high, said }) {
   }
 }
 
-// objective space. front: [x, y, asked for, hollow]; clouds: {colour, marker, points: [x, y, share, hollow]}; numbers: [x, y, text]
+// objective space. front: [x, y, asked for]; clouds: {colour, marker, points: [x, y, share, hollow]}; numbers: [x, y, text]
 function space(figure, { front, clouds, numbers, names, range, said }) {
   const canvas = begin(figure, 0.66, said), { svg, em } = canvas;
   const marks = ticks(...range, (canvas.width - 4 * em) / (4 * em));

@@ -55,7 +55,6 @@ const model = {
   get: (name) => values[name],
   set: (name, value) => { values[name] = value; (listeners[`change:${name}`] || []).forEach((f) => f()); },
   on: (events, f) => events.split(" ").forEach((event) => (listeners[event] ||= []).push(f)),
-  off: () => {},
   save_changes: () => {},
 };
 
@@ -142,7 +141,7 @@ function drawSpace() {
   const ends = [...met].flatMap(at), low = Math.min(0, ...ends), high = Math.max(1, ...ends), room = 0.12 * (high - low);
   charts.space(find("space"), {
     clouds, names: data.axis_names, range: [low - room, high + room],
-    front: (whole || []).map((point, i) => [...at(point), asked().includes(i), hollow(point)]),
+    front: (whole || []).map((point, i) => [...at(point), asked().includes(i)]),
     numbers: [...places.values()].map(([x, y, found]) => [x, y, found.join(",")]),
     said: `${data.axis_names[0]} across, ${data.axis_names[1]} up. ` + runs.map((run) => {
       const { cloud } = momentOf(run), count = sum(cloud.map(([, n]) => n));
