@@ -1,17 +1,11 @@
 """What of a session is drawn, and by which weights it is judged. Training knows nothing of it."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
-from ..options import Option
+from ..options import options_of, setting
 
 ROUTES = ("answers", "best set", "front")
-_OPTIONS = (
-    Option("routes", str, "answers", "what stands beside the answers", choices=ROUTES),
-    Option(
-        "alpha", float, None, "alpha that coverage is judged at", least=LEAST_ALPHA, most=MOST_ALPHA
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -30,16 +24,18 @@ class Showing:
     ValueError: unknown routes 'lava': there are answers, best set, front
     """
 
-    routes: str = "answers"
-    alpha: float | None = None
+    routes: str = setting("answers", "what stands beside the answers", choices=ROUTES)
+    alpha: float | None = setting(
+        None, "alpha that coverage is judged at", least=LEAST_ALPHA, most=MOST_ALPHA
+    )
 
     def __post_init__(self):
-        for option in _OPTIONS:
+        for option in options_of(Showing):
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
 
     def but(self, **changes) -> "Showing":
         """A copy with some of it changed. ValueError for an unknown name or value."""
-        known = [f.name for f in fields(self)]
+        known = [option.name for option in options_of(Showing)]
         for name in changes:
             if name not in known:
                 raise ValueError(f"show: there is no {shown(name)}; there are {', '.join(known)}")
