@@ -3,6 +3,7 @@
 import itertools
 import math
 
+from ..training.record import StepRecord
 from .faces import Face
 from .view import Run, View
 
@@ -55,6 +56,12 @@ def last_step(view: View) -> int:
     return max([view.config.steps, *(len(run.records) for run in (*view.runs, *view.earlier))])
 
 
+def in_short(record: StepRecord) -> tuple[str, str, str]:
+    """The alpha, K and m of a step, in a few letters each."""
+    K = "∞" if record.K == math.inf else record.K
+    return f"α {record.alpha:g}", f"K {K}", f"m {record.m}"
+
+
 def changes(records) -> list[tuple[int, str]]:
     """Where alpha, K or m differ from the step before: [(step, text)].
 
@@ -63,9 +70,7 @@ def changes(records) -> list[tuple[int, str]]:
     """
     found = []
     for before, now in itertools.pairwise(records):
-        texts = [f"α {now.alpha:g}"] if now.alpha != before.alpha else []
-        texts += [f"K {'∞' if now.K == math.inf else now.K}"] if now.K != before.K else []
-        texts += [f"m {now.m}"] if now.m != before.m else []
-        if texts:
+        pairs = zip(in_short(now), in_short(before), strict=True)
+        if texts := [text for text, old in pairs if text != old]:
             found.append((now.step, ", ".join(texts)))
     return found

@@ -52,10 +52,10 @@ class Face:
         """Whether this point has an open marker."""
         return self.hollow is not None and vector[self.hollow[0]] < 1
 
-    def in_words(self, who: str, vector, count: str = "") -> str:
+    def in_words(self, who: str, vector) -> str:
         """A reward vector with the names of its objectives."""
         pairs = zip(self.names, vector, strict=True)
-        return f"{who}{count}: " + ", ".join(f"{name} {value:.2f}" for name, value in pairs)
+        return f"{who}: " + ", ".join(f"{name} {value:.2f}" for name, value in pairs)
 
 
 MAZE = Face(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-TERNARY = "simplex"
 AXES = {"answers": "", "curve 0": "2", "curve 1": "3", "search": "4"}  # plot -> number of its axes
 ORDER = {  # columns, or fewer -> plots, row by row
     2: ("answers", "curve 0", "simplex", "curve 1", "search"),
@@ -73,7 +72,7 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
 
 def order(width: int, large: bool, simplex: bool) -> tuple[str, ...]:
     """The plots, row by row."""
-    return tuple(p for p in ORDER[max(2, columns_of(width, large))] if simplex or p != TERNARY)
+    return tuple(p for p in ORDER[max(2, columns_of(width, large))] if simplex or p != "simplex")
 
 
 def layout(
@@ -92,7 +91,7 @@ def layout(
     if dark:  # the triangle stays light: dots in the dark colours of answers lie on it
         ink, grid, paper, triangle = ("#EEEEEE", "#444444", "#111111", "#DDDDDD")
     scale = LARGE if large else 1
-    size, columns = (20 if large else 15), columns_of(width, large)
+    size, columns = letter_size(large), columns_of(width, large)
     left, right, gap_x = (round(scale * x) for x in (56, 28, 70))
     inner_w = width - left - right
     wide = (inner_w - (columns - 1) * gap_x) / columns
@@ -128,7 +127,7 @@ def layout(
         x = [column * (wide + gap_x) / inner_w, (column * (wide + gap_x) + wide) / inner_w]
         y = [1 - (row * (cell + gap_y) + cell) / inner_h, 1 - row * (cell + gap_y) / inner_h]
         out["annotations"].append(_text(x[0], y[1], size, "bottom", yshift=4))
-        if name == TERNARY:
+        if name == "simplex":
             corners = [10 / inner_w, 18 * scale / inner_h, 24 * scale / inner_h]
             out["ternary"] = _ternary(x, y, corners, ink, triangle)
             note = [_text((x[0] + x[1]) / 2, y[0], size - 3, "top", "center", yshift=-12)]
@@ -139,6 +138,11 @@ def layout(
     out["xaxis"] |= {"range": [-0.22, 1.42], "tickvals": [0, 0.5, 1]}
     out["yaxis"] |= {"tickvals": [0, 0.5, 1]}
     return out
+
+
+def letter_size(large: bool) -> int:
+    """Of plots and words, in pixels."""
+    return 20 if large else 15
 
 
 def columns_of(width: int, large: bool) -> int:

@@ -22,7 +22,7 @@ from ..markup import Html, html, joined
 from ..shown import bundle, live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
-from .layout import CSS, LEAST_LARGE, share_out
+from .layout import CSS, LEAST_LARGE, letter_size, share_out
 from .plots import Plots
 from .requests import Requests
 from .view import View
@@ -75,9 +75,9 @@ class Panel:
             return self.wake()
         with self._drawing:
             try:
-                view = self.lab.view()
-                self._draw(view, board_groups(view), self.controls.large.value)
-                self._write(view, 20 if self.controls.large.value else 15)
+                view, large = self.lab.view(), self.controls.large.value
+                self._draw(view, board_groups(view), large)
+                self._write(view, large)
                 self._tell(view)
             except Exception as error:
                 self.lab.report(error, shown=False)  # shown, it would be drawn, and fail, again
@@ -85,9 +85,10 @@ class Panel:
                 self.status.value = html(said, error)
             self._last = time.monotonic()
 
-    def _write(self, view: View, size: int):
-        (self.box.add_class if size > 15 else self.box.remove_class)("vpo-large")
+    def _write(self, view: View, large: bool):
+        (self.box.add_class if large else self.box.remove_class)("vpo-large")
         self.controls.follow(view)
+        size = letter_size(large)
         # While a run trains they change every step: nobody can listen to that.
         spoken = "off" if view.busy else "polite"
         said = '<div role="status" aria-live="{}" style="line-height:1.4;font-size:{}px">{}</div>'
@@ -142,7 +143,7 @@ class Panel:
         text = view.instance.text if is_maze(view) else ""
         with self.board.hold_sync():
             put(self.board, text=text, groups=groups, large=large, description=description)
-        put(self.asked, value=_problem(view, 20 if large else 15))
+        put(self.asked, value=_problem(view, large))
         put(self.asked.layout, width=f"{room.board}px", display="" if self.asked.value else "none")
         put(self.board.layout, width=f"{room.board}px")
         put(self.words.layout, display="" if room.wide else "none")
@@ -184,8 +185,7 @@ class PlainPanel(Panel):
                 picture = _texts(drawn)
             parts.append(html("<div><b>{}</b><br>{}</div>", drawn["title"], picture))
         side_by_side = '{}<div style="display:flex;flex-wrap:wrap;gap:16px">{}</div>'
-        problem = _problem(view, 20 if large else 15)
-        put(self.maze, value=html(side_by_side, problem, joined(parts)))
+        put(self.maze, value=html(side_by_side, _problem(view, large), joined(parts)))
         curves = tuple(c.value for c in self.controls.curves)
         changed = self.plots.draw(view, large=large, curves=curves)
         if changed and self._handle is not None:
@@ -221,17 +221,17 @@ def panel_for(lab: Requests, kind: str) -> Panel:
     return PlainPanel(lab) if kind == "plain" else Panel(lab)
 
 
-def _problem(view: View, size: int) -> Html:
+def _problem(view: View, large: bool) -> Html:
     """The problem in words; nothing for a maze, which is drawn."""
     if is_maze(view):
         return html("")
     words = view.task.summary(view.instance)
     style = (
-        f"font-size:{size}px;line-height:1.35;white-space:pre-wrap;max-height:13em;overflow:auto"
+        f"font-size:{letter_size(large)}px;line-height:1.35;white-space:pre-wrap;max-height:13em;"
+        "overflow:auto;border-left:3px solid #0072B2;padding-left:8px;margin-bottom:6px"
     )
-    box = f"{style};border-left:3px solid #0072B2;padding-left:8px;margin-bottom:6px"
     template = '<div class="vpo-problem" tabindex="0" aria-label="the problem" style="{}">{}</div>'
-    return html(template, box, words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} …")
+    return html(template, style, words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} …")
 
 
 def _texts(drawn: dict) -> Html:

@@ -12,11 +12,11 @@ from ..looks import FRONT, WIDE, look, on_page
 from ..markup import html
 from ..objective import winners
 from ..shown import MOST_DOTS, Drawn, dots
-from .curves import COVERAGE, DIVERSITY, changes, last_step, span, values
+from .curves import COVERAGE, DIVERSITY, changes, in_short, last_step, span, values
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
 from .judging import whole
-from .layout import AXES, layout, order
+from .layout import AXES, layout, letter_size, order
 from .settings import MOST_EARLIER, MOST_RUNS
 from .space import cloud, drawn_runs, front_colour, lowest, numbers
 from .view import View
@@ -90,9 +90,8 @@ class Plots:
         return True
 
     def _traces(self, view, face, large, dark, curves):
-        ink, size, rings = "#FFFFFF" if dark else "#000000", 15, RINGS
-        if large:
-            size, rings = 20, RINGS_LARGE
+        ink, size = "#FFFFFF" if dark else "#000000", letter_size(large)
+        rings = RINGS_LARGE if large else RINGS
         # An empty trace holds one gap: with nothing at all plotly.js writes errors to the console.
         gap = {"x": [None], "y": [None], "showlegend": False}
         out = {name: dict(gap) for name in self.names if name != "weightings"}
@@ -124,8 +123,9 @@ class Plots:
             for i, run in enumerate(runs)
         ]
         clouds.sort(key=lambda drawn: -max(drawn["marker"]["size"]))  # a large marker hides none
-        for i, (drawn, run) in enumerate(zip(clouds, runs, strict=True)):
+        for i, drawn in enumerate(clouds):
             out[f"answers {i}"] |= drawn
+        for i, run in enumerate(runs):
             out[f"search {i}"] |= _search(view, run, dark)
         if view.focus:
             typical = view.focus.moment.rewards
@@ -153,8 +153,8 @@ def _blank_traces():
     clear = {"color": "rgba(0,0,0,0)", "line": {"width": 0}}  # holds its text off
     numbered = answers | {"hoverinfo": "skip", "marker": clear, "cliponaxis": False}
     yield go.Scatter, "typical", numbered
-    dots = {"mode": "markers", "hoverinfo": "skip", "subplot": "ternary"}
-    yield go.Scatterternary, "weightings", dots
+    on_triangle = {"mode": "markers", "hoverinfo": "skip", "subplot": "ternary"}
+    yield go.Scatterternary, "weightings", on_triangle
     yield from _blank_levels("search")
     for i in range(MOST_RUNS):
         yield go.Scatter, f"search {i}", {"mode": "lines+markers"} | _on("search")
@@ -243,11 +243,12 @@ def _draw_curve(view, c, curve, out, dark, ink, size):
     if curve == COVERAGE:
         _draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, ink, size)
     for i, run in enumerate(view.earlier):
+        before = f"{look(run.method).text} before: {', '.join(in_short(run.record))}"
         out[f"earlier {c} {i}"] |= {
             "x": [r.step for r in run.records],
             "y": values(run, curve, view.judged_at),
             "line": {"color": on_page(look(run.method).colour, dark), "width": 2},
-            "hovertemplate": html("{}<extra></extra>", _earlier(run)),
+            "hovertemplate": html("{}<extra></extra>", before),
         }
     marks = {"x": [None], "y": [None], "text": [""]}
     for run in view.runs:
@@ -269,12 +270,6 @@ def _draw_curve(view, c, curve, out, dark, ink, size):
                 marks["y"] += [low, low + 0.93 * (high - low), None]
                 marks["text"] += ["", text, ""]
     out[f"marks {c}"] |= marks | {"textfont": {"size": size - 2, "color": ink}}
-
-
-def _earlier(run) -> str:
-    now = run.record
-    K = "∞" if now.K == math.inf else f"{now.K:g}"
-    return f"{look(run.method).text} before: α {now.alpha:g}, K {K}, m {now.m}"
 
 
 def _name_axes(view, face, places, curves, plots, small):

@@ -42,7 +42,8 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, i
         drawn["x"].append(point[across] + aside)
         drawn["y"].append(point[up] + aside)
         drawn["text"].append(NONE)
-        drawn["hovertext"].append(face.in_words(text, point, f", {_answers(moment.counts[p])}"))
+        who = f"{text}, {_answers(moment.counts[p])}"
+        drawn["hovertext"].append(face.in_words(who, point))
         marker["symbol"].append(symbol + "-open" * hollow)
         marker["size"].append(_size(share[p]))
         line["color"].append(colour if hollow else "#000000")
