@@ -98,9 +98,9 @@ def _of_a_file(options) -> int:
                 f"{', '.join(sorted(given))}"
             )
         R = read_rewards(options.rewards)
-        how = dict(worst=options.worst, alpha=alpha, progress=_bar(options, "measuring"))
+        bar = _bar(options, "measuring")
         try:
-            report = reward_report(R, **how)
+            report = reward_report(R, worst=options.worst, alpha=alpha, progress=bar)
         except ValueError as error:
             raise Wrong(f"{shown_path(options.rewards)}: {error}") from error
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"

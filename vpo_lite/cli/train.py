@@ -24,6 +24,7 @@ from .flags import (
 )
 
 ENGINES = ("native", "trl")
+MOST_TOLD = 8  # objectives whose means are printed
 OF_A_NEW_RUN = ("out", "preset", "engine", "engine_options")
 
 
@@ -214,16 +215,16 @@ def _drive(run, as_json: bool) -> int:
     return 0
 
 
-def _before_and_after(summary: dict, most: int = 8) -> str:
+def _before_and_after(summary: dict) -> str:
     """
     >>> now, before = {"gold": 0.75, "lava": 1.0}, {"gold": 0.5, "lava": 0.25}
     >>> _before_and_after({"objectives": now, "start": {"objectives": before}})
     'gold 0.500 > 0.750, lava 0.250 > 1.000'
     """
     now, before = summary["objectives"], summary["start"]["objectives"]
-    shown = [f"{name} {before[name]:.3f} > {now[name]:.3f}" for name in list(now)[:most]]
-    more = [f"and {len(now) - most} more in summary.json"] if len(now) > most else []
-    return ", ".join([*shown, *more])
+    told = [f"{name} {before[name]:.3f} > {value:.3f}" for name, value in now.items()]
+    more = [f"and {len(told) - MOST_TOLD} more in summary.json"] * (len(told) > MOST_TOLD)
+    return ", ".join([*told[:MOST_TOLD], *more])
 
 
 def _state_memory(run, quiet: bool) -> None:

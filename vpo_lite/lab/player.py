@@ -102,8 +102,9 @@ class Canvas(widgets.VBox):
 
     def __init__(self, maze):
         self.board, self._table = MazeBoard(editable=True), widgets.HTML()
-        least = dict(value=maze.budget, min=1, max=max(40, maze.budget))
-        self._budget = widgets.IntSlider(description="budget", **least)
+        self._budget = widgets.IntSlider(
+            description="budget", value=maze.budget, min=1, max=max(40, maze.budget)
+        )
         self.draw(maze.text)
         self.board.observe(lambda change: self.draw(change["new"]["text"]), "edit")
         self._budget.observe(lambda change: self.draw(self.text), "value")

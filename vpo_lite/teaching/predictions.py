@@ -100,9 +100,12 @@ class Prediction:
 
         note = widgets.HTML()
         if self.options is None:
-            start = _text(self.value)
-            shown = dict(description="prediction", placeholder="a number")
-            field = widgets.Text(start, continuous_update=False, **shown)
+            field = widgets.Text(
+                _text(self.value),
+                description="prediction",
+                placeholder="a number",
+                continuous_update=False,
+            )
         else:
             wide = {"button_width": "auto"}
             field = widgets.ToggleButtons(options=self.options, value=self.value, style=wide)

@@ -45,7 +45,7 @@ def _judge_row(answer):
         return None if tuple(row) in _joins(once, RULES) | _joins(RULES, once) else MADE_UP
     if passed == 0:
         return NONE
-    if row.tolist() in (SORT, PLUS_SORT, MAX_PLUS):
+    if row.tolist() in RULES:
         return ONE
     if row @ MAX_PLUS:
         return PAIR
