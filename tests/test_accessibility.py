@@ -64,7 +64,7 @@ def mixed(colour, share, other):
 
 def page_of_the_panel(dark):
     """The colours of paper, letters and triangle of the panel's plots."""
-    places = layout.layout(980, layout.ORDER[2], False, dark, ())
+    places = layout.layout(980, layout.ORDER[2], layout.Page(dark=dark), ())
     return places["paper_bgcolor"], places["font"]["color"], places["ternary"]["bgcolor"]
 
 

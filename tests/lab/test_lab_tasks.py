@@ -14,6 +14,7 @@ from small_models import model_folder
 
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.faces import Face, _face
+from vpo_lite.lab.layout import Page
 from vpo_lite.lab.space import cloud
 from vpo_lite.lab.words import status_line
 from vpo_lite.policy.tokenizer import word_tokenizer
@@ -230,13 +231,13 @@ def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
     points = np.array([[1, 0], [0.5, 0], [0, 0.5], [0, 1]])
     valid, counts = np.array([True, False, False, True]), np.array([4, 1, 2, 13])
     moment = SimpleNamespace(points=points, valid=valid, counts=counts)
-    drawn = cloud(face, "vpo", moment, 0, 1, False, "", 9)
+    drawn = cloud(face, "vpo", moment, 0, 1, Page())
     assert drawn["text"] == [" ", " ", "15% are not valid"]
     assert drawn["marker"]["symbol"][-1] == "x"
     assert [drawn["x"][:2], drawn["y"][:2]] == [[1, 0], [0, 1]]
     assert drawn["hovertext"][-1] == "VPO, 3 answers: 15% are not valid"
     moment.counts = np.array([1, 1, 0, 13])
-    said = cloud(face, "vpo", moment, 0, 1, False, "", 9)["hovertext"]
+    said = cloud(face, "vpo", moment, 0, 1, Page())["hovertext"]
     assert [text.partition(":")[0] for text in said] == [
         f"VPO, {count}" for count in ("1 answer", "13 answers", "1 answer")
     ]

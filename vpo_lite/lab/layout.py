@@ -45,6 +45,23 @@ CSS = """
 """
 
 
+class Page(NamedTuple):
+    """How plots and words are drawn: for a projector, and light on dark."""
+
+    large: bool = False
+    dark: bool = False
+
+    @property
+    def size(self) -> int:
+        """Of letters, in pixels."""
+        return 20 if self.large else 15
+
+    @property
+    def ink(self) -> str:
+        """The colour of what stands out most."""
+        return "#FFFFFF" if self.dark else "#000000"
+
+
 class Room(NamedTuple):
     """Widths in pixels of the boards and of the plots. wide: the words stand below both, not below
     the boards.
@@ -75,23 +92,17 @@ def order(width: int, large: bool, simplex: bool) -> tuple[str, ...]:
     return tuple(p for p in ORDER[max(2, columns_of(width, large))] if simplex or p != "simplex")
 
 
-def layout(
-    width: int,
-    plots: Sequence[str],
-    large: bool,
-    dark: bool,
-    entries: Sequence[str],
-) -> dict:
+def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str]) -> dict:
     """plotly's layout of these plots: as many columns as the width allows.
 
     entries: the texts of the legend. The annotations are the titles, in the order of the plots, and
     last the note under the simplex.
     """
     ink, grid, paper, triangle = ("#222222", "#E2E2E2", "#FFFFFF", "#FFFFFF")
-    if dark:  # the triangle stays light: dots in the dark colours of answers lie on it
+    if page.dark:  # the triangle stays light: dots in the dark colours of answers lie on it
         ink, grid, paper, triangle = ("#EEEEEE", "#444444", "#111111", "#DDDDDD")
-    scale = LARGE if large else 1
-    size, columns = letter_size(large), columns_of(width, large)
+    scale = LARGE if page.large else 1
+    size, columns = page.size, columns_of(width, page.large)
     left, right, gap_x = (round(scale * x) for x in (56, 28, 70))
     inner_w = width - left - right
     wide = (inner_w - (columns - 1) * gap_x) / columns
@@ -138,11 +149,6 @@ def layout(
     out["xaxis"] |= {"range": [-0.22, 1.42], "tickvals": [0, 0.5, 1]}
     out["yaxis"] |= {"tickvals": [0, 0.5, 1]}
     return out
-
-
-def letter_size(large: bool) -> int:
-    """Of plots and words, in pixels."""
-    return 20 if large else 15
 
 
 def columns_of(width: int, large: bool) -> int:

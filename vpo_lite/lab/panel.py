@@ -22,7 +22,7 @@ from ..markup import Html, html, joined
 from ..shown import bundle, live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
-from .layout import CSS, LEAST_LARGE, letter_size, share_out
+from .layout import CSS, LEAST_LARGE, Page, share_out
 from .plots import Plots
 from .requests import Requests
 from .view import View
@@ -88,7 +88,7 @@ class Panel:
     def _write(self, view: View, large: bool):
         (self.box.add_class if large else self.box.remove_class)("vpo-large")
         self.controls.follow(view)
-        size = letter_size(large)
+        size = Page(large).size
         # While a run trains they change every step: nobody can listen to that.
         spoken = "off" if view.busy else "polite"
         said = '<div role="status" aria-live="{}" style="line-height:1.4;font-size:{}px">{}</div>'
@@ -227,7 +227,7 @@ def _problem(view: View, large: bool) -> Html:
         return html("")
     words = view.task.summary(view.instance)
     style = (
-        f"font-size:{letter_size(large)}px;line-height:1.35;white-space:pre-wrap;max-height:13em;"
+        f"font-size:{Page(large).size}px;line-height:1.35;white-space:pre-wrap;max-height:13em;"
         "overflow:auto;border-left:3px solid #0072B2;padding-left:8px;margin-bottom:6px"
     )
     template = '<div class="vpo-problem" tabindex="0" aria-label="the problem" style="{}">{}</div>'

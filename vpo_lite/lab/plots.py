@@ -16,7 +16,7 @@ from .curves import COVERAGE, DIVERSITY, changes, in_short, last_step, span, val
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
 from .judging import whole
-from .layout import AXES, layout, letter_size, order
+from .layout import AXES, Page, layout, order
 from .settings import MOST_EARLIER, MOST_RUNS
 from .space import cloud, drawn_runs, front_colour, lowest, numbers
 from .view import View
@@ -57,13 +57,13 @@ class Plots:
         self, view: View, *, width=WIDE, large=False, dark=False, curves=(COVERAGE, DIVERSITY)
     ) -> bool:
         """Bring the figure to this view; returns whether anything was changed."""
-        face = face_of(view)
-        data = self._traces(view, face, large, dark, curves)
+        face, page = face_of(view), Page(large, dark)
+        data = self._traces(view, face, page, curves)
         legend = [
             drawn.get("name", name) for name, drawn in data.items() if drawn.get("showlegend")
         ]
         plots = order(width, large, simplex=face.corners is not None)
-        places = layout(width, plots, large, dark, legend)
+        places = layout(width, plots, page, legend)
         _name_axes(view, face, places, curves, plots, 16 if large else 13)
         changed = {}
         for name, drawn in data.items():
@@ -89,9 +89,8 @@ class Plots:
                 self.figure.update_layout(fresh)
         return True
 
-    def _traces(self, view, face, large, dark, curves):
-        ink, size = "#FFFFFF" if dark else "#000000", letter_size(large)
-        rings = RINGS_LARGE if large else RINGS
+    def _traces(self, view, face, page, curves):
+        rings = RINGS_LARGE if page.large else RINGS
         # An empty trace holds one gap: with nothing at all plotly.js writes errors to the console.
         gap = {"x": [None], "y": [None], "showlegend": False}
         out = {name: dict(gap) for name in self.names if name != "weightings"}
@@ -105,7 +104,7 @@ class Plots:
                 "y": front[:, up].tolist(),
                 "showlegend": True,
                 "text": [face.in_words("true front", r) for r in front],
-                "marker_color": [front_colour(face, r, dark) for r in front],
+                "marker_color": [front_colour(face, r, page.dark) for r in front],
                 "marker_size": rings[0],
             }
             typical = asked = view.front[list(view.target.best)]
@@ -114,26 +113,25 @@ class Plots:
                 "y": asked[:, up].tolist(),
                 "showlegend": True,
                 "text": [face.in_words(f"best {view.asked_for}", r) for r in asked],
-                "marker_color": ink,
+                "marker_color": page.ink,
                 "marker_size": rings[1],
             }
         runs = drawn_runs(view, face)
         clouds = [
-            cloud(face, run.method, run.moment, i, len(runs), dark, ink, size)
-            for i, run in enumerate(runs)
+            cloud(face, run.method, run.moment, i, len(runs), page) for i, run in enumerate(runs)
         ]
         clouds.sort(key=lambda drawn: -max(drawn["marker"]["size"]))  # a large marker hides none
         for i, drawn in enumerate(clouds):
             out[f"answers {i}"] |= drawn
         for i, run in enumerate(runs):
-            out[f"search {i}"] |= _search(view, run, dark)
+            out[f"search {i}"] |= _search(view, run, page.dark)
         if view.focus:
             typical = view.focus.moment.rewards
-        out["typical"] |= numbers(view, face, typical, rings, ink, size)
+        out["typical"] |= numbers(view, face, typical, rings, page)
         out["weightings"] = _dots(view, face, typical)
-        _draw_levels(view, "search", SEARCHED, out, ink, size)
+        _draw_levels(view, "search", SEARCHED, out, page)
         for c, curve in enumerate(curves):
-            _draw_curve(view, c, curve, out, dark, ink, size)
+            _draw_curve(view, c, curve, out, page)
         return out
 
 
@@ -193,7 +191,7 @@ def _on(name) -> dict:
     return {"xaxis": f"x{AXES[name]}", "yaxis": f"y{AXES[name]}"}
 
 
-def _draw_levels(view, plot, ends, out, ink, size):
+def _draw_levels(view, plot, ends, out, page):
     """The ceilings of the best 1, 2, ... answers as dotted lines between the ends of the axis; on
     the right the numbers of answers.
     """
@@ -212,8 +210,8 @@ def _draw_levels(view, plot, ends, out, ink, size):
             texts["y"].append(level)
             texts["text"].append(_range(first, i))
             first = i + 1
-    out[f"level {plot}"] |= lines | {"line_color": "#AAAAAA" if ink == "#FFFFFF" else FRONT}
-    out[f"level text {plot}"] |= texts | {"textfont": {"size": size - 2, "color": ink}}
+    out[f"level {plot}"] |= lines | {"line_color": "#AAAAAA" if page.dark else FRONT}
+    out[f"level text {plot}"] |= texts | {"textfont": {"size": page.size - 2, "color": page.ink}}
 
 
 def _range(first: int, last: int) -> str:
@@ -238,16 +236,16 @@ def _search(view: View, run, dark: bool) -> dict:
     }
 
 
-def _draw_curve(view, c, curve, out, dark, ink, size):
+def _draw_curve(view, c, curve, out, page):
     last, (low, high) = last_step(view), span(view, curve)
     if curve == COVERAGE:
-        _draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, ink, size)
+        _draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, page)
     for i, run in enumerate(view.earlier):
         before = f"{look(run.method).text} before: {', '.join(in_short(run.record))}"
         out[f"earlier {c} {i}"] |= {
             "x": [r.step for r in run.records],
             "y": values(run, curve, view.judged_at),
-            "line": {"color": on_page(look(run.method).colour, dark), "width": 2},
+            "line": {"color": on_page(look(run.method).colour, page.dark), "width": 2},
             "hovertemplate": html("{}<extra></extra>", before),
         }
     marks = {"x": [None], "y": [None], "text": [""]}
@@ -259,7 +257,7 @@ def _draw_curve(view, c, curve, out, dark, ink, size):
             "x": [r.step for r in run.records],
             "y": values(run, curve, view.judged_at),
             "name": look(run.method).text,
-            "line_color": on_page(look(run.method).colour, dark),
+            "line_color": on_page(look(run.method).colour, page.dark),
             "showlegend": c == 0,
             "opacity": 1.0 if run.method in view.active else 0.55,
             "marker_size": [9 if i == end or i % 5 == 0 else 0 for i in range(end + 1)],
@@ -269,7 +267,7 @@ def _draw_curve(view, c, curve, out, dark, ink, size):
                 marks["x"] += [step, step, None]
                 marks["y"] += [low, low + 0.93 * (high - low), None]
                 marks["text"] += ["", text, ""]
-    out[f"marks {c}"] |= marks | {"textfont": {"size": size - 2, "color": ink}}
+    out[f"marks {c}"] |= marks | {"textfont": {"size": page.size - 2, "color": page.ink}}
 
 
 def _name_axes(view, face, places, curves, plots, small):

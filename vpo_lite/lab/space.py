@@ -7,6 +7,7 @@ import numpy as np
 from ..looks import FRONT, look, on_page
 from ..markup import html
 from .faces import Face
+from .layout import Page
 from .view import Moment, Run, View
 
 ASIDE = 0.035  # between the markers of two runs at one point
@@ -24,14 +25,14 @@ def front_colour(face: Face, vector, dark):
     return "#D55E00" if face.open(vector) else "#BBBBBB" if dark else FRONT
 
 
-def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, ink, size) -> dict:
+def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -> dict:
     """The answers of run i of n in objective space: a marker for each distinct vector, larger the
     more answers earn it; open if the face says so; a cross below for those that do not count.
     """
     across, up = face.axes
     aside, missed = (i - (n - 1) / 2) * ASIDE, (FAILED_AT[0], FAILED_AT[1] - FAILED_STEP * i)
     text, colour, symbol, _ = look(method)
-    colour = on_page(colour, dark)
+    colour = on_page(colour, page.dark)
     share = (moment.counts / moment.counts.sum()).tolist()
     drawn = {"x": [], "y": [], "text": [], "hovertext": []}
     marker = {"symbol": [], "size": [], "color": colour, "opacity": 0.85}
@@ -58,11 +59,11 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, dark: bool, i
         marker["size"].append(12)
         line["color"].append(colour)
         line["width"].append(0)
-    font = {"size": size - 2, "color": ink}
+    font = {"size": page.size - 2, "color": page.ink}
     return {"name": text, "textfont": font, "marker": marker | {"line": line}} | drawn
 
 
-def numbers(view: View, face: Face, rewards, rings: tuple[int, int], ink, size) -> dict:
+def numbers(view: View, face: Face, rewards, rings: tuple[int, int], page: Page) -> dict:
     """The numbers of the answers on the board, right of their points: clear of what is drawn there.
 
     rings: sizes of the rings around points of the front, and around those that are asked for
@@ -87,7 +88,7 @@ def numbers(view: View, face: Face, rewards, rings: tuple[int, int], ink, size) 
         "y": [y for _, y in places],
         "text": [html("<b>{}</b>", ",".join(n)) for n in places.values()],
         "marker_size": [sizes.get(found, 0) for found in places],
-        "textfont": {"size": size, "color": ink},
+        "textfont": {"size": page.size, "color": page.ink},
     }
 
 
