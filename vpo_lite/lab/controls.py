@@ -41,9 +41,7 @@ class Controls:
     """
 
     def __init__(self, lab: Requests, act: Callable, redraw: Callable):
-        self.lab, self._pass_on, self._redraw = lab, act, redraw
-        act = self._act
-        view = lab.view()
+        self.lab, self._pass_on, view = lab, act, lab.view()
         # The knobs follow a change of settings that did not come from them: `_version` is the last
         # one that they show. The lock makes a request and its version one thing.
         self._version, self._turning = view.version, threading.Lock()
@@ -52,13 +50,14 @@ class Controls:
         self.knobs = _knobs(view)
         for name, knob in self.knobs.items():
             knob.add_class(f"vpo-{name}")
-            knob.observe(lambda change, name=name: act(self._turn, name, change["new"]), "value")
+            self._hear(knob, self._turn, name)
         names = (*FIRST_BUTTONS, *self._next(view.task), *MORE_BUTTONS)
         self.buttons = {name: self._button(name) for name in names}
         self.buttons["train"].button_style = "primary"
+        curves = offered(face_of(view))
         self.curves = [
-            self._curve(i, name, offered(face_of(view)))
-            for i, name in enumerate((COVERAGE, DIVERSITY), start=1)
+            widgets.Dropdown(description=f"curve {i}", options=curves, value=value, **_FIELD)
+            for i, value in enumerate((COVERAGE, DIVERSITY), start=1)
         ]
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
         self.told = widgets.Checkbox(description="plots in words", indent=False)
@@ -79,16 +78,13 @@ class Controls:
             getattr(self, name).add_class(f"vpo-{name}")
         if self._mazes:
             self._add_maze(view)
-        for switch in (self.large, self.told):
-            switch.observe(lambda _: act(redraw), "value")
-        self.routes.observe(lambda change: self._show(routes=change["new"]), "value")
-        self.judge.observe(
-            lambda change: self._show(alpha=None if change["new"] == ABOVE else change["new"]),
-            "value",
-        )
-        self.look.observe(lambda change: act(self._look_at, change["new"]), "value")
-        self._play.observe(lambda change: act(self._play_on, change["new"]), "value")
-        self.code.observe(lambda change: act(self._load, change["new"]), "value")
+        for switch in (self.large, self.told, *self.curves):
+            switch.observe(lambda _: self._act(redraw), "value")
+        self._hear(self.routes, self._show_routes)
+        self._hear(self.judge, self._judge_at)
+        self._hear(self.look, self._look_at)
+        self._hear(self._play, self._play_on)
+        self._hear(self.code, self._load)
         self.more.observe(lambda change: self._show_more(change["new"]), "value")
         self.box = self._arranged()
         self.box.add_class("vpo-controls")
@@ -121,12 +117,7 @@ class Controls:
         for name, asks in (("maze", self._choose), ("layout", self._lay_out)):
             chooser = getattr(self, name)
             chooser.add_class(f"vpo-{name}")
-            chooser.observe(lambda change, asks=asks: self._act(asks, change["new"]), "value")
-
-    def _curve(self, i, value, names):
-        curve = widgets.Dropdown(description=f"curve {i}", options=names, value=value, **_FIELD)
-        curve.observe(lambda _: self._act(self._redraw), "value")
-        return curve
+            self._hear(chooser, asks)
 
     def _arranged(self):
         for name, width in FIRST_KNOBS.items():
@@ -151,6 +142,10 @@ class Controls:
 
     # --- from the knobs to the lab ----------------------------------------------------------------
 
+    def _hear(self, widget, request, *arguments):
+        """Do this request when a person changes the widget; its new value is the last argument."""
+        widget.observe(lambda change: self._act(request, *arguments, change["new"]), "value")
+
     def _act(self, request, *arguments):
         """Do what a person asks for. What this very thread sets to follow the lab is no request;
         it would also take away the error that is being shown.
@@ -163,8 +158,11 @@ class Controls:
             value = float(f"{value:{READOUT}}")
         self._ask(self.lab.change, **{name: value})
 
-    def _show(self, **changes):
-        self._act(lambda: self._ask(self.lab.show, **changes))
+    def _show_routes(self, routes):
+        self._ask(self.lab.show, routes=routes)
+
+    def _judge_at(self, alpha):
+        self._ask(self.lab.show, alpha=None if alpha == ABOVE else alpha)
 
     def _look_at(self, step):
         if not self.lab.view().busy:
