@@ -63,6 +63,21 @@ def test_parts_pass_in_small_on_the_cpu(run, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_the_run_that_shall_be_refused_fits_on_no_device(run, monkeypatch, tmp_path):
+    """It fitted on 79 GiB. Its million problems would have been made one by one, for hours."""
+    from vpo_lite.training import loop, memory
+
+    for name in ("total_memory", "available_memory"):
+        monkeypatch.setattr(memory, name, lambda device: 2**40)
+    started = []
+    monkeypatch.setattr(loop, "train_step", lambda *_: started.append(1))
+    out = tmp_path / "gpu.json"
+    assert run(*TRIAL, "oom", "--out", str(out), "--rows", str(tmp_path / "rows")) == 0
+    found = json.loads(out.read_text())["parts"]["oom"]
+    assert found["outcome"] == "passed" and "1,024.0 GiB in all" in found["refused"] and not started
+
+
+@pytest.mark.slow
 def test_the_folder_of_the_figures_is_made(run, tmp_path):
     """It said "written to", with status 0, where there was none, and the figures were lost."""
     out = tmp_path / "new" / "gpu.json"

@@ -315,11 +315,15 @@ def stated_memory(here: Here) -> dict:
 
 def oom(here: Here) -> dict:
     """Too large a run is refused before it starts; too little memory is one line with the cure."""
-    config = demo(here, prompts=1_000_000)
+    # A thousand million rollouts: no device holds their tokens. A million prompts of 16 fit on an
+    # H100, and to make the problems takes hours.
+    config = demo(here, prompts=1_000_000, group_size=1000)
     try:
         next(train(config))
     except ValueError as error:
         refused = str(error)
+    else:
+        raise AssertionError("a step of a thousand million rollouts was not refused")
     assert "\n" not in refused and "lower prompts" in refused, refused
     if here.device.type != "cuda":
         return {"refused": refused, "said": "refused in one line; only CUDA can be made short"}
@@ -332,6 +336,8 @@ def oom(here: Here) -> dict:
         next(train(demo(here, prompts=64, group_size=64, micro_batch=64), learner=learner))
     except MemoryError as error:
         short, held = str(error), torch.cuda.memory_allocated() - before
+    else:
+        raise AssertionError("4,096 rollouts at once found room where there is none")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert "\n" not in short and "lower prompts" in short, short
