@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from vpo_lite import TrainConfig
-from vpo_lite.policy import drawing, graphs, sampling
-from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy import decoder, drawing, graphs, sampling
+from vpo_lite.policy.decoder import DecoderView, compiler_missing
 from vpo_lite.policy.graphs import replayed
 from vpo_lite.policy.loading import choose_device
 from vpo_lite.policy.policy import TokenScores
@@ -150,6 +150,21 @@ def test_an_apple_gpu_is_taken_when_it_is_named(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ValueError, match="'mps' cannot be used here"):
         choose_device("mps")
+
+
+@pytest.mark.parametrize("missing", ["triton", "compiler", "Python.h"])
+def test_what_torch_compile_lacks_on_a_gpu_is_named(missing, monkeypatch, tmp_path):
+    """Triton was looked for, and nothing else. Without the other two the first step failed."""
+    there = {"triton": object(), "compiler": "/usr/bin/gcc", "Python.h": tmp_path / "Python.h"}
+    there["Python.h"].touch()
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(decoder.importlib.util, "find_spec", lambda name: there.get(name))
+    monkeypatch.setattr(decoder.shutil, "which", lambda name: there["compiler"])
+    monkeypatch.setattr(decoder.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert compiler_missing(torch.device("cuda")) is None
+    there["Python.h"].rename(tmp_path / "other") if missing == "Python.h" else None
+    there[missing] = None
+    assert missing in compiler_missing(torch.device("cuda"))
 
 
 # --- the update -----------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ import functools
 import importlib.util
 import os
 import shutil
+import sysconfig
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -39,7 +41,13 @@ def compiler_missing(device: torch.device) -> str | None:
         names = ("g++", "clang++", "cl")
         found = os.environ.get("CXX") or any(shutil.which(name) for name in names)
         return None if found else "no C++ compiler was found (g++ or clang++)"
-    return None if importlib.util.find_spec("triton") else "the package triton is not installed"
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    # Triton compiles what starts its kernels, for this Python. Images made to run a model lack it.
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "no C compiler was found (gcc or clang)"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return None if header.is_file() else f"{header} is missing (python3-dev, python3-devel)"
 
 
 # --- the view ------------------------------------------------------------------------
