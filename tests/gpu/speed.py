@@ -147,8 +147,8 @@ def watched(here: Here):
 
 def trl(here: Here) -> dict:
     """Whole steps against TRL's GRPOTrainer, as tests/benchmarks/bench_trl.py compares them."""
-    if importlib.util.find_spec("trl") is None:
-        raise Skipped("TRL is not installed")
+    if missing := [p for p in ("trl", "datasets") if importlib.util.find_spec(p) is None]:
+        raise Skipped(f"not installed: {', '.join(missing)}")
     import bench_trl
 
     rounds, sizes = (1, ("1m",)) if here.small else (8, ("1m", "10m"))
