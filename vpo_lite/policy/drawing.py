@@ -3,6 +3,8 @@
 A token is drawn by inverting the cumulative distribution at a uniform number.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 
@@ -73,24 +75,35 @@ def _draw(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """
     size = logp.shape[-1]
     if size <= BLOCK:
-        return _invert(logp.to(u.dtype).exp(), u)[0]
+        return _passed(logp.to(u.dtype).exp(), u).index
     logp = F.pad(logp, (0, -size % BLOCK), value=float("-inf"))
     weights = logp.exp().unflatten(-1, (-1, BLOCK))
-    block, rest = _invert(weights.sum(-1), u)
+    blocks = weights.sum(-1)
+    block, upto, goal = _passed(blocks, u)
+    # The share of the block's weight that lies below, in [0, 1), is uniform again.
+    below = 1 - (upto.gather(1, block) - goal) / blocks.gather(1, block).to(u.dtype)
+    rest = below.clamp(0, 1 - torch.finfo(u.dtype).eps / 2)
     inside = weights.gather(1, block[..., None].expand(-1, -1, BLOCK))[:, 0]
-    drawn = block * BLOCK + _invert(inside, rest)[0]
+    drawn = block * BLOCK + _passed(inside, rest).index
     return drawn.clamp_(max=size - 1)  # of weights that are NaN
 
 
-def _invert(weights: torch.Tensor, u: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+class _Passed(NamedTuple):
+    """Where a running sum passes a share of its whole: its index (B, 1), the running sum ``upto``
+    (B, n), and the ``goal`` (B, 1) that it passes.
+    """
+
+    index: torch.Tensor
+    upto: torch.Tensor
+    goal: torch.Tensor
+
+
+def _passed(weights: torch.Tensor, u: torch.Tensor) -> _Passed:
     """Where the running sum of weights (B, n) passes the share u (B, 1) of the whole.
 
-    Returns the index (B, 1), and which share of its weight lies below (B, 1), in [0, 1). Sums are
-    in the precision of u: in double precision a rare token's weight is not rounded away.
+    Sums are in the precision of u: in double precision a rare token's weight is not rounded away.
     """
     upto = weights.to(u.dtype).cumsum(-1)
     goal = u * upto[:, -1:]
     index = torch.searchsorted(upto, goal, right=True).clamp_(max=weights.shape[-1] - 1)
-    own = weights.gather(1, index).to(u.dtype)
-    below = 1 - (upto.gather(1, index) - goal) / own
-    return index, below.clamp(0, 1 - torch.finfo(u.dtype).eps / 2)
+    return _Passed(index, upto, goal)
