@@ -135,7 +135,9 @@ class DecoderView:
         room = _round_up(new_tokens, 16) if self.compiled else new_tokens
         places = torch.arange(margin + length + room, device=ids.device)[None]
         cos, sin = self.rotary(x, places)
-        self.cos, self.sin = cos[0], sin[0]  # (places, head)
+        # (places, head): :func:`_project` takes the sign of rotated halves from the sine
+        half = shape.head // 2
+        self.cos, self.sin = cos[0], torch.cat((-sin[0][:, :half], sin[0][:, half:]), -1)
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         # Padded queries may look at themselves: a row of nothing but -inf would be NaN.
         itself = torch.eye(length, dtype=torch.bool, device=ids.device)
@@ -163,11 +165,12 @@ class DecoderView:
         self.place, self.position = 0, mask.sum(-1)[prompt_of]
         if self.static:  # a plain number would be recorded with the step
             self.place = torch.zeros(1, dtype=torch.long, device=ids.device)
-        self.bias = None  # (P, 1, 1, margin + L): -inf on left padding
+        self.bias = None  # (B, 1, 1, margin + L): -inf on left padding
         if self.static or not mask.all():
             bias = torch.zeros(mask.shape, dtype=self.dtype, device=ids.device)
             bias.masked_fill_(~mask, float("-inf"))
-            self.bias = F.pad(bias, (margin, 0), value=float("-inf"))[:, None, None]
+            bias = F.pad(bias, (margin, 0), value=float("-inf"))
+            self.bias = bias[prompt_of][:, None, None]
         return _logits(shape, self.parameters, x[:, -1])[prompt_of]
 
     @torch.no_grad()
@@ -207,11 +210,14 @@ def _step(shape, parameters, cache, tokens, cos, sin, position, place, bias):
     x = F.embedding(tokens[:, None], parameters.embedding)
     cos, sin = cos[position][:, None, None], sin[position][:, None, None]
     rows, groups = len(tokens), len(cache[0].prompt_keys)
-    one_shape, unwritten = not isinstance(place, int), None
-    if one_shape:  # (T,): -inf on the places that come later
+    one_shape, hidden = not isinstance(place, int), None
+    if one_shape:
         places = torch.arange(cache[0].keys.shape[2], device=tokens.device)
-        unwritten = torch.zeros_like(places, dtype=x.dtype)
-        unwritten = unwritten.masked_fill(places > place, float("-inf"))
+        later = torch.zeros_like(places, dtype=x.dtype)
+        later = later.masked_fill(places > place, float("-inf"))
+        hidden = torch.cat((bias, later.expand(rows, 1, 1, -1)), -1)  # (B, 1, 1, L + T)
+    elif bias is not None:
+        hidden = F.pad(bias, (0, place + 1))
     for layer, kept in zip(parameters.layers, cache, strict=True):
         q, k, v = _project(shape, layer, x, cos, sin)
         keys, values = kept.keys, kept.values
@@ -223,11 +229,9 @@ def _step(shape, parameters, cache, tokens, cos, sin, position, place, bias):
             keys, values = keys[:, :, : place + 1], values[:, :, : place + 1]
         q = q.reshape(rows, shape.kv_heads, shape.queries_per_kv, shape.head) * shape.head**-0.5
         to_prompt = _by_prompt(shape, groups, q) @ kept.prompt_keys.transpose(-1, -2)
-        to_prompt = to_prompt if bias is None else to_prompt + bias
-        to_prompt = _by_row(shape, rows, to_prompt)
-        to_own = q @ keys.transpose(-1, -2)
-        to_own = to_own if unwritten is None else to_own + unwritten
+        to_prompt, to_own = _by_row(shape, rows, to_prompt), q @ keys.transpose(-1, -2)
         scores = torch.cat((to_prompt, to_own), -1)
+        scores = scores if hidden is None else scores + hidden
         attention = scores.softmax(-1, dtype=torch.float32).to(x.dtype)
         to_prompt, to_own = attention.split([to_prompt.shape[-1], to_own.shape[-1]], -1)
         attended = _by_prompt(shape, groups, to_prompt) @ kept.prompt_values
@@ -270,7 +274,7 @@ def _project(shape, layer: Layer, x, cos, sin) -> _Projected:
     if layer.qk_norm is not None:
         qk = F.rms_norm(qk, (shape.head,), None, shape.eps) * layer.qk_norm
     half = shape.head // 2  # rotary position embedding in the half-split layout of Llama
-    qk = qk * cos + torch.cat((-qk[..., half:], qk[..., :half]), -1) * sin
+    qk = qk * cos + torch.cat((qk[..., half:], qk[..., :half]), -1) * sin
     return _Projected(qk[:, : -shape.kv_heads], qk[:, -shape.kv_heads :], v)
 
 
