@@ -181,3 +181,21 @@ def test_what_a_dead_process_leaves_is_run_in_another(check, run, monkeypatch, t
     assert "its process ended with -6" in lines[2]
     written = json.loads(out.read_text())
     assert written["device"] == "a GPU" and list(written["parts"]) == ["trl", "update"]
+
+
+@pytest.mark.slow
+def test_the_run_of_five_minutes_can_be_drawn(check, monkeypatch, tmp_path):
+    plot = importlib.import_module("plot")
+    point = {"steps": 0, "seconds": 0.0, "tokens": 0, "any@30": 0.5, "coverage": 0.25}
+    later = {"steps": 9, "seconds": 50.5, "tokens": 1234, "any@30": 0.75, "coverage": 0.5}
+    found = {"device": "a GPU", "parts": {"learning": {"points": [point, later]}}}
+    figure = plot.drawn(found)
+    heights = {line.name: list(line.y) for line in figure.data if line.name in plot.CURVES}
+    assert heights == {"any@30": [0.5, 0.75], "coverage": [0.25, 0.5]}
+    assert list(figure.data[0].x) == [0, 50.5]
+    (tmp_path / "gpu.json").write_text(json.dumps(found))
+    monkeypatch.setattr(sys, "argv", ["plot.py", str(tmp_path / "gpu.json")])
+    plot.main()
+    assert "a GPU, 9 steps, 1,234 tokens" in (tmp_path / "learning.html").read_text()
+    with pytest.raises(SystemExit, match="part learning was not run"):
+        plot.drawn({"parts": {}})
