@@ -165,11 +165,11 @@ class DecoderView:
         self.place, self.position = 0, mask.sum(-1)[prompt_of]
         if self.static:  # a plain number would be recorded with the step
             self.place = torch.zeros(1, dtype=torch.long, device=ids.device)
-        self.bias = None  # (B, 1, 1, margin + L): -inf on left padding
+        self.bias = None  # (B, 1, 1, margin + L + T): -inf on left padding
         if self.static or not mask.all():
             bias = torch.zeros(mask.shape, dtype=self.dtype, device=ids.device)
             bias.masked_fill_(~mask, float("-inf"))
-            bias = F.pad(bias, (margin, 0), value=float("-inf"))
+            bias = F.pad(F.pad(bias, (margin, 0), value=float("-inf")), (0, room))
             self.bias = bias[prompt_of][:, None, None]
         return _logits(shape, self.parameters, x[:, -1])[prompt_of]
 
@@ -210,14 +210,12 @@ def _step(shape, parameters, cache, tokens, cos, sin, position, place, bias):
     x = F.embedding(tokens[:, None], parameters.embedding)
     cos, sin = cos[position][:, None, None], sin[position][:, None, None]
     rows, groups = len(tokens), len(cache[0].prompt_keys)
-    one_shape, hidden = not isinstance(place, int), None
-    if one_shape:
-        places = torch.arange(cache[0].keys.shape[2], device=tokens.device)
-        later = torch.zeros_like(places, dtype=x.dtype)
-        later = later.masked_fill(places > place, float("-inf"))
-        hidden = torch.cat((bias, later.expand(rows, 1, 1, -1)), -1)  # (B, 1, 1, L + T)
+    one_shape, before = not isinstance(place, int), cache[0].prompt_keys.shape[2]
+    if one_shape:  # places that come later are masked
+        places = torch.arange(-before, cache[0].keys.shape[2], device=tokens.device)
+        bias = bias.masked_fill(places > place, float("-inf"))
     elif bias is not None:
-        hidden = F.pad(bias, (0, place + 1))
+        bias = bias[..., : before + place + 1]
     for layer, kept in zip(parameters.layers, cache, strict=True):
         q, k, v = _project(shape, layer, x, cos, sin)
         keys, values = kept.keys, kept.values
@@ -231,7 +229,7 @@ def _step(shape, parameters, cache, tokens, cos, sin, position, place, bias):
         to_prompt = _by_prompt(shape, groups, q) @ kept.prompt_keys.transpose(-1, -2)
         to_prompt, to_own = _by_row(shape, rows, to_prompt), q @ keys.transpose(-1, -2)
         scores = torch.cat((to_prompt, to_own), -1)
-        scores = scores if hidden is None else scores + hidden
+        scores = scores if bias is None else scores + bias
         attention = scores.softmax(-1, dtype=torch.float32).to(x.dtype)
         to_prompt, to_own = attention.split([to_prompt.shape[-1], to_own.shape[-1]], -1)
         attended = _by_prompt(shape, groups, to_prompt) @ kept.prompt_values
