@@ -71,12 +71,12 @@ EXERCISES = (
         hint='Ask `needed("3 B", gradient_checkpointing=True, micro_batch=N).peak / GIB` for '
         "N = 1, 2, 4, ..., and take the largest N that fits.",
         slips=(
-            (64, "64 rollouts need 32 GiB. Did you ask for 3 B, and for one option only?"),
+            (64, "64 rollouts need 29 GiB. Did you ask for 3 B, and for one option only?"),
             (16, "16 rollouts fit, but they need 17 GiB only. Go on."),
             (8, "This is without gradient_checkpointing. It makes room for more rollouts."),
-            (512, "All at once they need 170 GiB: the logits of all rollouts are kept."),
+            (512, "All at once they need 150 GiB: the logits of all rollouts are kept."),
         ),
-        learned="32 rollouts at a time need 22 GiB, and 16 passes give the gradient of all 512.",
+        learned="32 rollouts at a time need 21 GiB, and 16 passes give the gradient of all 512.",
     ),
     choice(
         "08-c",
