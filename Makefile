@@ -46,7 +46,7 @@ lab: .venv/lab-installed
 test: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n $(TESTERS) --dist worksteal
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m browser -n auto --maxprocesses 2 --dist loadscope
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m browser -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed

@@ -89,6 +89,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+# Modules of browser tests that take longest. They come first: the last one has no other beside it.
+LONG = ("test_course_browser.py", "test_browser.py", "test_one_screen.py", "test_lesson.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 without_browser = []  # the browser tests that this run could not run
 
 

@@ -124,21 +124,24 @@ def check_outputs(cells, small):
 
 
 @pytest.mark.slow
-@by_name
-def test_the_path_for_a_class_needs_no_other_cell(path, monkeypatch, tmp_path):
-    """Without a screen, in a kernel that has run nothing. Where there is a browser,
-    test_course_browser.py runs every cell; where there is none, they run here, with all names
-    forgotten.
+@pytest.mark.parametrize(
+    "paths",
+    [NOTEBOOKS[i : i + 3] for i in range(0, len(NOTEBOOKS), 3)],
+    ids=lambda paths: " ".join(path.stem[:2] for path in paths),
+)
+def test_the_path_for_a_class_needs_no_other_cell(paths, monkeypatch, tmp_path):
+    """Without a screen, one after another in a kernel that forgets all names between them. Where
+    there is a browser, test_course_browser.py runs every cell; where there is none, they run here.
     """
     monkeypatch.setenv("VPO_LITE_COLD", "1")
-    notebook = read(path)
-    assert any(f"## {STAR} " in c.source for c in notebook.cells if c.cell_type == "markdown")
-    notebook.cells = on_the_path(notebook)
-    parts = [(notebook, prepared(notebook))]
-    if browser_setup.find() is None:
-        whole = read(path)
-        parts.append((whole, prepared(whole)))
-        whole.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    parts = []
+    for path in paths:
+        for whole in (False, True)[: 1 + (browser_setup.find() is None)]:
+            notebook = read(path)
+            notebook.cells = notebook.cells if whole else on_the_path(notebook)
+            assert any(f"## {STAR} " in c.source for c in notebook.cells)
+            parts.append((notebook, prepared(notebook)))
+            notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
     client = NotebookClient(
         nbformat.v4.new_notebook(cells=[cell for part, _ in parts for cell in part.cells]),
         timeout=300,
