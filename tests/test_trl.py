@@ -994,4 +994,5 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     assert len(found["keyed"]) == 2 and found["size"] > 0.1
     assert files(tmp_path / "run") >= {"summary.json", "adapter", "checkpoints"}
     assert found["resumed"] == [3]
+    assert [row["step"] for row in RunFolder(tmp_path / "run").measured()] == [1, 2]
     assert load_policy(tmp_path / "run", device="cpu").model is not None

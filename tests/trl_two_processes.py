@@ -20,6 +20,7 @@ from vpo_lite.training.problems import draw_weights, problems_of_step
 
 FOLDER = Path(sys.argv[1])
 SETTINGS = dict(maze_seed=1000, steps=3, prompts=1, group_size=6, m=2, K=1, pay_repeats=True)
+SETTINGS |= dict(eval_every=1, eval_answers=2)
 
 
 def expected(config, record):

@@ -23,9 +23,8 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None, processes: int
       tile has t = min(n, 4096) rows of 32,768 numbers, whatever the vocabulary is. Without a GPU
       six more of t min(V, 32768) numbers in float32 come on top. The gradient takes 4 n H bytes.
     - sampling: keys and values of R (L + T) tokens, one layer's twice, and either the numbers of
-      one layer while the prompts are read or four numbers for each logit of one token. The figures
-      that are measured are sampled natively, with a copy of the parameters. The larger of
-      the two counts.
+      one layer while the prompts are read or four numbers for each logit of one token. What is
+      measured is sampled natively, with a copy of the parameters. The larger of the two counts.
 
     It holds for TRL 1.16 with ``generate`` and whole parameters in every process.
     tests/test_trl_memory.py compares it with what the trainer allocates on the CPU.
