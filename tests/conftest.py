@@ -5,6 +5,7 @@ cure. Under CI=true they fail.
 """
 
 import gc
+import importlib.metadata
 import os
 import shutil
 
@@ -59,6 +60,19 @@ def runs(small_config, tmp_path_factory):
         pass
     run.finish()
     return root
+
+
+@pytest.fixture
+def not_installed(monkeypatch):
+    """This package as a copy in PYTHONPATH: it has no metadata of its own."""
+    distribution = importlib.metadata.distribution
+
+    def found(name):
+        if name == "vpo_lite":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return distribution(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", found)
 
 
 @pytest.fixture(scope="module")

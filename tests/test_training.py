@@ -1,7 +1,6 @@
 """Training: the loss, the sign of an update, masks, determinism, resuming, and the record."""
 
 import dataclasses
-import importlib.metadata
 import itertools
 import json
 import math
@@ -885,16 +884,7 @@ def test_whoever_may_read_a_run_may_resume_it(tiny, tmp_path):
     assert modes == dict.fromkeys(("config.json", "metrics.jsonl", "state.safetensors"), 0o640)
 
 
-def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, monkeypatch):
-    """Such a copy, in PYTHONPATH for example, has no metadata of its own."""
-    distribution = importlib.metadata.distribution
-
-    def found(name):
-        if name == "vpo_lite":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return distribution(name)
-
-    monkeypatch.setattr(importlib.metadata, "distribution", found)
+def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, not_installed):
     run = Run.begin(tiny(steps=1), tmp_path / "run")
     assert run.train(lambda _: False)
     versions = run.finish()["versions"]

@@ -10,8 +10,8 @@ from .checks import shortened
 from .decomposition import RewardReport
 from .files import write_page
 from .markup import Html, html, joined
+from .training.compare import common_budgets
 from .training.folders import RunFolder
-from .training.measure import BUDGETS
 
 _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
@@ -156,8 +156,7 @@ def _series(rows: list[dict], names) -> dict:
 
 def _measured(rows: list[dict], known: bool) -> Html:
     """The figures that the runs measured over training; nothing where none did."""
-    budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
-    most = f"best@{budgets[-1]}"
+    k = common_budgets(rows)[-1]
     series = {}
     for row in rows:
         runs = [_points(RunFolder(folder)) for folder in row["folders"]]
@@ -167,11 +166,11 @@ def _measured(rows: list[dict], known: bool) -> Html:
             series[_label(row)] = {
                 "step": np.array(steps),
                 "coverage": np.array([[f["coverage"] for f in run] for run in figures], float),
-                most: np.array([[f["best_at_k"][budgets[-1]] for f in run] for run in figures]),
+                f"best@{k}": np.array([[f["best_at_k"][k] for f in run] for run in figures]),
             }
     if not series:
         return Html("")
-    panels = [*(["coverage"] if known else []), most]
+    panels = [*(["coverage"] if known else []), f"best@{k}"]
     return html(_MEASURED, _picture(_figures().curves(series, panels, width=WIDTH), first=False))
 
 
@@ -200,7 +199,7 @@ def _table(rows: list[dict]) -> Html:
             return value
         return html("{} <small>({})</small>", value, f"{interval[0]:.3f}, {interval[1]:.3f}")
 
-    budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+    budgets = common_budgets(rows)
     head = ["method", "set", "runs", "tokens", *_SHOWN.values(), "one answer"]
     head += [*(f"best@{k}" for k in budgets), "tokens per answer"]
     body = [

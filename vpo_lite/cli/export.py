@@ -39,7 +39,9 @@ def _verl_flags(made, arguments) -> None:
         metavar="NAME",
         help="grpo: veRL's own (default); vpo: population std and --eps",
     )
-    made.add_argument("--problems", type=whole, metavar="N", help="held-out problems (default: 64)")
+    made.add_argument(
+        "--problems", type=whole, metavar="N", help="held-out problems (default: --eval-problems)"
+    )
     add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
 
 

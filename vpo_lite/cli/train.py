@@ -86,8 +86,10 @@ def run(options) -> int:
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
     go_on = started.folder.go_on
+    quiet = options.json or not started.main
     try:
-        return _drive(started, options.json)
+        with measuring(quiet) as started.measured:
+            return _drive(started, options.json, quiet)
     except KeyboardInterrupt:
         return say(f"stopped; go on with: {go_on}", STOPPED)
     except OSError as error:  # a full disk, for one
@@ -150,21 +152,20 @@ def _value(text: str):
         return text
 
 
-def _drive(run, as_json: bool) -> int:
+def _drive(run, as_json: bool, quiet: bool) -> int:
     from tqdm import tqdm
 
     from ..decomposition.words import count
     from ..training.compare import table
 
-    started, config, quiet = time.perf_counter(), run.config, as_json or not run.main
+    started, config = time.perf_counter(), run.config
     _state_memory(run, quiet)
     _warn_of_length(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:
         print("measuring the policy before training", file=sys.stderr)
-    with measuring(quiet) as run.measured:
-        start = run.start()
+    start = run.start()
     if run.first == 0 and run.main:
         _warn_of_answers(run, start)
     bar = tqdm(
@@ -175,7 +176,7 @@ def _drive(run, as_json: bool) -> int:
         dynamic_ncols=True,
         file=sys.stderr,
     )
-    with bar, _patient() as asked_to_stop, measuring(quiet) as run.measured:
+    with bar, _patient() as asked_to_stop:
 
         def tell(record) -> bool:
             bar.update()
@@ -195,8 +196,7 @@ def _drive(run, as_json: bool) -> int:
         return say(f"stopped after step {run.done}; {then}", STOPPED) if run.main else STOPPED
     if not quiet:
         print("measuring the trained policy", file=sys.stderr)
-    with measuring(quiet) as run.measured:
-        summary = run.finish()
+    summary = run.finish()
     if not run.main:
         return 0
     _warn_of_truncation(summary["truncated_in_training"], run, "in training")

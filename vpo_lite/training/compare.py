@@ -130,6 +130,15 @@ def bootstrap_interval(values) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
+def common_budgets(rows: list[dict]) -> list[str]:
+    """The k of best@k that all these rows have, as their keys.
+
+    >>> common_budgets([{"best_at_k": {"1": 0.5, "3": 0.6}}, {"best_at_k": {"1": 0.5}}])
+    ['1']
+    """
+    return [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+
+
 def table(rows: list[dict]) -> str:
     """The rows of :func:`compare` as aligned text.
 
@@ -143,7 +152,7 @@ def table(rows: list[dict]) -> str:
         now = cell(row, name)
         return now if now == "-" or "start" not in row else f"{cell(row['start'], name)} > {now}"
 
-    budgets = [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+    budgets = common_budgets(rows)
     columns = {
         "method": lambda row: row.get("label", row["method"]),
         "set": lambda row: str(row["set"]),
