@@ -1,12 +1,14 @@
 """Measurements during training: the figures of a run that ended there, and training as it was."""
 
 import json
+import shutil
 
 import pytest
 
 import vpo_lite as vpo
 from vpo_lite import report
 from vpo_lite.cli import main
+from vpo_lite.cli.told import better_before
 from vpo_lite.files import DamagedError
 from vpo_lite.training import run as run_module
 from vpo_lite.training.config import OF_THE_MACHINE
@@ -31,6 +33,10 @@ def trained(config, path) -> dict:
     return run.finish()
 
 
+def adapter(path) -> bytes:
+    return (path / "adapter_model.safetensors").read_bytes()
+
+
 def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp_path):
     config = config.but(model="pocket-6x6", max_new_tokens=None, group_size=4, lr=1e-2)
     trained(config, tmp_path / "long")
@@ -39,14 +45,14 @@ def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp
     short = trained(config.but(steps=2, eval_every=None), tmp_path / "short")
     assert {name: measured[0][name] for name in FIGURES} == {name: short[name] for name in FIGURES}
     assert measured[0]["set_reward"] != measured[1]["set_reward"]  # it learns at this rate
+    assert adapter(tmp_path / "long/adapter-2") == adapter(tmp_path / "short/adapter")
     assert not (tmp_path / "short" / "measured.jsonl").exists()
 
 
 def test_measuring_changes_nothing_of_the_training(config, tmp_path):
     with_it, without = tmp_path / "with", tmp_path / "without"
     figures = [trained(config, with_it), trained(config.but(eval_every=None), without)]
-    weights = [(p / "adapter/adapter_model.safetensors").read_bytes() for p in (with_it, without)]
-    assert weights[0] == weights[1]
+    assert adapter(with_it / "adapter") == adapter(without / "adapter")
     assert all(figures[0][name] == figures[1][name] for name in FIGURES)
     assert "eval_every" in OF_THE_MACHINE  # so such runs are repetitions of each other
 
@@ -90,6 +96,9 @@ def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
     again.finish()
     assert file.read_text() == lines
     assert told == ([2, 4] if cut == "after the state" else [4])
+    for step in (2, 4):
+        kept = [adapter(tmp_path / run / f"adapter-{step}") for run in ("whole", "run")]
+        assert kept[0] == kept[1]
 
 
 def test_a_run_that_became_longer_measures_where_it_had_ended(config, tmp_path):
@@ -148,6 +157,32 @@ def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
     assert points[0]["coverage"] == summary["start"]["coverage"]
     assert points[4]["coverage"] == summary["coverage"]
     assert points[2] == folder.measured()[1]
+
+
+def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_again(
+    config, tmp_path, capsys
+):
+    run = tmp_path / "run"
+    trained(config.but(model="pocket-6x6", max_new_tokens=None, lr=1e-2, steps=3), run)
+    row = RunFolder(run).measured()[0]
+    step = row.pop("step")
+    again = ["evaluate", str(run), "--adapter", str(run / f"adapter-{step}"), "--json"]
+    assert main(again) == 0
+    assert json.loads(capsys.readouterr().out) == row
+
+
+@pytest.mark.parametrize("rewards, best", [([0.5, 0.7, 0.6], 4), ([0.5, 0.6, 0.7], None)])
+def test_the_command_line_names_the_best_policy_where_it_is_not_the_last(
+    rewards, best, runs, tmp_path
+):
+    folder = RunFolder(shutil.copytree(runs / "finished", tmp_path / "run"))
+    summary = json.loads((folder.path / "summary.json").read_text())
+    rows = [summary | {"step": s, "set_reward": r} for s, r in zip((2, 4), rewards, strict=False)]
+    (folder.path / "measured.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = better_before(folder, summary | {"set_reward": rewards[-1]})
+    expected = f"set reward was highest after step {best}: 0.700, at the end 0.600"
+    assert said.startswith(expected) and said.endswith(f"adapter-{best}") if best else not said
+    assert better_before(RunFolder(runs / "finished"), summary) == ""  # nothing was measured
 
 
 def test_a_report_of_runs_that_measured_nothing_on_the_way_has_no_such_part(runs, tmp_path):

@@ -44,6 +44,7 @@ from vpo_lite.training.step import (
     train_step,
     update_policy,
 )
+from vpo_lite.training.unchanged import check_unchanged
 
 
 def config(folder, **changes):
@@ -810,12 +811,12 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
     older = {n: v for n, v in config.to_json().items() if n != "warmup_steps"}
     about = {"config": json.dumps(older | {"threads": 2})}
     # an older version knew no warm-up, and ran without one
-    folder.check_unchanged(about, None, config)
+    check_unchanged(folder.path, about, None, config)
     if schedule == "constant":
-        folder.check_unchanged(about, None, config.but(steps=5))
+        check_unchanged(folder.path, about, None, config.but(steps=5))
     else:
         with pytest.raises(DamagedError, match="steps changed since the run began"):
-            folder.check_unchanged(about, None, config.but(steps=5))
+            check_unchanged(folder.path, about, None, config.but(steps=5))
         folder.close()
         with pytest.raises(ValueError, match="falls to 0 at step 4"):
             Run.resume(folder.path, steps=5)

@@ -674,8 +674,11 @@ def test_figures_measured_on_the_way_are_those_of_a_run_that_ends_there(tiny, tr
     measured = RunFolder(path).measured()
     assert [row.pop("step") for row in measured] == [1, 2]
     for steps, row in enumerate(measured, 1):
-        ended = RunFolder(finished(tiny.but(steps=steps), tmp_path / f"{steps}")).summary()
+        shorter = finished(tiny.but(steps=steps), tmp_path / f"{steps}")
+        ended = RunFolder(shorter).summary()
         assert row == {name: ended[name] for name in row}
+        kept = [path / f"adapter-{steps}", shorter / "adapter"]
+        assert len({(p / "adapter_model.safetensors").read_bytes() for p in kept}) == 1
 
 
 @pytest.mark.slow

@@ -22,9 +22,17 @@ from .flags import (
     requests,
     say,
 )
+from .told import (
+    before_and_after,
+    better_before,
+    short,
+    state_memory,
+    warn_of_answers,
+    warn_of_length,
+    warn_of_truncation,
+)
 
 ENGINES = ("native", "trl")
-MOST_TOLD = 8  # objectives whose means are printed
 OF_A_NEW_RUN = ("out", "preset", "engine", "engine_options")
 
 
@@ -159,15 +167,15 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
     from ..training.compare import table
 
     started, config = time.perf_counter(), run.config
-    _state_memory(run, quiet)
-    _warn_of_length(run)
+    state_memory(run, quiet)
+    warn_of_length(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:
         print("measuring the policy before training", file=sys.stderr)
     start = run.start()
     if run.first == 0 and run.main:
-        _warn_of_answers(run, start)
+        warn_of_answers(run, start)
     bar = tqdm(
         total=config.steps,
         initial=run.first,
@@ -180,12 +188,12 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
 
         def tell(record) -> bool:
             bar.update()
-            bar.set_postfix_str(_short(record.coverage, record.set_reward, record.valid_rate))
+            bar.set_postfix_str(short(record.coverage, record.set_reward, record.valid_rate))
             return bool(asked_to_stop)
 
         def show(step: int, figures: dict) -> None:
             if not quiet:
-                words = _short(figures["coverage"], figures["set_reward"], figures["valid_rate"])
+                words = short(figures["coverage"], figures["set_reward"], figures["valid_rate"])
                 best = ", ".join(f"best@{k} {v:.2f}" for k, v in figures["best_at_k"].items())
                 tqdm.write(f"measured after step {step}: {words}, {best}", file=sys.stderr)
 
@@ -199,121 +207,22 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
     summary = run.finish()
     if not run.main:
         return 0
-    _warn_of_truncation(summary["truncated_in_training"], run, "in training")
+    warn_of_truncation(summary["truncated_in_training"], run, "in training")
     if as_json:
         print_json(summary)
         return 0
     print(table([summary | {"set": config.compared_size}]))
     if summary["objectives"]:  # none where they differ from problem to problem
-        print(f"mean of each objective: {_before_and_after(summary)}")
+        print(f"mean of each objective: {before_and_after(summary)}")
     seconds = summary["seconds"]
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
         f"{summary['rollout_share']:.0%} of it sampling) on {summary['device']}; "
         f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
+    if better := better_before(run.folder, summary):
+        print(better)
     return 0
-
-
-def _before_and_after(summary: dict) -> str:
-    """
-    >>> now, before = {"gold": 0.75, "lava": 1.0}, {"gold": 0.5, "lava": 0.25}
-    >>> _before_and_after({"objectives": now, "start": {"objectives": before}})
-    'gold 0.500 > 0.750, lava 0.250 > 1.000'
-    """
-    now, before = summary["objectives"], summary["start"]["objectives"]
-    told = [f"{name} {before[name]:.3f} > {value:.3f}" for name, value in now.items()]
-    more = [f"and {len(told) - MOST_TOLD} more in summary.json"] * (len(told) > MOST_TOLD)
-    return ", ".join([*told[:MOST_TOLD], *more])
-
-
-def _state_memory(run, quiet: bool) -> None:
-    """Print the memory that training needs and the memory there is; cures if it is too little."""
-    from ..training.memory import available_memory, cures, size
-
-    need, config, device = run.memory(), run.config, run.learner.policy.device
-    if need is None:
-        return
-    found, native = available_memory(device), run.engine.name == "native"
-    line = f"memory: {need}"
-    line += f" in each of {run.processes} processes" if run.processes > 1 else ""
-    line += f"; {size(found)} available on {device}" if found else ""
-    line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
-    line += f"; {config.sample_batch} sampled at a time" if config.sample_batch else ""
-    if found and need.peak > found:
-        say(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}", 0)
-    elif not quiet:
-        print(line, file=sys.stderr)
-
-
-def _warn_of_length(run) -> None:
-    """Warn of requests that are longer than what the model was made for."""
-    from ..training.memory import lengths
-
-    if not run.main:
-        return
-    policy = run.learner.policy
-    prompt, new = lengths(policy, run.config, run.learner.task)
-    if policy.positions and prompt + new > policy.positions:
-        say(
-            f"requests of up to {prompt:,} tokens and {new:,} new ones need more than the "
-            f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
-            "answers may be worse: shorten the requests, lower max_new_tokens, or choose another "
-            "model",
-            0,
-        )
-
-
-def _warn_of_answers(run, start: dict) -> None:
-    """Warn of a model that hardly writes the format: no answer then earns a reward."""
-    from ..decomposition.words import differ_in_scale, never_earned
-
-    reached = start.get("reached") or {}  # a run of an older version lacks it
-    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
-    if unread and not of_ours:
-        say(
-            f"before training, {start['parse_rate']:.1%} of the answers of "
-            f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
-            "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
-            f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
-            f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
-            "the same task and model shows what it writes",
-            0,
-        )
-    if end := run.learner.policy.unheeded_end:
-        say(
-            f"the chat template of {run.config.base_model} ends an answer with {end}, and no "
-            "completion ends there: add it to eos_token_id in the model's generation_config.json",
-            0,
-        )
-    if below := start.get("below_worst_rate"):  # a run of an older version lacks it
-        from ..training.contract import warning_of_worst
-
-        say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
-    elif not (unread or of_ours) and (never := never_earned(reached)):
-        say(f"before training, {never}", 0)
-    if unequal := differ_in_scale(reached):
-        say(f"before training, {unequal}", 0)
-    _warn_of_truncation(start["truncated_rate"], run, "before training")
-
-
-def _warn_of_truncation(rate: float, run, when: str) -> None:
-    if rate > 0.1:
-        say(
-            f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
-            f"({_token_limit(run)}): raise max_new_tokens",
-            0,
-        )
-
-
-def _token_limit(run) -> int:
-    """What a rollout may need on the first training problems, unless the run has its own limit."""
-    from ..training.contract import early_problems
-    from ..training.rollouts import longest_completion
-
-    task, config, policy = run.learner.task, run.config, run.learner.policy
-    early = early_problems(task)
-    return longest_completion(policy, task, config.answers, early, config.max_new_tokens)
 
 
 @contextlib.contextmanager
@@ -333,8 +242,3 @@ def _patient():
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _short(coverage: float | None, set_reward: float, valid_rate: float) -> str:
-    seen = {"coverage": coverage, "set reward": set_reward, "valid": valid_rate}
-    return ", ".join(f"{k} {v:.2f}" for k, v in seen.items() if v is not None)

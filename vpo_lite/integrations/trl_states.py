@@ -12,6 +12,7 @@ from ..files import DamagedError, read_bytes, read_json, write_json
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, RunFolder
 from ..training.step import Learner
+from ..training.unchanged import check_unchanged
 
 ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
 
@@ -24,7 +25,7 @@ def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | 
     """
     where = folder.path / CHECKPOINTS
     if known := (where / ABOUT).exists():
-        folder.check_unchanged(read_json(where / ABOUT, dict[str, str]), learner, config)
+        check_unchanged(folder.path, read_json(where / ABOUT, dict[str, str]), learner, config)
     complete = [path for path in where.glob("checkpoint-*") if _is_complete(path)]
     last = max(complete, key=step_of, default=None)
     if last is not None:

@@ -155,7 +155,7 @@ class TrainConfig:
         least=1,
         most=MOST_ANSWERS,
     )
-    eval_every: int | None = setting(None, "measure during training, every N steps", least=1)
+    eval_every: int | None = setting(None, "measure every N steps, and keep that adapter", least=1)
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu, cuda or mps")
     threads: int | None = setting(

@@ -10,8 +10,6 @@ import json
 import os
 from pathlib import Path
 
-from pydantic import JsonValue
-
 from ..checks import command, shown, shown_path
 from ..files import (
     BusyError,
@@ -28,17 +26,17 @@ from ..files import (
     write_atomically,
     write_json,
 )
-from .config import OF_THE_MACHINE, TrainConfig
+from .config import TrainConfig
 from .record import StepRecord, stored_step
 from .schemas import BestSets, Engine, Figures, Measured, Summary
 from .texts import TEXTS, cut
+from .unchanged import check_unchanged
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 FILES, ENGINE = "files", "engine"  # beside the settings in config.json
 STATE, START, MEASURED = "state.safetensors", "start.json", "measured.jsonl"
 ADAPTER = "adapter"
 CHECKPOINTS = "checkpoints"  # another engine's states, in its form
-MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
 
 
 class RunFolder:
@@ -49,7 +47,8 @@ class RunFolder:
     - metrics.jsonl: one record a line
     - texts.jsonl: some completions of each step, one a line, where the run keeps any (texts.py)
     - start.json: the figures before training, while the run is under way
-    - measured.jsonl: the figures after every ``eval_every`` steps, one step a line
+    - measured.jsonl, adapter-N/: after every ``eval_every`` steps N the figures, one step a line,
+      and the adapter that has them
     - state.safetensors, or checkpoints/ of another engine: the state to go on from. A finished run
       keeps it: more ``steps`` make it go on
     - adapter/, summary.json: the trained adapter and the figures, once the run is finished
@@ -222,8 +221,14 @@ class RunFolder:
         """Add lines to texts.jsonl."""
         self._append(TEXTS, "".join(lines))
 
-    def append_measured(self, step: int, figures: dict) -> None:
-        """Add the figures after a step to measured.jsonl."""
+    def adapter_after(self, step: int) -> Path:
+        """Where the adapter that was measured after a step is kept."""
+        return self.path / f"{ADAPTER}-{step}"
+
+    def append_measured(self, learner, step: int, figures: dict) -> None:
+        """Keep the adapter that was measured after a step; add its figures to measured.jsonl."""
+        self._check_locked()
+        learner.policy.save(self.adapter_after(step))
         self._append(MEASURED, json.dumps({"step": step} | figures, allow_nan=False) + "\n")
 
     def _append(self, name: str, text: str) -> None:
@@ -243,7 +248,8 @@ class RunFolder:
         save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
 
     def about(self, learner) -> dict[str, str]:
-        """Settings and base model, to store with a state for :meth:`check_unchanged`."""
+        """Settings and base model, to store with a state for
+        :func:`~.unchanged.check_unchanged`."""
         if self._settings is None:
             self._settings = json.dumps(self.config().to_json())
         return {"config": self._settings, "base": learner.policy.fingerprint or ""}
@@ -261,7 +267,7 @@ class RunFolder:
         state, step = self.path / STATE, 0
         if state.exists():
             about = read_about(state)
-            self.check_unchanged(about, learner, config)
+            check_unchanged(self.path, about, learner, config)
             found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
             step = load_state(state, learner.policy.model, learner.optimizer, most=config.steps)
             learner.found = found
@@ -309,30 +315,6 @@ class RunFolder:
         if stored["steps"] != config.steps:
             write_json(self.path / CONFIG, stored | {"steps": config.steps})
             self._settings = None
-
-    def check_unchanged(self, about: dict[str, str], learner, config: TrainConfig) -> None:
-        """Raise DamagedError where settings or base model are not those of :meth:`about`."""
-        base = about.get("base")  # "": an earlier version did not know it for a model of the hub
-        if base and base != learner.policy.fingerprint:
-            raise DamagedError(
-                f"{self.path / STATE}: trained on other weights than those of "
-                f"{config.base_model!r} found now"
-            )
-        stored = about.get("config")
-        if stored is None:  # a state of an earlier version
-            return
-        before = parse_json(stored, dict[str, JsonValue], f"{self.path / STATE}: its settings")
-        before = {o.name: o.default for o in config.options()} | before  # of an earlier version
-        now = json.loads(json.dumps(config.to_json()))
-        if isinstance(options := before.get("task_options"), dict):  # check_files knows the data
-            options.update((n, f) for n, f in config.files.items() if n in options)
-        free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
-        changed = [n for n in now if n not in free and now[n] != before.get(n)]
-        if changed:
-            raise DamagedError(
-                f"{self.path / CONFIG}: {', '.join(changed)} changed since the run began; put it "
-                "back, or start another run"
-            )
 
     def finish(self, learner, summary: dict) -> None:
         """Write the adapter, then summary.json, which marks the run as finished."""

@@ -91,7 +91,7 @@ class AnyRun(ABC):
         """
         if self.due and all(row["step"] != self.done for row in self.folder.measured()):
             figures = self._evaluate()
-            self.folder.append_measured(self.done, figures)
+            self.folder.append_measured(self.learner, self.done, figures)
             if self.seen is not None:
                 self.seen(self.done, figures)
 

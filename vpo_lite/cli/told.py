@@ -1,0 +1,125 @@
+"""What ``vpo-lite train`` says of a run, before its first step and after its last."""
+
+import sys
+
+from .flags import say
+
+MOST_TOLD = 8  # objectives whose means are printed
+
+
+def before_and_after(summary: dict) -> str:
+    """
+    >>> now, before = {"gold": 0.75, "lava": 1.0}, {"gold": 0.5, "lava": 0.25}
+    >>> before_and_after({"objectives": now, "start": {"objectives": before}})
+    'gold 0.500 > 0.750, lava 0.250 > 1.000'
+    """
+    now, before = summary["objectives"], summary["start"]["objectives"]
+    told = [f"{name} {before[name]:.3f} > {value:.3f}" for name, value in now.items()]
+    more = [f"and {len(told) - MOST_TOLD} more in summary.json"] * (len(told) > MOST_TOLD)
+    return ", ".join([*told[:MOST_TOLD], *more])
+
+
+def state_memory(run, quiet: bool) -> None:
+    """Print the memory that training needs and the memory there is; cures if it is too little."""
+    from ..training.memory import available_memory, cures, size
+
+    need, config, device = run.memory(), run.config, run.learner.policy.device
+    if need is None:
+        return
+    found, native = available_memory(device), run.engine.name == "native"
+    line = f"memory: {need}"
+    line += f" in each of {run.processes} processes" if run.processes > 1 else ""
+    line += f"; {size(found)} available on {device}" if found else ""
+    line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
+    line += f"; {config.sample_batch} sampled at a time" if config.sample_batch else ""
+    if found and need.peak > found:
+        say(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}", 0)
+    elif not quiet:
+        print(line, file=sys.stderr)
+
+
+def warn_of_length(run) -> None:
+    """Warn of requests that are longer than what the model was made for."""
+    from ..training.memory import lengths
+
+    if not run.main:
+        return
+    policy = run.learner.policy
+    prompt, new = lengths(policy, run.config, run.learner.task)
+    if policy.positions and prompt + new > policy.positions:
+        say(
+            f"requests of up to {prompt:,} tokens and {new:,} new ones need more than the "
+            f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
+            "answers may be worse: shorten the requests, lower max_new_tokens, or choose another "
+            "model",
+            0,
+        )
+
+
+def warn_of_answers(run, start: dict) -> None:
+    """Warn of a model that hardly writes the format: no answer then earns a reward."""
+    from ..decomposition.words import differ_in_scale, never_earned
+
+    reached = start.get("reached") or {}  # a run of an older version lacks it
+    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
+    if unread and not of_ours:
+        say(
+            f"before training, {start['parse_rate']:.1%} of the answers of "
+            f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
+            "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
+            f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
+            f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
+            "the same task and model shows what it writes",
+            0,
+        )
+    if end := run.learner.policy.unheeded_end:
+        say(
+            f"the chat template of {run.config.base_model} ends an answer with {end}, and no "
+            "completion ends there: add it to eos_token_id in the model's generation_config.json",
+            0,
+        )
+    if below := start.get("below_worst_rate"):  # a run of an older version lacks it
+        from ..training.contract import warning_of_worst
+
+        say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
+    elif not (unread or of_ours) and (never := never_earned(reached)):
+        say(f"before training, {never}", 0)
+    if unequal := differ_in_scale(reached):
+        say(f"before training, {unequal}", 0)
+    warn_of_truncation(start["truncated_rate"], run, "before training")
+
+
+def warn_of_truncation(rate: float, run, when: str) -> None:
+    if rate > 0.1:
+        say(
+            f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
+            f"({_token_limit(run)}): raise max_new_tokens",
+            0,
+        )
+
+
+def _token_limit(run) -> int:
+    """What a rollout may need on the first training problems, unless the run has its own limit."""
+    from ..training.contract import early_problems
+    from ..training.rollouts import longest_completion
+
+    task, config, policy = run.learner.task, run.config, run.learner.policy
+    early = early_problems(task)
+    return longest_completion(policy, task, config.answers, early, config.max_new_tokens)
+
+
+def better_before(folder, summary: dict) -> str:
+    """A line on the measurement with the highest set reward; "" where that is the last one."""
+    best = max(folder.measured(), key=lambda row: row["set_reward"], default=summary)
+    if best["set_reward"] <= summary["set_reward"]:
+        return ""
+    adapter = folder.adapter_after(best["step"])
+    return (
+        f"set reward was highest after step {best['step']}: {best['set_reward']:.3f}, at the end "
+        f"{summary['set_reward']:.3f}; that adapter is kept in {adapter}"
+    )
+
+
+def short(coverage: float | None, set_reward: float, valid_rate: float) -> str:
+    seen = {"coverage": coverage, "set reward": set_reward, "valid": valid_rate}
+    return ", ".join(f"{k} {v:.2f}" for k, v in seen.items() if v is not None)

@@ -1,0 +1,38 @@
+"""A run goes on with the base model and the settings that its state was trained with."""
+
+import json
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from ..files import DamagedError, parse_json
+from .config import OF_THE_MACHINE, TrainConfig
+
+MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
+
+
+def check_unchanged(folder: Path, about: dict[str, str], learner, config: TrainConfig) -> None:
+    """Raise DamagedError where settings or base model are not those of ``about``, the texts stored
+    with a state in a run's folder (:meth:`RunFolder.about <.folders.RunFolder.about>`).
+    """
+    base = about.get("base")  # "": an earlier version did not know it for a model of the hub
+    if base and base != learner.policy.fingerprint:
+        raise DamagedError(
+            f"{folder}: its state was trained on other weights than those of {config.base_model!r} "
+            "found now"
+        )
+    stored = about.get("config")
+    if stored is None:  # a state of an earlier version
+        return
+    before = parse_json(stored, dict[str, JsonValue], f"{folder}: the settings of its state")
+    before = {o.name: o.default for o in config.options()} | before  # of an earlier version
+    now = json.loads(json.dumps(config.to_json()))
+    if isinstance(options := before.get("task_options"), dict):  # check_files knows the data
+        options.update((n, f) for n, f in config.files.items() if n in options)
+    free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
+    changed = [n for n in now if n not in free and now[n] != before.get(n)]
+    if changed:
+        raise DamagedError(
+            f"{folder / 'config.json'}: {', '.join(changed)} changed since the run began; put it "
+            "back, or start another run"
+        )
