@@ -43,10 +43,11 @@ lab: .venv/lab-installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps --target $@.new bitsandbytes
 	@rm -rf $@ && mv $@.new $@
 
+# The browser tests stand in few files: to read the others, too, would take each process 8 s more.
 test: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n $(TESTERS) --dist worksteal
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m browser -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $$(grep -rlw browser --include='test_*.py' tests) -m browser -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
 
 quick: .venv/test-installed
