@@ -168,7 +168,7 @@ EXERCISES = (
     ),
     Exercise(
         "03-c",
-        "A conflict without haste",
+        "A conflict with enough time",
         minutes=7,
         level=3,
         solution=_drawn("S L G\n. # #\n. D E", [[1, 1, 1, 0], [1, 0, 1, 1]]),
