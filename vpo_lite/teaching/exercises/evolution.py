@@ -135,11 +135,11 @@ EXERCISES = (
             ),
             (
                 1 - 0.5 ** (1 / 48),
-                "Below this p nearly no set is right. The other end of the curve is asked for.",
+                "This is the other end of the curve: below this p nearly no set is right.",
             ),
             (
                 0.5,
-                "This is a chance of one half to be right. One half of the groups must be silent.",
+                "Here half of the answers are right. Find where half of the groups are silent.",
             ),
         ),
         learned="From p = 0.65 on most groups teach VPO nothing. For GRPO this begins at 0.96.",

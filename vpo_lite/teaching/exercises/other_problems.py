@@ -60,7 +60,7 @@ EXERCISES = (
                 "chances add up.",
             ),
         ),
-        learned="Guesses that complement each other solve 0.52, two that share a place 0.60.",
+        learned="The chance to solve is 0.52. For two guesses that share a place it is 0.60.",
     ),
     function(
         "05-c",

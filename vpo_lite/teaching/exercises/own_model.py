@@ -72,7 +72,7 @@ EXERCISES = (
         "N = 1, 2, 4, ..., and take the largest N that fits.",
         slips=(
             (64, "64 rollouts need 29 GiB. Did you ask for 3 B, and for one option only?"),
-            (16, "16 rollouts fit, but they need 17 GiB only. Go on."),
+            (16, "16 rollouts need only 17 GiB. Try more."),
             (8, "This is without gradient_checkpointing. It makes room for more rollouts."),
             (512, "All at once they need 150 GiB: the logits of all rollouts are kept."),
         ),

@@ -90,7 +90,7 @@ EXERCISES = (
             ),
             (0.02, "Nearly: keep three decimals or more."),
         ),
-        learned="At six answers VPO is ahead by 0.02. Two rollouts against two answers: 0.04.",
+        learned="VPO is ahead by 0.02 at six answers. Two rollouts beat two answers by 0.04.",
     ),
     number(
         "06-c",

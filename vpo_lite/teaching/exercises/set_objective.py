@@ -64,7 +64,7 @@ OVER_PEOPLE = (
     "You take the max over the weights. It belongs over the answers: axis 1 of the scores."
 )
 ADVANTAGES = "These are advantages. Return the scores: do not subtract or divide."
-FIXED = "Another generator gives the same scores: draw the weights from `rng`."
+FIXED = "The scores do not depend on `rng`: draw the weights from it."
 
 
 def _judge_scores(answer):
@@ -129,7 +129,10 @@ EXERCISES = (
             (2.5, "At 2.5 U is still 0.51. Go one mark further."),
             (4.0, "At 4.0 U is only 0.48. Go back one mark."),
             (1.0, "At α = 1 three specialists are worth 11/18, more than 0.5. Move α on."),
-            (0.33, "The other way: a small α makes people one-sided, and specialists worth more."),
+            (
+                0.33,
+                "Move α up: with a small α people want one thing, so specialists are worth more.",
+            ),
             (20.0, "There U is close to 1/3. Go back a little."),
         ),
         learned="From α = 3 on three specialists are worth less than one generalist.",

@@ -67,7 +67,7 @@ FORCED = (
     "Leave a way to E that is free of lava."
 )
 OUT_OF_REACH = "No route that reaches E can take any treasure, with or without lava. Open a way."
-ALL_IN_ONE = "One route is best for everybody: the front is one point. What could lava guard?"
+ALL_IN_ONE = "One route is best for everybody. What if a treasure lay behind lava?"
 
 
 def _judge_conflict(answer):
@@ -107,8 +107,8 @@ EXERCISES = (
         slips=(
             (
                 _better_in_everything,
-                "You keep too many. A rival need not be better in everything: as good in "
-                "everything and better in something is enough.",
+                "You keep too many. A row is dominated already if another row is as good in "
+                "everything and better in something.",
             ),
             (
                 _better_in_something,
@@ -121,7 +121,7 @@ EXERCISES = (
             ),
             (
                 lambda R: np.zeros(len(R)),
-                "Nothing is left. Each row is as good as itself: ask for better in something, too.",
+                "Nothing is left: each row is as good as itself. Also ask for better in something.",
             ),
             (
                 lambda R: ~on_front(R),
@@ -136,7 +136,7 @@ EXERCISES = (
                 "You keep the best of each column. A compromise can be on the front, too.",
             ),
         ),
-        learned="A front needs no weights: it only asks who is beaten by whom.",
+        learned="A front needs no weights: it only asks which rows are dominated.",
     ),
     number(
         "03-b",
