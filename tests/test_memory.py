@@ -414,7 +414,7 @@ def test_rollouts_are_the_same_however_many_are_sampled_at_a_time(rows, tiny_pol
 def test_a_loop_with_a_learner_of_its_own_is_cut_to_fit_as_a_run_is(
     tiny_policy_folder, monkeypatch
 ):
-    """And so are the settings that are sent to it. A learner of the user's own is used as it is."""
+    """And so are the settings that are sent to it, and training a learner of one's own."""
     config = vpo.TrainConfig.preset(
         "demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", max_new_tokens=8
     )
@@ -429,6 +429,8 @@ def test_a_loop_with_a_learner_of_its_own_is_cut_to_fit_as_a_run_is(
     assert [c.micro_batch for c in used] == [16] * 3
     assert [c.alpha for c in used] == [1.0, 2.0, 2.0]
     next(vpo.train(config, learner=learner))
+    assert used[-1].micro_batch == 16
+    next(vpo.train(config, learner=learner, fit=False))
     assert used[-1] == config
 
 
@@ -450,6 +452,10 @@ def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(
     monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
     again = Run.resume(tmp_path / "run")
     assert again.config.micro_batch is None and again.first == 1
+    used, step = [], loop.train_step
+    monkeypatch.setattr(loop, "train_step", lambda *a: used.append(a[1]) or step(*a))
+    next(again.steps())
+    assert used == [again.config]
 
 
 def test_available_memory_is_between_what_is_held_and_the_machine():

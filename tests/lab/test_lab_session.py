@@ -14,7 +14,7 @@ from vpo_lite.lab.drawings import routes_on_show
 from vpo_lite.lab.stretch import Rehearsal
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
-from vpo_lite.training import loop
+from vpo_lite.training import loop, memory
 
 
 @pytest.mark.slow
@@ -38,6 +38,17 @@ def test_paused_run_goes_on_as_if_it_had_never_paused():
         assert parts.join(WAIT), parts.last_error
     assert parts.state == "finished"
     assert [r.set_reward for r in parts.records] == [r.set_reward for r in whole.records]
+
+
+@pytest.mark.slow
+def test_training_is_cut_to_fit_where_memory_is_short(monkeypatch):
+    lab, used, step = Lab(steps=2, **SMALL), [], loop.train_step
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
+    monkeypatch.setattr(loop, "train_step", lambda *a: used.append(a[1]) or step(*a))
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    assert {(c.micro_batch, c.sample_batch) for c in used} == {(1, 1)}
+    assert lab.config.micro_batch is None
 
 
 def test_failure_of_the_policy_is_shown_and_the_lab_lives_on():

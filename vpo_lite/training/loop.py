@@ -17,6 +17,7 @@ def train(
     learner: Learner | None = None,
     first_step: int = 0,
     task: Task | None = None,
+    fit: bool = True,
 ) -> Generator[StepRecord, TrainConfig | None, None]:
     """Train with these settings, one :class:`StepRecord` per step.
 
@@ -24,11 +25,10 @@ def train(
     ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model and
     rank stay, since the learner was built with them.
 
-    - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards.
-      Without one, micro_batch and sample_batch are chosen to fit into memory where the config names
-      none
+    - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
     - first_step: steps already done
     - task: a Task object for a new learner to train on, instead of the config's own
+    - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
     Raises, at the step that it concerns: ValueError for sizes that this machine cannot hold,
     MemoryError where there is too little, TrainingError where training cannot go on.
@@ -39,13 +39,12 @@ def train(
     """
     if learner is not None and task is not None:
         raise ValueError("task and learner: a learner has its task; give one of them")
-    own = learner is None
     learner = learner or Learner(_checked(config), task=task)
     step, asked, used = first_step, None, None
     while step < config.steps:
         if config != asked:
             asked = used = config
-            if own:
+            if fit:
                 used = made_to_fit(learner.policy, config, learner.task)
             check_fits(learner.policy, used, learner.task)
         with torch_threads(used.threads), enough_memory(used):

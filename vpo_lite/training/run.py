@@ -203,7 +203,8 @@ class Run(AnyRun):
         return self._walk
 
     def _steps(self) -> Iterator[StepRecord]:
-        walk = train(self.config, learner=self.learner, first_step=self.done)
+        # as `begin` cut it: a resumed run rounds as an uninterrupted one
+        walk = train(self.config, learner=self.learner, first_step=self.done, fit=False)
         while self.done < self.config.steps:
             self.measure()
             self._broken = True
