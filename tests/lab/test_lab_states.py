@@ -62,7 +62,7 @@ def expected(state, request):
     if request in ("change", "look", "show"):
         return state, "kept", END.get(state, state)
     if request == "pause":
-        after = "pausing" if state in BUSY else state
+        after = "pausing" if state == "running" else state  # Stop stays Stop
         return after, "kept", END.get(after, after)
     if request == "stop":
         after = "stopping" if state in BUSY else "stopped" if state == "paused" else state

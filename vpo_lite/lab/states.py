@@ -39,7 +39,7 @@ _TABLE = """
                  idle   running pausing stopping paused stopped finished failed recorded
 train            start  refuse  go_on   start    go_on  start   go_on    start  start
 train_anew       start  start   start   start    start  start   start    start  start
-pause            .      pause   pause   pause    .      .       .        .      .
+pause            .      pause   pause   .        .      .       .        .      .
 stop             .      stop    stop    stop     end    .       .        .      .
 forget           forget forget  forget  forget   forget forget  forget   forget forget
 thread_done      .      finish  rest    end      .      .       .        .      .
