@@ -2,7 +2,7 @@
 
 import threading
 
-from ..checks import shortened, shown
+from ..checks import shown
 from ..looks import WIDE
 from ..options import Option
 from .layout import LEAST
@@ -33,26 +33,6 @@ def check(**given) -> None:
     """
     for name, value in given.items():
         _OPTIONS[name].check(value)
-
-
-def check_look(look: dict, known: tuple[str, ...]) -> None:
-    """Raise ValueError for a keyword that a figure does not take, or whose value it cannot take.
-
-    known: the keywords of this figure beside width and curves.
-
-    >>> check_look({"dark": True}, ("large", "dark"))
-    >>> check_look({"zz": 1}, ("large", "dark"))
-    Traceback (most recent call last):
-    ...
-    ValueError: zz = 1: no argument of this figure; there are width, curves, large, dark
-    """
-    for name, value in look.items():
-        if name not in known:
-            raise ValueError(
-                f"{shortened(name)} = {shown(value)}: no argument of this figure; there are "
-                f"width, curves, {', '.join(known)}"
-            )
-    check(**look)
 
 
 def check_curves(names, known) -> None:

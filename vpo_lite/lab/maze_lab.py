@@ -16,8 +16,8 @@ from ..looks import WIDE
 from ..tasks import DEFAULT
 from ..tasks.maze import MazeTask
 from ..tasks.registry import task_class, task_name
-from .arguments import check, check_curves, check_look
-from .curves import offered
+from .arguments import check, check_curves
+from .curves import COVERAGE, DIVERSITY, offered
 from .drawings import routes_on_show
 from .faces import face_of
 from .gallery import by_name, name_of
@@ -126,21 +126,13 @@ class Lab(Session):
 
     # --- pictures ---------------------------------------------------------------------------------
 
-    def figure(self, width: int = WIDE, **look: Any) -> "Figure":
-        """A still picture of the plots. look: curves, the names of two; large, for a projector;
+    def figure(self, width: int = WIDE, **how: Any) -> "Figure":
+        """A still picture of the plots. how: curves, the names of two; large, for a projector;
         dark, light on dark. For another task: see `Session.figure`.
         """
         if not isinstance(self.instance, envs.Maze):
-            return super().figure(width, **look)
-        from .plots import SHOWN, still
-
-        check(width=width)
-        check_look({n: v for n, v in look.items() if n != "curves"}, ("large", "dark"))
-        if "curves" in look:
-            check_curves(look["curves"], offered(face_of(self.view())))
-            if len(look["curves"]) != SHOWN:
-                raise ValueError(f"curves = {shown(look['curves'])}: expected {SHOWN} names")
-        return still(self.view(), width=width, **look)
+            return super().figure(width, **how)
+        return _plots(self.view(), width, **how)
 
     def picture(self, method: str | None = None, width: int = 380) -> envs.drawing.Picture:
         """The maze with the answers of a typical set as SVG: of a method, or of the first run."""
@@ -183,6 +175,16 @@ class Lab(Session):
         if self._panel is not None:
             self._panel.close()
             self._panel = None
+
+
+def _plots(view, width, *, curves=(COVERAGE, DIVERSITY), large=False, dark=False) -> "Figure":
+    from .plots import SHOWN, still
+
+    check(width=width, large=large, dark=dark)
+    check_curves(curves, offered(face_of(view)))
+    if len(curves) != SHOWN:
+        raise ValueError(f"curves = {shown(curves)}: expected {SHOWN} names")
+    return still(view, width=width, curves=curves, large=large, dark=dark)
 
 
 def _maze_of(lab: Lab) -> envs.Maze:

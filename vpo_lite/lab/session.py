@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from ..checks import shown
 from ..looks import WIDE
 from ..training.config import TrainConfig
-from .arguments import check, check_curves, check_look
+from .arguments import check, check_curves
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
@@ -373,16 +373,15 @@ class Session:
         width: int = WIDE,
         *,
         curves: Sequence[str] = ("set_reward", "diversity"),
-        **look: Any,
+        height: int = 420,
     ) -> "Figure":
-        """A still picture of curves over steps: names of figures of a `StepRecord`. look: height,
-        in pixels. ValueError for a name that is no figure.
+        """A still picture of curves over steps: names of figures of a `StepRecord`. ValueError for
+        a name that is no figure.
         """
         from ..figures import curves as drawn
         from ..training.record import StepRecord
 
-        check(width=width)
-        check_look(look, ("height",))
+        check(width=width, height=height)
         check_curves(curves, [f for f in StepRecord.__dataclass_fields__ if f not in NO_CURVES])
         names = ("step", *curves)
         runs = {
@@ -390,7 +389,7 @@ class Session:
             for run in self.view().runs
             if run.records
         }
-        return drawn(runs, curves, width=width, **look)
+        return drawn(runs, curves, width=width, height=height)
 
     def watch(self, watcher: Watcher) -> None:
         """Tell this one of every change."""
