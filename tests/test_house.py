@@ -1,4 +1,4 @@
-"""The house stands: rooms and arrows, words, lengths. The tables are the rules.
+"""The house stands: packages and arrows, words, lengths. The tables are the rules.
 
 Each check takes the root of a source tree and returns what is wrong, one line for each fault. The
 first part applies the checks to this repository. The second part applies them to small trees, each
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 CORE = "objective exact estimators metrics randomness checks options files markup hedging "
 CORE += "negative_controls intervals"
-FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a room by its own name
+FILES = {  # files of vpo_lite that are no folder -> their package; a folder has its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
     "figures": "figures",
@@ -41,7 +41,7 @@ FILES = {  # files of vpo_lite that are no folder -> their room; a folder is a r
     "cli": "cli",
     "machine": "cli",
 }
-ARROWS = {  # room -> the rooms that it may import, besides itself
+ARROWS = {  # package -> the packages that it may import, besides itself
     "envs": "",
     "core": "",
     "tasks": "core",
@@ -88,7 +88,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/studies/shipped/*", "what these studies found"),
 )
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
-PACKAGES = {  # third-party package -> the rooms or single modules that may import it
+LIBRARIES = {  # library -> the packages or single modules that may import it
     "numpy": "envs, core, tasks, policy, training, pocket, search, studies, integrations, figures, "
     "decomposition, report, lab, cli, teaching",
     "gymnasium": "envs",
@@ -131,7 +131,7 @@ LATE = {
     "openevolve": "search",
     "trl": "integrations",
     "datasets": "integrations",
-}  # package -> the rooms that may import it in functions only
+}  # library -> the packages that may import it in functions only
 LONGEST = 350  # lines of a file
 ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML
 DRAWN_ELSEWHERE = {  # file that takes HTML as it is -> from whom
@@ -177,11 +177,11 @@ def modules(root):
     return names
 
 
-def room(module):
-    """The room of a module of the library; None for a file that FILES does not know.
+def package_of(module):
+    """The package of a module of the library; None for a file that FILES does not know.
 
-    >>> room("vpo_lite.lab.panel"), room("vpo_lite.exact"), room("vpo_lite"), room("envs.front")
-    ('lab', 'core', 'front door', 'envs')
+    >>> [package_of(f"vpo_lite{rest}") for rest in (".lab.panel", ".exact", "")]
+    ['lab', 'core', 'front door']
     """
     first, *rest = module.split(".")
     if first == "envs":
@@ -240,16 +240,16 @@ def on_mazes(file):
 
 
 def wrong_arrows(root):
-    """Imports from one room into another against ARROWS."""
+    """Imports from one package into another against ARROWS."""
     names = modules(root)
     for module, file in names.items():
-        if room(module) is None:
-            yield f"{file}: has no room"
+        if package_of(module) is None:
+            yield f"{file}: belongs to no package"
     for found in imports(root):
         target = module_of(found.target, names)
-        if target is None or None in (room(found.module), room(target)):
+        if target is None or None in (package_of(found.module), package_of(target)):
             continue
-        here, there = room(found.module), room(target)
+        here, there = package_of(found.module), package_of(target)
         to_envs = there == "envs" and on_mazes(found.file)
         if here != there and there not in listed(ARROWS[here]) and not to_envs:
             yield f"{found.file}:{found.line}: {here} imports {target}, which is in {there}"
@@ -277,18 +277,18 @@ def cycles(root):
         yield from visit(module, [])
 
 
-def wrong_packages(root):
-    """Third-party imports against PACKAGES and LATE."""
+def wrong_libraries(root):
+    """Imports of libraries against LIBRARIES and LATE."""
     names = modules(root)
     for found in imports(root):
-        package = found.target.partition(".")[0]
-        if module_of(found.target, names) or package in sys.stdlib_module_names:
+        library = found.target.partition(".")[0]
+        if module_of(found.target, names) or library in sys.stdlib_module_names:
             continue
-        here = {room(found.module), found.module.removeprefix("vpo_lite.")}
-        if not here & set(listed(PACKAGES.get(package, ""))):
-            yield f"{found.file}:{found.line}: may not import {package}"
-        elif not found.late and here & set(listed(LATE.get(package, ""))):
-            yield f"{found.file}:{found.line}: may import {package} in a function only"
+        here = {package_of(found.module), found.module.removeprefix("vpo_lite.")}
+        if not here & set(listed(LIBRARIES.get(library, ""))):
+            yield f"{found.file}:{found.line}: may not import {library}"
+        elif not found.late and here & set(listed(LATE.get(library, ""))):
+            yield f"{found.file}:{found.line}: may import {library} in a function only"
 
 
 def says_maze(root):
@@ -312,13 +312,13 @@ TAG = re.compile(r"<(/?[a-zA-Z!]|/?$)")
 def unescaped(root):
     """HTML that is not made by vpo_lite/markup.py, from a written template and escaped parts."""
     for module, file in modules(root).items():
-        if file == ESCAPES or room(module) == "envs":
+        if file == ESCAPES or package_of(module) == "envs":
             continue
         tree = parsed(root / file)
         for found in imports_of(tree):
             if found.partition(".")[0] in ("html", "markupsafe", "jinja2"):
                 yield f"{file}: imports {found.partition('.')[0]}"
-        if room(module) in ("lab", "report", "teaching"):
+        if package_of(module) in ("lab", "report", "teaching"):
             for node in ast.walk(tree):
                 if tags_by_hand(node, tree, file):
                     yield f"{file}:{node.lineno}: {ast.unparse(node)[:60]}"
@@ -409,8 +409,8 @@ def stubs(root):
 
 def idle_rules(root):
     """Lines of the tables that no file needs any more."""
-    rooms = {room(module) for module in modules(root)}
-    yield from (f"ARROWS: no file is in {name}" for name in ARROWS if name not in rooms)
+    packages = {package_of(module) for module in modules(root)}
+    yield from (f"ARROWS: no file is in {name}" for name in ARROWS if name not in packages)
     for pattern, _ in ON_MAZES:
         paths = [p for p in root.glob("vpo_lite/**/*") if p.is_file() and p.suffix != ".pyc"]
         mine = [p for p in paths if fnmatch(p.relative_to(root).as_posix(), pattern)]
@@ -425,7 +425,7 @@ def idle_rules(root):
 CHECKS = (
     wrong_arrows,
     cycles,
-    wrong_packages,
+    wrong_libraries,
     says_maze,
     unescaped,
     too_long,
@@ -443,7 +443,7 @@ def test_the_house_keeps_its_rules(check):
 
 
 RUN = "tests/data/run-0.1.0"
-LIGHT = {  # what is done -> the packages that it must not load
+LIGHT = {  # what is done -> the libraries that it must not load
     "import vpo_lite": "gymnasium torch transformers peft plotly ipywidgets",
     "import vpo_lite; vpo_lite.TrainConfig.preset('demo')": "torch transformers plotly ipywidgets",
     "from vpo_lite.lab import Lab; Lab()": "ipywidgets anywidget",
@@ -528,8 +528,8 @@ def test_a_sound_house_passes(tmp_path, check):
 
 
 FAULTS = [
-    (wrong_arrows, "vpo_lite/news.py", "", "vpo_lite/news.py: has no room"),
-    (wrong_arrows, "vpo_lite/nowhere/a.py", "", "vpo_lite/nowhere/a.py: has no room"),
+    (wrong_arrows, "vpo_lite/news.py", "", "vpo_lite/news.py: belongs to no package"),
+    (wrong_arrows, "vpo_lite/nowhere/a.py", "", "vpo_lite/nowhere/a.py: belongs to no package"),
     (
         wrong_arrows,
         "vpo_lite/metrics.py",
@@ -584,33 +584,33 @@ FAULTS = [
         "class A:\n    async def f(self):\n        from . import session",
         "vpo_lite.lab.session -> vpo_lite.lab.panel -> vpo_lite.lab.board -> vpo_lite.lab.session",
     ),
-    (wrong_packages, "envs/front.py", "import scipy", "envs/front.py:1: may not import scipy"),
+    (wrong_libraries, "envs/front.py", "import scipy", "envs/front.py:1: may not import scipy"),
     (
-        wrong_packages,
+        wrong_libraries,
         "vpo_lite/objective.py",
         "import torch.nn",
         "vpo_lite/objective.py:1: may not import torch",
     ),
     (
-        wrong_packages,
+        wrong_libraries,
         "vpo_lite/lab/view.py",
         "import plotly",
         "vpo_lite/lab/view.py:1: may not import plotly",
     ),
     (
-        wrong_packages,
+        wrong_libraries,
         "vpo_lite/lab/session.py",
         "import torch",
         "vpo_lite/lab/session.py:1: may import torch in a function only",
     ),
     (
-        wrong_packages,
+        wrong_libraries,
         "vpo_lite/teaching/guess.py",
         "import ipywidgets",
         "vpo_lite/teaching/guess.py:1: may import ipywidgets in a function only",
     ),
     (
-        wrong_packages,
+        wrong_libraries,
         "vpo_lite/report.py",
         "def f():\n    import pandas",
         "vpo_lite/report.py:2: may not import pandas",
@@ -680,15 +680,15 @@ def test_a_fault_is_found(tmp_path, check, file, text, said):
     assert said in list(check(build(tmp_path, {**SOUND, file: text})))
 
 
-def test_a_room_that_is_gone_leaves_an_idle_rule(tmp_path):
+def test_a_package_that_is_gone_leaves_an_idle_rule(tmp_path):
     sound = {file: text for file, text in SOUND.items() if "/policy/" not in file}
     assert list(idle_rules(build(tmp_path, sound))) == ["ARROWS: no file is in policy"]
 
 
 def test_no_arrow_points_up():
-    """The table itself has no circle, so the rooms can be read from the bottom to the top."""
-    below = {name: set(listed(rooms)) for name, rooms in ARROWS.items()}
+    """The table itself has no circle, so the packages can be read from the bottom to the top."""
+    below = {name: set(listed(others)) for name, others in ARROWS.items()}
     while below:
-        lowest = {name for name, rooms in below.items() if not rooms}
-        assert lowest, f"these rooms import each other: {sorted(below)}"
-        below = {name: rooms - lowest for name, rooms in below.items() if name not in lowest}
+        lowest = {name for name, others in below.items() if not others}
+        assert lowest, f"these packages import each other: {sorted(below)}"
+        below = {name: others - lowest for name, others in below.items() if name not in lowest}
