@@ -6,7 +6,6 @@ with random parameters and tokens of one byte.
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.records import RecordTask
 from vpo_lite.training.run import Run
 
-REFERENCE = (Path(__file__).parent.parent / "notebooks" / "REFERENCE.md").read_text("utf-8")
 TURNS = "{% for turn in messages %}"
 ASSISTANT = "{% if add_generation_prompt %}"
 ONLY_USER = (
