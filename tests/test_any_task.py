@@ -21,7 +21,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import flags, main
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
-from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name
+from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
@@ -384,6 +384,11 @@ def test_an_option_that_singles_out_a_problem_makes_the_task_single_unless_it_sa
             self.single = self.which == 3
 
     assert Stated().single and [Found(which=2).single, Found(which=3).single] == [False, True]
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_of_no_problems_there_are_no_rewards(name):
+    assert list(task_class(name)().score([], [])) == []
 
 
 def test_a_task_may_score_answer_by_answer():

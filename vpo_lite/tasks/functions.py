@@ -143,8 +143,7 @@ class ByFunctions(Task):
         R = np.zeros((0, len(self.functions.names)))
         if asked:
             R = self.functions.rewards(lambda: self.handed(asked, texts), len(asked))
-        ends = np.cumsum([len(texts) for texts in answers])[:-1]
-        return np.split(R, ends)
+        return np.split(R, np.cumsum([len(texts) for texts in answers]))[:-1]
 
     def handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
         """What a function is called with, for one answer to each row."""

@@ -225,7 +225,7 @@ class MazeTask(Task):
         mazes = [maze for maze, routes in zip(instances, answers, strict=True) for _ in routes]
         flat = [route for routes in answers for route in routes]
         rewards = envs.score_routes(mazes, flat, reward_mode=self.reward_mode)
-        return np.split(rewards, np.cumsum([len(routes) for routes in answers])[:-1])
+        return np.split(rewards, np.cumsum([len(routes) for routes in answers]))[:-1]
 
     def same_effect(self, instance, answer: str) -> str:
         return envs.canonical_route(instance, answer)
