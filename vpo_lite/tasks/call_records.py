@@ -7,6 +7,7 @@ and values of its calls.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from .records import RECORD_OPTIONS, Dropped, RecordTask, between
 from .rows import Row
 
 DEEPEST = 100  # lists and objects in each other; deeper JSON is broken JSON here
+_DECODER, _BETWEEN = json.JSONDecoder(), re.compile(r"[ \t\r\n,]*")
 NO_THOUGHT = "<think>\n\n</think>\n\n"
 
 
@@ -182,8 +184,8 @@ def read_calls(text: str) -> tuple[Call, ...]:
     """
     text = text.strip()
     if text.startswith("["):
-        listed = _json(text)
-        found = listed if isinstance(listed, list) else []
+        listed, end = _json(text)
+        found = listed if listed and end == len(text) else []
     else:
         found = _objects(text)
     calls = []
@@ -267,49 +269,24 @@ def _fit(given: Call, gold: Call) -> int:
 def _objects(text: str) -> Iterator[dict]:
     """The JSON objects at the beginning of a text; blanks and commas may stand between them."""
     place = 0
-    while (start := _first_not_in(text, " \t\r\n,", place)) < len(text) and text[start] == "{":
-        place = _end_of_object(text, start)
-        found = _json(text[start:place]) if place else None
+    while text.startswith("{", place := _BETWEEN.match(text, place).end()):
+        found, place = _json(text, place)
         if found is None:
             return
         yield found
 
 
-def _first_not_in(text: str, skipped: str, start: int) -> int:
-    while start < len(text) and text[start] in skipped:
-        start += 1
-    return start
-
-
-def _end_of_object(text: str, start: int) -> int:
-    """The place after the brace that closes the object at ``start``; 0 where none does."""
-    depth, quoted, escaped = 0, False, False
-    for place in range(start, len(text)):
-        sign = text[place]
-        if escaped:
-            escaped = False
-        elif sign == "\\":
-            escaped = True
-        elif sign == '"':
-            quoted = not quoted
-        elif not quoted and sign in "{}":
-            depth += 1 if sign == "{" else -1
-            if depth == 0:
-                return place + 1
-    return 0
-
-
-def _json(text: str):
-    """The value of a JSON text; None for a broken or too deep one."""
+def _json(text: str, start: int = 0) -> tuple[Any, int]:
+    """The JSON value that begins there, None for a broken or too deep one; and its end."""
     try:
-        value = json.loads(text)
+        value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):  # a number of more digits than Python reads is the former
-        return None
+        return None, start
     layer = [value]
     for _ in range(DEEPEST):
         inner = [v for v in layer if isinstance(v, list | dict)]
         layer = [w for v in inner for w in (v.values() if isinstance(v, dict) else v)]
-    return None if layer else value
+    return (None if layer else value), end
 
 
 def _between_tags(text: str, tag: str) -> str:
