@@ -9,13 +9,13 @@ import pytest
 
 import envs
 from envs import walk
-from vpo_lite.lab import board, player
+from vpo_lite.lab import board, drawings, player
 
 MAZE = envs.Maze.from_text("S . G\nL # .\nD . E", budget=8)
 
 
 def test_group_says_what_each_route_takes():
-    drawn = board.group(
+    drawn = drawings.group(
         MAZE, "VPO", ["RRDD", "DDRR", "RR", None, "RLRRDD"], win_shares=[0.5, 0.25, 0.25, 0, 0]
     )
     said = [
@@ -35,7 +35,7 @@ def test_group_says_what_each_route_takes():
 
 
 def test_text_equivalent_names_every_square_and_every_route():
-    text = board.describe(MAZE, [board.group(MAZE, "VPO", ["RRDD"], win_shares=[0.4])])
+    text = drawings.describe(MAZE, [drawings.group(MAZE, "VPO", ["RRDD"], win_shares=[0.4])])
     for piece in (
         "3 by 3",
         "8 moves",
@@ -96,13 +96,13 @@ def page(chromium, tmp_path):
     import json
 
     groups = [
-        board.group(MAZE, "VPO", ["RRDD", "DDRR", None], win_shares=[0.5, 0.5, 0]),
-        board.group(MAZE, "GRPO", ["RRDD"] * 3),
+        drawings.group(MAZE, "VPO", ["RRDD", "DDRR", None], win_shares=[0.5, 0.5, 0]),
+        drawings.group(MAZE, "GRPO", ["RRDD"] * 3),
     ]
     state = {
         "text": MAZE.text,
         "groups": groups,
-        "description": board.describe(MAZE, groups),
+        "description": drawings.describe(MAZE, groups),
         "note": "",
         "editable": True,
         "large": False,

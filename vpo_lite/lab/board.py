@@ -9,10 +9,6 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from .drawings import describe, group
-
-__all__ = ["MazeBoard", "describe", "group"]
-
 
 class MazeBoard(anywidget.AnyWidget):
     """Maze, routes and their values. Set the traits from any one thread; ``hold_sync()`` sets

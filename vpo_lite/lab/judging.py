@@ -99,10 +99,10 @@ def coverages(steps: Sequence[Sequence[Sets]], alpha: float) -> list[float | Non
     for found in alike.values():
         rewards = np.concatenate([sets.rewards for _, sets in found])
         # Most sets come again in later steps: each is judged once.
-        flat = np.ascontiguousarray(rewards.reshape(len(rewards), -1))
-        rows = flat.view([("", flat.dtype)] * flat.shape[1]).ravel()
-        _, first, at = np.unique(rows, return_index=True, return_inverse=True)
-        covered = metrics.coverage(rewards[first], found[0][1].front, alpha, points=POINTS)[at]
+        flat = rewards.reshape(len(rewards), -1)
+        _, first, at = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+        distinct = metrics.coverage(rewards[first], found[0][1].front, alpha, points=POINTS)
+        covered = distinct[at.reshape(-1)]
         parts = np.split(covered, np.cumsum([len(sets.counts) for _, sets in found])[:-1])
         for (step, sets), part in zip(found, parts, strict=True):
             sums[step] += part @ sets.counts / sets.counts.sum()

@@ -6,7 +6,8 @@ import ipywidgets as widgets
 import envs
 
 from ..markup import html
-from .board import MazeBoard, describe, group
+from .board import MazeBoard
+from .drawings import describe, group
 from .names import named
 
 MOVES = {
