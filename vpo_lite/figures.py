@@ -22,13 +22,12 @@ from plotly.subplots import make_subplots
 
 from .in_words import in_words as in_words
 from .in_words import listed as listed
-from .looks import ANSWERS, EDGE, FRONT, WIDE, look, note, stroke
-from .shown import dots, finish
+from .looks import ANSWERS, EDGE, FRONT, LEVEL, WIDE, look, note, stroke
+from .shown import clouds, dots, finish, room
 from .shown import live as live
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
 SIGNED = {"colorscale": RED_TO_BLUE, "zmin": -1, "zmax": 1, "hoverongaps": False}  # a correlation
-LEVEL = {"color": FRONT, "dash": "dot", "width": 2}
 
 
 def objective_space(
@@ -53,18 +52,9 @@ def objective_space(
         x, y = np.unique(np.asarray(front, float)[:, list(axes)], axis=0).T
         ring = {"symbol": "circle-open", "size": 26, "color": FRONT, "line_width": 3}
         figure.add_scatter(x=x, y=y, mode="markers", name="true front", marker=ring)
-    for position, (label, rewards) in enumerate(runs.items()):
-        text, colour, symbol, _ = look(label, position)
-        rewards = np.asarray(rewards, float)[:, list(axes)]
-        points, count = np.unique(rewards, axis=0, return_counts=True)
-        nested = 6 * (len(runs) - 1 - position)  # so that runs can be seen where they agree
-        size = 9 + 18 * np.sqrt(count / count.sum()) + nested
-        marker = {"color": colour, "symbol": symbol, "size": size, "opacity": 0.85, "line": EDGE}
-        hover = text + ": %{customdata} × at (%{x:.3f}, %{y:.3f})<extra></extra>"
-        figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", name=text, marker=marker)
-        figure.data[-1].update(customdata=count, hovertemplate=hover)
-    figure.update_xaxes(title=names[axes[0]], range=_room(figure, "x"))
-    figure.update_yaxes(title=names[axes[1]], range=_room(figure, "y"))
+    clouds(figure, runs, axes)
+    figure.update_xaxes(title=names[axes[0]], range=room(figure, "x", 0.07))
+    figure.update_yaxes(title=names[axes[1]], range=room(figure, "y", 0.07))
     return finish(figure, title, width, 560)
 
 
@@ -399,12 +389,3 @@ def _answer(i, shares):
 def _see_through(colour, opacity):
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
-
-
-def _room(figure, axis):
-    """A range that holds [0, 1] and all points, with room for the markers."""
-    values = np.concatenate(
-        [[0.0, 1.0], *[np.asarray(trace[axis], float) for trace in figure.data]]
-    )
-    margin = 0.07 * np.ptp(values)
-    return [values.min() - margin, values.max() + margin]

@@ -33,6 +33,7 @@ ON_DARK = {"#000000": "#FFFFFF", "#003F66": "#A5CDFF"}  # what would be lost on 
 FRONT = "#555555"
 WIDE = 840  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
 EDGE = {"color": "black", "width": 1}  # around a marker
+LEVEL = {"color": FRONT, "dash": "dot", "width": 2}  # a line of equal height
 # Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.
 ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
 

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .checks import shown
-from .looks import EDGE, FRONT, WIDE, look, note, stroke
-from .shown import finish
+from .looks import LEVEL, WIDE, look, note, stroke
+from .shown import clouds, finish, room
 
 BUDGETS = (1, 3, 10, 30)
 
@@ -52,8 +52,7 @@ def best_at_curves(
             bars = {"array": high - y, "arrayminus": y - low, "thickness": 2, "width": 5}
             figure.data[-1].update(error_y=bars)
     for text, x in marks.items():
-        line = {"color": FRONT, "dash": "dot", "width": 2}
-        figure.add_vline(x, line=line)
+        figure.add_vline(x, line=LEVEL)
         figure.add_annotation(x=np.log10(x), xshift=6, y=0.02, yref="paper", xanchor="left")
         figure.layout.annotations[-1].update(note(text))
     reached = np.concatenate([trace.x for trace in figure.data])
@@ -88,15 +87,11 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
     start = len(weights) // 2
     space = "answers, and the chosen ones"
     figure = make_subplots(1, 2, subplot_titles=[space, "best@k under this preference"])
-    for position, (label, rewards) in enumerate(pools.items()):
-        text, colour, symbol, _ = look(label, position)
-        points, count = np.unique(np.asarray(rewards)[:, list(axes)], axis=0, return_counts=True)
-        nested = 8 * (len(pools) - 1 - position)  # so that pools can be seen where they agree
-        marker = {"symbol": symbol, "size": 9 + 20 * np.sqrt(count / count.sum()) + nested}
-        marker |= {"color": colour, "opacity": 0.85, "line": EDGE}
-        figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", marker=marker)
-        figure.data[-1].update(name=text, legendgroup=text, customdata=count)
-        figure.data[-1].hovertemplate = "%{customdata} × at (%{x:.2f}, %{y:.2f})"
+    clouds(figure, pools, axes)
+    figure.for_each_trace(lambda trace: trace.update(legendgroup=trace.name))
+    for letter, axis in zip("xy", axes, strict=True):
+        place = {"title": names[axis], "range": room(figure, letter, 0.3)}  # for rings, and scores
+        figure.layout[f"{letter}axis"].update(place)
     still = len(figure.data)
     moving = [
         _chosen_and_curve(pools, weights, chosen, curves, axes, s) for s in range(len(weights))
@@ -121,9 +116,6 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
     ]
     told = {"prefix": f"weight of {names[axes[0]]}: ", "font": {"size": 20}}
     slider = {"steps": steps, "active": start, "currentvalue": told, "pad": {"t": 60}}
-    for row, axis in enumerate(axes):
-        update = (figure.update_xaxes, figure.update_yaxes)[row]
-        update(title=names[axis], range=_room(pools, axis), row=1, col=1)
     everything = np.concatenate([np.ravel(values) for values in curves.values()])
     margin = 0.05 * max(np.ptp(everything), 0.1)
     span = [everything.min() - margin, everything.max() + margin]
@@ -151,10 +143,3 @@ def _chosen_and_curve(pools, weights, chosen, curves, axes, s):
         new["y"] += [[float(best[axes[1]])], curve]
         new["text"] += [[f"{weights[s] @ best:.2f}"], None]
     return new
-
-
-def _room(pools, axis):
-    """A range that holds [0, 1] and all answers, with room for rings and their scores."""
-    values = np.concatenate([[0.0, 1.0], *[np.asarray(r, float)[:, axis] for r in pools.values()]])
-    margin = 0.3 * np.ptp(values)
-    return [values.min() - margin, values.max() + margin]

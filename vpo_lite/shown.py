@@ -5,6 +5,7 @@ Drawn       a figure that a notebook shows with its words folded below it
 live        a figure that code and sliders change while it is shown
 bundle      a figure that is shown once and updated in its place, where no widget serves
 dots        as many sampled weights as a page can draw
+clouds      answers in two objectives; room: an axis that holds them
 """
 
 import threading
@@ -19,6 +20,7 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from .in_words import folded, in_words
+from .looks import EDGE, look
 
 CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a figure anywhere
 
@@ -118,3 +120,30 @@ def dots(W) -> tuple[np.ndarray, str]:
         return W, "sampled weights"
     rows = np.linspace(0, len(W) - 1, MOST_DOTS).astype(int)
     return W[rows], f"sampled weights: {MOST_DOTS:,} of {len(W):,}"
+
+
+def clouds(figure: go.Figure, runs, axes: tuple[int, int]) -> None:
+    """Draw runs {label: rewards (n, d)} in two objectives: a marker for each distinct pair, which
+    grows with its number of answers.
+    """
+    for position, (label, rewards) in enumerate(runs.items()):
+        text, colour, symbol, _ = look(label, position)
+        rewards = np.asarray(rewards, float)[:, list(axes)]
+        points, count = np.unique(rewards, axis=0, return_counts=True)
+        nested = 6 * (len(runs) - 1 - position)  # so that runs can be seen where they agree
+        size = 9 + 18 * np.sqrt(count / count.sum()) + nested
+        marker = {"color": colour, "symbol": symbol, "size": size, "opacity": 0.85, "line": EDGE}
+        hover = text + ": %{customdata} × at (%{x:.3f}, %{y:.3f})<extra></extra>"
+        figure.add_scatter(x=points[:, 0], y=points[:, 1], mode="markers", name=text, marker=marker)
+        figure.data[-1].update(customdata=count, hovertemplate=hover)
+
+
+def room(figure: go.Figure, letter: str, share: float) -> list[float]:
+    """A range for the axes x or y that holds [0, 1] and all points, with this share of it as room
+    on either side.
+    """
+    values = np.concatenate(
+        [[0.0, 1.0], *[np.asarray(trace[letter], float) for trace in figure.data]]
+    )
+    margin = share * np.ptp(values)
+    return [values.min() - margin, values.max() + margin]
