@@ -235,9 +235,13 @@ def test_walkers_rest_after_their_laps_and_nothing_is_left_after_cleanup(page):
     assert page.evaluate(place) == first and first, "they stand still and are there"
     there = page.evaluate("() => document.querySelector('.vpo-lab').clientWidth")
     assert page.evaluate("() => state.room") == there > 0
+    drawn = "() => document.querySelector('.vpo-board').dataset.drawn"
+    before = page.evaluate(drawn)
     page.evaluate("() => { cleanup(); document.querySelector('.vpo-lab').style.width = '500px'; }")
+    page.evaluate("() => model.set('groups', [])")
     page.wait_for_timeout(200)
     assert page.evaluate("() => state.room") == there, "a board that is gone tells nothing"
+    assert page.evaluate(drawn) == before, "and hears nothing"
 
 
 @browser

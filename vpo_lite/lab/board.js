@@ -435,14 +435,14 @@ function render({ model, el }) {
 
   const settle = () => { draft = model.get("text"); redraw(); };
   const anew = () => { began = performance.now(); redraw(); };
-  model.on("change:text", settle);
-  model.on("change:note", settle);
-  model.on("change:groups", anew);
-  model.on("change:large change:description", redraw);
-  model.on("change:editable", () => { drawTools(); redraw(); });
+  const heard = {
+    text: settle, note: settle, groups: anew, large: redraw, description: redraw, editable: () => { drawTools(); redraw(); },
+  };
+  for (const name in heard) model.on(`change:${name}`, heard[name]);
   drawTools();
   draw();
   return () => {
+    for (const name in heard) model.off(`change:${name}`, heard[name]);
     cancelAnimationFrame(frame); clearTimeout(place); clearTimeout(waiting); sizes.disconnect(); widths.disconnect(); themes.disconnect();
   };
 }
