@@ -19,8 +19,6 @@ PASSED = [[0, "#E3EEF6"], [1, "#4CA3D9"]]  # light to dark, and black numbers st
 EMPTY = "#F1F1F1"  # a cell without an elite
 MARKERS = 6  # on a curve
 
-__all__ = ["archive_cells", "archive_grid", "archive_growth", "passes_table", "share_solved"]
-
 
 def passes_table(programs, tests, *, title=None):
     """Which program passes which test: a table with a tick for each test that is passed.

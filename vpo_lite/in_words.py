@@ -19,8 +19,6 @@ KINDS = ("scatter", "scatterternary", "bar", "heatmap")  # of traces: what this 
 LISTED = 30  # markers that are named one by one; of more their number and their range are said
 ON_A_CURVE = 6  # points of a curve that are named one by one
 
-__all__ = ["folded", "in_words", "listed"]
-
 
 def in_words(figure: go.Figure) -> str:
     """What a plotly figure shows, one line for the figure, each panel, trace and dotted line.

@@ -14,8 +14,6 @@ from .randomness import generator
 RESAMPLES = 2000
 MOST_RESAMPLES = 1_000_000
 
-__all__ = ["Noise", "bootstrap", "noise", "pooled", "sign_test", "t_interval"]
-
 
 def bootstrap(
     values: ArrayLike, level: float = 0.95, resamples: int = RESAMPLES

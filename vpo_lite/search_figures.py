@@ -15,8 +15,6 @@ from .shown import clouds, finish, room
 
 BUDGETS = (1, 3, 10, 30)
 
-__all__ = ["best_at_curves", "preference_slider"]
-
 
 def best_at_curves(
     curves, *, intervals=None, tokens=None, marks=None, title=None, y_title="best@k"

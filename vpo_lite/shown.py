@@ -26,8 +26,6 @@ CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a f
 
 MOST_DOTS = 2_000  # weights in one figure; a browser stalls at a million
 
-__all__ = ["CONFIG", "Drawn", "bundle", "dots", "finish", "live"]
-
 
 class Drawn(go.Figure):
     """A plotly figure. A notebook shows it with its words folded below it."""
