@@ -8,6 +8,7 @@ words of the answer.
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -137,13 +138,11 @@ class HopRecords(RecordTask):
     def held_out(self, records: list[Question]) -> list[Question]:
         if self.held_out_order == "file":
             return records
-        seen: dict[int, int] = {}
-        turns = []
+        by_hops = {}
         for x in records:
-            hops = len(x.support)
-            turns.append((seen.setdefault(hops, 0), hops))
-            seen[hops] += 1
-        return [records[i] for i in sorted(range(len(records)), key=turns.__getitem__)]
+            by_hops.setdefault(len(x.support), []).append(x)
+        turns = zip_longest(*(by_hops[hops] for hops in sorted(by_hops)))
+        return [x for turn in turns for x in turn if x is not None]
 
     # --- the request and the parser ---------------------------------------------------------------
 
