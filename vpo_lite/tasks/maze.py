@@ -13,7 +13,7 @@ import numpy as np
 import envs
 
 from .base import Option, Prompt, Task
-from .wording import numbered_form, weighed, weight_symbols
+from .wording import numbered_form, weighed, weight_symbols, write_numbered
 
 if not hasattr(envs, "PRESETS"):  # `python -m` looks into the current folder first
     raise ImportError(
@@ -210,10 +210,8 @@ class MazeTask(Task):
 
     def format_walks(self, walks) -> str:
         """Walks as a pocket policy writes them. A walk lists its squares (row, column) after S."""
-        parts = []
-        for i, cells in enumerate(walks, 1):
-            parts += [f"<{self.tag}_{i}>", *(_name(*cell) for cell in cells), f"</{self.tag}_{i}>"]
-        return " ".join(parts)
+        bodies = (" ".join(_name(*cell) for cell in cells) for cells in walks)
+        return write_numbered(bodies, self.tag)
 
     def max_tokens(self, instance, m: int, pocket: dict | None = None) -> int:
         route = instance.budget + 2  # squares and the two tags
