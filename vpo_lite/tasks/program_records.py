@@ -13,7 +13,7 @@ import ast
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,14 +93,11 @@ class ProgramRecords(RecordTask):
     row = ProgramsRow
     completion_tokens = (2048, 3072)
     options = (
-        *(option for option in RECORD_OPTIONS if option.name != "repeats"),
-        Option(
-            "repeats",
-            str,
-            "answer",
-            "a repeat within a rollout: the same syntax tree (default, as in the paper's release), "
-            "or the same reward vector; training gives it the worst vector",
-            choices=("answer", "vector"),
+        *RECORD_OPTIONS[:-1],
+        replace(
+            RECORD_OPTIONS[-1],  # repeats
+            help="a repeat within a rollout: the same syntax tree (default, as in the paper's "
+            "release), or the same reward vector; training gives it the worst vector",
         ),
         Option(
             "fences",
