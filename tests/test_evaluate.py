@@ -15,7 +15,7 @@ from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training.answers import read_answers
-from vpo_lite.training.compare import bootstrap_interval, compare, table
+from vpo_lite.training.compare import bootstrap_interval, compare, differences, table
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.measure import pool_figures
@@ -221,6 +221,42 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     ]
     assert rows[0]["interval"]["coverage"] is None
     assert rows[0]["coverage"] == pytest.approx(0.85)
+
+
+def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
+    """0.2, 0.1, 0.1: the mean of three draws is 0.1 with probability 8/27, and 0.2 with 1/27."""
+    mine = {1003: 0.8, 1004: 0.9, 1005: 0.7}
+    other = {1005: 0.6, 1003: 0.6, 1004: 0.8}  # in another order
+    folders = [
+        *(made(f"vpo{s}", x, maze_seed=s) for s, x in mine.items()),
+        *(made(f"grpo{s}", x, maze_seed=s, method="grpo", alpha=0.1) for s, x in other.items()),
+        made("elsewhere", 0.5, method="gdpo", maze_seed=1006),
+    ]
+    vpo_row, grpo_row, far = rows = compare(folders)
+    assert vpo_row["ahead"] == far["ahead"] == {}
+    assert grpo_row["ahead"]["coverage"] == pytest.approx((0.4 / 3, 0.1, 0.2))
+    assert "set_reward" not in grpo_row["ahead"]  # of another alpha
+    first, note = differences(rows)
+    assert first == "vpo - grpo: coverage +0.133 (+0.100 to +0.200, significant)"
+    assert "same 3 problems" in note
+    assert differences(rows[:1]) == differences([vpo_row, far]) == []
+
+
+def test_without_a_front_sets_are_compared_by_their_reward(made):
+    folders = [made("a", None), made("b", None, maze_seed=1004)]
+    folders += [made("c", None, method="grpo"), made("d", None, method="grpo", maze_seed=1004)]
+    for folder, reward in zip(folders, (0.5, 0.6, 0.4, 0.8), strict=True):
+        summary = json.loads((folder / "summary.json").read_text())
+        summary |= {"set_reward": reward, "coverage_best_single": None}
+        summary["per_problem"]["set_reward"] = [reward]
+        (folder / "summary.json").write_text(json.dumps(summary))
+    rows = compare(folders)
+    before = rows[0]["start"]["set_reward"]
+    assert rows[1]["ahead"]["set_reward"] == pytest.approx((-0.05, -0.2, 0.1))
+    assert differences(rows)[0] == "vpo - grpo: set reward -0.050 (-0.200 to +0.100)"
+    text = table(rows)
+    assert f"{before:.3f} > 0.550" in text
+    assert "coverage" not in text and "one answer" not in text
 
 
 def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import browser_harness
@@ -74,6 +75,22 @@ def test_the_curves_over_tokens_begin_at_none_and_count_what_was_sampled_before(
         assert found["step"].tolist() == [1, 2]
         assert found[report.TOKENS].tolist() == [0, np.mean(sampled[label]) / 1000]
         assert found["diversity"].shape == (len(sampled[label]), 2)
+
+
+def test_without_a_known_front_the_curves_show_the_set_reward(runs, tmp_path):
+    hidden = []
+    for folder in map(Path, runs):
+        hidden.append(tmp_path / folder.name)
+        shutil.copytree(folder, hidden[-1])
+        summary = json.loads((folder / "summary.json").read_text())
+        for part in (summary, summary["start"]):
+            part |= {"coverage": None, "coverage_best_single": None}
+            part["per_problem"]["coverage"] = [None]
+        (hidden[-1] / "summary.json").write_text(json.dumps(summary))
+    for folders, drawn in ((runs, "coverage"), (hidden, "set reward")):
+        page = report.write_report(folders, tmp_path / "page.html", vpo.compare(folders))
+        found = re.findall(r"(coverage|set reward)\. Across: (?:step|tokens)", page.read_text())
+        assert found == [drawn, drawn]
 
 
 WIDE = """() => { const seen = document.documentElement, inside = [];

@@ -10,7 +10,7 @@ from .checks import shortened
 from .decomposition import RewardReport
 from .files import write_page
 from .markup import Html, html, joined
-from .training.compare import common_budgets
+from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
 
 _STYLE = Html("""
@@ -39,6 +39,7 @@ _PAGE = """<!doctype html>
 brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled in training, mean over
 the runs. <em>Coverage</em>: the expected best answer of a set, divided by that of the true front,
 at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
+{}
 {}
 <h2>Over training</h2>
 <p>Figures before each update. The band spans the runs of a kind.</p>
@@ -92,13 +93,20 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         if known
         else {}
     )
-    panels = [*(["coverage"] if known else []), "diversity", "valid_rate"]
+    panels = ["coverage" if known else "set_reward", "diversity", "valid_rate"]
     series, how = _series(rows, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
     by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
     best = {_label(row): row["best_at_k"] for row in rows}
     pools = figures.best_at_k(best, title=None, width=WIDTH)
     pictures = [_picture(by_step), *(_picture(f, first=False) for f in (by_tokens, pools))]
-    drawn = [_table(rows), *pictures[:2], _measured(rows, known), pictures[2], _settings(runs)]
+    drawn = [
+        _table(rows),
+        _differences(rows),
+        *pictures[:2],
+        _measured(rows, known),
+        pictures[2],
+        _settings(runs),
+    ]
     page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
     return write_page(path, page)
 
@@ -156,7 +164,7 @@ def _series(rows: list[dict], names) -> dict:
 
 def _measured(rows: list[dict], known: bool) -> Html:
     """The figures that the runs measured over training; nothing where none did."""
-    k = common_budgets(rows)[-1]
+    k, goal = common_budgets(rows)[-1], "coverage" if known else "set_reward"
     series = {}
     for row in rows:
         runs = [_points(RunFolder(folder)) for folder in row["folders"]]
@@ -165,12 +173,12 @@ def _measured(rows: list[dict], known: bool) -> Html:
             figures = [[points[step] for step in steps] for points in runs]
             series[_label(row)] = {
                 "step": np.array(steps),
-                "coverage": np.array([[f["coverage"] for f in run] for run in figures], float),
+                goal: np.array([[f[goal] for f in run] for run in figures], float),
                 f"best@{k}": np.array([[f["best_at_k"][k] for f in run] for run in figures]),
             }
     if not series:
         return Html("")
-    panels = [*(["coverage"] if known else []), f"best@{k}"]
+    panels = [goal, f"best@{k}"]
     return html(_MEASURED, _picture(_figures().curves(series, panels, width=WIDTH), first=False))
 
 
@@ -218,6 +226,11 @@ def _table(rows: list[dict]) -> Html:
     lines = [html("<tr>{}</tr>", joined(html("<th>{}</th>", name) for name in head))]
     lines += [html("<tr>{}</tr>", joined(html("<td>{}</td>", c) for c in line)) for line in body]
     return html('<div class="wide"><table>{}</table></div>', joined(lines))
+
+
+def _differences(rows: list[dict]) -> Html:
+    lines = [html("<li>{}</li>", line) for line in differences(rows)]
+    return html("<ul>{}</ul>", joined(lines)) if lines else Html("")
 
 
 def _settings(runs) -> Html:

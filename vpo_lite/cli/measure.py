@@ -88,7 +88,7 @@ def compare_flags(made, arguments) -> None:
 
 def compare_runs(options) -> int:
     with requests():
-        from ..training.compare import compare, table
+        from ..training.compare import compare, differences, table
 
         if options.html:
             page_path(options.html, "the report")
@@ -100,5 +100,5 @@ def compare_runs(options) -> int:
     if options.json:
         print_json(rows)
     else:
-        print(table(rows))
+        print("\n".join([table(rows), *differences(rows)]))
     return 0

@@ -36,6 +36,9 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - start: the same figures before training
     - tokens: sampled in training
     - interval {figure: (low, high)}: 95 % bootstrap interval over problems; None for one problem
+    - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
+      problem, with its 95 % bootstrap interval; empty for the first row, where the problems are
+      others, and for a figure that cannot be compared: set rewards at another alpha, for one
 
     Raises ValueError for a folder that holds no finished run, or that is given twice.
     """
@@ -52,9 +55,13 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         kinds.setdefault(json.dumps(kind), []).append(finished)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
-    return [
+    rows = [
         _row(runs, json.loads(kind), [json.loads(k) for k in kinds]) for kind, runs in kinds.items()
     ]
+    first, *others = kinds.values()
+    for row, runs in zip(rows, ([], *others), strict=True):
+        row["ahead"] = _ahead(first, runs) if runs else {}
+    return rows
 
 
 def _row(runs: list[_Finished], mine: dict, kinds: list[dict]) -> dict:
@@ -77,7 +84,9 @@ def _row(runs: list[_Finished], mine: dict, kinds: list[dict]) -> dict:
         "problems": len(per_problem["coverage"]),
         "folders": [run.folder for run in runs],
         **means([_compared(run.summary) for run in runs]),
-        "interval": {name: bootstrap_interval(values) for name, values in per_problem.items()},
+        "interval": {
+            name: bootstrap_interval(list(values.values())) for name, values in per_problem.items()
+        },
     }
 
 
@@ -107,15 +116,40 @@ def _compared(summary: dict) -> dict:
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
-def _by_problem(runs: list[_Finished], name: str) -> list:
-    """One value per problem: the mean over the runs that measured it."""
+def _by_problem(runs: list[_Finished], name: str) -> dict:
+    """One value per problem, by its place: the mean over the runs that measured it."""
     values: dict = {}
     for run in runs:
         task = run.config.make_task()
         for i, value in enumerate(run.summary["per_problem"][name]):
             place = task.key(task.instance(0)) if task.single else i
             values.setdefault(place, []).append(value)
-    return [None if None in v else float(np.mean(v)) for v in values.values()]
+    return {place: None if None in v else float(np.mean(v)) for place, v in values.items()}
+
+
+def _ahead(first: list[_Finished], others: list[_Finished]) -> dict:
+    """{figure: (mean, low, high)} of the differences on the problems that both kinds measured."""
+    mine, other = first[0].config, others[0].config
+    if _problems(mine) != _problems(other):
+        return {}
+    found = {}
+    for name in INTERVALS:
+        a, b = _by_problem(first, name), _by_problem(others, name)
+        size, alpha = mine.compared_size != other.compared_size, mine.alpha != other.alpha
+        unequal = {"set_reward": size or alpha, "coverage": size}.get(name, False)
+        if unequal or a.keys() != b.keys() or None in {*a.values(), *b.values()}:
+            continue
+        differences = [a[place] - b[place] for place in a]
+        if interval := bootstrap_interval(differences):
+            found[name] = (float(np.mean(differences)), *interval)
+    return found
+
+
+def _problems(config: TrainConfig) -> tuple:
+    """What settles which problems a run is measured on, and how they are scored."""
+    task = config.make_task()
+    names = [option.name for option in task.options if option.name not in task.singles_out]
+    return config.task, task.single, [getattr(task, name) for name in names]
 
 
 def bootstrap_interval(values) -> tuple[float, float] | None:
@@ -142,7 +176,8 @@ def common_budgets(rows: list[dict]) -> list[str]:
 def table(rows: list[dict]) -> str:
     """The rows of :func:`compare` as aligned text.
 
-    Coverage, diversity and valid are shown as ``before > after``.
+    Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
+    where no row has it.
     """
 
     def cell(row, name):
@@ -153,14 +188,17 @@ def table(rows: list[dict]) -> str:
         return now if now == "-" or "start" not in row else f"{cell(row['start'], name)} > {now}"
 
     budgets = common_budgets(rows)
+    of_the_front = {
+        "coverage": lambda row: moved(row, "coverage"),
+        "one answer": lambda row: cell(row, "coverage_best_single"),
+    }
     columns = {
         "method": lambda row: row.get("label", row["method"]),
         "set": lambda row: str(row["set"]),
         "runs": lambda row: str(row.get("runs", 1)),
         "tokens": lambda row: "-" if row.get("tokens") is None else f"{row['tokens']:,.0f}",
-        "set reward": lambda row: cell(row, "set_reward"),
-        "coverage": lambda row: moved(row, "coverage"),
-        "one answer": lambda row: cell(row, "coverage_best_single"),
+        "set reward": lambda row: moved(row, "set_reward"),
+        **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
         **{f"best@{k}": lambda row, k=k: f"{row['best_at_k'][k]:.3f}" for k in budgets},
         "diversity": lambda row: moved(row, "diversity"),
         "valid": lambda row: moved(row, "valid_rate"),
@@ -171,3 +209,27 @@ def table(rows: list[dict]) -> str:
     pad = [str.ljust, *[str.rjust] * (len(columns) - 1)]
     text = ["  ".join(p(c, w) for p, c, w in zip(pad, line, widths, strict=True)) for line in lines]
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def differences(rows: list[dict]) -> list[str]:
+    """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
+
+    By coverage, or by set reward where the front is unknown. No line for a row that was measured on
+    other problems, or on one problem.
+    """
+    lines = []
+    for row in rows[1:]:
+        name = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
+        if name:
+            mean, low, high = row["ahead"][name]
+            known = "" if low <= 0 <= high else ", significant"
+            lines.append(
+                f"{rows[0]['label']} - {row['label']}: {name.replace('_', ' ')} {mean:+.3f} "
+                f"({low:+.3f} to {high:+.3f}{known})"
+            )
+    if lines:
+        lines.append(
+            f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems. It "
+            "leaves out the chance of a seed: train several."
+        )
+    return lines
