@@ -307,6 +307,19 @@ def test_components_of_different_scale_are_named():
     assert vpo.reward_report([[[1.0]], [[1.0, 2]]]).reached == {}  # d differs
 
 
+def test_a_component_that_tells_no_valid_answers_apart_is_named():
+    """A constant judge, also where a failed answer earns nothing; but not one that never pays."""
+    fair = np.array([[0.2, 0.9, 0.5], [0.9, 0.1, 0.5], [0.4, 0.4, 0.5], [0.0, 0.0, 0.0]])
+    names = ("correct", "brief", "judge")
+    said = one_line(str(vpo.reward_report([fair, fair], objectives=names)))
+    assert "all valid answers to a problem earn the same in judge: this does not" in said
+    for other in (fair * [1, 1, 0], np.vstack([fair, [0.1, 0.1, 0.7]])):
+        said = one_line(str(vpo.reward_report([other], objectives=names)))
+        assert "earn the same" not in said
+    of_one_problem = [fair, np.vstack([fair, [0.1, 0.1, 0.7]])]
+    assert "earn the same" not in one_line(str(vpo.reward_report(of_one_problem, objectives=names)))
+
+
 def test_json_holds_every_figure_and_no_nan():
     R = np.array([[1, 0, 1], [0, 1, 1], [0.6, 0.6, 1]])
     report = vpo.reward_report(np.stack([R, R]), target=np.ones((2, 3)))

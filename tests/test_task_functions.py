@@ -15,6 +15,7 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
+from vpo_lite.tasks.reward_functions import RewardFunctions
 from vpo_lite.training import memory
 from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.config import TrainConfig
@@ -513,13 +514,48 @@ def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     assert "\n0 of 11 cannot be scored\n" in capsys.readouterr().out
     assert main(f"{check}:hard --score 4".split()) == 1
     out = capsys.readouterr().out
-    assert "record 10 cannot be scored: TypeError: float() argument" in out
+    line = 1 + MODULE.splitlines().index("    return [float(t) for t in total]")
+    said = "record 10 cannot be scored: hard raised TypeError: float() argument"
+    assert said in out and f"(my_rewards.py, line {line})\n" in out
     assert "\n1 of 11 cannot be scored\n" in out
     assert main(f"{check}:hard --score 4 --json".split()) == 1
     found = json.loads(capsys.readouterr().out)
-    assert found["failed"] == 1 and found["first_failed"].startswith("TypeError: float()")
+    assert found["failed"] == 1 and found["first_failed"].startswith("hard raised TypeError")
     assert main(f"{check}:narrow".split()) == 2
     assert "let it take **columns" in capsys.readouterr().err
+
+
+def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, capsys):
+    """The error comes from a library that the function calls."""
+    text = "import json\n\ndef judge(completions, **columns):\n    return json.load(None)\n"
+    (mine.folder / "away.py").write_text(text)
+    assert command("--reward-funcs my_rewards:brief,away:judge --method grpo", "run") == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("vpo-lite: judge raised AttributeError: ")
+    assert "(away.py, line 4); mend the task, then: vpo-lite train --resume run" in said
+
+
+def test_memory_that_a_function_lacks_is_no_mistake_of_its_own():
+    def full(completions, **columns):
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        RewardFunctions([full]).rewards(lambda: {"completions": ["a"]}, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("rows.csv", "prompt,total\nWhat?,1\n", "a table of texts; write the rows as JSON lines"),
+        ("rows.json", '[{"prompt": "What?"}]', "line 1: a JSON list; write one object on each"),
+    ],
+)
+def test_rows_in_another_format_are_refused_with_the_cure(mine, capsys, name, text, words):
+    (mine.folder / name).write_text(text)
+    assert main(f"data check {name} --task functions".split()) in (1, 2)
+    assert words in "".join(capsys.readouterr())
+    with pytest.raises(DamagedError, match=words):
+        FunctionsTask(data=mine.folder / name, reward_funcs="my_rewards:brief").instance(0)
 
 
 def test_rows_beside_a_damaged_line_are_scored(mine, capsys):

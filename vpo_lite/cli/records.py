@@ -7,7 +7,7 @@ from collections import Counter
 from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
-from ..tasks.base import MAX_ANSWERS
+from ..tasks.base import MAX_ANSWERS, TaskError
 from ..tasks.records import RecordTask, on_records
 from ..tasks.rows import Row, rows_of
 from .flags import Wrong, add_task_options, at_home, given, path, print_json, requests, whole
@@ -129,7 +129,8 @@ def _failures(task, records: dict, text: str) -> dict[int, str]:
         try:
             judge(task, [(x, text, 1)])
         except Exception as error:  # the task's own code can fail in any way
-            failed[line] = f"{type(error).__name__}: {error}".splitlines()[0]
+            kind = "" if isinstance(error, TaskError) else f"{type(error).__name__}: "
+            failed[line] = f"{kind}{error}".splitlines()[0]
     return failed
 
 

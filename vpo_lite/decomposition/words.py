@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ..markup import in_lines
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
@@ -216,6 +218,21 @@ def never_earned(reached: Mapping[str, float]) -> str | None:
     )
 
 
+def _same_for_all(report) -> str | None:
+    """A warning where a component is the same for all valid answers of each problem."""
+    if report.correlations_valid is None or report.effective is None:
+        return None
+    flat = np.isnan(np.diag(report.correlations_valid))
+    names = zip(report.objectives, flat, strict=True)
+    same = ", ".join(name for name, x in names if x and report.reached[name] > 0)
+    if not same:
+        return None
+    return (
+        f"all valid answers to a problem earn the same in {same}: this does not say which answer "
+        "is better, and coverage counts it as reached"
+    )
+
+
 def _doubts(report):
     """Reasons not to trust the figures, as texts."""
     if report.target is None:
@@ -230,6 +247,8 @@ def _doubts(report):
         )
     if never := never_earned(report.reached):
         yield f"{never}."
+    if same := _same_for_all(report):
+        yield f"{same}."
     if unequal := differ_in_scale(report.reached):
         yield unequal
     if report.coverage and report.valid < 0.5:

@@ -3,11 +3,13 @@
 import functools
 import inspect
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
 
 import numpy as np
 
-from ..checks import LARGEST, check_finite, shown
+from ..checks import LARGEST, check_finite, shortened, shown
 from .base import TaskError
 from .by_name import attribute
 
@@ -88,13 +90,30 @@ class RewardFunctions:
     def rewards(self, given: Callable[[], Mapping], count: int) -> np.ndarray:
         """The rewards (count, d). given: makes the arguments; each function gets its own.
 
-        Raises TaskError that names the function for anything but ``count`` numbers.
+        Raises TaskError that names the function where it raises anything, and for anything but
+        ``count`` numbers.
         """
         rows = zip(self.names, self.functions, self.worst, strict=True)
         found = [
-            _checked(name, function(**given()), worst, count) for name, function, worst in rows
+            _checked(name, _called(name, function, given()), worst, count)
+            for name, function, worst in rows
         ]
         return np.array(found, float).T
+
+
+def _called(name: str, function: Callable, given: Mapping):
+    try:
+        return function(**given)
+    except MemoryError:  # training names the settings to lower
+        raise
+    except Exception as error:
+        # Frame 0 is this one. The last line in the function's own file says more than one in a
+        # library that it calls.
+        own = traceback.extract_tb(error.__traceback__)[1:]
+        lines = [f for f in own if f.filename == own[0].filename]
+        where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+        said = shortened(f"{type(error).__name__}: {error}", 300)
+        raise TaskError(f"{name} raised {said}{where}") from error
 
 
 def _checked(name: str, returned, worst: float, count: int) -> list[float]:

@@ -10,6 +10,7 @@ from ..checks import shown
 from ..files import DamagedError, Schema, check, parse_json
 
 MOST_LINE = 64 * 2**20  # bytes
+TABLES = (".csv", ".tsv")  # they do not tell a number from a text
 PYARROW = 15  # earlier versions could be made to unpickle
 
 
@@ -24,8 +25,13 @@ def rows_of(path, schema) -> Iterator[Any]:
 
     Raises DamagedError for a file that cannot be read at all.
     """
-    reader = _parquet if str(path).endswith(".parquet") else _json_lines
-    return reader(path, schema)
+    place = str(path).lower()
+    if place.endswith(TABLES):
+        raise DamagedError(
+            f"{path}: a table of texts; write the rows as JSON lines or parquet, such as with "
+            f"pandas: read_csv(...).to_json('rows.jsonl', orient='records', lines=True)"
+        )
+    return (_parquet if place.endswith(".parquet") else _json_lines)(path, schema)
 
 
 def _json_lines(path, schema) -> Iterator[Any]:
@@ -39,6 +45,8 @@ def _json_lines(path, schema) -> Iterator[Any]:
                     text = text.removeprefix(b"\xef\xbb\xbf") if line == 1 else text
                     if not text.strip():
                         raise DamagedError(f"{where}: is empty; remove it")
+                    if line == 1 and text.lstrip().startswith(b"["):
+                        raise DamagedError(f"{where}: a JSON list; write one object on each line")
                     yield parse_json(text, schema, where)
                 except DamagedError as error:
                     yield error
