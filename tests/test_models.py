@@ -291,6 +291,9 @@ def test_a_folder_that_is_no_model_is_one_clear_line(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "nothing"}')
     with pytest.raises(ValueError, match=r"holds no weights; a base model has model\.safetensors"):
         load_policy(tmp_path, device="cpu")
+    (tmp_path / "metrics.jsonl").touch()
+    with pytest.raises(ValueError, match="a run that is not finished; go on with: vpo-lite train"):
+        load_policy(tmp_path, device="cpu")
     save_file({"w": torch.ones(1)}, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"cannot be loaded as a causal language model: .*nothing"):
         load_policy(tmp_path, device="cpu")

@@ -586,12 +586,15 @@ def test_functions_of_a_notebook_are_named_by_its_module(mine, monkeypatch):
 
 
 def test_an_exported_run_says_which_modules_a_cluster_needs(mine):
-    ours = TrainConfig.preset("demo", task="functions", model="some/model")
+    ours = TrainConfig.preset("demo", task="functions", model=mine.folder)
     functions = ours.but(data=mine().data, reward_funcs="my_rewards:correct")
     assert functions.code == {"reward_funcs": "my_rewards:correct"} and ours.code == {}
     words = readme(functions, 1, 1, {"train.parquet": 1, "held_out.parquet": 1})
     assert "The module of `my_rewards:correct` must be importable there.\n" in words
     assert f"The data file `{mine.folder / 'rows.jsonl'}` must be readable there.\n" in words
+    assert f"The model folder `{mine.folder}` must be readable there.\n" in words
+    named = readme(ours.but(model="some/model"), 1, 1, {"train.parquet": 1, "held_out.parquet": 1})
+    assert "model folder" not in named
 
 
 @pytest.mark.parametrize(

@@ -86,5 +86,12 @@ def test_public_functions_say_what_they_take_and_return():
         typing.get_type_hints(function, localns=later)  # raises for a name that nothing has
 
 
+def test_help_shows_types_by_their_names():
+    """Not the protocols behind NumPy's ArrayLike: help(vpo.advantages) began with 2,000 letters."""
+    shown = {name: str(inspect.signature(function)) for name, function in public().items()}
+    assert not [name for name, text in shown.items() if "numpy._typing" in text]
+    assert "R: 'Rewards'" in shown["vpo_lite.advantages"]
+
+
 def test_a_missing_type_is_found():
     assert lacks(lambda x, *, y=1: x, made=False) == ["x", "y", "return"]

@@ -14,6 +14,8 @@ the result states its standard error. The limit depends on the set alone, not on
 not on the other sets in the call. Large calls are computed in parts, which bounds the memory.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Literal, NamedTuple, overload
 

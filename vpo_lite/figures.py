@@ -13,6 +13,8 @@ method, or begins with it, takes the look of that method.
 Longer than 350 lines because notebooks find all these figures under one name, ``vpo.figures``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """How sure a mean is: bootstrap over problems, t intervals over problems and seeds, sign test."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

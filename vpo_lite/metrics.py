@@ -7,6 +7,8 @@ Longer than 350 lines because each metric stands beside its limits, so that one 
 reference.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations

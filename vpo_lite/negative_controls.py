@@ -15,6 +15,8 @@ it was given lies there. Raises ValueError for other values.
 [[0.0, 1.0, 0.2], [0.0, 1.0, 0.9]]
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -13,6 +13,8 @@ This file draws weights (`sample_weights`), averages over them (`set_reward`) an
 (`winners`). The same without sampling noise is in `exact.py`.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln

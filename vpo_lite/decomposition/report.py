@@ -1,5 +1,7 @@
 """What the reward vectors of sampled answers offer VPO: numbers first, then words and a figure."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -134,7 +136,7 @@ class RewardReport:
     def _repr_html_(self) -> str:
         return html("<pre>{}</pre>", self)
 
-    def figure(self, **options: Any) -> "Figure":
+    def figure(self, **options: Any) -> Figure:
         """Coverage of the best answers, and the correlations, as a plotly figure.
 
         options: of :func:`vpo_lite.figures.decomposition`, such as title and width. Raises

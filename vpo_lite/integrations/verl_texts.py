@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 from ..policy.tokenizer import NO_THINKING
 from ..training.config import TrainConfig
@@ -195,6 +196,8 @@ MERGE = (
 def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) -> str:
     named = config.code.values()
     own = "".join(f"The module of `{x}` must be importable there.\n" for x in named)
+    folder = Path(config.base_model).is_absolute()
+    own += f"The model folder `{config.base_model}` must be readable there.\n" * folder
     data = "".join(f"The data file `{f}` must be readable there.\n" for f in config.files.values())
     train, held_out = (
         f"{count[name]:,} problems" for name in ("train.parquet", "held_out.parquet")

@@ -15,7 +15,7 @@ import torch
 from pydantic import ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 
-from ..checks import shortened, shown
+from ..checks import command, shortened, shown
 from ..files import DamagedError, Schema, read_json
 from .room import is_short
 
@@ -75,6 +75,9 @@ def weight_files(folder: Path) -> list[Path]:
             f"{folder}: only pickled weights ({shown(pickled)}), and a pickle can run code when it "
             f"is read; convert it where you trust it: {SAVE_AGAIN}"
         )
+    if (folder / "metrics.jsonl").is_file() and not (folder / "adapter").is_dir():
+        cure = command("train", "--resume", str(folder))
+        raise ValueError(f"{folder}: a run that is not finished; go on with: {cure}")
     only = "only a trained adapter, in adapter/" if (folder / "adapter").is_dir() else "no weights"
     raise ValueError(f"{folder}: holds {only}; a base model has {ONE} or {INDEX}")
 

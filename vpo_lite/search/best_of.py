@@ -5,6 +5,8 @@ max w . r among them. ``best@k`` is its expectation. It is counted in answers, n
 a rollout of three answers is k = 3.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 
