@@ -242,6 +242,25 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     assert differences(rows[:1]) == differences([vpo_row, far]) == []
 
 
+def test_any_at_k_is_best_at_k_for_people_who_differ():
+    """Two routes, twice each. Any three of the four answers hold both: all get the better one."""
+    f = figures([FRONT.routes[0], FRONT.routes[-1]] * 2, m=2)
+    scores = vpo.metrics.preferences(4) @ FRONT.rewards[[0, -1]].T
+    expected = {"1": scores.mean(), "3": scores.max(axis=1).mean()}
+    assert f["any_at_k"] == pytest.approx(expected)
+    assert expected["1"] < expected["3"]
+
+
+def test_runs_of_before_have_no_any_at_k(made):
+    older, newer = made("a", 0.8), made("b", 0.9, method="grpo")
+    assert "any@" in table(compare([newer]))
+    summary = json.loads((older / "summary.json").read_text())
+    del summary["any_at_k"]
+    (older / "summary.json").write_text(json.dumps(summary))
+    rows = compare([older, newer])
+    assert rows[0]["any_at_k"] is None and "any@" not in table(rows)
+
+
 def test_without_a_front_sets_are_compared_by_their_reward(made):
     folders = [made("a", None), made("b", None, maze_seed=1004)]
     folders += [made("c", None, method="grpo"), made("d", None, method="grpo", maze_seed=1004)]

@@ -31,6 +31,7 @@ from .checks import (
 from .estimators import max_weights
 from .exact import POINTS, exact_set_reward
 from .objective import BLOCK, nondominated, sample_weights, spread
+from .randomness import generator
 
 __all__ = [
     "as_sets",
@@ -42,6 +43,7 @@ __all__ = [
     "hypervolume",
     "nondominated",
     "pass_at_k",
+    "preferences",
     "price_of_conflict",
 ]
 
@@ -75,6 +77,18 @@ def best_at_k(scores: ArrayLike, k: int) -> np.ndarray:
     n = scores.shape[-1]
     check_whole(k, "k", most=n)
     return scores @ max_weights(n, k)
+
+
+def preferences(d: int, count: int = 50) -> np.ndarray:
+    """Held-out preferences (count, d): what people may ask for, drawn from Dirichlet(1).
+
+    They are the same for every policy and every problem with d objectives, and no training draws
+    them: the key of the draw is their own.
+
+    >>> preferences(3).shape, round(float(preferences(3, 2).sum()), 6)
+    ((50, 3), 2.0)
+    """
+    return sample_weights(count, d, rng=generator(0, "held-out preferences", key=int(d)))
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:

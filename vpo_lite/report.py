@@ -38,7 +38,9 @@ _PAGE = """<!doctype html>
 <p>Figures are means over problems, at temperature 1 and at equal numbers of <em>answers</em>. In
 brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled in training, mean over
 the runs. <em>Coverage</em>: the expected best answer of a set, divided by that of the true front,
-at α = 1. <em>One answer</em>: coverage of the best single answer there is.</p>
+at α = 1. <em>One answer</em>: coverage of the best single answer there is. <em>best@k</em>: the
+best of k answers under the fixed weights w*. <em>any@k</em>: the same under 50 weights that no
+training drew.</p>
 {}
 {}
 <h2>Over training</h2>
@@ -209,7 +211,7 @@ def _table(rows: list[dict]) -> Html:
 
     budgets = common_budgets(rows)
     head = ["method", "set", "runs", "tokens", *_SHOWN.values(), "one answer"]
-    head += [*(f"best@{k}" for k in budgets), "tokens per answer"]
+    head += [f"{kind}@{k}" for kind in ("best", "any") for k in budgets] + ["tokens per answer"]
     body = [
         [
             row["label"],
@@ -219,6 +221,7 @@ def _table(rows: list[dict]) -> Html:
             *(cell(row, name) for name in _SHOWN),
             cell(row, "coverage_best_single"),
             *(f"{row['best_at_k'][k]:.3f}" for k in budgets),
+            *(f"{row['any_at_k'][k]:.3f}" if row["any_at_k"] else "-" for k in budgets),
             f"{row['tokens_per_answer']:.1f}",
         ]
         for row in rows

@@ -217,7 +217,7 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
     seconds = summary["seconds"]
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
-        f"{summary['rollout_share']:.0%} of it sampling) on {summary['device']}; "
+        f"{summary['rollout_share']:.0%} of it sampling and scoring) on {summary['device']}; "
         f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
     if better := better_before(run.folder, summary):

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_finite, check_flags, check_rewards, check_whole, shown
 from ..estimators import max_weights
-from ..objective import sample_weights
-from ..randomness import generator
+from ..metrics import preferences
 
 ROUNDING = 1e-9  # of an answer: 3 * 1.4 / 1.4 is a little less than 3
 
@@ -26,18 +25,6 @@ __all__ = [
     "rollout_best_at",
     "solved_at",
 ]
-
-
-def preferences(d: int, count: int = 50) -> np.ndarray:
-    """Held-out preferences (count, d): what people may ask for, drawn from Dirichlet(1).
-
-    They are the same for every policy and every problem with d objectives, and no training draws
-    them: the key of the draw is their own.
-
-    >>> preferences(3).shape, round(float(preferences(3, 2).sum()), 6)
-    ((50, 3), 2.0)
-    """
-    return sample_weights(count, d, rng=generator(0, "held-out preferences", key=int(d)))
 
 
 def choose(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:

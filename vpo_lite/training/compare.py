@@ -111,8 +111,9 @@ def _kind(config: TrainConfig) -> dict:
 
 
 def _compared(summary: dict) -> dict:
-    """The figures that are averaged over runs. 0.1.0 did not count the tokens of training."""
-    now, before = ({name: s[name] for name in FIGURES} for s in (summary, summary["start"]))
+    """The figures that are averaged over runs. Older runs lack any@k, those of 0.1.0 the tokens."""
+    names = (*FIGURES, "any_at_k")
+    now, before = ({name: s[name] for name in names} for s in (summary, summary["start"]))
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
@@ -192,6 +193,8 @@ def table(rows: list[dict]) -> str:
         "coverage": lambda row: moved(row, "coverage"),
         "one answer": lambda row: cell(row, "coverage_best_single"),
     }
+    most = budgets[-1:]  # any@3 of sets of three is nearly the set reward
+    any_at = {f"any@{k}": lambda row, k=k: f"{row['any_at_k'][k]:.3f}" for k in most}
     columns = {
         "method": lambda row: row.get("label", row["method"]),
         "set": lambda row: str(row["set"]),
@@ -200,6 +203,7 @@ def table(rows: list[dict]) -> str:
         "set reward": lambda row: moved(row, "set_reward"),
         **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
         **{f"best@{k}": lambda row, k=k: f"{row['best_at_k'][k]:.3f}" for k in budgets},
+        **(any_at if all(row.get("any_at_k") for row in rows) else {}),
         "diversity": lambda row: moved(row, "diversity"),
         "valid": lambda row: moved(row, "valid_rate"),
         "repeats": lambda row: cell(row, "repeat_rate"),

@@ -64,6 +64,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
     front = task.front(x)
     covered = coverage_of(task, front, sets)
     scores = rewards @ w_star_of(task, x)
+    wishes = metrics.preferences(d) @ rewards.T  # (50, answers)
     budgets = [k for k in BUDGETS if k <= len(rewards)]
     return dict(
         set_reward=float(exact_set_reward(sets, config.alpha).mean()),
@@ -72,6 +73,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         diversity=float(metrics.diversity(rewards, valid)),
         diversity_all=float(metrics.diversity(rewards)),
         best_at_k={str(k): float(metrics.best_at_k(scores, k)) for k in budgets},
+        any_at_k={str(k): float(metrics.best_at_k(wishes, k).mean()) for k in budgets},
         pass_at_k={
             str(k): float(metrics.pass_at_k(len(rewards), int(solved.sum()), k)) for k in budgets
         },
@@ -94,10 +96,12 @@ def means(rows: Sequence[dict]) -> dict:
     """
 
     def merge(values):
+        if any(v is None for v in values):
+            return None
         if isinstance(values[0], dict):
             return {
                 k: merge([v[k] for v in values]) for k in values[0] if all(k in v for v in values)
             }
-        return None if any(v is None for v in values) else float(np.mean(values))
+        return float(np.mean(values))
 
     return {k: merge([row[k] for row in rows]) for k in rows[0]}

@@ -64,6 +64,7 @@ class PerProblem(Schema):
 class Figures(Means):
     """The figures of :func:`~vpo_lite.training.evaluate.evaluate`, as start.json holds them."""
 
+    any_at_k: dict[Budget, float] | None = None
     pass_at_k: dict[Budget, Share] | None = None
     solved_rate: Share | None = None
     below_worst_rate: Share | None = None
