@@ -232,8 +232,9 @@ def differences(rows: list[dict]) -> list[str]:
                 f"({low:+.3f} to {high:+.3f}{known})"
             )
     if lines:
+        cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
         lines.append(
             f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems. It "
-            "leaves out the chance of a seed: train several."
+            f"leaves out the chance of a seed{cure}."
         )
     return lines
