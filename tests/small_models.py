@@ -27,6 +27,13 @@ SIZES = (
 )
 
 
+QWEN = {  # sizes of Qwen2.5, as of `config_of`
+    "0.5b": (896, 4864, 24, 14, 2, 151_936),
+    "3b": (2048, 11_008, 36, 16, 2, 151_936),
+    "tiny": (32, 48, 2, 4, 2, 600),
+}
+
+
 def config_of(kind, *sizes, **more):
     """The config of a class of models. sizes: width, MLP, layers, heads, key heads, vocabulary."""
     return kind.config_class(**dict(zip(SIZES, sizes, strict=True)), **more)
@@ -39,7 +46,7 @@ def model_folder(path, tokenizer, *sizes, kind=LlamaForCausalLM, **more):
     settings = dict(eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=None)
     config = config_of(kind, *sizes, len(tokenizer), **settings | more)
     torch.manual_seed(0)
-    kind(config).save_pretrained(path)
+    kind._from_config(config).save_pretrained(path)  # in the config's dtype
     tokenizer.save_pretrained(path)
     return path
 

@@ -119,6 +119,37 @@ def test_no_stopwatch_stays_on_what_later_parts_call(run, tmp_path):
     assert called == (step.train_step, step.update_policy, torch.autograd.backward)
 
 
+@pytest.mark.slow
+def test_a_qwen2_in_bfloat16_is_compared_with_trl(check, monkeypatch):
+    """As `make gpu` compares one of 0.5 B. transformers makes a tokenizer of bytes of any Qwen2's:
+    both sides would have read prompts of one token.
+    """
+    trl, bench = pytest.importorskip("trl"), importlib.import_module("bench_trl")
+    ours, theirs = set(), set()
+    encode, generate = bench.Policy.encode, trl.GRPOTrainer._generate_single_turn
+
+    def encoded(policy, prompt):
+        ours.add(tuple(encode(policy, prompt)))
+        return encode(policy, prompt)
+
+    def generated(trainer, prompt_ids, *more):
+        theirs.update(map(tuple, prompt_ids))
+        return generate(trainer, prompt_ids, *more)
+
+    monkeypatch.setattr(bench.Policy, "encode", encoded)
+    monkeypatch.setattr(trl.GRPOTrainer, "_generate_single_turn", generated)
+    watch = bench.watch_modules()
+    try:
+        found = bench.compare("tiny", 1, 1, watch)
+    finally:
+        watch.unwrap()
+    lora = 2 * 16 * (64 + 48 + 48 + 64 + 80 + 80 + 80)  # 2 layers: q, k, v, o, gate, up, down
+    base = 600 * 32 + 32 + 2 * (64 * 32 + 2 * 32 * 16 + 64 + 3 * 32 * 48 + 2 * 32)
+    assert (found["trained"], found["parameters"]) == (lora, base + lora)
+    assert found["base"] == "bfloat16" and found["largest_gap_of_advantages"] < 1e-4
+    assert ours == theirs and min(map(len, ours)) > 36  # a board of 6 x 6
+
+
 def test_a_process_that_can_use_its_gpu_no_more_ends_behind_the_part(
     check, run, monkeypatch, tmp_path
 ):

@@ -6,17 +6,19 @@ reward, one process.
 
 Needs the extra `trl`. Writes tests/benchmarks/results/trl.json, one entry per number of threads. A
 step: 8 prompts x 8 rollouts of exactly 48 new tokens, the VPO set reward, one AdamW update of a
-LoRA adapter on all linear layers but lm_head, in fp32, no dropout, beta = kl = 0, mean over tokens
+float32 LoRA adapter on all linear layers but lm_head, no dropout, beta = kl = 0, mean over tokens
 (TRL's loss_type "dapo" is our aggregation "token"). TRL runs with the settings of
 `vpo_lite.integrations.trl_setup.grpo_config`. The two take turns step by step, so that a busy
 neighbour meets both; TRL's time runs from the end of our step to the end of its own.
 
-Sizes: 1m is the shipped pocket-6x6; 10m is a Qwen3 of random weights with the same tokenizer. That
-one writes no routes, so a stand-in for the parser reads some into whatever it writes: rewards of 0
-throughout would make advantages of 0, and less work.
+Sizes: 1m is the shipped pocket-6x6, 10m a Qwen3 of random parameters; both in float32. `make gpu`
+also compares 0.5b: random parameters in the shape of Qwen2.5-0.5B, in bfloat16. Random parameters
+write no routes, so a stand-in for the parser reads some into whatever they write: rewards of 0
+throughout would make advantages of 0.
 
-Checked in every run, which else stops: the adapters have the same parameters and first values,
-every rollout has 48 tokens, and TRL's advantages are the library's on the same rewards. That both
+Checked in every run, which else stops: the models have the same parameters in the same numbers, and
+the same first values of the adapter; every rollout has 48 tokens; and TRL's advantages are the
+library's on the same rewards, within 1e-4. They are float32 for a base in bfloat16, too. That both
 read the same tokens is for tests/test_trl.py.
 """
 
@@ -41,8 +43,9 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
+    PreTrainedTokenizerFast,
     PrinterCallback,
+    Qwen2ForCausalLM,
     Qwen3ForCausalLM,
     TrainerCallback,
 )
@@ -55,6 +58,7 @@ from vpo_lite.policy import shipped
 from vpo_lite.policy.adapter import quiet
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
+from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
@@ -62,7 +66,7 @@ from vpo_lite.training.problems import draw_weights
 from vpo_lite.training.step import Learner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from small_models import model_folder
+from small_models import QWEN, model_folder
 
 RESULTS = Path(__file__).parent / "results" / "trl.json"
 PROMPTS, GROUP, TOKENS, WARM_UP = 8, 8, 48, 2
@@ -188,16 +192,34 @@ class Alternate(TrainerCallback):
         self.started = time.perf_counter()
 
 
-def random_qwen(folder):
-    """About 10 M parameters, random weights, the pocket policy's tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(shipped.folder("pocket-6x6"))
-    more = dict(head_dim=40, tie_word_embeddings=False, max_position_embeddings=512)
+def random_model(size: str, folder, device: str = "cpu"):
+    """A folder with a model of random parameters, made on the device, that reads what pocket-6x6
+    reads: "10m", a Qwen3 in float32, or a size of QWEN, in bfloat16. Each of its tokens is a word.
+    """
+    words = tokenizer_of(shipped.folder("pocket-6x6")).get_vocab()
+    words = sorted(words, key=words.get)
+    if size == "10m":
+        sizes, more = (320, 896, 9, 8, 4), dict(kind=Qwen3ForCausalLM, head_dim=40)
+    else:
+        *sizes, vocabulary = QWEN[size]
+        words += [f"word{i}" for i in range(len(words), vocabulary)]
+        more = dict(kind=Qwen2ForCausalLM, dtype=torch.bfloat16)
+    tokenizer = word_tokenizer(words)
+    more |= dict(tie_word_embeddings=size != "10m", max_position_embeddings=512)
     more |= dict(bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id)
-    more |= dict(vpo_pocket=shipped.description("pocket-6x6"), kind=Qwen3ForCausalLM)
-    return model_folder(folder, tokenizer, 320, 896, 9, 8, 4, **more)
+    with torch.device(device):
+        described = dict(vpo_pocket=shipped.description("pocket-6x6"))
+        return model_folder(folder, tokenizer, *sizes, **more, **described)
 
 
-def trl_trainer(folder, config, reward, output):
+def tokenizer_of(folder):
+    """The tokenizer in a folder, as it was saved. AutoTokenizer makes another of it where the model
+    is a Qwen2: one that splits into bytes, and so reads no word.
+    """
+    return PreTrainedTokenizerFast.from_pretrained(folder, padding_side="left")
+
+
+def trl_trainer(folder, policy, config, reward, output):
     from peft import LoraConfig
     from trl import GRPOTrainer
 
@@ -208,12 +230,11 @@ def trl_trainer(folder, config, reward, output):
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
-        processing_class=tokenizer,
+        model=AutoModelForCausalLM.from_pretrained(folder, dtype=policy.model.dtype),
+        processing_class=policy.tokenizer,
         args=grpo_config(config, output, generation_kwargs={"min_new_tokens": TOKENS}),
-        train_dataset=dataset(config, tokenizer),
+        train_dataset=dataset(config, policy.tokenizer),
         reward_funcs=reward,
         peft_config=lora,
     )
@@ -225,16 +246,15 @@ def start_alike(ours, theirs):
     """Give TRL's adapter our values, so that both train the same policy. Returns the number of
     parameters: all, trained.
     """
-    trained = [
-        {n: p for n, p in model.named_parameters() if p.requires_grad} for model in (ours, theirs)
-    ]
-    shapes = [{n: p.shape for n, p in parameters.items()} for parameters in trained]
-    if shapes[0] != shapes[1]:
-        raise RuntimeError(f"the adapters differ: {sorted(set(shapes[0]) ^ set(shapes[1]))[:4]}")
+    both = [dict(model.named_parameters()) for model in (ours, theirs)]
+    about = [{(n, p.shape, p.dtype, p.requires_grad) for n, p in of.items()} for of in both]
+    if about[0] != about[1]:
+        raise RuntimeError(f"the models differ: {sorted(map(str, about[0] ^ about[1]))[:4]}")
+    trained = {name: p for name, p in both[0].items() if p.requires_grad}
     with torch.no_grad():
-        for name, p in trained[1].items():
-            p.copy_(trained[0][name])
-    return sum(p.numel() for p in ours.parameters()), sum(p.numel() for p in trained[0].values())
+        for name, p in trained.items():
+            both[1][name].copy_(p)
+    return sum(p.numel() for p in ours.parameters()), sum(p.numel() for p in trained.values())
 
 
 def watch_modules(wait=lambda: None) -> Stopwatch:
@@ -254,9 +274,9 @@ def watch_modules(wait=lambda: None) -> Stopwatch:
 def compare(size: str, threads: int, rounds: int, watch: Stopwatch, device: str = "cpu") -> dict:
     with tempfile.TemporaryDirectory() as scratch:
         with quiet():
-            folder = (
-                shipped.folder("pocket-6x6") if size == "1m" else random_qwen(f"{scratch}/model")
-            )
+            folder = shipped.folder("pocket-6x6")
+            if size != "1m":
+                folder = random_model(size, f"{scratch}/model", device)
         config = TrainConfig.preset(
             "demo",
             steps=WARM_UP + rounds,
@@ -267,13 +287,15 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch, device: str 
             threads=threads,
             save_every=WARM_UP + rounds,
         )
-        policy = load_policy(folder, device=device, rank=config.rank, lora_alpha=config.lora_alpha)
-        policy.__class__ = FullLength
+        how = dict(rank=config.rank, lora_alpha=config.lora_alpha, device=device)
+        how |= dict(dtype="bfloat16" if size in QWEN else "float32")
+        policy = load_policy(folder, **how)
+        policy.__class__, policy.tokenizer = FullLength, tokenizer_of(folder)
         torch.set_num_threads(threads)
         learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())
         reward = Checked(config, learner.task)
         with quiet():
-            trainer = trl_trainer(folder, config, reward, f"{scratch}/trl")
+            trainer = trl_trainer(folder, policy, config, reward, f"{scratch}/trl")
         parameters, trained = start_alike(policy.model, trainer.model)
 
         watch.wrap(policy, "sample", "generate")
@@ -307,6 +329,7 @@ def compare(size: str, threads: int, rounds: int, watch: Stopwatch, device: str 
     return {
         "parameters": parameters,
         "trained": trained,
+        "base": how["dtype"],
         "rounds": rounds,
         "ratio_of_best": round(best["trl"] / best["vpo_lite"], 2),
         "ratio_of_medians": round(median["trl"] / median["vpo_lite"], 2),

@@ -251,9 +251,9 @@ def quantised(here: Here) -> dict:
     """A base in 8 and 4 bit: one step, and the sampler's log-probabilities against the policy's."""
     if importlib.util.find_spec("bitsandbytes") is None:
         raise Skipped("bitsandbytes is not installed")
-    from bench_trl import random_qwen
+    from bench_trl import random_model
 
-    folder, gaps = random_qwen(here.scratch / "qwen"), {}
+    folder, gaps = random_model("10m", here.scratch / "qwen"), {}
     for bits in ("8bit", "4bit"):
         (record,) = train(demo(here, steps=1, model=str(folder), load_in=bits))
         gaps[bits] = record.sampler_gap

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from bench_training import sized
 from peft import LoraConfig, get_peft_model
-from small_models import config_of
+from small_models import QWEN, config_of
 from transformers import Qwen2ForCausalLM
 
 from vpo_lite.policy.loading import load_policy
@@ -17,11 +17,6 @@ from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import Rollouts
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPES = {  # of Qwen2.5: width, MLP, layers, heads, key heads, vocabulary
-    "0.5b": (896, 4864, 24, 14, 2, 151_936),
-    "3b": (2048, 11_008, 36, 16, 2, 151_936),
-    "tiny": (32, 48, 2, 4, 2, 600),
-}
 
 
 class Skipped(Exception):
@@ -68,7 +63,7 @@ def policy_of(size: str, device, dtype: torch.dtype = torch.float32) -> Policy:
     pocket = load_policy("pocket-6x6", device="cpu")
     config = config_of(
         Qwen2ForCausalLM,
-        *SHAPES[size],
+        *QWEN[size],
         tie_word_embeddings=True,
         bos_token_id=pocket.tokenizer.bos_token_id,
         eos_token_id=pocket.tokenizer.eos_token_id,
