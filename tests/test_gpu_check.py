@@ -214,6 +214,45 @@ def test_what_a_dead_process_leaves_is_run_in_another(check, run, monkeypatch, t
     assert written["device"] == "a GPU" and list(written["parts"]) == ["trl", "update"]
 
 
+HANGS = """
+import fcntl, subprocess, sys, time
+sys.path[:0] = [{gpu!r}]
+import check, correctness
+
+def hangs(here):
+    lock = open({lock!r}, "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock.fileno()])
+
+correctness.sampler = lambda here: {{"said": "well"}}
+correctness.update = hangs
+sys.exit(check.main())
+"""
+
+
+@pytest.mark.slow
+def test_a_part_that_hangs_is_ended_and_the_next_one_runs(check, run, monkeypatch, tmp_path, capfd):
+    """With the process that it waits for, which holds a lock as long as it lives."""
+    fcntl = pytest.importorskip("fcntl")
+    lock, out = tmp_path / "lock", tmp_path / "gpu.json"
+    code = HANGS.format(gpu=str(ROOT / "tests" / "gpu"), lock=str(lock))
+    monkeypatch.setattr(check, "START", [sys.executable, "-c", code])
+    monkeypatch.setattr(check, "LIMIT", 0.25)
+    monkeypatch.setattr(check, "LIMITS", {"attention": 60})
+    parts = ("sampler", "update", "attention")
+    assert run(*TRIAL, *parts, "--slower", "4", "--out", str(out)) == 1
+    found = json.loads(out.read_text())["parts"]
+    assert {name: row["outcome"] for name, row in found.items()} == {
+        "sampler": "passed",
+        "update": "error",
+        "attention": "passed",
+    }
+    assert found["update"]["said"] == "not done after 1 s" and found["update"]["seconds"] == 1
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError while one of them lives
+    assert "in hangs" in capfd.readouterr().err  # where it was
+
+
 @pytest.mark.slow
 def test_the_run_of_five_minutes_can_be_drawn(check, monkeypatch, tmp_path):
     plot = importlib.import_module("plot")

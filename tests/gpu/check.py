@@ -10,7 +10,9 @@ parts in that file stay. A trial on the CPU writes nothing, unless --out names a
 last.
 
 An error in one part is recorded and does not stop the others. They run in a process of their own,
-and in a new one where an error has broken the GPU for that process, or has ended it.
+and in a new one where an error has broken the GPU for that process, or has ended it. A part that
+takes longer than its limit counts as an error: its process is killed, after it has said where it
+was. The limits are well above what an H100 should need; `--slower 2` doubles them.
 
 It needs no network and no installed vpo_lite, and of Python packages only: torch, transformers,
 peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock, and what these need. bitsandbytes
@@ -20,12 +22,15 @@ PYTHONPATH=DIR.
 """
 
 import argparse
+import contextlib
 import datetime
+import faulthandler
 import gc
 import importlib.util
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +60,9 @@ correctness: bf16 resume nan stated_memory oom compiled quantised
 speed: trl
 effect: learning
 """
+LIMIT, START_UP = 60, 60  # seconds of a part, and more for the first one of a process
+LIMITS = {"rollouts": 180, "step_time": 120, "demo": 180, "resume": 120, "compiled": 150}
+LIMITS |= {"trl": 210, "learning": 480}
 PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "bitsandbytes", "trl")
 
 
@@ -129,22 +137,54 @@ def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | 
     return 0
 
 
-def run_apart(wanted, command: list[str], rows: Path, out: Path | None) -> dict:
+def run_apart(wanted, command: list[str], rows: Path, out: Path | None, slower=1.0) -> dict:
     """Run the parts in processes that ``command`` starts. Where one ends early, another goes on
-    with the parts that are left.
+    with the parts that are left. slower: a factor of the limits.
     """
     rows.touch()
     done, names = {}, [part for _, part in wanted]
     while left := [name for name in names if name not in done]:
-        ended = subprocess.run([*command, "--rows", str(rows), "--only", *left], check=False)
+        limits = {name: slower * LIMITS.get(name, LIMIT) for name in left}
+        status, late = run_limited([*command, "--rows", str(rows), "--only", *left], rows, limits)
         done |= dict(json.loads(line) for line in rows.read_text().splitlines())
         after = [name for name in left if name not in done]
-        if after and (ended.returncode != BROKEN or after == left):
-            said = f"its process ended with {ended.returncode}"
-            done[after[0]] = dated({"outcome": "error", "seconds": 0.0, "said": said})
-            if out:
-                write(out, {}, {after[0]: done[after[0]]})
+        if late in after:
+            lost, seconds, said = late, limits[late], f"not done after {limits[late]:g} s"
+        elif late is None and after and (status != BROKEN or after == left):
+            lost, seconds, said = after[0], 0.0, f"its process ended with {status}"
+        else:
+            continue
+        done[lost] = dated({"outcome": "error", "seconds": seconds, "said": said})
+        if out:
+            write(out, {}, {lost: done[lost]})
     return done
+
+
+def run_limited(command: list[str], rows: Path, limits: dict) -> tuple[int | None, str | None]:
+    """Run a command that does the parts of ``limits`` (part: seconds) one by one, and adds a line
+    to ``rows`` after each.
+
+    Returns its exit status, and the part at which it was killed because the limit was over. It has
+    as long to end, when all is done, as to start.
+    """
+    parts, before = [*limits, None], len(rows.read_text().splitlines())
+    at, until = 0, time.monotonic() + START_UP + limits[parts[0]]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        while process.poll() is None:
+            if (found := len(rows.read_text().splitlines()) - before) > at:
+                at, until = found, time.monotonic() + limits.get(parts[found], START_UP)
+            if time.monotonic() > until:
+                process.send_signal(signal.SIGUSR1)  # it writes where each of its threads is
+                time.sleep(1)
+                return None, parts[at]
+            time.sleep(0.1)
+        return process.returncode, None
+    finally:  # with what it has started itself
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold it
+            process.wait(30)
 
 
 def dated(row: dict) -> dict:
@@ -175,6 +215,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="sizes for a trial on the CPU")
     parser.add_argument("--out", type=Path, help="the JSON file (default on a GPU: gpu.json)")
+    parser.add_argument("--slower", type=float, default=1.0, help="factor of the parts' limits")
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)  # of a process started here
     options = parser.parse_args()
     wanted, device = chosen(options.only), torch.device(options.device)
@@ -183,15 +224,18 @@ def main() -> int:
         return 0
     out = options.out or (RESULTS if device.type == "cuda" and not options.small else None)
     if options.rows:
+        faulthandler.register(signal.SIGUSR1, sys.__stderr__)
         return run_here(wanted, device, options.small, options.rows, out)
     given = ["--device", options.device, *["--small"][: options.small]]
     given += ["--out", str(out)] if out else []
     with tempfile.TemporaryDirectory() as scratch:
-        done = run_apart(wanted, [*START, *given], Path(scratch) / "rows", out)
+        rows = Path(scratch) / "rows"
+        done = run_apart(wanted, [*START, *given], rows, out, options.slower)
     print(f"\ntorch {torch.__version__}" + (f", written to {out}" if out else ""))
     print(table(done))
     return int(any(row["outcome"] in ("failed", "error") for row in done.values()))
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the parts' process ends with this one
     sys.exit(main())
