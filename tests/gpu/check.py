@@ -169,7 +169,7 @@ def run_limited(command: list[str], rows: Path, limits: dict) -> tuple[int | Non
     """
     parts, before = [*limits, None], len(rows.read_text().splitlines())
     at, until = 0, time.monotonic() + START_UP + limits[parts[0]]
-    process = subprocess.Popen(command, start_new_session=True)
+    process = subprocess.Popen(command, process_group=0)
     try:
         while process.poll() is None:
             if (found := len(rows.read_text().splitlines()) - before) > at:
