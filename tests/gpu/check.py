@@ -1,8 +1,9 @@
 """What only a GPU can show. `make gpu` starts it.
 
-    python tests/gpu/check.py                             # all parts, some ten minutes on an H100
-    python tests/gpu/check.py --only correctness rollouts # a group, or parts by name
-    python tests/gpu/check.py --device cpu --small        # every part in small, to prove the script
+    python tests/gpu/check.py                                # all parts, in two halves:
+    python tests/gpu/check.py --only correctness speed demo  # we expect seven minutes of an H100
+    python tests/gpu/check.py --only learning                # and here six
+    python tests/gpu/check.py --device cpu --small           # in small, to prove the script
 
 ORDER says what comes first: what the rest rests on, then figures, and last five minutes of
 training. Each part's figures go to tests/benchmarks/results/gpu.json as soon as it has ended; other

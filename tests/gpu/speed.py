@@ -98,47 +98,57 @@ def sampled(here: Here, model, P: int, G: int, T: int, moved: float) -> dict:
 
 
 def step_time(here: Here) -> dict:
-    """Where the time of a whole step goes: 8 prompts x 8 rollouts x 48 tokens, VPO, one update.
-
-    ``seconds_cache_kept``: where torch keeps the memory that it has cached when a CUDA graph is
-    recorded. It gives it back to the driver, and the update has to ask for it again.
+    """Where the time of a whole step of VPO goes: 8 prompts x 8 rollouts x 48 tokens by size, and
+    the gpu preset on many mazes of 9 x 9.
     """
-    from bench_trl import PARTS, AnyWordsAreRoutes, FullLength
+    from bench_trl import AnyWordsAreRoutes, FullLength
 
     P, G, T = (2, 4, 6) if here.small else (8, 8, 48)
-    found = {}
+    device, found = str(here.device), {}
     dtypes = {"1m": torch.float32, "tiny": torch.float32}
     if not here.small:
         dtypes = {"1m": torch.float32, "10m": torch.float32, "0.5b": torch.bfloat16}
     for size, dtype in dtypes.items():
-        device = str(here.device)
         config = TrainConfig.preset(
             "demo", prompts=P, group_size=G, max_new_tokens=T, device=device
         )
         policy = policy_of(size, here.device, dtype)
         policy.__class__ = FullLength
-        learner = Learner(config, policy, MazeTask() if size == "1m" else AnyWordsAreRoutes())
-        with watched(here) as watch:
-            watch.wrap(policy, "sample", "generate")
-            watch.wrap(learner.optimizer, "step", PARTS[-1])
-
-            count = 2 if here.small else 7
-            parts = timed(here, watch, learner, config, range(count))
-            with mock.patch.object(torch.cuda, "empty_cache", lambda: None):
-                kept = timed(here, watch, learner, config, range(count, 2 * count))
-        found[size] = {
-            "seconds": round(min(row["step"] for row in parts), 4),
-            "seconds_cache_kept": round(min(row["step"] for row in kept), 4),
-            "split_median_seconds": {
-                p: round(statistics.median(row.get(p, 0) for row in parts), 4) for p in PARTS
-            },
-        }
+        task = MazeTask() if size == "1m" else AnyWordsAreRoutes()
+        found[size] = split(here, Learner(config, policy, task), config)
+    sizes = dict(prompts=P, group_size=G) if here.small else {}
+    config = TrainConfig.preset("gpu", layout="paper-9x9", device=device, **sizes)
+    found["preset gpu"] = split(here, Learner(config), config)
     lines = []
-    for size, row in found.items():
-        split = row["split_median_seconds"]
-        shares = ", ".join(f"{p} {s / sum(split.values()):.0%}" for p, s in split.items())
-        lines.append(f"{size} {1000 * row['seconds']:.0f} ms ({shares})")
+    for name, row in found.items():
+        parts = row["split_median_seconds"]
+        shares = ", ".join(f"{p} {s / sum(parts.values()):.0%}" for p, s in parts.items())
+        lines.append(f"{name} {1000 * row['seconds']:.0f} ms ({shares})")
     return {**found, "said": "; ".join(lines)}
+
+
+def split(here: Here, learner: Learner, config: TrainConfig) -> dict:
+    """Seconds of the fastest step, and of its parts.
+
+    ``seconds_cache_kept``: where torch keeps the memory that it has cached when a CUDA graph is
+    recorded. It gives it back to the driver, and the update has to ask for it again.
+    """
+    from bench_trl import PARTS
+
+    count = 2 if here.small else 7
+    with watched(here) as watch:
+        watch.wrap(learner.policy, "sample", "generate")
+        watch.wrap(learner.optimizer, "step", PARTS[-1])
+        parts = timed(here, watch, learner, config, range(count))
+        with mock.patch.object(torch.cuda, "empty_cache", lambda: None):
+            kept = timed(here, watch, learner, config, range(count, 2 * count))
+    return {
+        "seconds": round(min(row["step"] for row in parts), 4),
+        "seconds_cache_kept": round(min(row["step"] for row in kept), 4),
+        "split_median_seconds": {
+            p: round(statistics.median(row.get(p, 0) for row in parts), 4) for p in PARTS
+        },
+    }
 
 
 def timed(here: Here, watch, learner: Learner, config: TrainConfig, steps: range) -> list[dict]:
