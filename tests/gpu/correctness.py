@@ -333,7 +333,8 @@ def oom(here: Here) -> dict:
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**28) / total)
     before = torch.cuda.memory_allocated()
     try:
-        next(train(demo(here, prompts=64, group_size=64, micro_batch=64), learner=learner))
+        many = demo(here, prompts=64, group_size=64, micro_batch=64)
+        next(train(many, learner=learner, fit=False))
     except MemoryError as error:
         short, held = str(error), torch.cuda.memory_allocated() - before
     else:
