@@ -161,6 +161,10 @@ def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder
     ]
     assert f["problems"] == 3
     assert f["coverage_best_single"] == pytest.approx(np.mean(ceilings))
+    for figure in ("best_at_k", "any_at_k"):
+        assert {k: len(v) for k, v in f["per_problem"][figure].items()} == {"1": 3, "3": 3}
+        means = {k: np.mean(v) for k, v in f["per_problem"][figure].items()}
+        assert f[figure] == pytest.approx(means)
 
 
 @pytest.fixture
@@ -259,6 +263,27 @@ def test_runs_of_before_have_no_any_at_k(made):
     (older / "summary.json").write_text(json.dumps(summary))
     rows = compare([older, newer])
     assert rows[0]["any_at_k"] is None and "any@" not in table(rows)
+
+
+def test_the_figures_that_decide_are_paired_by_problem_too(made):
+    """any@3: 0.2 and 0.4 ahead; best@1: 0.3 and 0.1 behind; best@3 only one of them has."""
+    folders = [made("a", 0.8), made("b", 0.8, maze_seed=1004)]
+    folders += [made(n, 0.8, method="grpo", maze_seed=s) for n, s in (("c", 1003), ("d", 1004))]
+    any_at, best_at = (0.7, 0.9, 0.5, 0.5), (0.2, 0.4, 0.5, 0.5)
+    for folder, x, y in zip(folders, any_at, best_at, strict=True):
+        summary = json.loads((folder / "summary.json").read_text())
+        more = {"3": [0.5]} if folder.name != "d" else {}
+        summary["per_problem"] |= {"any_at_k": {"3": [x]}, "best_at_k": {"1": [y]} | more}
+        (folder / "summary.json").write_text(json.dumps(summary))
+    rows = compare(folders)
+    assert rows[0]["interval"]["any@3"] == pytest.approx((0.7, 0.9))
+    assert rows[1]["ahead"]["any@3"] == pytest.approx((0.3, 0.2, 0.4))
+    assert "best@3" not in rows[1]["ahead"]
+    assert differences(rows)[:3] == [
+        "vpo - grpo: coverage +0.000 (+0.000 to +0.000)",
+        "vpo - grpo: any@3 +0.300 (+0.200 to +0.400, significant)",
+        "vpo - grpo: best@1 -0.200 (-0.300 to -0.100, significant)",
+    ]
 
 
 def test_without_a_front_sets_are_compared_by_their_reward(made):

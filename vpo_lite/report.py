@@ -17,7 +17,7 @@ _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
   padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .3em .5em; text-align: right; border-bottom: 1px solid #ccc }
+th, td { padding: .3em .4em; text-align: right; border-bottom: 1px solid #ccc }
 th:first-child, td:first-child { text-align: left }
 small { color: #555 }
 code { background: #f3f3f3; padding: 0 .2em }
@@ -211,7 +211,7 @@ def _table(rows: list[dict]) -> Html:
 
     budgets = common_budgets(rows)
     head = ["method", "set", "runs", "tokens", *_SHOWN.values(), "one answer"]
-    head += [f"{kind}@{k}" for kind in ("best", "any") for k in budgets] + ["tokens per answer"]
+    head += [*(f"best@{k}" for k in budgets), f"any@{budgets[-1]}", "tokens per answer"]
     body = [
         [
             row["label"],
@@ -221,7 +221,7 @@ def _table(rows: list[dict]) -> Html:
             *(cell(row, name) for name in _SHOWN),
             cell(row, "coverage_best_single"),
             *(f"{row['best_at_k'][k]:.3f}" for k in budgets),
-            *(f"{row['any_at_k'][k]:.3f}" if row["any_at_k"] else "-" for k in budgets),
+            f"{row['any_at_k'][budgets[-1]]:.3f}" if row.get("any_at_k") else "-",
             f"{row['tokens_per_answer']:.1f}",
         ]
         for row in rows

@@ -12,7 +12,7 @@ from ..intervals import bootstrap
 from .config import OF_THE_MACHINE, TrainConfig
 from .folders import RunFolder
 from .measure import BUDGETS, means
-from .schemas import FIGURES, INTERVALS
+from .schemas import FIGURES, by_name
 
 
 class _Finished(NamedTuple):
@@ -35,7 +35,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - the means of the figures of ``summary.json``
     - start: the same figures before training
     - tokens: sampled in training
-    - interval {figure: (low, high)}: 95 % bootstrap interval over problems; None for one problem
+    - interval {figure: (low, high)}: 95 % bootstrap interval over problems, best@k and any@k
+      among them; None for one problem
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
       problem, with its 95 % bootstrap interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
@@ -73,7 +74,7 @@ def _row(runs: list[_Finished], mine: dict, kinds: list[dict]) -> dict:
         for name in names
         if len({json.dumps(kind.get(name)) for kind in (kinds if name == "task" else rivals)}) > 1
     ]
-    per_problem = {name: _by_problem(runs, name) for name in INTERVALS}
+    per_problem = _by_problem(runs)
     return {
         "label": ", ".join(
             [config.method, *(f"{n}={_shortened(mine.get(n))}" for n in differing if n in mine)]
@@ -117,15 +118,22 @@ def _compared(summary: dict) -> dict:
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
-def _by_problem(runs: list[_Finished], name: str) -> dict:
-    """One value per problem, by its place: the mean over the runs that measured it."""
-    values: dict = {}
-    for run in runs:
+def _by_problem(runs: list[_Finished]) -> dict[str, dict]:
+    """{figure: one value per problem, by its place: the mean over the runs that measured it}, of
+    the figures that all these runs have.
+    """
+    tables = [by_name(run.summary["per_problem"]) for run in runs]
+    found: dict[str, dict] = {n: {} for n in tables[0] if all(n in table for table in tables)}
+    for run, table in zip(runs, tables, strict=True):
         task = run.config.make_task()
-        for i, value in enumerate(run.summary["per_problem"][name]):
-            place = task.key(task.instance(0)) if task.single else i
-            values.setdefault(place, []).append(value)
-    return {place: None if None in v else float(np.mean(v)) for place, v in values.items()}
+        single = task.key(task.instance(0)) if task.single else None
+        for name, values in found.items():
+            for i, value in enumerate(table[name]):
+                values.setdefault(i if single is None else single, []).append(value)
+    return {
+        name: {place: None if None in v else float(np.mean(v)) for place, v in values.items()}
+        for name, values in found.items()
+    }
 
 
 def _ahead(first: list[_Finished], others: list[_Finished]) -> dict:
@@ -133,10 +141,10 @@ def _ahead(first: list[_Finished], others: list[_Finished]) -> dict:
     mine, other = first[0].config, others[0].config
     if _problems(mine) != _problems(other):
         return {}
-    found = {}
-    for name in INTERVALS:
-        a, b = _by_problem(first, name), _by_problem(others, name)
-        size, alpha = mine.compared_size != other.compared_size, mine.alpha != other.alpha
+    found, here, there = {}, _by_problem(first), _by_problem(others)
+    size, alpha = mine.compared_size != other.compared_size, mine.alpha != other.alpha
+    for name in [name for name in here if name in there]:
+        a, b = here[name], there[name]
         unequal = {"set_reward": size or alpha, "coverage": size}.get(name, False)
         if unequal or a.keys() != b.keys() or None in {*a.values(), *b.values()}:
             continue
@@ -218,13 +226,13 @@ def table(rows: list[dict]) -> str:
 def differences(rows: list[dict]) -> list[str]:
     """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
 
-    By coverage, or by set reward where the front is unknown. No line for a row that was measured on
-    other problems, or on one problem.
+    By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
+    No line for a row that was measured on other problems, or on one problem.
     """
-    lines = []
+    lines, most = [], common_budgets(rows)[-1]
     for row in rows[1:]:
-        name = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
-        if name:
+        goal = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
+        for name in [n for n in (goal, f"any@{most}", "best@1") if n in row["ahead"]]:
             mean, low, high = row["ahead"][name]
             known = "" if low <= 0 <= high else ", significant"
             lines.append(

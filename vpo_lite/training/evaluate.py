@@ -15,9 +15,9 @@ from ..tasks.base import Task
 from .answers import Answers, merged
 from .config import MOST_ANSWERS, TrainConfig
 from .contract import check_seeds
-from .measure import means, pool_figures
+from .measure import gathered, means, pool_figures
 from .rollouts import draw_uniforms, longest_completion, sample_answers
-from .schemas import INTERVALS
+from .schemas import PER_PROBLEM
 
 ROWS = 256  # completions sampled at a time, at most
 PROBLEMS = 64  # measured where nobody asks for another number
@@ -57,7 +57,8 @@ def evaluate(
     - reached {name: mean over problems}: the highest reward above that of a missing answer; empty
       there, too
     - tokens_per_answer, answers, problems
-    - per_problem {figure: one value per problem}: for intervals
+    - per_problem {figure: one value per problem; of best_at_k and any_at_k one such dict}: for
+      intervals
 
     Raises ValueError for fewer than one problem or answer, for more problems than there are, for
     more than 2,000 answers, and for the name of a policy in its place.
@@ -81,7 +82,7 @@ def evaluate(
             rows.append(pool_figures(task, config, pool, answers))
             if tell is not None:
                 tell(len(rows), len(instances))
-    per_problem = {name: [row[name] for row in rows] for name in INTERVALS}
+    per_problem = {name: gathered([row[name] for row in rows]) for name in PER_PROBLEM}
     figures = means(rows)
     if len({tuple(row["objectives"]) for row in rows}) > 1:  # a name must mean the same everywhere
         figures |= {"objectives": {}, "reached": {}}

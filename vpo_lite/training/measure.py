@@ -89,6 +89,17 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
     )
 
 
+def gathered(values: Sequence) -> list | dict:
+    """Values of problems as one list; of dicts of values, a dict of lists.
+
+    >>> gathered([0.5, None]), gathered([{"1": 0.2, "3": 0.4}, {"1": 0.1, "3": 0.3}])
+    ([0.5, None], {'1': [0.2, 0.1], '3': [0.4, 0.3]})
+    """
+    if isinstance(values[0], dict):
+        return {k: [v[k] for v in values] for k in values[0]}
+    return list(values)
+
+
 def means(rows: Sequence[dict]) -> dict:
     """Means of dicts of figures, key by key; None where a figure is None in any row.
 

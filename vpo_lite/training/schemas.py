@@ -46,19 +46,37 @@ class Means(Schema):
 
 
 class PerProblem(Schema):
-    """Figures with one value per problem; None where a problem has no known front."""
+    """Figures with one value per problem; None where a problem has no known front.
+
+    Runs of before lack best@k and any@k.
+    """
 
     coverage: ByProblem
     set_reward: ByProblem
     diversity: ByProblem
     valid_rate: ByProblem
+    best_at_k: dict[Budget, ByProblem] = Field(default_factory=dict)
+    any_at_k: dict[Budget, ByProblem] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _equally_long(self):
-        lengths = {name: len(values) for name, values in self}
+        lengths = {name: len(values) for name, values in by_name(dict(self)).items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"lists of different length: {lengths}")
         return self
+
+
+def by_name(figures: dict) -> dict:
+    """Figures in one flat dict.
+
+    >>> by_name({"coverage": 0.5, "best_at_k": {"1": 0.2, "30": 0.7}})
+    {'coverage': 0.5, 'best@1': 0.2, 'best@30': 0.7}
+    """
+    flat = {}
+    for name, value in figures.items():
+        kind = name.removesuffix("_at_k")
+        flat |= {name: value} if kind == name else {f"{kind}@{k}": v for k, v in value.items()}
+    return flat
 
 
 class Figures(Means):
@@ -107,7 +125,7 @@ class Summary(Figures):
 
 
 FIGURES: Sequence[str] = tuple(Means.model_fields)
-INTERVALS: Sequence[str] = tuple(PerProblem.model_fields)
+PER_PROBLEM: Sequence[str] = tuple(PerProblem.model_fields)
 
 
 class Found(NamedTuple):
