@@ -221,7 +221,7 @@ def _table(rows: list[dict]) -> Html:
             *(cell(row, name) for name in _SHOWN),
             cell(row, "coverage_best_single"),
             *(f"{row['best_at_k'][k]:.3f}" for k in budgets),
-            f"{row['any_at_k'][budgets[-1]]:.3f}" if row.get("any_at_k") else "-",
+            f"{row['any_at_k'][budgets[-1]]:.3f}" if row["any_at_k"] else "-",
             f"{row['tokens_per_answer']:.1f}",
         ]
         for row in rows

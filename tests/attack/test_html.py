@@ -234,7 +234,10 @@ def row(label, folder):
         **figures,
         "coverage_best_single": 0.5,
         "interval": {"coverage": (0.4, 0.6)},
+        "ahead": {"coverage": (0.1, 0.0, 0.2)},
         "best_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
+        "any_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
+        "problems": 2,
         "tokens_per_answer": 11.5,
     }
 
