@@ -133,6 +133,36 @@ def test_lines_after_the_state_are_measured_again_and_a_damaged_one_is_said(conf
     assert file.read_text().count("\n") == 2
 
 
+@pytest.mark.parametrize("steps", [[1, 1], [2, 1], [1, 30]])
+def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(config, steps, tmp_path):
+    run = tmp_path / "run"
+    trained(config.but(steps=3, eval_every=1), run)
+    row = json.loads((run / "measured.jsonl").read_text().splitlines()[0])
+    lines = [json.dumps(row | {"step": step}) + "\n" for step in steps]
+    (run / "measured.jsonl").write_text("".join(lines))
+    with pytest.raises(DamagedError, match=rf"line 2: field step: expected .*, not {steps[1]}$"):
+        report.write_report([run], tmp_path / "page.html", vpo.compare([run]))
+    with pytest.raises(DamagedError, match="line 2: field step"):
+        Run.resume(run, steps=4)
+    assert (run / "measured.jsonl").read_text() == "".join(lines)
+
+
+def test_the_report_draws_a_budget_that_all_measurements_have(config, tmp_path):
+    """Somebody measured fewer answers, and put the file in."""
+    run = tmp_path / "run"
+    trained(config, run)
+    file, page = run / "measured.jsonl", tmp_path / "page.html"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[1]["best_at_k"].pop("3")
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report.write_report([run], page, vpo.compare([run]))
+    assert "best@1" in page.read_text().partition("Measured over training")[2]
+    rows[1]["best_at_k"] = {}
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DamagedError, match=r"line 2: field best_at_k should .*\b1\b"):
+        report.write_report([run], page, vpo.compare([run]))
+
+
 def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
     small_config, tmp_path, capsys
 ):
@@ -171,13 +201,13 @@ def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_aga
     assert json.loads(capsys.readouterr().out) == row
 
 
-@pytest.mark.parametrize("rewards, best", [([0.5, 0.7, 0.6], 4), ([0.5, 0.6, 0.7], None)])
+@pytest.mark.parametrize("rewards, best", [([0.5, 0.7, 0.6], 2), ([0.5, 0.6, 0.7], None)])
 def test_the_command_line_names_the_best_policy_where_it_is_not_the_last(
     rewards, best, runs, tmp_path
 ):
     folder = RunFolder(shutil.copytree(runs / "finished", tmp_path / "run"))
     summary = json.loads((folder.path / "summary.json").read_text())
-    rows = [summary | {"step": s, "set_reward": r} for s, r in zip((2, 4), rewards, strict=False)]
+    rows = [summary | {"step": s, "set_reward": r} for s, r in zip((1, 2), rewards, strict=False)]
     (folder.path / "measured.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = better_before(folder, summary | {"set_reward": rewards[-1]})
     expected = f"set reward was highest after step {best}: 0.700, at the end 0.600"

@@ -166,10 +166,10 @@ def _series(rows: list[dict], names) -> dict:
 
 def _measured(rows: list[dict], known: bool) -> Html:
     """The figures that the runs measured over training; nothing where none did."""
-    k, goal = common_budgets(rows)[-1], "coverage" if known else "set_reward"
-    series = {}
-    for row in rows:
-        runs = [_points(RunFolder(folder)) for folder in row["folders"]]
+    series, goal = {}, "coverage" if known else "set_reward"
+    found = [[_points(RunFolder(folder)) for folder in row["folders"]] for row in rows]
+    k = common_budgets([figures for runs in found for run in runs for figures in run.values()])[-1]
+    for row, runs in zip(rows, found, strict=True):
         steps = sorted(set.intersection(*(set(points) for points in runs)))
         if steps:
             figures = [[points[step] for step in steps] for points in runs]

@@ -647,3 +647,19 @@ def test_the_whole_of_python_refuses_in_one_line(finished, small_config):
         check_error(caught.value)
     (one,), (same,) = vpo.compare(str(finished)), vpo.compare([finished])
     assert one["coverage"] == same["coverage"]
+
+
+def test_a_line_that_a_full_disk_cuts_short_is_not_left_for_the_next_one(small_config, tmp_path):
+    """The same process goes on once there is room again, as a notebook does."""
+    run = Run.begin(small_config.but(eval_every=1, eval_answers=2), tmp_path / "run")
+    run.start()
+    file, steps = tmp_path / "run" / "measured.jsonl", run.steps()
+    next(steps), next(steps)  # measured after step 1
+    kept = file.read_bytes()
+    with full_disk(len(kept) + 100), pytest.raises(OSError):
+        run.folder._append("measured.jsonl", "x" * 1000 + "\n")
+    assert file.read_bytes() == kept
+    for _ in steps:
+        pass
+    run.finish()
+    assert [row["step"] for row in run.folder.measured()] == [1, 2]

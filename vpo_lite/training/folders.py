@@ -20,16 +20,16 @@ from ..files import (
     lock_folder,
     parse_json,
     read_json,
-    read_json_lines,
     sync,
     tidy,
     write_atomically,
     write_json,
 )
 from .config import TrainConfig
-from .record import StepRecord, stored_step
-from .schemas import BestSets, Engine, Figures, Measured, Summary
-from .texts import TEXTS, cut
+from .lines import append, cut, measured_of, records_of
+from .record import StepRecord
+from .schemas import BestSets, Engine, Figures, Summary
+from .texts import TEXTS
 from .unchanged import check_unchanged
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
@@ -190,21 +190,15 @@ class RunFolder:
 
     def measured(self) -> list[dict]:
         """The figures of each measurement during training, and its ``step``, in order."""
-        return [row.model_dump() for row in read_json_lines(self.path / MEASURED, Measured)]
+        path = self.path / MEASURED
+        return measured_of(path, self.config().steps) if os.path.lexists(path) else []
 
     def records(self) -> list[StepRecord]:
         """The records of metrics.jsonl: steps 1, 2, 3, ... without a gap.
 
         A last line that a kill cut short is left out. Raises DamagedError for anything else.
         """
-        path = self.path / METRICS
-        rows = read_json_lines(path, stored_step())
-        for line, row in enumerate(rows, 1):
-            if row.step != line:
-                raise DamagedError(
-                    f"{path}, line {line}: field step: expected {line}, not {row.step}"
-                )
-        return [StepRecord(**dict(row)) for row in rows]
+        return records_of(self.path / METRICS)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -233,8 +227,7 @@ class RunFolder:
 
     def _append(self, name: str, text: str) -> None:
         self._check_locked()
-        with open(self.path / name, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        append(self.path / name, text)
 
     def save(self, learner, step: int) -> None:
         """Store the state after ``step`` steps."""

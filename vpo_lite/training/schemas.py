@@ -6,7 +6,7 @@ The names of 0.1.0 are read, too, under today's names.
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
 
 from ..files import Schema
 
@@ -17,6 +17,15 @@ Positive = Annotated[float, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Count = Annotated[int, Field(ge=0)]
 Budget = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]  # k of best@k, as a key of JSON
+
+
+def _with_one(best: dict[str, float]) -> dict[str, float]:
+    if "1" not in best:
+        raise ValueError("should have the key 1")
+    return best
+
+
+BestAtK = Annotated[dict[Budget, float], AfterValidator(_with_one)]
 ByProblem = Annotated[list[float | None], Field(min_length=1)]
 
 
@@ -37,7 +46,7 @@ class Means(Schema):
     coverage_best_single: float | None
     diversity: Positive
     diversity_all: Positive
-    best_at_k: dict[Budget, float]
+    best_at_k: BestAtK
     parse_rate: Share
     valid_rate: Share
     repeat_rate: Share

@@ -7,18 +7,11 @@ is for people to read; no run depends on it.
 
 import json
 from itertools import islice
-from pathlib import Path
 
-from ..files import DamagedError, parse_json, replacing
 from ..tasks.base import Task
-from ..tasks.rows import Row
-from .record import Step, StepRecord
+from .record import StepRecord
 
 TEXTS = "texts.jsonl"
-
-
-class _Line(Row):
-    step: Step
 
 
 def written(record: StepRecord, task: Task, most: int) -> list[str]:
@@ -43,17 +36,3 @@ def written(record: StepRecord, task: Task, most: int) -> list[str]:
         + "\n"
         for group, i in islice(there, most)
     ]
-
-
-def cut(path: Path, step: int) -> None:
-    """Remove the lines of later steps, and what follows a line that is damaged or cut short."""
-    if not path.exists():
-        return
-    with replacing(path) as staging, open(path, "rb") as old, open(staging, "wb") as new:
-        for line in old:
-            try:
-                if not line.endswith(b"\n") or parse_json(line, _Line, str(path)).step > step:
-                    break
-            except DamagedError:
-                break
-            new.write(line)

@@ -1,0 +1,69 @@
+"""The files of a run that grow line by line: metrics.jsonl, measured.jsonl, texts.jsonl."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from ..files import DamagedError, parse_json, read_json_lines, replacing
+from ..tasks.rows import Row
+from .record import Step, StepRecord, stored_step
+from .schemas import Measured
+
+
+class _Line(Row):
+    step: Step
+
+
+def records_of(path: Path) -> list[StepRecord]:
+    """The records of metrics.jsonl: steps 1, 2, 3, ... without a gap.
+
+    A last line that a kill cut short is left out. Raises DamagedError for anything else.
+    """
+    rows = read_json_lines(path, stored_step())
+    for line, row in enumerate(rows, 1):
+        if row.step != line:
+            raise DamagedError(f"{path}, line {line}: field step: expected {line}, not {row.step}")
+    return [StepRecord(**dict(row)) for row in rows]
+
+
+def measured_of(path: Path, last: int) -> list[dict]:
+    """The figures of each line of measured.jsonl, and its ``step``, of a run of ``last`` steps.
+
+    A last line that a kill cut short is left out. Raises DamagedError for anything else, also where
+    a step does not follow the one before.
+    """
+    rows, before = read_json_lines(path, Measured), 0
+    for line, row in enumerate(rows, 1):
+        if not before < row.step <= last:
+            expected = f"{before + 1} to {last}" if before < last else "no further line"
+            raise DamagedError(
+                f"{path}, line {line}: field step: expected {expected}, not {row.step}"
+            )
+        before = row.step
+    return [row.model_dump() for row in rows]
+
+
+def append(path: Path, text: str) -> None:
+    """Add whole lines to a file, or nothing where that fails: half a line would spoil the next."""
+    before = path.stat().st_size if path.exists() else 0
+    try:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.truncate(path, before)
+        raise
+
+
+def cut(path: Path, step: int) -> None:
+    """Remove the lines of later steps, and what follows a line that is damaged or cut short."""
+    if not path.exists():
+        return
+    with replacing(path) as staging, open(path, "rb") as old, open(staging, "wb") as new:
+        for line in old:
+            try:
+                if not line.endswith(b"\n") or parse_json(line, _Line, str(path)).step > step:
+                    break
+            except DamagedError:
+                break
+            new.write(line)
