@@ -5,6 +5,7 @@ weights drawn here.
 import dataclasses
 import itertools
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 
 import envs
 import vpo_lite as vpo
-from vpo_lite.cli import main
+from vpo_lite import files
+from vpo_lite.cli import decomposition, main
 from vpo_lite.decomposition import read_rewards, words
 from vpo_lite.decomposition.measured import best_of_highest, correlations, effective_dimensions
 from vpo_lite.markup import html
@@ -470,6 +472,41 @@ def test_rewards_that_were_read_do_not_change_with_their_file(tmp_path):
     R = read_rewards(tmp_path / "R.npy")
     np.save(tmp_path / "R.npy", np.zeros((3, 2)))
     assert R.tolist() == [[1, 1]] * 3
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_report_whose_page_cannot_be_written_is_printed_all_the_same(
+    form, capsys, tmp_path, monkeypatch
+):
+    asked = ["report", "--rewards", stored(tmp_path, np.eye(2), "npy"), *form]
+    assert main(asked) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr(files.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    assert main([*asked, "--html", str(tmp_path / "page.html")]) == 1
+    out, err = capsys.readouterr()
+    assert out == whole and err.splitlines() == [
+        f"vpo-lite: {tmp_path / 'page.html'}: cannot be written (full)"
+    ]
+
+
+@pytest.mark.parametrize("why", ["no folder", "read-only", "no plotly"])
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sampled(
+    why, capsys, tmp_path, monkeypatch
+):
+    page = tmp_path / "page.html"
+    if why == "no folder":
+        page = tmp_path / "nowhere" / "page.html"
+    elif why == "read-only":
+        monkeypatch.setattr(files.os, "access", lambda *_: False)
+    else:
+        monkeypatch.setitem(sys.modules, "vpo_lite.figures", None)
+        monkeypatch.delattr(vpo, "figures", raising=False)
+    monkeypatch.setattr(decomposition, "_of_a_task", None)  # fails if it is called
+    assert main([*ASKED, "--html", str(page)]) == 2
+    out, err = capsys.readouterr()
+    wanted = "needs plotly" if why == "no plotly" else f"{page}: cannot be written"
+    assert out == "" and len(err.splitlines()) == 1 and wanted in err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["npy", "json"])

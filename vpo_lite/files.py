@@ -182,12 +182,24 @@ def write_atomically(path, text: str) -> None:
 
 
 def page_path(path, what: str) -> Path:
-    """The path of a page to be written. Raises ValueError for a folder, and unless it is .html."""
+    """The path of a page to be written. Raises ValueError for a folder, unless it is .html, and
+    where its folder is missing or cannot be written: call it before long work.
+    """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{shown(str(path))}: {what} is a page; name it FILE.html")
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise ValueError(
+            f"{shown_path(path)}: cannot be written (there is no folder {shown_path(folder)}; make "
+            "it first)"
+        )
+    if not os.access(folder, os.W_OK):
+        raise ValueError(
+            f"{shown_path(path)}: cannot be written (nor can anything in {shown_path(folder)})"
+        )
     return path
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .checks import shortened
 from .decomposition import RewardReport
-from .files import write_page
+from .files import page_path, write_page
 from .markup import Html, html, joined
 from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
@@ -79,6 +79,12 @@ _SHOWN = {
     "diversity": "diversity",
     "valid_rate": "valid",
 }
+
+
+def check_page(path) -> None:
+    """Raise ValueError where a report cannot be written as this page, or plotly is missing."""
+    page_path(path, "the report")
+    _figures()
 
 
 def write_report(folders, path, rows: list[dict]) -> Path:

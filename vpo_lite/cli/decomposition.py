@@ -5,9 +5,8 @@ from functools import partial
 import numpy as np
 
 from ..checks import shown_path
-from ..files import page_path
 from ..markup import in_lines
-from .flags import Wrong, add_settings, given_settings, path, print_json, requests, whole
+from .flags import Wrong, add_settings, given_settings, path, print_json, requests, say, whole
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 SETTINGS = (  # of a run's settings, those that say which answers are sampled
@@ -74,7 +73,9 @@ def _settings():
 def run(options) -> int:
     if options.html:
         with requests():
-            page_path(options.html, "the report")
+            from ..report import check_page
+
+            check_page(options.html)
     if options.rewards is not None:
         return _of_a_file(options)
     if options.worst is not None:
@@ -105,8 +106,7 @@ def _of_a_file(options) -> int:
             raise Wrong(f"{shown_path(options.rewards)}: {error}") from error
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
-    _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})
-    return 0
+    return _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})
 
 
 def _bar(options, what: str):
@@ -116,17 +116,22 @@ def _bar(options, what: str):
     return partial(tqdm, desc=what, unit="problem", disable=options.json, delay=2, leave=False)
 
 
-def _tell(options, report, said: str, figures: dict) -> None:
-    """Print the report, or all its figures as JSON, and write the page that was asked for."""
-    if options.html:
-        from ..report import write_rewards
-
-        with requests():
-            write_rewards(report, said, options.html)
+def _tell(options, report, said: str, figures: dict) -> int:
+    """Print the report, or all its figures as JSON, and then write the page that was asked for:
+    what took long to sample is not lost where that fails. Returns the exit status.
+    """
     if options.json:
         print_json(figures | report.to_json())
     else:
         print(said)
+    if options.html:
+        from ..report import write_rewards
+
+        try:
+            write_rewards(report, said, options.html)
+        except ValueError as error:
+            return say(error, 1)
+    return 0
 
 
 def _of_a_task(options) -> int:
@@ -164,8 +169,7 @@ def _of_a_task(options) -> int:
     parts += _seen(task, pools[0], unread if options.show is None else options.show)
     asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
     more = {"true_front": front, "below_worst_rate": below}
-    _tell(options, report, "\n\n".join(parts), asked | more)
-    return 0
+    return _tell(options, report, "\n\n".join(parts), asked | more)
 
 
 def _examine(policy, task, config, seeds, answers, options):

@@ -4,7 +4,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..files import page_path
 from ..tasks import task_class, task_names
 from .flags import Wrong, add_device, measuring, path, print_json, requests, whole
 
@@ -91,11 +90,11 @@ def compare_runs(options) -> int:
         from ..training.compare import compare, differences, table
 
         if options.html:
-            page_path(options.html, "the report")
+            from ..report import check_page, write_report
+
+            check_page(options.html)
         rows = compare(options.folders)
         if options.html:
-            from ..report import write_report
-
             write_report(options.folders, options.html, rows)
     if options.json:
         print_json(rows)
