@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 
 import pytest
 
@@ -213,6 +214,37 @@ def test_the_command_line_names_the_best_policy_where_it_is_not_the_last(
     expected = f"set reward was highest after step {best}: 0.700, at the end 0.600"
     assert said.startswith(expected) and said.endswith(f"adapter-{best}") if best else not said
     assert better_before(RunFolder(runs / "finished"), summary) == ""  # nothing was measured
+
+
+def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
+    config, tmp_path, monkeypatch, capsys
+):
+    """The first Ctrl-C: a measurement of a large model takes minutes, and is made anew anyway."""
+    trained(config.but(save_every=5), tmp_path / "whole")
+    run, calls, evaluate = tmp_path / "run", [], run_module.evaluate
+    begun = Run.begin(config.but(save_every=5), run)
+    begun.start(), begun.close()
+
+    def interrupted(*arguments, **more):
+        calls.append(1)
+        if len(calls) == 2:  # after step 4
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(run_module, "evaluate", interrupted)
+    assert main(["train", "--resume", str(run)]) == 130
+    assert (
+        f"vpo-lite: stopped; go on with: vpo-lite train --resume {run}" in capsys.readouterr().err
+    )
+    monkeypatch.undo()
+    assert [row["step"] for row in RunFolder(run).measured()] == [2]
+    again = Run.resume(run)
+    assert again.done == 4, "its state was stored, though save_every is 5"
+    for _ in again.steps():
+        pass
+    again.finish()
+    for name in ("measured.jsonl", "adapter/adapter_model.safetensors"):
+        assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_report_of_runs_that_measured_nothing_on_the_way_has_no_such_part(runs, tmp_path):

@@ -184,7 +184,7 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
         dynamic_ncols=True,
         file=sys.stderr,
     )
-    with bar, _patient() as asked_to_stop:
+    with bar, _patient(run) as asked_to_stop:
 
         def tell(record) -> bool:
             bar.update()
@@ -226,8 +226,9 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
 
 
 @contextlib.contextmanager
-def _patient():
-    """A context in which Ctrl-C lets the step finish. A second Ctrl-C stops at once.
+def _patient(run):
+    """A context in which Ctrl-C lets the step finish. A second Ctrl-C stops at once, and so does
+    the first one between two steps: a measurement is made anew when the run goes on.
 
     It yields a list that is empty until Ctrl-C is pressed.
     """
@@ -236,6 +237,8 @@ def _patient():
     def ask(signum, frame):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         asked.append(signum)
+        if not run.in_step:
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, ask)
     try:

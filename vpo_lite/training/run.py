@@ -41,6 +41,7 @@ class AnyRun(ABC):
     engine = Engine()
     main, processes = True, 1
     notes: tuple[str, ...] = ()
+    in_step = True  # whether to stop at once would lose what is under way
     measured: Callable[[int, int], object] | None = None
     seen: Callable[[int, dict], object] | None = None
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
@@ -180,11 +181,20 @@ class Run(AnyRun):
             learner = Learner(config)
             return cls(folder, config, learner, folder.restore(learner, config))
 
+    @property
+    def in_step(self) -> bool:
+        return self._broken
+
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
-        for record in self.steps():
-            if tell(record) and record.step < self.config.steps:
+        try:
+            for record in self.steps():
+                if tell(record) and record.step < self.config.steps:
+                    self.save()
+                    return False
+        except KeyboardInterrupt:
+            if not self.in_step:  # but in a measurement, say: no step is lost
                 self.save()
-                return False
+            raise
         return True
 
     def steps(self) -> Iterator[StepRecord]:
