@@ -663,3 +663,22 @@ def test_a_line_that_a_full_disk_cuts_short_is_not_left_for_the_next_one(small_c
         pass
     run.finish()
     assert [row["step"] for row in run.folder.measured()] == [1, 2]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_run_stays_in_its_folder_where_a_reward_or_a_notebook_goes_to_another(
+    resumed, small_config, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = Run.begin(small_config.but(eval_every=1, eval_answers=2, keep_texts=1), "run")
+    run.start()
+    if resumed:
+        run.close()
+        run = Run.resume(Path("run"))
+    (tmp_path / "other" / "run").mkdir(parents=True)
+    for _ in run.steps():
+        monkeypatch.chdir(tmp_path / "other")
+    run.finish()
+    assert not any((tmp_path / "other" / "run").iterdir())
+    assert RunFolder(tmp_path / "run").finished
+    assert [row["step"] for row in RunFolder(tmp_path / "run").measured()] == [1, 2]

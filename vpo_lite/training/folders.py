@@ -106,7 +106,10 @@ class RunFolder:
     # --- one writer -------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Become the one writer. Raises BusyError where another one is at work."""
+        """Become the one writer, in this folder also after ``os.chdir``. Raises BusyError where
+        another one is at work.
+        """
+        self.path = Path(os.path.abspath(self.path))
         self._lock = lock_folder(self.path)
 
     def _check_locked(self) -> None:
