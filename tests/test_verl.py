@@ -260,6 +260,57 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert not list((tmp_path / "here").iterdir())
 
 
+def test_a_link_to_an_empty_folder_stays_a_link(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    export(config_of(), tmp_path / "link", problems=1)
+    assert (tmp_path / "link").is_symlink()
+    assert {p.name for p in (tmp_path / "there").iterdir()} == set(verl_export.FILES)
+
+
+@pytest.mark.parametrize("why", ["read-only", "full", "a file is in the way"])
+def test_what_cannot_be_written_is_said_of_the_folder_that_was_named(why, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    out, words = tmp_path / "deep" / "out", "Read-only file system"
+    if why == "read-only":
+        monkeypatch.setattr(tempfile, "mkdtemp", _raises(OSError(30, words, ".out-x1")))
+    elif why == "full":
+        words = "[Errno 28] Error writing bytes"
+        monkeypatch.setattr(verl_export, "_write_rows", _raises(OSError(words)))
+    else:
+        (tmp_path / "deep").touch()
+        words = "File exists"
+    with pytest.raises(ValueError) as refused:
+        export(config_of(), out, problems=1)
+    assert str(refused.value) == f"{out}: cannot be written ({words})"
+    assert [p for p in tmp_path.rglob("*") if p.is_dir() or p.name != "deep"] == []
+
+
+def _raises(error):
+    def raises(*_, **more):
+        raise error
+
+    return raises
+
+
+def test_too_many_held_out_problems_are_refused_before_any_row_is_made(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(verl_export, "_row", _raises(AssertionError("a row was made")))
+    for config, more in [(config_of(), dict(problems=10**6)), (config_of(eval_problems=10**6), {})]:
+        with pytest.raises(ValueError, match="problems = 1000000: task 'calls' has"):
+            export(config, tmp_path / "out", **more)
+
+
+def test_an_export_tells_how_far_it_is(tmp_path):
+    pytest.importorskip("pyarrow")
+    told = []
+    export(config_of(), tmp_path / "out", problems=3, tell=lambda *now: told.append(now))
+    trained = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "out/train.parquet")
+    total = trained.num_rows + 3
+    assert told == [(done, total) for done in range(total + 1)]
+
+
 def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys, monkeypatch):
     pytest.importorskip("pyarrow")
     command = f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --problems 3 --out"

@@ -181,40 +181,6 @@ def write_atomically(path, text: str) -> None:
         staging.write_text(text, encoding="utf-8")
 
 
-def page_path(path, what: str) -> Path:
-    """The path of a page to be written. Raises ValueError for a folder, unless it is .html, and
-    where its folder is missing or cannot be written: call it before long work.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{shown(str(path))}: {what} is a page; name it FILE.html")
-    folder = os.path.dirname(os.path.realpath(path))
-    if not os.path.isdir(folder):
-        raise ValueError(
-            f"{shown_path(path)}: cannot be written (there is no folder {shown_path(folder)}; make "
-            "it first)"
-        )
-    if not os.access(folder, os.W_OK):
-        raise ValueError(
-            f"{shown_path(path)}: cannot be written (nor can anything in {shown_path(folder)})"
-        )
-    return path
-
-
-def write_page(path, page: str) -> Path:
-    """Write a page, whole or not at all; a link stays a link. Returns its path.
-
-    Raises ValueError where it cannot be written.
-    """
-    try:
-        write_atomically(os.path.realpath(path), page)  # Path.resolve fails where links go round
-    except OSError as error:
-        raise ValueError(not_written(path, error)) from error
-    return Path(path)
-
-
 def not_written(path, error: OSError) -> str:
     """What to say of a file or folder that cannot be written."""
     return f"{shown_path(path)}: cannot be written ({error.strerror or error})"
@@ -238,6 +204,33 @@ def write_files(folder, contents: dict[str, bytes]) -> None:
             for name in contents:
                 os.replace(Path(staging, name), folder / name)
     except OSError as error:
+        raise ValueError(not_written(folder, error)) from error
+
+
+@contextlib.contextmanager
+def making(folder) -> Iterator[Path]:
+    """A context that yields a new folder, and moves it to ``folder`` at the end, which is missing
+    or empty; a link stays a link. If the block raises, nothing is left.
+
+    Raises ValueError where the folder cannot be written, before the block where that is known.
+    """
+    place = Path(os.path.realpath(folder))
+    missing = [parent for parent in place.parents if not parent.exists()]
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as staging:
+            made = Path(staging, place.name)
+            made.mkdir()  # with the umask's permissions
+            yield made
+            if place.is_dir():
+                place.rmdir()
+            made.rename(place)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # not there, or not empty
+            for parent in missing:
+                parent.rmdir()
+        if not isinstance(error, OSError):
+            raise
         raise ValueError(not_written(folder, error)) from error
 
 

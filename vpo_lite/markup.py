@@ -1,5 +1,5 @@
-"""HTML from texts, and texts in lines. The one place where a text is escaped before it stands on a
-page.
+"""HTML from texts, texts in lines, and the files of pages. The one place where a text is escaped
+before it stands on a page.
 
 A text may come from anywhere: a label, a setting, an error, the command of a recording. So a tag is
 written in the template of :func:`html` or in a file of this package only, and what is put in is
@@ -7,11 +7,15 @@ escaped.
 """
 
 import json
+import os
 import re
 import textwrap
 from collections.abc import Iterable
 from html import escape, unescape
 from pathlib import Path
+
+from .checks import shown, shown_path
+from .files import not_written, write_atomically
 
 PACKAGE = Path(__file__).parent
 WIDTH = 100  # columns of a printed text
@@ -99,3 +103,33 @@ def data_block(value) -> Html:
 
 def _safe(part) -> str:
     return part if isinstance(part, Html) else escape(str(part))
+
+
+def page_path(path, what: str) -> Path:
+    """The path of a page to be written. Raises ValueError for a folder, unless it is .html, and
+    where its folder is missing or cannot be written: call it before long work.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{shown(str(path))}: {what} is a page; name it FILE.html")
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise ValueError(
+            f"{shown_path(path)}: cannot be written ({shown_path(folder)} is no folder, or one in "
+            "which nothing may be written)"
+        )
+    return path
+
+
+def write_page(path, page: str) -> Path:
+    """Write a page, whole or not at all; a link stays a link. Returns its path.
+
+    Raises ValueError where it cannot be written.
+    """
+    try:
+        write_atomically(os.path.realpath(path), page)  # Path.resolve fails where links go round
+    except OSError as error:
+        raise ValueError(not_written(path, error)) from error
+    return Path(path)

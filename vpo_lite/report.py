@@ -8,8 +8,7 @@ import numpy as np
 
 from .checks import shortened
 from .decomposition import RewardReport
-from .files import page_path, write_page
-from .markup import Html, html, joined
+from .markup import Html, html, joined, page_path, write_page
 from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
 

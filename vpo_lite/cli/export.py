@@ -9,6 +9,7 @@ from .flags import (
     add_settings,
     at_home,
     given_settings,
+    measuring,
     path,
     requests,
     whole,
@@ -52,14 +53,16 @@ def _verl(options) -> int:
 
         chosen = given_settings(TrainConfig.options(), options)
         config = TrainConfig.preset(options.preset, **chosen)
-        count = export(
-            config,
-            options.out,
-            gpus=options.gpus,
-            nodes=options.nodes,
-            estimator=options.estimator,
-            problems=options.problems,
-        )
+        with measuring(quiet=False) as tell:
+            count = export(
+                config,
+                options.out,
+                gpus=options.gpus,
+                nodes=options.nodes,
+                estimator=options.estimator,
+                problems=options.problems,
+                tell=tell,
+            )
     listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())
     print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")
     print("README.md there says how to go on")

@@ -205,8 +205,8 @@ def path(text: str) -> Path:
 
 @contextlib.contextmanager
 def measuring(quiet: bool):
-    """A function that is told how many problems are measured, and of how many. It shows a bar if
-    they take over two seconds, another one for each measurement.
+    """A function that is told how many problems are done, and of how many. It shows a bar if they
+    take over two seconds, another one after each last problem.
     """
     from tqdm import tqdm
 

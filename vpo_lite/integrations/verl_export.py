@@ -28,14 +28,13 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - k, set_size: belong to methods that are refused
 """
 
-import os
-import tempfile
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..checks import check_choice, check_whole, shown
 from ..estimators import METHODS
-from ..files import is_free, write_json
+from ..files import is_free, making, write_json
 from ..policy import shipped
 from ..policy.hub import HubName
 from ..tasks.base import Task
@@ -63,12 +62,15 @@ def export(
     nodes: int = 1,
     estimator: str = "grpo",
     problems: int | None = None,
+    tell: Callable[[int, int], object] | None = None,
 ) -> dict[str, int]:
     """Write the folder ``out``, whole or not at all; returns the number of problems by file.
 
     - gpus, nodes: GPUs of a node, nodes of the cluster
     - estimator: "grpo", veRL's own, or "vpo" (:mod:`~.verl_estimator`)
     - problems: how many held-out ones are measured; by default the config's ``eval_problems``
+    - tell: called first, and after each problem that is written, with the number of those that are
+      done, and of all
 
     Raises ValueError for settings that veRL cannot keep, for a folder that holds something, and
     where pyarrow is missing. Nothing is written then.
@@ -85,16 +87,18 @@ def export(
         config = config.but(model=str(Path(config.model).resolve()))
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
+    held_out = held_out_seeds(task, config.eval_problems if problems is None else problems)
     rows = {
         "train.parquet": training_rows(config, task),
-        "held_out.parquet": held_out_rows(config, task, problems),
+        "held_out.parquet": held_out_rows(config, task, held_out),
     }
-    parquet = _pyarrow()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as staging:
-        made = Path(staging) / out.name
-        made.mkdir()  # with the umask's permissions
-        sizes = [_write_rows(parquet, made / name, some) for name, some in rows.items()]
+    parquet, total = _pyarrow(), config.steps * config.prompts + len(held_out)
+    done = itertools.count(1)
+    told = (lambda: tell(next(done), total)) if tell else (lambda: None)
+    if tell:
+        tell(0, total)
+    with making(out) as made:
+        sizes = [_write_rows(parquet, made / name, some, told) for name, some in rows.items()]
         prompt, response = (max(s[i] for s in sizes) for i in (1, 2))
         lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
         count = {name: size[0] for name, size in zip(rows, sizes, strict=True)}
@@ -107,9 +111,6 @@ def export(
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")  # sh takes no other
         (made / "run.sh").chmod(0o755 & (made.stat().st_mode | 0o600))
-        if out.is_dir():
-            out.rmdir()
-        os.rename(made, out)
     return count
 
 
@@ -185,11 +186,10 @@ def training_rows(config: TrainConfig, task: Task) -> Iterator[tuple[dict, int]]
 
 
 def held_out_rows(
-    config: TrainConfig, task: Task, problems: int | None
+    config: TrainConfig, task: Task, seeds: Sequence[int]
 ) -> Iterator[tuple[dict, int]]:
     """The held-out problems of the native evaluation."""
-    problems = config.eval_problems if problems is None else problems
-    for index, seed in enumerate(held_out_seeds(task, problems)):
+    for index, seed in enumerate(seeds):
         yield _row(config, task, int(seed), "held_out", index, 0)
 
 
@@ -211,7 +211,7 @@ def _row(config, task, seed: int, split: str, index: int, slot: int) -> tuple[di
     return row, tokens_of(task, x, config.answers, None)
 
 
-def _write_rows(modules, path: Path, rows) -> tuple[int, int, int]:
+def _write_rows(modules, path: Path, rows, told) -> tuple[int, int, int]:
     """Write the rows; returns how many, the most bytes of a prompt, the most tokens asked for."""
     pyarrow, parquet = modules
     text, whole = pyarrow.string(), pyarrow.int64()
@@ -238,6 +238,7 @@ def _write_rows(modules, path: Path, rows) -> tuple[int, int, int]:
             count, tokens = count + 1, max(tokens, needed)
             asked = sum(len(turn["content"].encode()) for turn in row["prompt"])
             longest = max(longest, asked)  # a token has a byte at least
+            told()
             if len(batch) == 1024:
                 flush()
         flush()

@@ -1,12 +1,10 @@
 """A trained policy as one plain model, which needs neither peft nor this package."""
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from ..checks import check_choice
-from ..files import is_free, read_json
+from ..files import is_free, making, read_json
 from .adapter import AdapterCard, adapter_folder, base_folder, quiet, read_card
 from .hub import from_hub
 from .loading import load_policy
@@ -57,6 +55,7 @@ def write_merged(
     Raises ValueError where no trained adapter is there, where it cannot be loaded, where it was
     trained on a quantised base, and for an ``out`` that holds something.
 
+    >>> import tempfile
     >>> from vpo_lite import load_policy
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = load_policy("pocket-6x6", device="cpu").save(f"{folder}/adapter")
@@ -69,20 +68,11 @@ def write_merged(
         settings = read_json((base_folder(card.base) or from_hub(card.base)) / "config.json")
         stored = settings.get("dtype", settings.get("torch_dtype"))  # today's name, and the older
         dtype = "bfloat16" if stored == "bfloat16" else "float32"
-    policy = load_policy(path, base=base, dtype=dtype, device=device)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        made = staging / out.name
-        made.mkdir()  # with the umask's permissions
+    with making(out) as made:
+        policy = load_policy(path, base=base, dtype=dtype, device=device)
         with quiet(), writing():
             policy.model.merge_and_unload().save_pretrained(made)
             policy.tokenizer.save_pretrained(made)
         for file in made.iterdir():
             file.chmod(made.stat().st_mode & 0o666)
-        if out.is_dir():
-            out.rmdir()
-        made.rename(out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return out

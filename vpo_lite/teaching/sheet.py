@@ -10,8 +10,7 @@ import numpy as np
 
 from ..estimators import advantages
 from ..exact import exact_set_reward, exact_shares
-from ..files import page_path, write_page
-from ..markup import Html, filled, html, joined, packaged
+from ..markup import Html, filled, html, joined, packaged, page_path, write_page
 from ..metrics import diversity, price_of_conflict
 
 PAGE, STYLE = "teaching/sheet.html", "teaching/sheet.css"

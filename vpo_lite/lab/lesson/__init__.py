@@ -9,8 +9,17 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...files import page_path, write_page
-from ...markup import Html, data_block, filled, html, joined, packaged, scripts
+from ...markup import (
+    Html,
+    data_block,
+    filled,
+    html,
+    joined,
+    packaged,
+    page_path,
+    scripts,
+    write_page,
+)
 from ..recordings import read
 from . import texts
 from .content import Lesson, Recorded
