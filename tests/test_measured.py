@@ -202,6 +202,23 @@ def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_aga
     assert json.loads(capsys.readouterr().out) == row
 
 
+def test_a_file_of_somebody_in_the_place_of_an_adapter_is_one_line_and_stays(
+    config, tmp_path, capsys
+):
+    run = Run.begin(config, tmp_path / "run")
+    run.start(), run.close()
+    notes = tmp_path / "run" / "adapter-2" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    assert main(["train", "--resume", str(run.path)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"vpo-lite: {notes.parent}: holds 'notes.txt', ") and "move it" in said
+    assert notes.read_text() == "mine" and not RunFolder(run.path).measured()
+    notes.unlink()
+    assert main(["train", "--resume", str(run.path)]) == 0
+    assert [row["step"] for row in RunFolder(run.path).measured()] == [2, 4]
+
+
 @pytest.mark.parametrize("rewards, best", [([0.5, 0.7, 0.6], 2), ([0.5, 0.6, 0.7], None)])
 def test_the_command_line_names_the_best_policy_where_it_is_not_the_last(
     rewards, best, runs, tmp_path

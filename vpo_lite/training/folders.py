@@ -26,6 +26,7 @@ from ..files import (
     write_json,
 )
 from .config import TrainConfig
+from .errors import TrainingError
 from .lines import append, cut, measured_of, records_of
 from .record import StepRecord
 from .schemas import BestSets, Engine, Figures, Summary
@@ -223,9 +224,15 @@ class RunFolder:
         return self.path / f"{ADAPTER}-{step}"
 
     def append_measured(self, learner, step: int, figures: dict) -> None:
-        """Keep the adapter that was measured after a step; add its figures to measured.jsonl."""
+        """Keep the adapter that was measured after a step; add its figures to measured.jsonl.
+
+        Raises TrainingError where files of others are in the place of the adapter.
+        """
         self._check_locked()
-        learner.policy.save(self.adapter_after(step))
+        try:
+            learner.policy.save(self.adapter_after(step))
+        except ValueError as error:
+            raise TrainingError(str(error)) from error
         self._append(MEASURED, json.dumps({"step": step} | figures, allow_nan=False) + "\n")
 
     def _append(self, name: str, text: str) -> None:
