@@ -698,7 +698,7 @@ def test_scores_that_would_stop_a_run_fail_in_a_check_and_in_score(
     answers = file(answer(m=1, text="no"), name="answers.jsonl")
     assert main(["score", *named, "--data", str(data), "--answers", str(answers)]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("vpo-lite: task 'cut'")
+    assert out == "" and err.startswith(f"vpo-lite: {answers}, line 1: task 'cut'")
     assert said in err and err.count("\n") == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from small_models import byte_model
 
 import vpo_lite as vpo
-from vpo_lite.cli import main
+from vpo_lite.cli import main, records
 from vpo_lite.files import DamagedError
 from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.policy.loading import load_policy
@@ -612,3 +612,54 @@ def test_a_function_that_cannot_be_called_is_named_before_the_run(
     (said,) = capsys.readouterr().err.splitlines()
     assert f"{name} cannot be called" in said and words in said
     assert not (mine.folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [json.dumps(SUMS), json.dumps(SUMS, indent=1), json.dumps(SUMS[0], indent=1), "prompt,total"],
+    ids=["a list", "a list in lines", "an object in lines", "a table"],
+)
+def test_a_file_that_is_no_json_lines_is_told_the_form(text, mine, capsys):
+    """What data sets are often stored as. The line that is wrong in a good file stays as it was."""
+    (mine.folder / "other.json").write_text(text + "\n")
+    given = ["--task", "functions", "--reward-funcs", "my_rewards:brief", "--data"]
+    form = "; write one object on each line\n"
+    model = byte_model(mine.folder / "model", 16, 32, 1, 2, 2)
+    capsys.readouterr()
+    assert main(["train", *given, "other.json", "--model", str(model), "--out", "run"]) == 2
+    assert (said := capsys.readouterr().err).endswith(form) and "other.json, line 1: " in said
+    assert main(["data", "check", "other.json", *given[:-1]]) == 1
+    assert form in capsys.readouterr().out
+    (mine.folder / "other.json").write_text('{"total": 3}\n')
+    assert main(["data", "check", "other.json", *given[:-1]]) == 1
+    assert "line 1: field prompt is missing\n" in capsys.readouterr().out
+
+
+def test_a_score_that_fails_names_the_lines(mine, capsys, monkeypatch):
+    """Rows 0 to 9; brief gives None, which is the worst, to what holds a question mark."""
+    monkeypatch.setattr(records, "TOGETHER", 2)
+    mine([*SUMS[:4], {"prompt": "?", "total": float("nan")}, *SUMS[5:]])
+    asked = [{"id": i, "record": i, "m": 1, "text": "x"} for i in range(10)]
+    (mine.folder / "answers.jsonl").write_text("".join(json.dumps(a) + "\n" for a in asked))
+    scored = ["score", "--task", "functions", "--reward-funcs", "my_rewards:hard"]
+    assert main([*scored, "--data", "rows.jsonl", "--answers", "answers.jsonl"]) == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [0, 1, 2, 3]
+    assert err == (
+        "vpo-lite: answers.jsonl, lines 5 to 6: hard returned nan: a reward is a finite number, or "
+        "None for the worst\n"
+    )
+
+
+def test_scoring_and_counting_show_a_bar_on_stderr_where_they_take_long(mine, capsys, monkeypatch):
+    monkeypatch.setitem(records.BAR, "delay", 0)
+    mine()
+    (mine.folder / "answers.jsonl").write_text('{"id": 1, "record": 0, "m": 1, "text": "2"}\n')
+    given = ["--task", "functions", "--reward-funcs", "my_rewards:brief"]
+    assert main(["score", *given, "--data", "rows.jsonl", "--answers", "answers.jsonl"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["rewards"] == [[1 / 2]] and "scoring: " in err
+    model = byte_model(mine.folder / "model", 16, 32, 1, 2, 2)
+    capsys.readouterr()
+    assert main(["data", "check", "rows.jsonl", *given, "--model", str(model)]) == 0
+    assert "counting: " in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """``vpo-lite data check`` and ``vpo-lite score``: records from a file, and answers to them."""
 
 import os
-import sys
 from collections import Counter
 
 from ..checks import shown
@@ -14,6 +13,7 @@ from .flags import Wrong, add_task_options, at_home, given, path, print_json, re
 
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
+BAR = dict(unit="record", delay=2, leave=False, dynamic_ncols=True)  # on stderr
 TASK = "whose records they are; with it, --help lists the options of the task"
 
 
@@ -101,12 +101,15 @@ def check_data(options) -> int:
 
 def _longest(task, records: dict, options) -> dict[str, int]:
     """The tokens of the longest request, its record, the mean, and the most that may follow."""
+    from tqdm import tqdm
+
     from ..policy.base import load_tokenizer
     from ..policy.tokenizer import encode
 
     task.check_policy(options.m, None)
     tokenizer, m = load_tokenizer(options.model), options.m
-    tokens = {line: len(encode(tokenizer, task.prompt(x, m))) for line, x in records.items()}
+    bar = tqdm(records.items(), desc="counting", **BAR)
+    tokens = {line: len(encode(tokenizer, task.prompt(x, m))) for line, x in bar}
     if not tokens:
         return {}
     line = max(tokens, key=tokens.get)
@@ -125,7 +128,7 @@ def _failures(task, records: dict, text: str) -> dict[int, str]:
     from ..training.answers import judge
 
     failed = {}
-    for line, x in tqdm(records.items(), desc="scoring", unit="record", file=sys.stderr):
+    for line, x in tqdm(records.items(), desc="scoring", **BAR):
         try:
             judge(task, [(x, text, 1)])
         except Exception as error:  # the task's own code can fail in any way
@@ -148,6 +151,8 @@ def score_flags(made, arguments) -> None:
 
 def score_answers(options) -> int:
     """Print one JSON line for each line of answers, in their order."""
+    from tqdm import tqdm
+
     from ..training.answers import judge
 
     with requests():
@@ -163,17 +168,25 @@ def score_answers(options) -> int:
             if isinstance(row, DamagedError):
                 raise row
             asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line}")))
-    for first in range(0, len(asked), TOGETHER):
-        some = asked[first : first + TOGETHER]
-        for (name, (x, *_)), judged in zip(some, judge(task, [a for _, a in some]), strict=True):
-            result = {
-                "id": name,
-                "objectives": list(task.objectives(x)),
-                "rewards": judged.rewards.tolist(),
-                "valid": judged.valid.tolist(),
-                "solved": judged.solved.tolist(),
-            }
-            print_json(result)
+    with tqdm(total=len(asked), desc="scoring", **BAR) as bar:
+        for first in range(0, len(asked), TOGETHER):
+            some = asked[first : first + TOGETHER]
+            try:
+                found = judge(task, [a for _, a in some])
+            except TaskError as error:
+                last = first + len(some)
+                where = f"lines {first + 1} to {last}" if len(some) > 1 else f"line {last}"
+                raise TaskError(f"{options.answers}, {where}: {error}") from error
+            for (name, (x, *_)), judged in zip(some, found, strict=True):
+                result = {
+                    "id": name,
+                    "objectives": list(task.objectives(x)),
+                    "rewards": judged.rewards.tolist(),
+                    "valid": judged.valid.tolist(),
+                    "solved": judged.solved.tolist(),
+                }
+                print_json(result)
+            bar.update(len(some))
     return 0
 
 

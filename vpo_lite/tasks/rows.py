@@ -46,9 +46,11 @@ def _json_lines(path, schema) -> Iterator[Any]:
                     if not text.strip():
                         raise DamagedError(f"{where}: is empty; remove it")
                     if line == 1 and text.lstrip().startswith(b"["):
-                        raise DamagedError(f"{where}: a JSON list; write one object on each line")
+                        raise DamagedError(f"{where}: a JSON list")
                     yield parse_json(text, schema, where)
                 except DamagedError as error:
+                    if line == 1 and (text.strip()[:1], text.strip()[-1:]) != (b"{", b"}"):
+                        error = DamagedError(f"{error}; write one object on each line")
                     yield error
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
