@@ -612,6 +612,10 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
         (dict(fresh=1.5), "fresh = 1.5: expected a probability, 0 to 1"),
         (dict(tries=-1), "tries = -1: "),
         (dict(archive=partial(Archive, bins=0)), "bins = 0: "),
+        (dict(policy="pocket-6x6"), "policy = 'pocket-6x6': expected a policy; give load_policy"),
+        (dict(task="maze"), "task = 'maze': expected a Task object"),
+        (dict(instances=1), "instances = 1: expected a list of problems"),
+        (dict(instances="x"), "instances = 'x': expected a list of problems"),
         (dict(instances=[]), r"instances = \[\]: give at least one problem"),
         (dict(weights=[]), "weights of 0 problems for 1: expected one array for each"),
         (dict(weights=[[1.0]]), r"weights of shape \(1,\): this problem has 2 objectives"),
@@ -619,6 +623,7 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
     ],
 )
 def test_what_cannot_work_is_refused(wrong, said):
-    policy = Scripted(lambda call, prompt: "", pocket={})
+    right = dict(policy=Scripted(lambda call, prompt: "", pocket={}), task=Unknown())
+    right |= dict(instances=[1], m=1, calls=1, seed=0)
     with pytest.raises(ValueError, match=said):
-        evolve(policy, Unknown(), **dict(instances=[1], m=1, calls=1, seed=0) | wrong)
+        evolve(**right | wrong)

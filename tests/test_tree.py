@@ -335,11 +335,15 @@ class OtherTag(HiddenRules):
         ({"answers": 0}, "answers = 0: expected a whole number of at least 1"),
         ({"tokens": 0}, "tokens = 0: expected"),
         ({"at_once": 1.5}, "at_once = 1.5: expected"),
+        ({"policy": "pocket-6x6"}, "policy = 'pocket-6x6': expected a policy"),
+        ({"task": "maze"}, "task = 'maze': expected a Task object"),
+        ({"instances": 3}, "instances = 3: expected a list of problems"),
     ],
 )
 def test_impossible_searches_are_refused(policy, task, instances, change, message):
     with pytest.raises(ValueError, match=message):
-        most_probable(policy, task, instances, **({"answers": 1, "tokens": 1} | change))
+        given = {"policy": policy, "task": task, "instances": instances}
+        most_probable(**(given | {"answers": 1, "tokens": 1} | change))
 
 
 @pytest.mark.parametrize(
@@ -349,6 +353,7 @@ def test_impossible_searches_are_refused(policy, task, instances, change, messag
         ({"width": 0}, "width = 0: expected"),
         ({"branches": True}, "branches = True: expected"),
         ({"alpha": 0}, "alpha"),
+        ({"task": "maze"}, "task = 'maze': expected a Task object"),
         ({"task": OtherTag()}, "closing tag '</plan_1>': is no single token of this policy"),
     ],
 )

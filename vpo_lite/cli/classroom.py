@@ -2,7 +2,7 @@
 
 import sys
 
-from ..checks import shown
+from ..checks import command, shown
 from ..classroom import notebooks, serve
 from .flags import Command, Wrong, add_commands, at_home, path, requests, whole
 
@@ -99,7 +99,7 @@ def _copy(options) -> int:
     with requests():
         written = notebooks.copy(destination)
     said = f"{len(written)} files copied to" if written else "all files are already in"
-    print(f"{said} {destination}; go on with: vpo-lite lab {destination}")
+    print(f"{said} {destination}; go on with: {command('lab', destination)}")
     return 0
 
 

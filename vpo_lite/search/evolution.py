@@ -21,7 +21,14 @@ from ..randomness import generator
 from ..tasks.base import Task
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
-from ..training.contract import check_problem, flags_of, objectives_of, w_star_of, worst_of
+from ..training.contract import (
+    check_given,
+    check_problem,
+    flags_of,
+    objectives_of,
+    w_star_of,
+    worst_of,
+)
 from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 from .archive import Archive, Elite
 
@@ -106,6 +113,7 @@ def evolve(
     Raises ValueError for values that cannot work, and for a task without mutations where policy is
     None.
     """
+    check_given(policy, task, instances)
     check_whole(m, "m")
     check_whole(calls, "calls")
     check_whole(rollouts, "rollouts")

@@ -25,7 +25,7 @@ from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
 from ..training.answers import Answers, score_answers
-from ..training.contract import prompt_of, tokens_of
+from ..training.contract import check_given, prompt_of, tokens_of
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 
@@ -80,6 +80,7 @@ def most_probable(
     >>> found.answers, np.exp(found.logprobs).round(2).tolist(), found.after.tolist()
     (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], [3, 4, 5])
     """
+    check_given(policy, task, instances)
     for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
@@ -270,6 +271,7 @@ def beam(
     >>> found.set_rewards.round(2).tolist(), found.tokens
     ([0.54, 0.46], 46)
     """
+    check_given(policy, task, instances)
     for name, number in (("m", m), ("width", width), ("branches", branches)):
         check_whole(number, name)
     alpha = check_alpha(alpha)

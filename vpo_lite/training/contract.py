@@ -5,6 +5,7 @@ task's own code raises passes through unchanged.
 """
 
 import inspect
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -30,6 +31,20 @@ NEEDS_OPTIONS = (
     "prompt(instance, m) must take weights=None and pocket=None by name, too; **_ as its last "
     "parameter takes both"
 )
+
+
+def check_given(policy, task, instances=()) -> None:
+    """ValueError for what is often given in the place of these: the name of a policy or of a task,
+    one problem instead of a list.
+    """
+    if isinstance(policy, str | os.PathLike):
+        raise ValueError(
+            f"policy = {shown(policy)}: expected a policy; give load_policy(...) of it"
+        )
+    if not isinstance(task, Task):
+        raise ValueError(f"task = {shown(task)}: expected a Task object")
+    if isinstance(instances, str) or not isinstance(instances, Sequence | np.ndarray):
+        raise ValueError(f"instances = {shown(instances)}: expected a list of problems")
 
 
 def early_problems(task: Task) -> list:

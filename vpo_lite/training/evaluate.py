@@ -1,6 +1,5 @@
 """Measuring a policy: a pool of answers for each problem, sampled at temperature 1."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
 from .config import MOST_ANSWERS, TrainConfig
-from .contract import check_seeds
+from .contract import check_given, check_seeds
 from .measure import gathered, means, pool_figures
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 from .schemas import PER_PROBLEM
@@ -63,13 +62,8 @@ def evaluate(
     Raises ValueError for fewer than one problem or answer, for more problems than there are, for
     more than 2,000 answers, and for the name of a policy in its place.
     """
-    if isinstance(policy, str | os.PathLike):
-        raise ValueError(
-            f"policy = {shown(policy)}: expected a policy; give load_policy(...) of it"
-        )
     task = task or config.make_task()
-    if not isinstance(task, Task):
-        raise ValueError(f"task = {shown(task)}: expected a Task object")
+    check_given(policy, task)
     problems = config.eval_problems if problems is None else problems
     answers = config.measured_answers if answers is None else answers
     check_answers(answers)
