@@ -348,6 +348,23 @@ def test_more_tokens_than_positions_are_refused_before_a_run_is_made(made, lette
     rotary.check_room(10**6, 10**6)
 
 
+def test_a_measured_request_longer_than_the_positions_is_refused_before_a_run_is_made(
+    made, letters, tmp_path, monkeypatch
+):
+    """Of the held-out problems the third one's request takes more than GPT-2's 64 positions here.
+    It has four objectives, as no other problem.
+    """
+    seeds = {"train": [0, 3, 6, 9], "held_out": [1, 4, 2]}
+    monkeypatch.setattr(Letters, "seeds", seeds)
+    asks = lambda self, x, m, **_: Prompt.words("Go. " * (60 if x == 4 else 1))  # noqa: E731
+    monkeypatch.setattr(Letters, "prompt", asks)
+    config = settings(made("gpt 2, no template"))
+    with pytest.raises(ValueError, match=r"a prompt of \d+ tokens .* 64 positions"):
+        Run.begin(config, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+    Run.begin(config.but(eval_problems=2), tmp_path / "run").close()  # it is not measured
+
+
 def test_a_turn_that_ends_no_completion_is_named(made, letters, tmp_path, capsys):
     """As in a base model whose tokenizer has the template of its instruct model."""
     folder = shutil.copytree(made("qwen3"), tmp_path / "base")

@@ -26,7 +26,7 @@ from ..training.config import TrainConfig
 from ..training.errors import TrainingError
 from ..training.folders import CHECKPOINTS, CONFIG, METRICS, RunFolder
 from ..training.measure import step_figures
-from ..training.memory import Memory, check_fits, enough_memory
+from ..training.memory import Memory, check_fits, check_measured, enough_memory
 from ..training.record import Group, StepRecord
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
@@ -83,6 +83,7 @@ class TrlRun(AnyRun):
             if whole(engine):
                 needed = functools.partial(memory_needed, processes=team.num_processes)
                 check_fits(learner.policy, config, learner.task, needed, quantised=False)
+            check_measured(learner.policy, config, learner.task)
             one_step = config.but(steps=1, warmup_steps=0)
             dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
         with together(team):

@@ -108,14 +108,18 @@ class Policy:
         """Tokens of a prompt and its completion that the model was made for; None: it says none."""
         return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
 
-    def check_room(self, prompt: int, new: int) -> None:
-        """Raise TaskError where a prompt and the tokens after it exceed the model's positions.
-
-        They are a table in models such as GPT-2 and OPT. Rotary positions have no end.
+    @property
+    def most_positions(self) -> int | None:
+        """Positions that there are: a table in models such as GPT-2 and OPT; None: without an end,
+        as rotary ones are.
         """
         rotary = getattr(self.model.config.get_text_config(), "rope_parameters", None) is not None
-        most = self.positions
-        if not rotary and most and prompt + new > most:
+        return None if rotary else self.positions
+
+    def check_room(self, prompt: int, new: int) -> None:
+        """Raise TaskError where a prompt and the tokens after it exceed the model's positions."""
+        most = self.most_positions
+        if most and prompt + new > most:
             raise TaskError(
                 f"a prompt of {prompt:,} tokens and {new:,} new ones need more than the model's "
                 f"{most:,} positions: lower max_new_tokens, shorten the request, or choose another "

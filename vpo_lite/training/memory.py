@@ -12,6 +12,7 @@ from ..policy.policy import Policy
 from ..policy.room import available_memory, is_short, size, total_memory
 from .config import TrainConfig
 from .contract import early_problems
+from .evaluate import held_out_seeds
 from .rollouts import longest_completion
 
 
@@ -258,12 +259,21 @@ def _bytes(tensors) -> int:
     return sum(held.values())
 
 
-def lengths(policy: Policy, config: TrainConfig, task) -> tuple[int, int]:
-    """Tokens of the longest prompt and completion, of the first problems and of those with the
-    longest requests, where the task can tell.
+def check_measured(policy: Policy, config: TrainConfig, task) -> None:
+    """Raise TaskError where a held-out problem, which a run measures, has a longer request than the
+    model has positions: before anything is written.
+    """
+    if policy.most_positions:
+        seeds = held_out_seeds(task, config.eval_problems)
+        policy.check_room(*lengths(policy, config, task, [task.instance(s) for s in seeds]))
+
+
+def lengths(policy: Policy, config: TrainConfig, task, instances=None) -> tuple[int, int]:
+    """Tokens of the longest prompt and completion of these problems; by default of the first ones
+    to train on, and of those with the longest requests, where the task can tell.
     """
     m = config.answers
-    instances = [*early_problems(task), *task.longest_asked()]
+    instances = instances or [*early_problems(task), *task.longest_asked()]
     shown = METHODS[config.method].weight_in_prompt
     prompts = [
         task.prompt(x, m, weights=np.full(d, 1 / d) if shown else None, pocket=policy.pocket)

@@ -16,7 +16,14 @@ from .config import TrainConfig
 from .evaluate import evaluate, held_out_seeds
 from .folders import ADAPTER, RunFolder
 from .loop import train
-from .memory import Memory, check_fits, enough_memory, made_to_fit, memory_needed
+from .memory import (
+    Memory,
+    check_fits,
+    check_measured,
+    enough_memory,
+    made_to_fit,
+    memory_needed,
+)
 from .record import StepRecord
 from .schemas import Engine
 from .step import Learner
@@ -164,6 +171,7 @@ class Run(AnyRun):
         learner = Learner(config)
         config = made_to_fit(learner.policy, config, learner.task)
         check_fits(learner.policy, config, learner.task)
+        check_measured(learner.policy, config, learner.task)
         folder = RunFolder.create(path, config)
         return cls(folder, config, learner, folder.restore(learner, config))
 
