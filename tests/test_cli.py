@@ -142,7 +142,8 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (killed / "summary.json").exists()
-    assert main(["train", "--resume", str(killed)]) == 0
+    assert main(["train", "--resume", str(killed), "--save-every", "5"]) == 0
+    assert json.loads((killed / "config.json").read_text())["save_every"] == 5
     a, b = (json.loads((f / "summary.json").read_text()) for f in (whole, killed))
     timings = {"seconds", "rollout_share"}
     assert {k: v for k, v in a.items() if k not in timings} == {

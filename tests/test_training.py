@@ -860,6 +860,38 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, fi
         assert a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [0, 2])  # before there is any state, and after
+def test_a_run_may_go_on_where_it_is_computed_otherwise(tiny, tmp_path, stop):
+    """On a smaller machine, say. Its settings then say what it was computed with at last."""
+    config = tiny(steps=4, save_every=2, lr=1e-2)
+    whole = list(train(config))
+    run = Run.begin(config, tmp_path / "run")
+    run.start()
+    for record in run.steps() if stop else ():
+        if record.step == stop:
+            break
+    run.close()
+    other = dict(micro_batch=1, sample_batch=2, save_every=1, eval_every=3, keep_texts=1)
+    run = Run.resume(run.path, **other)
+    assert run.first == stop and run.config == config.but(**other) == run.folder.config()
+    for record in run.steps():
+        assert record.tokens == whole[record.step - 1].tokens
+        assert record.loss == pytest.approx(whole[record.step - 1].loss, abs=1e-5)
+    run.finish()
+    assert [row["step"] for row in run.folder.measured()] == [3]
+    again = Run.resume(run.path, 5, save_every=2)
+    assert again.first == 4 and again.config == run.config.but(steps=5, save_every=2)
+    again.close()
+    stored = (run.path / "config.json").read_text()
+    for setting in ("alpha", "no_such_setting"):
+        with pytest.raises(ValueError, match=f"leave out {setting}: it comes from the run"):
+            Run.resume(run.path, 6, **{setting: 2.0})
+    with pytest.raises(ValueError, match="micro_batch = 0"):
+        Run.resume(run.path, 6, micro_batch=0)
+    assert (run.path / "config.json").read_text() == stored
+
+
 def test_the_command_that_goes_on_with_a_run_can_be_pasted(tiny, tmp_path):
     folder = RunFolder.create(tmp_path / "my run's", tiny())
     with pytest.raises(ValueError, match="not finished") as error:

@@ -26,6 +26,7 @@ pytest.importorskip("trl")
 import torch
 import transformers
 from peft import AutoPeftModelForCausalLM
+from safetensors.torch import load_file
 from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
 from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
@@ -695,6 +696,22 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp
     assert main(["train", "--resume", str(path), "--steps", "4"]) == 2
     assert f"vpo-lite export model {path} --out FOLDER" in capsys.readouterr().err
     assert files(path) == files(trained) - {"checkpoints"}, "nothing is changed"
+
+
+@pytest.mark.slow
+def test_a_run_may_go_on_in_smaller_batches(trained, tiny, tmp_path):
+    path = cut(tiny, tmp_path / "run", 2, "asked to stop")
+    run = TrlRun.resume(path, micro_batch=2, eval_every=1)
+    assert run.config == tiny.but(micro_batch=2, eval_every=1) == run.folder.config()
+    run.start()
+    assert run.train(lambda record: False)
+    run.finish()
+    assert [row["step"] for row in RunFolder(path).measured()] == [2]
+    one, other = (RunFolder(p).records() for p in (trained, path))
+    assert [r.tokens for r in one] == [r.tokens for r in other]
+    assert other[2].loss == pytest.approx(one[2].loss, abs=1e-5)
+    a, b = (load_file(p / "adapter" / "adapter_model.safetensors") for p in (trained, path))
+    assert all((a[name] - b[name]).abs().max() < 1e-5 for name in a)
 
 
 @pytest.mark.slow

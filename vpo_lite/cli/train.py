@@ -49,7 +49,8 @@ def flags(made, arguments) -> None:
         "--resume",
         type=path,
         metavar="FOLDER",
-        help="go on with this run; all settings come from it, but --steps may make it longer",
+        help="go on with this run; its settings come from it, but --steps may make it longer, and "
+        "what says how it is computed, such as --device, may change",
     )
     made.add_argument(
         "--engine",
@@ -71,21 +72,13 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..training.config import TrainConfig
+        from ..training.unchanged import check_changes
 
         chosen = given_settings(TrainConfig.options(), options)
         if options.resume:
-            longer = chosen.pop("steps", None)
-            extra = [
-                *chosen,
-                *(name for name in OF_A_NEW_RUN if getattr(options, name) is not None),
-            ]
-            if extra:
-                left_out = ", ".join(sorted(extra))
-                raise Wrong(
-                    f"--resume {options.resume}: all but --steps comes from the run; leave out "
-                    f"{left_out}"
-                )
-            started = _engine(_engine_of(options.resume)).resume(options.resume, longer)
+            given = [name for name in OF_A_NEW_RUN if getattr(options, name) is not None]
+            check_changes(options.resume, [*given, *chosen])
+            started = _engine(_engine_of(options.resume)).resume(options.resume, **chosen)
         else:
             config = TrainConfig.preset(
                 "demo" if options.preset is None else options.preset, **chosen

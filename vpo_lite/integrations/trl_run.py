@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from ..training.record import Group, StepRecord
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
 from ..training.step import Learner
+from ..training.unchanged import changed
 from .rewards import Scored
 from .trl import SetReward, grouped
 from .trl_memory import memory_needed
@@ -101,8 +103,8 @@ class TrlRun(AnyRun):
         return run
 
     @classmethod
-    def resume(cls, path, steps: int | None = None) -> "TrlRun":
-        """Go on with a run, also with another number of processes. ``steps`` and errors are those
+    def resume(cls, path, steps: int | None = None, **machine: Any) -> "TrlRun":
+        """Go on with a run, also with another number of processes. Arguments and errors are those
         of `Run.resume`.
         """
         check_installed()
@@ -110,9 +112,9 @@ class TrlRun(AnyRun):
         with contextlib.ExitStack() as opened:  # if anything fails, the folder is closed
             with together(team):
                 if team.is_main_process:
-                    folder, config = opened.enter_context(going_on(path, NAME, steps))
+                    folder, config = opened.enter_context(going_on(path, NAME, steps, machine))
                 else:
-                    folder, config = _seen(path, steps)
+                    folder, config = _seen(path, steps, machine)
                 engine = folder.engine()
                 schedule = engine.options.get("lr_scheduler_type", "constant")
                 if config.steps != folder.config().steps and not schedule.startswith("constant"):
@@ -316,14 +318,13 @@ def _known(path) -> tuple[dict, bool]:
         return {}, on_cpu(TrainConfig())
 
 
-def _seen(path, steps: int | None) -> tuple[RunFolder, TrainConfig]:
+def _seen(path, steps: int | None, machine: dict) -> tuple[RunFolder, TrainConfig]:
     """The folder and the settings of a run, in a process that does not write to it."""
     try:
         folder = RunFolder.open(path)
     except ValueError as error:
         raise ValueError(f"{error}; all machines of a run must share its folder") from error
-    config = folder.config()
-    return folder, config if steps is None else config.but(steps=steps)
+    return folder, changed(path, folder.config(), steps, machine)
 
 
 def _last_checkpoint(

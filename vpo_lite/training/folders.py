@@ -281,9 +281,9 @@ class RunFolder:
         """Make this the folder of a run that goes on after the step that the file ``state`` is of,
         0 where there is none: later lines of metrics.jsonl are removed.
 
-        config: the settings to go on with, those of :meth:`config` but for ``steps``, which may be
-        others. Of a finished run summary.json is removed. Raises DamagedError, before anything is
-        removed, where state or lines miss.
+        config: the settings to go on with, :meth:`config` after `~.unchanged.changed`. Of a
+        finished run summary.json is removed. Raises DamagedError, before anything is removed, where
+        state or lines miss.
         """
         self._check_locked()
         self.measured()  # a damaged file is said before anything is removed
@@ -293,7 +293,7 @@ class RunFolder:
                 f"{state}: missing, so this finished run cannot go on; begin another, with another "
                 f"--seed, from what `{command('export', 'model', self.path)} --out FOLDER` writes"
             )
-        if not step and len(records) > config.save_every:
+        if not step and len(records) > self.config().save_every:
             raise DamagedError(
                 f"{state}: missing, and {metrics} goes to step {len(records)}; start the run anew"
             )
@@ -310,13 +310,14 @@ class RunFolder:
             cut(self.path / name, step)
 
     def _settle(self, config: TrainConfig) -> None:
-        """Write ``config.steps``, and make a finished run one that is under way."""
+        """Write the settings that changed, and make a finished run one that is under way."""
         if self.finished:
             write_json(self.path / START, self.summary()["start"])
             (self.path / SUMMARY).unlink()
-        stored = read_json(self.path / CONFIG)
-        if stored["steps"] != config.steps:
-            write_json(self.path / CONFIG, stored | {"steps": config.steps})
+        before, now = self.config().to_json(), config.to_json()
+        if before != now:
+            new = {name: value for name, value in now.items() if value != before[name]}
+            write_json(self.path / CONFIG, read_json(self.path / CONFIG) | new)
             self._settings = None
 
     def finish(self, learner, summary: dict) -> None:

@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -28,6 +29,7 @@ from .record import StepRecord
 from .schemas import Engine
 from .step import Learner
 from .texts import written
+from .unchanged import changed
 
 
 class AnyRun(ABC):
@@ -176,16 +178,17 @@ class Run(AnyRun):
         return cls(folder, config, learner, folder.restore(learner, config))
 
     @classmethod
-    def resume(cls, path: str | os.PathLike, steps: int | None = None) -> "Run":
+    def resume(cls, path: str | os.PathLike, steps: int | None = None, **machine: Any) -> "Run":
         """Go on with a run. steps: the steps that it shall have in all; more than it had make it
-        longer, also where it is finished.
+        longer, also where it is finished. machine: settings of how it is computed, such as device
+        or micro_batch (`config.OF_THE_MACHINE`), where they shall differ from the run's.
 
         Raises ValueError where there is none, where all its steps are done, where it is damaged,
         where its data changed, where another engine began it, where its learning rate falls to 0 at
         the step that was its last, where its adapter's folder holds files of others, and where
         another process writes to it. Nothing is changed then.
         """
-        with going_on(path, cls.engine.name, steps) as (folder, config):
+        with going_on(path, cls.engine.name, steps, machine) as (folder, config):
             learner = Learner(config)
             return cls(folder, config, learner, folder.restore(learner, config))
 
@@ -269,7 +272,7 @@ def settled(config: TrainConfig) -> TrainConfig:
 
 @contextlib.contextmanager
 def going_on(
-    path, engine: str, steps: int | None = None
+    path, engine: str, steps: int | None, machine: dict
 ) -> Iterator[tuple[RunFolder, TrainConfig]]:
     """A context with the locked folder of a run that this engine began and that has steps to go,
     and with its settings.
@@ -280,7 +283,7 @@ def going_on(
     folder.lock()
     try:
         config, done = folder.config(), len(folder.records())
-        before, config = config.steps, config if steps is None else config.but(steps=steps)
+        before, config = config.steps, changed(path, config, steps, machine)
         constant = config.lr_schedule == "constant"
         if folder.finished and config.steps == before:
             folder.tidy()

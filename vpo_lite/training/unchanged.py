@@ -1,6 +1,7 @@
 """A run goes on with the base model and the settings that its state was trained with."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -9,6 +10,23 @@ from ..files import DamagedError, parse_json
 from .config import OF_THE_MACHINE, TrainConfig
 
 MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
+
+
+def check_changes(path, names: Iterable[str]) -> None:
+    """Raise ValueError for settings that the run in ``path`` cannot go on with in another value."""
+    if others := sorted(set(names) - {"steps", *OF_THE_MACHINE}):
+        raise ValueError(
+            f"--resume {path}: leave out {', '.join(map(str, others))}: it comes from the run; "
+            f"steps may change, and what says how it is computed: {', '.join(OF_THE_MACHINE)}"
+        )
+
+
+def changed(path, config: TrainConfig, steps: int | None, machine: dict) -> TrainConfig:
+    """The settings with which the run in ``path`` goes on: with other ``steps``, and others of
+    OF_THE_MACHINE. Raises ValueError as :func:`check_changes`, and for values that cannot work.
+    """
+    check_changes(path, machine)
+    return config.but(**machine, **({} if steps is None else {"steps": steps}))
 
 
 def check_unchanged(folder: Path, about: dict[str, str], learner, config: TrainConfig) -> None:
