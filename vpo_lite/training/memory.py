@@ -169,11 +169,11 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     For each, all rollouts are halved until they fit, down to 1. What the config names itself stays,
     and so does what fits as it is.
     """
-    need = memory_needed(policy, config, task)
+    need, most = memory_needed(policy, config, task), {o.name: o.most for o in config.options()}
     for name, part in (("micro_batch", "update"), ("sample_batch", "sampling")):
         if getattr(config, name):
             continue
-        rows = config.prompts * config.group_size
+        rows = min(config.prompts * config.group_size, most[name])
         while rows > 1 and need.kept + getattr(need, part) > available:
             rows = -(-rows // 2)
             config = config.but(**{name: rows})
