@@ -240,9 +240,9 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     assert vpo_row["ahead"] == far["ahead"] == {}
     assert grpo_row["ahead"]["coverage"] == pytest.approx((0.4 / 3, 0.1, 0.2))
     assert "set_reward" not in grpo_row["ahead"]  # of another alpha
-    first, note = differences(rows)
+    first, note, seeds = differences(rows)
     assert first == "vpo - grpo: coverage +0.133 (+0.100 to +0.200, significant)"
-    assert "same 3 problems" in note and note.endswith("the chance of a seed: train several.")
+    assert "same 3 problems" in note and seeds.endswith("the chance of a seed: train several.")
     assert differences(rows[:1]) == differences([vpo_row, far]) == []
 
 
@@ -297,7 +297,7 @@ def test_without_a_front_sets_are_compared_by_their_reward(made):
     rows = compare(folders)
     before = rows[0]["start"]["set_reward"]
     assert rows[1]["ahead"]["set_reward"] == pytest.approx((-0.05, -0.2, 0.1))
-    first, note = differences(rows)
+    first, _, note = differences(rows)
     assert first == "vpo - grpo: set reward -0.050 (-0.200 to +0.100)"
     assert note.endswith("the chance of a seed.")
     text = table(rows)

@@ -242,7 +242,7 @@ def differences(rows: list[dict]) -> list[str]:
     if lines:
         cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
         lines.append(
-            f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems. It "
-            f"leaves out the chance of a seed{cure}."
+            f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems."
         )
+        lines.append(f"The interval leaves out the chance of a seed{cure}.")
     return lines
