@@ -361,8 +361,31 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
         "kinds": {"2 hops": 2},
         "dropped": {"it is marked as not answerable": 2, "its answer is empty": 1},
         "damaged": 0,
+        "repeated": 0,
+        "held_out_seen": 0,
         "first_damaged": None,
     }
+
+
+def test_data_check_names_what_is_asked_twice_and_what_is_held_out_but_known(file, capsys):
+    """Of 12 records those at 1 and 11 are held out; 3 and 7 ask the same as 1, and 6 as 5."""
+    words = [*"abcbefeyhijk"]
+    words[6], words[7] = "f", "b"
+    path = file(*(json.dumps({"word": word}) for word in words))
+    named = ["--task", f"{__name__}:Asks"]
+    assert main(["data", "check", str(path), *named]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "3 ask the same as an earlier one (first: record 3)" in lines
+    noun = Asks.noun
+    assert (
+        f"1 held-out {noun}s ask the same as one to train on (first: record 1): their figures do "
+        f"not speak for new {noun}s"
+    ) in lines
+    other = file('{"word": "z"}', '{"word": "k"}', name="other.jsonl")
+    more = [*named, "--held-out-data", str(other), "--json"]
+    assert main(["data", "check", str(path), *more]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert (counts["repeated"], counts["held_out_seen"]) == (3, 1)  # k
 
 
 def test_data_check_fails_on_damaged_lines_and_where_nothing_loads(file, capsys):

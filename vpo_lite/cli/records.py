@@ -7,7 +7,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
-from ..tasks.records import RecordTask, on_records
+from ..tasks.records import RecordTask, on_records, parted
 from ..tasks.rows import Row, rows_of
 from .flags import Wrong, add_task_options, at_home, given, path, print_json, requests, whole
 
@@ -58,12 +58,15 @@ def check_data(options) -> int:
         if whole_task and loaded.records and not loaded.damaged:
             task.check_machine()
         longest = _longest(task, loaded.records, options) if options.model else {}
+        repeated, seen = _repeated(task, loaded.records)
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     counts = {
         "records": len(loaded.records),
         "kinds": dict(sorted(kinds.items())),
         "dropped": dict(Counter(loaded.dropped.values()).most_common()),
         "damaged": len(loaded.damaged),
+        "repeated": len(repeated),
+        "held_out_seen": len(seen),
         **longest,
     }
     failed = {} if options.score is None else _failures(task, loaded.records, options.score)
@@ -88,6 +91,13 @@ def check_data(options) -> int:
     for why, n in counts["dropped"].items():
         first = next(line for line, reason in loaded.dropped.items() if reason == why)
         print(f"{n:,} dropped: {why} (first: record {first})")
+    if repeated:
+        print(f"{len(repeated):,} ask the same as an earlier one (first: record {repeated[0]})")
+    if seen:
+        print(
+            f"{len(seen):,} held-out {task.noun}s ask the same as one to train on (first: record "
+            f"{seen[0]}): their figures do not speak for new {task.noun}s"
+        )
     for line, message in list(failed.items())[:SHOWN]:
         print(f"record {line} cannot be scored: {message}")
     if options.score is not None:
@@ -97,6 +107,28 @@ def check_data(options) -> int:
     if loaded.damaged:
         print(f"{len(loaded.damaged):,} damaged in all: no run begins on this file")
     return status
+
+
+def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
+    """Records that ask the same as an earlier one; held-out ones that ask the same as one to train
+    on.
+    """
+    from tqdm import tqdm
+
+    def asked(records: dict) -> dict[int, str]:
+        bar = tqdm(records.items(), desc="comparing", **BAR)
+        return {line: task.prompt(x, 1).text for line, x in bar}
+
+    texts = asked(records)
+    first = {text: line for line, text in reversed(texts.items())}
+    repeated = [line for line, text in texts.items() if first[text] != line]
+    if task.held_out_data is None:
+        train, lines = parted(list(texts))
+        held_out = {line: texts[line] for line in lines}
+    else:
+        train, held_out = list(texts), asked(task.load(task.held_out_data).records)
+    known = {texts[line] for line in train}
+    return repeated, [line for line, text in held_out.items() if text in known]
 
 
 def _longest(task, records: dict, options) -> dict[str, int]:

@@ -99,6 +99,17 @@ class Loaded:
         raise ValueError(f"record {shown(line)}: {self.path} has records 0 to {last}")
 
 
+def parted(records: list) -> tuple[list, list]:
+    """The records to train on, and those to hold out: every tenth, counted from the last one.
+
+    >>> parted([*"abcdefghijk"])
+    (['b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'], ['a', 'k'])
+    """
+    last = len(records) - 1
+    kept = [(x, (last - i) % HELD_OUT_EVERY == 0) for i, x in enumerate(records)]
+    return [x for x, held_out in kept if not held_out], [x for x, held_out in kept if held_out]
+
+
 class RecordTask(Task):
     """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hop_records` for a whole one.
 
@@ -185,9 +196,7 @@ class RecordTask(Task):
         if self.held_out_data is not None:
             held_out = list(self.load(self.held_out_data).usable().values())
         else:
-            last = len(records) - 1
-            held_out = [x for i, x in enumerate(records) if (last - i) % HELD_OUT_EVERY == 0]
-            records = [x for i, x in enumerate(records) if (last - i) % HELD_OUT_EVERY]
+            records, held_out = parted(records)
             if not records:
                 raise DamagedError(
                     f"{self.path}: holds one record; one to train on and one to hold out are "
