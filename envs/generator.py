@@ -12,7 +12,7 @@ import operator
 from . import _grid
 from ._grid import shown
 from .describe import ZONE_RADIUS
-from .front import front_rewards
+from .front import pareto_front
 from .layouts import LARGEST_SEED, PRESETS, Layout
 from .maze import Maze
 
@@ -139,7 +139,7 @@ def _draw(layout, draws):
             symbols[row][column] = symbol
     maze = Maze.from_text("\n".join(" ".join(row) for row in symbols), budget)
     # a front of one point: one route is best at everything, nothing conflicts
-    return maze if len(front_rewards(maze)) > 1 else None
+    return maze if len(pareto_front(maze).rewards) > 1 else None
 
 
 def _floor(layout, grid, kept_free, draws):
