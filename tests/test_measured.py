@@ -149,7 +149,7 @@ def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(config, steps, 
 
 
 def test_the_report_draws_a_budget_that_all_measurements_have(config, tmp_path):
-    """Somebody measured fewer answers, and put the file in."""
+    """Somebody measured fewer answers, and put the file in; then one of a version without any@k."""
     run = tmp_path / "run"
     trained(config, run)
     file, page = run / "measured.jsonl", tmp_path / "page.html"
@@ -157,7 +157,12 @@ def test_the_report_draws_a_budget_that_all_measurements_have(config, tmp_path):
     rows[1]["best_at_k"].pop("3")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     report.write_report([run], page, vpo.compare([run]))
-    assert "best@1" in page.read_text().partition("Measured over training")[2]
+    assert "any@1" in page.read_text().partition("Measured over training")[2]
+    del rows[1]["any_at_k"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report.write_report([run], page, vpo.compare([run]))
+    drawn = page.read_text().partition("Measured over training")[2]
+    assert "best@1" in drawn and "any@1" not in drawn
     rows[1]["best_at_k"] = {}
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DamagedError, match=r"line 2: field best_at_k should .*\b1\b"):

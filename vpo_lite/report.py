@@ -173,7 +173,9 @@ def _measured(rows: list[dict], known: bool) -> Html:
     """The figures that the runs measured over training; nothing where none did."""
     series, goal = {}, "coverage" if known else "set_reward"
     found = [[_points(RunFolder(folder)) for folder in row["folders"]] for row in rows]
-    k = common_budgets([figures for runs in found for run in runs for figures in run.values()])[-1]
+    every = [figures for runs in found for run in runs for figures in run.values()]
+    k = common_budgets(every)[-1]
+    kind = "any" if all(k in (figures["any_at_k"] or ()) for figures in every) else "best"
     for row, runs in zip(rows, found, strict=True):
         steps = sorted(set.intersection(*(set(points) for points in runs)))
         if steps:
@@ -181,11 +183,11 @@ def _measured(rows: list[dict], known: bool) -> Html:
             series[_label(row)] = {
                 "step": np.array(steps),
                 goal: np.array([[f[goal] for f in run] for run in figures], float),
-                f"best@{k}": np.array([[f["best_at_k"][k] for f in run] for run in figures]),
+                f"{kind}@{k}": np.array([[f[f"{kind}_at_k"][k] for f in run] for run in figures]),
             }
     if not series:
         return Html("")
-    panels = [goal, f"best@{k}"]
+    panels = [goal, f"{kind}@{k}"]
     return html(_MEASURED, _picture(_figures().curves(series, panels, width=WIDTH), first=False))
 
 
