@@ -103,8 +103,9 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# Modules of browser tests that take longest. They come first: the last one has no other beside it.
+# Modules with the longest tests. They come first: at the end nothing would run beside them.
 LONG = ("test_course_browser.py", "test_browser.py", "test_one_screen.py", "test_lesson.py")
+LONG += ("test_twin.py", "test_trl.py", "test_gpu_check.py")
 
 
 def pytest_collection_modifyitems(items):
