@@ -56,16 +56,19 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         kinds.setdefault(json.dumps(kind), []).append(finished)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
+    settings = [json.loads(kind) for kind in kinds]
+    configs = [runs[0].config for runs in kinds.values()]
+    values = [_by_problem(runs) for runs in kinds.values()]
     rows = [
-        _row(runs, json.loads(kind), [json.loads(k) for k in kinds]) for kind, runs in kinds.items()
+        _row(runs, mine, settings, here)
+        for runs, mine, here in zip(kinds.values(), settings, values, strict=True)
     ]
-    first, *others = kinds.values()
-    for row, runs in zip(rows, ([], *others), strict=True):
-        row["ahead"] = _ahead(first, runs) if runs else {}
+    for i, row in enumerate(rows):
+        row["ahead"] = _ahead(configs[0], configs[i], values[0], values[i]) if i else {}
     return rows
 
 
-def _row(runs: list[_Finished], mine: dict, kinds: list[dict]) -> dict:
+def _row(runs: list[_Finished], mine: dict, kinds: list[dict], per_problem: dict) -> dict:
     config = runs[0].config
     rivals = [kind for kind in kinds if kind["method"] == config.method]
     names = dict.fromkeys(name for rival in rivals for name in rival)
@@ -74,7 +77,6 @@ def _row(runs: list[_Finished], mine: dict, kinds: list[dict]) -> dict:
         for name in names
         if len({json.dumps(kind.get(name)) for kind in (kinds if name == "task" else rivals)}) > 1
     ]
-    per_problem = _by_problem(runs)
     return {
         "label": ", ".join(
             [config.method, *(f"{n}={_shortened(mine.get(n))}" for n in differing if n in mine)]
@@ -136,12 +138,11 @@ def _by_problem(runs: list[_Finished]) -> dict[str, dict]:
     }
 
 
-def _ahead(first: list[_Finished], others: list[_Finished]) -> dict:
+def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> dict:
     """{figure: (mean, low, high)} of the differences on the problems that both kinds measured."""
-    mine, other = first[0].config, others[0].config
     if _problems(mine) != _problems(other):
         return {}
-    found, here, there = {}, _by_problem(first), _by_problem(others)
+    found = {}
     size, alpha = mine.compared_size != other.compared_size, mine.alpha != other.alpha
     for name in [name for name in here if name in there]:
         a, b = here[name], there[name]

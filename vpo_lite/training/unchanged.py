@@ -48,9 +48,9 @@ def check_unchanged(folder: Path, about: dict[str, str], learner, config: TrainC
     if isinstance(options := before.get("task_options"), dict):  # check_files knows the data
         options.update((n, f) for n, f in config.files.items() if n in options)
     free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
-    changed = [n for n in now if n not in free and now[n] != before.get(n)]
-    if changed:
+    others = [n for n in now if n not in free and now[n] != before.get(n)]
+    if others:
         raise DamagedError(
-            f"{folder / 'config.json'}: {', '.join(changed)} changed since the run began; put it "
+            f"{folder / 'config.json'}: {', '.join(others)} changed since the run began; put it "
             "back, or start another run"
         )
