@@ -22,6 +22,7 @@ import browser_setup
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from printed import without_bars
 
 from vpo_lite.teaching import exercises
 from vpo_lite.teaching.course import solved
@@ -106,10 +107,10 @@ def check_outputs(cells, small):
             assert cell.outputs[-1].data["text/plain"] in (
                 f"… {checked(cell)[0]}: {blank}" for blank in (BLANK, BLANK_BODY)
             )
-    written = [
+    written = "".join(
         o.text for c in run for o in c.outputs if o.output_type == "stream" and o.name == "stderr"
-    ]
-    assert not written, written
+    )
+    assert without_bars(written) == ""
     figures = [o.data[PLOTLY] for c in run for o in c.outputs if PLOTLY in o.get("data", {})]
     wide = [f["layout"].get("width", 0) for f in figures]
     assert all(width <= WIDEST for width in wide), f"cut off on a projector: {wide}"

@@ -1,0 +1,16 @@
+"""What was printed, read by the tests."""
+
+import re
+
+BAR = re.compile(r"\r[^\r\n]*\|[^\r\n]*\[[^\r\n]*\] *|\r *(?=\r|$)")
+
+
+def without_bars(text: str) -> str:
+    """The text without the bars, which a slow machine alone shows, and their removal.
+
+    >>> without_bars("\\r 59%|███▉  | 5698/9610 [00:02<00:01, 2848.74problem/s]\\r       \\r")
+    ''
+    >>> without_bars("Warning: late\\n\\rcounting:  50%|██  | 1/2 [00:02<00:02]\\r     \\r")
+    'Warning: late\\n'
+    """
+    return BAR.sub("", text).strip("\r")
