@@ -83,10 +83,10 @@ def _of_a_run(view: View, run: Run) -> str:
 
 def _of_the_weights(view: View, agreement: float) -> str:
     if view.config.K == math.inf:
-        return "K = ∞: the exact advantages, no weights are drawn."
+        return "K = ∞: no weights are drawn, so the advantages are exact."
     return (
-        f"K = {view.config.K:,}: the advantages of this step agree with the exact ones to "
-        f"{agreement:.2f} (correlation; K = ∞ is 1)."
+        f"K = {view.config.K:,}: the advantages of this step (a rollout's score against its "
+        f"group's) and the exact ones, of K = ∞, have a correlation of {agreement:.2f}."
     )
 
 
