@@ -608,6 +608,37 @@ def test_wrong_tasks_and_options_get_one_line_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
+METHOD = """
+
+import vpo_lite as vpo
+
+
+@vpo.estimators.method()
+def beside_the_task(R, *, eps, **_):
+    score = R.mean(axis=(2, 3))
+    return score, vpo.estimators.zscore(score, eps)
+"""
+
+
+def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
+    model, tmp_path, monkeypatch, capsys
+):
+    """As the reference says. In a file beside it the method is unknown."""
+    monkeypatch.setitem(vpo.METHODS, "beside_the_task", None)  # gone after the test
+    del vpo.METHODS["beside_the_task"]
+    (tmp_path / "task_and_method.py").write_text(TASK + METHOD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    run = (
+        "--model {} --prompts 2 --group-size 2 --steps 1 --eval-problems 1 --eval-answers 3 --out r"
+    )
+    asked = ["train", "--method", "beside_the_task", *run.format(model).split()]
+    assert main(asked) == 2 and "unknown method" in capsys.readouterr().err
+    assert main([*asked, "--task", "task_and_method:Letters"]) == 0
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["method"] == "beside_the_task"
+    assert main(["train", "--resume", "r", "--steps", "2"]) == 0
+
+
 def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):
     made = config(model, most=3)
     assert (made.task, made.task_options) == ("letters_of_the_test:Letters", {"most": 3})
