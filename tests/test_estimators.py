@@ -553,11 +553,15 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
-            "weights has shape (1, 5, 3): expected (K, 2)",
+            "prompt 1: weights has shape (1, 5, 3): expected (K, 2)",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),
             "w_star has shape (1, 2)",
+        ),
+        (
+            lambda: vpo.advantages("max_at_k", R1[0], groups="aaab"),
+            "group 'b': G = 1: max_at_k compares a rollout with the others",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=0.5),

@@ -177,12 +177,12 @@ def estimate(
 ) -> Estimate:
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
-    if groups is not None:
-        return _group_by_group(method, R, groups, weights, alpha, w_star, k, eps)
     alpha = check_alpha(alpha)
     eps = check_number(eps, "eps", "a finite number, 0 to 1e+100", 0, LARGEST)
     if k is not None:
         check_whole(k, "k")
+    if groups is not None:
+        return _group_by_group(method, R, groups, weights, alpha, w_star, k, eps)
     if isinstance(R, list | tuple):
         R = [check_finite(r, f"R[{p}]", 0) for p, r in enumerate(R)]
         if len({r.shape for r in R}) > 1:
@@ -244,11 +244,10 @@ def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
             "with the same G for all prompts"
         )
     weights = _per_prompt(weights, "weights", range(len(R)), 2)
-    weights = [None if W is None else [W] for W in weights]
     w_star = _per_prompt(w_star, "w_star", range(len(R)), 1)
     parts = [
-        estimate(method, r[None], weights=W, alpha=alpha, w_star=w, k=k, eps=eps)
-        for r, W, w in zip(R, weights, w_star, strict=True)
+        _one_of_several(f"prompt {p}", method, r[None], W, w, alpha=alpha, k=k, eps=eps)
+        for p, (r, W, w) in enumerate(zip(R, weights, w_star, strict=True))
     ]
     return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
@@ -279,16 +278,20 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
                 f"group {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
                 "(m, d); let a missing answer have the worst rewards"
             )
-        part = estimate(
-            method,
-            np.array([[R[n] for n in members]]),
-            weights=None if W is None else [W],
-            w_star=None if w is None else [w],
-            **dict(alpha=alpha, k=k, eps=eps),
-        )
+        one, where = np.array([[R[n] for n in members]]), f"group {shown(label)}"
+        part = _one_of_several(where, method, one, W, w, alpha=alpha, k=k, eps=eps)
         for whole, values in zip(found, part, strict=True):
             whole[members] = values[0]
     return found
+
+
+def _one_of_several(where, method, R, W, w, **settings):
+    """`estimate` of one prompt or group, R (1, G, m, d); an error says of which."""
+    weights, w_star = (None if x is None else [x] for x in (W, w))
+    try:
+        return estimate(method, R, weights=weights, w_star=w_star, **settings)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 # ---- the methods ----
