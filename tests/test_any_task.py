@@ -22,6 +22,7 @@ from vpo_lite.cli import flags, main
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
@@ -193,6 +194,7 @@ WRONG = {  # method or attribute of the task -> (what stands there, what is said
         "two problems of different keys",
     ),
     "objectives": (lambda self, x: (), "named no objective"),
+    "front": (lambda self, x: np.eye(9), r"front\(instance\): front has shape \(9, 9\): expected"),
     "prompt": (lambda self, x, m, **_: "write", "gave 'write': expected a Prompt"),
     "max_tokens": (lambda self, x, m, pocket=None: 0, r"max_tokens\(...\) = 0"),
     "seeds": ({"train": range(3)}, r"seeds\['held_out'\] must be"),
@@ -476,6 +478,19 @@ def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():
 
     with pytest.raises(ValueError, match=r"scores of shape \(2, 2\): expected \(2, 4\)"):
         score_answers(Short(), [4], [[["a"], ["b"]]])
+
+
+@pytest.mark.parametrize("vectors", [["0.5 points", "1"], {"rest 0": 1}, [1, [0]]], ids=repr)
+def test_a_vector_that_holds_no_numbers_is_named(vectors):
+    """The command line took NumPy's words for a wrong request, and showed them alone."""
+
+    class Odd(Letters):
+        score, vector = Task.score, lambda self, instance, answer: vectors
+
+    with pytest.raises(
+        TaskError, match=r"task 'letters': vector\(instance, answer\) gave .*numbers"
+    ):
+        score_answers(Odd(), [2], [[["a"], ["b"]]])
 
 
 def test_a_task_that_scores_nothing_says_what_it_lacks():
