@@ -22,6 +22,7 @@ from vpo_lite.cli import flags, main
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
@@ -193,6 +194,7 @@ WRONG = {  # method or attribute of the task -> (what stands there, what is said
         "two problems of different keys",
     ),
     "objectives": (lambda self, x: (), "named no objective"),
+    "front": (lambda self, x: np.eye(9), r"front\(instance\): front has shape \(9, 9\): expected"),
     "prompt": (lambda self, x, m, **_: "write", "gave 'write': expected a Prompt"),
     "max_tokens": (lambda self, x, m, pocket=None: 0, r"max_tokens\(...\) = 0"),
     "seeds": ({"train": range(3)}, r"seeds\['held_out'\] must be"),
@@ -478,6 +480,19 @@ def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():
         score_answers(Short(), [4], [[["a"], ["b"]]])
 
 
+@pytest.mark.parametrize("vectors", [["0.5 points", "1"], {"rest 0": 1}, [1, [0]]], ids=repr)
+def test_a_vector_that_holds_no_numbers_is_named(vectors):
+    """The command line took NumPy's words for a wrong request, and showed them alone."""
+
+    class Odd(Letters):
+        score, vector = Task.score, lambda self, instance, answer: vectors
+
+    with pytest.raises(
+        TaskError, match=r"task 'letters': vector\(instance, answer\) gave .*numbers"
+    ):
+        score_answers(Odd(), [2], [[["a"], ["b"]]])
+
+
 def test_a_task_that_scores_nothing_says_what_it_lacks():
     class Bare(Letters):
         score = Task.score
@@ -606,6 +621,37 @@ def test_wrong_tasks_and_options_get_one_line_and_status_2(
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and said in error
     assert list(tmp_path.iterdir()) == []
+
+
+METHOD = """
+
+import vpo_lite as vpo
+
+
+@vpo.estimators.method()
+def beside_the_task(R, *, eps, **_):
+    score = R.mean(axis=(2, 3))
+    return score, vpo.estimators.zscore(score, eps)
+"""
+
+
+def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
+    model, tmp_path, monkeypatch, capsys
+):
+    """As the reference says. In a file beside it the method is unknown."""
+    monkeypatch.setitem(vpo.METHODS, "beside_the_task", None)  # gone after the test
+    del vpo.METHODS["beside_the_task"]
+    (tmp_path / "task_and_method.py").write_text(TASK + METHOD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    run = (
+        "--model {} --prompts 2 --group-size 2 --steps 1 --eval-problems 1 --eval-answers 3 --out r"
+    )
+    asked = ["train", "--method", "beside_the_task", *run.format(model).split()]
+    assert main(asked) == 2 and "unknown method" in capsys.readouterr().err
+    assert main([*asked, "--task", "task_and_method:Letters"]) == 0
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["method"] == "beside_the_task"
+    assert main(["train", "--resume", "r", "--steps", "2"]) == 0
 
 
 def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):

@@ -416,6 +416,46 @@ def test_a_new_method_is_one_function_with_a_decorator(monkeypatch):
     assert vpo.advantages("worst_answer", R) == pytest.approx(zscore(R.mean(axis=-1).min(axis=-1)))
 
 
+RETURNED = {  # by a method of a reader's own, for R (2, 4, 3, 3)
+    "no pair": (lambda R: R[..., 0, 0], "returned no pair (score, advantage), each (2, 4)"),
+    "one per answer": (lambda R: (R[..., 0, 0], R[..., 0]), "has shape (2, 4, 3): expected (2, 4)"),
+    "one per prompt": (lambda R: (R[:, 0, 0, 0],) * 2, "has shape (2,): expected (2, 4)"),
+    "NaN": (
+        lambda R: (R[..., 0, 0], R[..., 0, 0] * np.nan),
+        "advantage of method 'mine' holds 8 v",
+    ),
+}
+
+
+@pytest.mark.parametrize("returned, words", RETURNED.values(), ids=RETURNED)
+def test_what_a_method_of_ones_own_returns_is_checked(returned, words, monkeypatch):
+    """One advantage per answer went into training, and its rows into other rollouts."""
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+
+    @estimators.method()
+    def mine(R, **_):
+        return returned(R)
+
+    with pytest.raises(ValueError) as error:
+        estimators.estimate("mine", R3)
+    assert words in str(error.value) and "'mine'" in str(error.value)
+
+
+def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
+    """A second "grpo" would train under the name of the first."""
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+
+    def grpo(R, **_):
+        return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
+
+    with pytest.raises(ValueError, match="method 'grpo' is there already: give yours another"):
+        estimators.method()(grpo)
+    grpo.__name__ = "my_grpo"
+    assert estimators.method()(estimators.method()(grpo)) is grpo  # its cell may run again
+    with pytest.raises(ValueError, match="weights = 'several': expected one of none, one, many"):
+        estimators.method(weights="several")(grpo)
+
+
 def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
     small_config, monkeypatch
 ):
@@ -475,13 +515,23 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
     [
         (lambda: vpo.advantages("ppo", R1), "method = 'ppo'"),
         (lambda: vpo.advantages("vpo", R3[0]), "R has shape (4, 3, 3)"),
+        (lambda: vpo.advantages("vpo", R3[0]), "(N, m, d), give groups="),
+        (lambda: vpo.advantages("vpo", None), "R is None"),
         (lambda: vpo.advantages("vpo", np.ones((2, 0, 3, 3))), "R has shape (2, 0, 3, 3)"),
         (lambda: vpo.advantages("vpo", np.ones((2, 4, 0, 3))), "R has shape (2, 4, 0, 3)"),
         (lambda: vpo.advantages("vpo", R3 * np.nan), "R holds 72 values"),
+        (
+            lambda: vpo.advantages("vpo", [[[[1.0, 0.0]], [[0.5, np.nan]]]]),
+            "R[0] holds 1 values that are NaN or infinite, the first at [1, 0, 1]; all must be fin",
+        ),
         (lambda: vpo.advantages("vpo", BF16), "R holds BFloat16, a type that NumPy lacks: give "),
         (lambda: vpo.advantages("vpo", list(BF16)), "R[0] holds BFloat16"),
         (lambda: vpo.advantages("vpo", R3, weights=BF16), "weights holds BFloat16"),
-        (lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))), "W has shape (3, 5, 3)"),
+        (
+            lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))),
+            "weights has shape (3, 5, 3): expected (K, 3) for all prompts, or (2, K, 3), since R",
+        ),
+        (lambda: vpo.advantages("vpo", R3, weights=np.ones((0, 3))), "weights has shape (0, 3)"),
         (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
         (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
         (lambda: vpo.advantages("grpo", R1, w_star=[1, 0]), "w_star has shape (2,)"),
@@ -503,11 +553,15 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
-            "W has shape (1, 5, 3): expected (K, 2)",
+            "prompt 1: weights has shape (1, 5, 3): expected (K, 2)",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),
             "w_star has shape (1, 2)",
+        ),
+        (
+            lambda: vpo.advantages("max_at_k", R1[0], groups="aaab"),
+            "group 'b': G = 1: max_at_k compares a rollout with the others",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=0.5),

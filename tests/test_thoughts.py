@@ -90,3 +90,13 @@ def test_every_parser_of_words_leaves_thoughts_out(name, faithful, opening):
         one = said if name == "programs" else answers[0]
         first = task.parse(x, one, 1)
         assert task.parse(x, f"{opening}{form} {one} </think>{one}", 1) == first
+
+
+def test_any_word_may_be_the_tag_and_m_is_a_count():
+    """The tag "c++" was a pattern, and m = 0 asked for nothing."""
+    assert read_numbered("<c++_1> 4 </c++_1> <cc_2> 5 </cc_2>", 2, "c++") == [" 4 ", None]
+    for m in (0, -1, 1.5):
+        with pytest.raises(ValueError, match=rf"m = {m}: expected a whole number of at least 1"):
+            numbered_form(m, "answer")
+        with pytest.raises(ValueError, match=rf"m = {m}: expected a whole number of at least 1"):
+            read_numbered(FORM, m, "answer")

@@ -127,6 +127,8 @@ def check_finite(x, name, ndim, largest=LARGEST):
     Raises ValueError for anything else: texts, dates, complex numbers, masked entries, sparse or
     structured arrays, rows of unequal length, NaN, infinity, and arrays that are too large.
     """
+    if x is None:
+        raise ValueError(f"{name} is None: expected an array of numbers")
     if _holds_masked(x, name):
         raise ValueError(f"{name} holds masked entries; fill them or leave their answers out")
     try:
@@ -167,9 +169,10 @@ def check_finite(x, name, ndim, largest=LARGEST):
     with np.errstate(invalid="ignore"):
         size = max(x.max(initial=0), -x.min(initial=0))  # NaN where x holds one
     if not size < np.inf:
+        odd = np.argwhere(~np.isfinite(x))
+        first = f", the first at {odd[0].tolist()}" if x.ndim else ""
         raise ValueError(
-            f"{name} holds {(~np.isfinite(x)).sum()} values that are NaN or infinite; all must be "
-            "finite"
+            f"{name} holds {len(odd)} values that are NaN or infinite{first}; all must be finite"
         )
     if size > largest:
         raise ValueError(

@@ -60,6 +60,9 @@ class Method:
     weight_in_prompt: bool = False  # the policy reads its weights in the prompt
     recombines: bool = False  # a group's answers make one more rollout (training/recombine.py)
 
+    def __post_init__(self):
+        check_choice(self.weights, "weights", ("none", "one", "many"))
+
 
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
@@ -69,11 +72,18 @@ def method(**properties: Any) -> Callable[[Callable], Callable]:
 
     `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
     arguments it needs, out of weights, alpha, w_star (P, d), k and eps. It ends in `**_`, which
-    takes the others. It returns an `Estimate`, or the plain pair (score, advantage).
+    takes the others. It returns an `Estimate`, or the plain pair (score, advantage). `weights` is
+    None where the exact mean is asked for (K = infinity).
+
+    Raises ValueError for the name of a method that ships: runs and figures go by the name.
     """
 
     def register(function):
-        METHODS[function.__name__] = Method(function.__name__, function, **properties)
+        name = function.__name__
+        there = getattr(METHODS.get(name), "estimate", function)
+        if there.__module__ == __name__ != function.__module__:
+            raise ValueError(f"method {name!r} is there already: give yours another name")
+        METHODS[name] = Method(name, function, **properties)
         return function
 
     return register
@@ -167,12 +177,12 @@ def estimate(
 ) -> Estimate:
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
-    if groups is not None:
-        return _group_by_group(method, R, groups, weights, alpha, w_star, k, eps)
     alpha = check_alpha(alpha)
     eps = check_number(eps, "eps", "a finite number, 0 to 1e+100", 0, LARGEST)
     if k is not None:
         check_whole(k, "k")
+    if groups is not None:
+        return _group_by_group(method, R, groups, weights, alpha, w_star, k, eps)
     if isinstance(R, list | tuple):
         R = [check_finite(r, f"R[{p}]", 0) for p, r in enumerate(R)]
         if len({r.shape for r in R}) > 1:
@@ -180,7 +190,8 @@ def estimate(
     R = check_rewards(R)
     if R.ndim != 4 or R.shape[1] == 0:
         raise ValueError(
-            f"R has shape {R.shape}: expected (P, G, m, d), or a list of P arrays (G, m, d_p)"
+            f"R has shape {R.shape}: expected (P, G, m, d), or a list of P arrays (G, m, d_p); "
+            "for rollouts in one row, (N, m, d), give groups="
         )
     P, _, m, d = R.shape
     if METHODS[method].single_answer and m != 1:
@@ -190,6 +201,13 @@ def estimate(
         )
     if weights is not None and METHODS[method].weights != "none":
         weights = check_finite(weights, "weights", 2, LARGEST_WEIGHT)
+        several = METHODS[method].weights == "many"
+        *prompts, K, d_w = weights.shape
+        if several and (K == 0 or d_w != d or prompts not in ([], [P], [*R.shape[:2]])):
+            raise ValueError(
+                f"weights has shape {weights.shape}: expected (K, {d}) for all prompts, or "
+                f"({P}, K, {d}), since R has shape {R.shape}"
+            )
     if METHODS[method].weights == "one" and (weights is None or weights.shape != (P, 1, d)):
         given = "is missing" if weights is None else f"has shape {weights.shape}"
         raise ValueError(
@@ -203,7 +221,19 @@ def estimate(
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
     found = METHODS[method].estimate(R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
-    return Estimate(*found)
+    return _checked(method, found, R.shape[:2])
+
+
+def _checked(method, found, shape):
+    """What a method returned, as an `Estimate`: a method of a reader's own may return anything."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise ValueError(f"method {method!r} returned no pair (score, advantage), each {shape}")
+    named = zip(("score", "advantage"), found, strict=True)
+    parts = [check_finite(x, f"{name} of method {method!r}", 0, np.inf) for name, x in named]
+    for name, x in zip(("score", "advantage"), parts, strict=True):
+        if x.shape != shape:
+            raise ValueError(f"{name} of method {method!r} has shape {x.shape}: expected {shape}")
+    return Estimate(*parts)
 
 
 def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
@@ -214,11 +244,10 @@ def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
             "with the same G for all prompts"
         )
     weights = _per_prompt(weights, "weights", range(len(R)), 2)
-    weights = [None if W is None else [W] for W in weights]
     w_star = _per_prompt(w_star, "w_star", range(len(R)), 1)
     parts = [
-        estimate(method, r[None], weights=W, alpha=alpha, w_star=w, k=k, eps=eps)
-        for r, W, w in zip(R, weights, w_star, strict=True)
+        _one_of_several(f"prompt {p}", method, r[None], W, w, alpha=alpha, k=k, eps=eps)
+        for p, (r, W, w) in enumerate(zip(R, weights, w_star, strict=True))
     ]
     return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
@@ -249,16 +278,20 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
                 f"group {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
                 "(m, d); let a missing answer have the worst rewards"
             )
-        part = estimate(
-            method,
-            np.array([[R[n] for n in members]]),
-            weights=None if W is None else [W],
-            w_star=None if w is None else [w],
-            **dict(alpha=alpha, k=k, eps=eps),
-        )
+        one, where = np.array([[R[n] for n in members]]), f"group {shown(label)}"
+        part = _one_of_several(where, method, one, W, w, alpha=alpha, k=k, eps=eps)
         for whole, values in zip(found, part, strict=True):
             whole[members] = values[0]
     return found
+
+
+def _one_of_several(where, method, R, W, w, **settings):
+    """`estimate` of one prompt or group, R (1, G, m, d); an error says of which."""
+    weights, w_star = (None if x is None else [x] for x in (W, w))
+    try:
+        return estimate(method, R, weights=weights, w_star=w_star, **settings)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 # ---- the methods ----
@@ -321,7 +354,8 @@ def gdpo(R, *, w_star, eps, **_):
     """The z-scores of the d objectives, each taken alone, then averaged (GDPO, as in 2605.22817).
 
     So an objective with large rewards does not drown the others. The score is w* . r. The advantage
-    does not depend on w*: other weights change what is measured, and not what is trained.
+    does not depend on w*: other weights change what is measured, and not what is trained. GDPO's
+    own code also whitens the advantages over the batch; this function does not.
 
     >>> R = [[[[1, 0]], [[0, 0]], [[0, 3]]]]
     >>> advantages("gdpo", R, w_star=[9, 1]).tolist() == advantages("gdpo", R).tolist()

@@ -83,10 +83,13 @@ def preferences(d: int, count: int = 50) -> np.ndarray:
     """Held-out preferences (count, d): what people may ask for, drawn from Dirichlet(1).
 
     They are the same for every policy and every problem with d objectives, and no training draws
-    them: the key of the draw is their own.
+    them: the key of the draw is their own. any@k is the mean of best@k under them.
 
     >>> preferences(3).shape, round(float(preferences(3, 2).sum()), 6)
     ((50, 3), 2.0)
+    >>> any_at_1 = best_at_k(preferences(3) @ np.eye(3), 1).mean()  # of three specialists
+    >>> round(float(any_at_1), 6)
+    0.333333
     """
     return sample_weights(count, d, rng=generator(0, "held-out preferences", key=int(d)))
 

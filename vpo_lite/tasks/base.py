@@ -186,7 +186,9 @@ class Task:
         return None
 
     def summary(self, instance: Any) -> str:
-        """The problem as a panel shows it, in a few lines. By default the request in words."""
+        """The problem as a panel and texts.jsonl show it, in a few lines. By default the request
+        for one answer, in words.
+        """
         return self.prompt(instance, 1).text
 
     # --- the request for m answers, and their parser ----------------------------------------------
@@ -265,7 +267,14 @@ class Task:
         """
         rows = [[self.vector(x, a) for a in row] for x, row in zip(instances, answers, strict=True)]
         none = (np.zeros((0, len(self.objectives(x)))) for x in instances)
-        return [np.array(row or empty, float) for row, empty in zip(rows, none, strict=True)]
+        return [self._array(row or empty) for row, empty in zip(rows, none, strict=True)]
+
+    def _array(self, vectors):
+        try:
+            return np.array(vectors, float)
+        except (TypeError, ValueError) as error:  # texts, a dict, vectors of several lengths
+            given = f"task {self.name!r}: vector(instance, answer) gave {shown(vectors[0])}, ..."
+            raise TaskError(f"{given}: expected d numbers each ({error})") from error
 
     def vector(self, instance: Any, answer: str) -> Sequence[float]:
         """The reward vector (d,) of one parsed answer, where answers are scored one by one."""

@@ -3,13 +3,16 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from ..checks import check_whole
+
 
 def numbered_form(m: int, tag: str) -> str:
-    """How m answers are to be written.
+    """How m answers are to be written. Raises ValueError for m < 1.
 
     >>> numbered_form(2, "route")
     '<route_1> ... </route_1> <route_2> ... </route_2>'
     """
+    check_whole(m, "m")
     return write_numbered(["..."] * m, tag)
 
 
@@ -25,12 +28,14 @@ def write_numbered(bodies: Iterable[str], tag: str) -> str:
 def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
     """The texts in the first complete ``<tag_i> ... </tag_i>``, i = 1..m; None where there is none.
 
-    A text may hold other tags, but not the opening of another answer. Tags above m are not read,
-    and neither is what a model thinks before it answers (:func:`without_thoughts`).
+    A text keeps its blanks and line ends: ``strip()`` it before you compare it. It may hold other
+    tags, but not the opening of another answer. Tags above m are not read, and neither is what a
+    model thinks before it answers (:func:`without_thoughts`). Raises ValueError for m < 1.
 
     >>> read_numbered("<a_2> R <b>x</b> </a_2> <a_1> never closed", 2, "a")
     [None, ' R <b>x</b> ']
     """
+    check_whole(m, "m")
     found: dict[int, str] = {}
     number = "[1-9][0-9]{0,2}" if m > 9 else "[1-9]"  # a text from elsewhere may hold over nine
     for match in re.finditer(_whole(tag, number), without_thoughts(text, tag), re.DOTALL):
@@ -63,6 +68,7 @@ def without_thoughts(text: str, tag: str) -> str:
 
 def _whole(tag: str, number: str) -> str:
     """The pattern of an answer between its tags; its groups are the number and the text."""
+    tag = re.escape(tag)
     return rf"<{tag}_({number})>((?:(?!<{tag}_{number}>).)*?)</{tag}_\1>"
 
 

@@ -82,9 +82,9 @@ def check_early_problems(
         lacking = "prompt(...) does not show its weights, and this method needs them there"
         _must(one != other, task, lacking)
     sets = np.zeros((2, m, d))
+    coverage_of(task, task.front(first), sets)  # first, because `solved` compares with the front
     flags_of(task, "valid", first, sets)
     flags_of(task, "solved", first, sets)
-    coverage_of(task, task.front(first), sets)
 
 
 # --- one check for each value ---------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """What rollouts wrote, step by step: texts.jsonl in a run folder.
 
-One line is one completion: step, problem, text, its m answers (null where one cannot be read),
-their rewards (m, d), the rollout's advantage, and where a group has one weight vector, that. It
-is for people to read; no run depends on it.
+One line is one completion: step, problem (the task's summary of it, not the request), text, its m
+answers (null where one cannot be read), their rewards (m, d), the rollout's advantage, and where a
+group has one weight vector, that. It is for people to read; no run depends on it.
 """
 
 import json
