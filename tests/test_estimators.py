@@ -377,6 +377,29 @@ def test_gdpo_worked_by_hand():
     assert vpo.advantages("grpo", R, eps=0)[0] == pytest.approx([-1, -1, 1, 1], abs=0.03)
 
 
+def test_gdpo_whitens_over_the_whole_batch_where_it_is_asked_to():
+    """Also where groups differ in size and prompts in d. A silent group stays silent."""
+    R = rng().random((3, 4, 1, 2))
+    R[1] = 0.25
+    A = vpo.advantages("gdpo", R, eps=0)
+    wanted = (A - A.mean()) / A.std()  # as in TRL's normalize_then_sum, with the population's std
+    whitened = vpo.advantages("gdpo", R, eps=0, whiten=True)
+    assert whitened == pytest.approx(wanted, abs=1e-12) and (whitened[1] == 0).all()
+    assert vpo.advantages("gdpo", R, eps=1.0, whiten=True) == pytest.approx(
+        vpo.advantages("gdpo", R, eps=1.0) / (vpo.advantages("gdpo", R, eps=1.0).std() + 1)
+    )
+    rows, labels = R.reshape(-1, 1, 2)[[0, 5, 9, 1, 2, 8]], [0, 1, 2, 0, 0, 2]
+    A = vpo.advantages("gdpo", rows, groups=labels, eps=0)
+    whitened = vpo.advantages("gdpo", rows, groups=labels, eps=0, whiten=True)
+    assert whitened == pytest.approx(A / A.std(), abs=1e-12) and whitened[1] == 0
+    lists = [R[0], np.concatenate((R[2], R[2, ::-1]), -1)]
+    A = vpo.advantages("gdpo", lists, eps=0)
+    assert vpo.advantages("gdpo", lists, eps=0, whiten=True) == pytest.approx(A / A.std())
+    assert (vpo.advantages("gdpo", R[1:2], eps=0, whiten=True) == 0).all()
+    with pytest.raises(ValueError, match=r"whiten = True: only gdpo .* not grpo"):
+        vpo.advantages("grpo", R, whiten=True)
+
+
 def test_maxrl_worked_by_hand():
     R = np.array([0, 0, 0, 1.0])[None, :, None, None]
     assert vpo.advantages("maxrl", R, eps=0)[0] == pytest.approx(

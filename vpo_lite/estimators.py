@@ -98,6 +98,7 @@ def advantages(
     w_star: Rewards | Mapping | None = None,
     k: int | None = None,
     eps: float = 1e-6,
+    whiten: bool = False,
     groups: Iterable | None = None,
 ) -> np.ndarray:
     """The advantage of every rollout: by how much it is better than the others of its prompt.
@@ -119,6 +120,7 @@ def advantages(
     w_star   the task's fixed weights, (d,) or (P, d), at most 1e40. None means 1/d each.
     k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
     eps      added to the standard deviation, or mean, that divides.
+    whiten   for `gdpo`: also divide all advantages by their standard deviation over the batch.
     groups   for rollouts in any order and groups of any size: N labels, one for each rollout, such
              as the ids of their prompts. R is then (N, m, d), or a list of N arrays (m, d_n), and
              the result is (N,). `weights` (K, d) and `w_star` (d,) hold for all groups. Otherwise
@@ -142,7 +144,7 @@ def advantages(
     >>> advantages("vpo", rows, groups=["a", "b", "a", "b"]).round(2).tolist()
     [1.0, -1.0, -1.0, 1.0]
     """
-    credit = dict(weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
+    credit = dict(weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps, whiten=whiten)
     return estimate(method, R, **credit, groups=groups).advantage
 
 
@@ -173,12 +175,19 @@ def estimate(
     w_star: Rewards | Mapping | None = None,
     k: int | None = None,
     eps: float = 1e-6,
+    whiten: bool = False,
     groups: Iterable | None = None,
 ) -> Estimate:
     """Score and advantage of every rollout, as an `Estimate`. Arguments as for `advantages`."""
     check_choice(method, "method", METHODS)
     alpha = check_alpha(alpha)
     eps = check_number(eps, "eps", "a finite number, 0 to 1e+100", 0, LARGEST)
+    if whiten:
+        check_whiten(method)
+        credit = dict(weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps, groups=groups)
+        score, advantage = estimate(method, R, **credit)
+        # Their mean is 0 in each group already, so groups without advantages keep none.
+        return Estimate(score, advantage / (np.sqrt(np.mean(advantage**2)) + max(eps, 1e-300)))
     if k is not None:
         check_whole(k, "k")
     if groups is not None:
@@ -222,6 +231,12 @@ def estimate(
     w_star = np.broadcast_to(w_star, (P, d))
     found = METHODS[method].estimate(R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
     return _checked(method, found, R.shape[:2])
+
+
+def check_whiten(method: str) -> None:
+    """Raise ValueError for a method whose advantages are not whitened over the batch."""
+    if method != "gdpo":
+        raise ValueError(f"whiten = True: only gdpo has this option, not {method}; leave it out")
 
 
 def _checked(method, found, shape):
@@ -355,11 +370,13 @@ def gdpo(R, *, w_star, eps, **_):
 
     So an objective with large rewards does not drown the others. The score is w* . r. The advantage
     does not depend on w*: other weights change what is measured, and not what is trained. GDPO's
-    own code also whitens the advantages over the batch; this function does not.
+    own code and TRL also whiten the advantages over the batch: that is `whiten` of `advantages`.
 
     >>> R = [[[[1, 0]], [[0, 0]], [[0, 3]]]]
     >>> advantages("gdpo", R, w_star=[9, 1]).tolist() == advantages("gdpo", R).tolist()
     True
+    >>> advantages("gdpo", R, whiten=True).round(3).tolist()  # their squares have the mean 1
+    [[0.707, -1.414, 0.707]]
     """
     objectives = np.moveaxis(R[..., 0, :], -1, 0)
     return Estimate(scalar(R, w_star)[..., 0], zscore(objectives, eps).mean(axis=0))
