@@ -202,6 +202,7 @@ def test_the_list_of_translations_names_every_setting():
         ({}, dict(gpus=0), "gpus = 0"),
         ({}, dict(estimator="gae"), "gae"),
         ({}, dict(problems=0), "problems = 0"),
+        (dict(steps=3, eval_every=4), {}, "eval_every = 4 with steps = 3"),
     ],
 )
 def test_what_veRL_cannot_keep_is_refused_and_nothing_is_written(tmp_path, changes, more, words):

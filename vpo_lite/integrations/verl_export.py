@@ -40,7 +40,7 @@ from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
-from ..training.evaluate import held_out_seeds
+from ..training.evaluate import check_eval_every, held_out_seeds
 from ..training.folders import CONFIG, settings
 from ..training.problems import seeds_of_step
 from ..training.schemas import Engine
@@ -82,6 +82,7 @@ def export(
         raise ValueError(f"{out}: exists already; choose another folder")
     if not out.name:  # the folder itself takes the place of an empty one
         raise ValueError(f"{out}: name the folder to make, such as {out / 'verl'}")
+    check_eval_every(config)
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))

@@ -14,7 +14,7 @@ import torch
 from ..policy import shipped
 from ..policy.adapter import check_place
 from .config import TrainConfig
-from .evaluate import evaluate, held_out_seeds
+from .evaluate import check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER, RunFolder
 from .loop import train
 from .memory import (
@@ -260,13 +260,14 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 def settled(config: TrainConfig) -> TrainConfig:
     """The config of a new run: a model's folder and data files are found from anywhere.
 
-    Data that cannot be read, and too few held-out problems, are said here, before a model is
-    loaded.
+    Data that cannot be read, too few held-out problems, and an ``eval_every`` beyond the last step
+    are said here, before a model is loaded.
     """
     if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
         config = config.but(model=str(Path(config.base_model).resolve()))
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     held_out_seeds(config.make_task(), config.eval_problems, "eval_problems")
+    check_eval_every(config)
     return config
 
 
@@ -284,6 +285,8 @@ def going_on(
     try:
         config, done = folder.config(), len(folder.records())
         before, config = config.steps, changed(path, config, steps, machine)
+        if steps is not None or "eval_every" in machine:  # an older run may be as it is
+            check_eval_every(config)
         constant = config.lr_schedule == "constant"
         if folder.finished and config.steps == before:
             folder.tidy()
