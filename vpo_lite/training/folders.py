@@ -158,6 +158,11 @@ class RunFolder:
         path = self.path / CONFIG
         return check(read_json(path).get(ENGINE, {}), Engine, f"{path}: field {ENGINE}")
 
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each data file when the run began, by the option that names the file."""
+        path = self.path / CONFIG
+        return check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
+
     def check_files(self) -> None:
         """Raise DamagedError where a data file is not the one that the run began with, and where it
         or the model's folder is not there.
@@ -169,7 +174,7 @@ class RunFolder:
                     f"{path}: {name}: {shown_path(place)} is not there; put it back, or write its "
                     "new path into config.json"
                 )
-        kept = check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
+        kept = self.digests()
         for name, file in config.files.items():
             if digest(file) != kept.get(name):
                 raise DamagedError(
