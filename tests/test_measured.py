@@ -211,7 +211,9 @@ def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
     folder = RunFolder(out)
     for line, row in zip(said, folder.measured(), strict=True):
         assert f"set reward {row['set_reward']:.2f}" in line
-        assert f"best@3 {row['best_at_k']['3']:.2f}" in line
+        best, any_at = row["best_at_k"]["1"], row["any_at_k"]["3"]  # of four answers
+        assert line.endswith(f", best@1 {best:.2f}, any@3 {any_at:.2f}")
+        assert len(line[line.index("measured") :]) <= 100
     assert main(["compare", str(out), "--html", str(tmp_path / "page.html")]) == 0
     assert "Measured over training" in (tmp_path / "page.html").read_text()
     points, summary = report._points(folder), json.loads((out / "summary.json").read_text())
