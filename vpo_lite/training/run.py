@@ -160,7 +160,7 @@ class Run(AnyRun):
     """
 
     _walk: Iterator[StepRecord] | None = None
-    _broken = False  # a step was interrupted
+    in_step = False  # also after an error or an interrupt in a step
 
     @classmethod
     def begin(cls, config: TrainConfig, path: str | os.PathLike) -> "Run":
@@ -192,10 +192,6 @@ class Run(AnyRun):
             learner = Learner(config)
             return cls(folder, config, learner, folder.restore(learner, config))
 
-    @property
-    def in_step(self) -> bool:
-        return self._broken
-
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
         try:
             for record in self.steps():
@@ -216,10 +212,10 @@ class Run(AnyRun):
         """
         if self._walk is not None:
             self._walk.close()
-        if self._broken:  # a step may have changed half of the parameters
+        if self.in_step:  # a step may have changed half of the parameters
             self._build_again(Learner)
             self.done = self.folder.restore(self.learner, self.config)
-            self._broken = False
+            self.in_step = False
         self._walk = self._steps()
         return self._walk
 
@@ -228,13 +224,13 @@ class Run(AnyRun):
         walk = train(self.config, learner=self.learner, first_step=self.done, fit=False)
         while self.done < self.config.steps:
             self.measure()
-            self._broken = True
+            self.in_step = True
             record = next(walk)
             self.write(record)
             self.done = record.step
             if self.done % self.config.save_every == 0 or self.done == self.config.steps:
                 self.save()
-            self._broken = False
+            self.in_step = False
             yield record
 
     def save(self) -> None:
@@ -243,7 +239,7 @@ class Run(AnyRun):
             self.folder.save(self.learner, self.done)
 
     def finish(self) -> dict:
-        if self._broken:
+        if self.in_step:
             raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
         return super().finish()
 
