@@ -25,6 +25,7 @@ import numpy as np
 
 from ..checks import check_whole
 from ..policy.loading import load_policy
+from ..policy.shipped import description
 from ..randomness import generator
 from ..tasks.base import TaskError
 from ..tasks.registry import task_class
@@ -206,13 +207,16 @@ def run_stock(
 
     Its changes to shared state are undone: random streams, handlers of the log and of signals.
 
-    Raises ValueError where OpenEvolve is not installed, and for what the task refuses.
+    Raises ValueError where OpenEvolve is not installed, for what the task refuses, and for more
+    answers than a pocket policy writes. Nothing is written then.
     """
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
-    config, options, folder = _openevolve("config"), dict(options or {}), Path(folder)
+    options, folder = dict(options or {}), Path(folder)
     made = task_class(task)(**options)
     made.check_machine()
+    made.check_policy(m, description(policy))
+    config = _openevolve("config")
     instance = made.instance(problem)
     names = _features(len(made.objectives(instance)))
     bins = Archive(made.w_star(instance)).bins
