@@ -61,14 +61,12 @@ def export(
     gpus: int = 1,
     nodes: int = 1,
     estimator: str = "grpo",
-    problems: int | None = None,
     tell: Callable[[int, int], object] | None = None,
 ) -> dict[str, int]:
     """Write the folder ``out``, whole or not at all; returns the number of problems by file.
 
     - gpus, nodes: GPUs of a node, nodes of the cluster
     - estimator: "grpo", veRL's own, or "vpo" (:mod:`~.verl_estimator`)
-    - problems: how many held-out ones are measured; by default the config's ``eval_problems``
     - tell: called first, and after each problem that is written, with the number of those that are
       done, and of all
 
@@ -88,7 +86,7 @@ def export(
         config = config.but(model=str(Path(config.model).resolve()))
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
-    held_out = held_out_seeds(task, config.eval_problems if problems is None else problems)
+    held_out = held_out_seeds(task, config.eval_problems, "eval_problems")
     rows = {
         "train.parquet": training_rows(config, task),
         "held_out.parquet": held_out_rows(config, task, held_out),
