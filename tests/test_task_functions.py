@@ -320,6 +320,7 @@ def test_functions_without_rows_are_refused(mine):
         ({0.5, 1.0}, "f returned {0.5, 1.0}: expected a list"),  # in no order
         ([10**400, 0], "f returned .1000.*: expected a list"),
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
+        (b"01", "f returned b'01': expected a list"),
     ],
 )
 def test_what_a_function_returns_is_checked(returned, words):
@@ -336,6 +337,21 @@ def test_what_a_function_returns_is_checked(returned, words):
 def test_numbers_of_any_kind_are_taken(returned):
     task = OfFunctions([lambda completions, **columns: returned])
     assert task.score([Asked("x")], [["a", "b"]])[0].tolist() == [[1], [0]]
+
+
+def test_a_function_that_ends_the_process_or_fails_as_a_generator_is_named():
+    """sys.exit(0) in a judge would end a training as if it were done."""
+
+    def leaves(completions, **columns):
+        sys.exit(0)
+
+    def walks(completions, **columns):
+        yield 1.0
+        yield 1 / len(columns)
+
+    for f, words in ((leaves, "leaves raised SystemExit: 0"), (walks, "walks raised ZeroDivision")):
+        with pytest.raises(TaskError, match=rf"{words}.* \(test_task_functions\.py, line \d+\)"):
+            RewardFunctions([f]).rewards(lambda: {"completions": ["a", "b"]}, 2)
 
 
 def test_functions_get_copies(mine):
