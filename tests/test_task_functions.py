@@ -82,6 +82,7 @@ MODULES = {
     "broken": "f = 1\nf = nothing\n",
     "unread": "def f(:\n",
     "lacking": "import nil\n",
+    "script": "raise SystemExit(3)\n",
 }
 SUMS = [{"prompt": f"{a} + 2 = ?", "total": a + 2} for a in range(10)]
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -269,7 +270,10 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs=None), "data without reward_funcs"),
         (dict(reward_funcs="my_rewards:absent"), "module my_rewards has no 'absent'"),
         (dict(reward_funcs="absent:f"), "'absent.py' lies"),
-        (dict(reward_funcs="pack/absent:f"), "name it as package.module:Name"),
+        (dict(reward_funcs="pack/absent:f"), "in the folder of absent.py, and name it as absent:"),
+        (dict(reward_funcs="/a/b.py:f"), "start in the folder of b.py, and name it as b:Name"),
+        (dict(reward_funcs="my_rewards:brief.f"), "module my_rewards has no 'brief.f'"),
+        (dict(reward_funcs="script:f"), r"ends the process .* \(exit 3\); put .*__main__"),
         (dict(reward_funcs="broken:f"), r"NameError: name 'nothing'.*, line 2 of .*broken.py\)"),
         (dict(reward_funcs="unread:f"), r"SyntaxError: .*unread.py, line 1"),
         (dict(reward_funcs="lacking:f"), r"imported \(ModuleNotFoundError: No module named 'nil'"),
@@ -290,6 +294,19 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
 def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words):
     with pytest.raises(ValueError, match=words):
         mine(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("json", r"is .*json/__init__\.py; rename your json\.py"),
+        ("time", "is built in; rename your"),
+    ],
+)
+def test_a_file_that_a_module_of_python_hides_is_named(mine, name, words):
+    (mine.folder / f"{name}.py").write_text("def f(completions): ...")
+    with pytest.raises(ValueError, match=f"module {name} {words}"):
+        mine(reward_funcs=f"{name}:f")
 
 
 def test_an_empty_line_is_named(mine):
