@@ -1,6 +1,7 @@
 """Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -665,7 +666,33 @@ def test_a_file_that_is_no_json_lines_is_told_the_form(text, mine, capsys):
     assert form in capsys.readouterr().out
     (mine.folder / "other.json").write_text('{"total": 3}\n')
     assert main(["data", "check", "other.json", *given[:-1]]) == 1
-    assert "line 1: field prompt is missing\n" in capsys.readouterr().out
+    assert "line 1: field prompt is missing; there is total\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"prompt": "1?"}\n'.encode("utf-16"), "line 1: is no UTF-8 text; save the file as UTF-8"),
+        ('{"prompt": "1?"}\n'.encode("utf-16-le"), "line 1: is no UTF-8 text; save the"),
+        ('{"prompt": "Été?"}\n'.encode("latin-1"), "line 1: is no UTF-8 text; save the"),
+        (b'{"prompt": "1?"}\r{"prompt": "2?"}\r', "line 1: no JSON .*; write one object on each"),
+        (b'{"prompt": "1?", "total": 1, "total": 2}\n', "line 1: field total is there twice; keep"),
+        (b'{"prompt": "1?", "t": [{"a": 1, "a": 1}]}\n', "line 1: field a is there twice; keep"),
+        (b'{"question": "1?", "answer": 1}\n', "prompt is missing; there is question, answer\n"),
+        (b"", "it has no line: no run begins on this file\n"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_said_with_the_cure(mine, capsys, content, words):
+    (mine.folder / "other.jsonl").write_bytes(content)
+    assert main(["data", "check", "other.jsonl", "--task", "functions"]) == 1
+    assert re.search(words, capsys.readouterr().out)
+
+
+def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
+    rows = "".join(json.dumps(row) + "\r\n" for row in SUMS).encode("utf-8-sig")
+    (mine.folder / "two.jsonl").write_bytes(rows + rows)
+    loaded = FunctionsTask.load(mine.folder / "two.jsonl")
+    assert len(loaded.records) == 2 * len(SUMS) and not loaded.damaged
 
 
 def test_a_score_that_fails_names_the_lines(mine, capsys, monkeypatch):
