@@ -541,6 +541,16 @@ def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
     assert json.loads(out)["rewards"] == [[0.0, 1.0]] and err == "scoring\n"
 
 
+def test_tokens_are_counted_for_one_answer_or_more(mine, capsys):
+    """Its form for no answer has no line, and up to 0 tokens would follow."""
+    mine()
+    model = byte_model(mine.folder / "model", 16, 32, 1, 2, 2)
+    given = ["data", "check", "rows.jsonl", "--task", "functions", "--model", str(model), "--m"]
+    assert main([*given, "0"]) == main([*given, "-2"]) == 2
+    assert "m = 0: this policy writes 1 to 100 answers" in capsys.readouterr().err
+    assert main([*given, "1"]) == 0
+
+
 def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     mine([*SUMS, {"prompt": "What?"}])
     check = "data check rows.jsonl --task functions --reward-funcs my_rewards"
