@@ -207,8 +207,7 @@ def run_stock(
 
     Its changes to shared state are undone: random streams, handlers of the log and of signals.
 
-    Raises ValueError where OpenEvolve is not installed, for what the task refuses, and for more
-    answers than a pocket policy writes. Nothing is written then.
+    Raises ValueError where OpenEvolve is not installed, and for what task or policy refuse.
     """
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
@@ -216,15 +215,12 @@ def run_stock(
     made = task_class(task)(**options)
     made.check_machine()
     made.check_policy(m, description(policy))
-    config = _openevolve("config")
-    instance = made.instance(problem)
+    config, instance = _openevolve("config"), made.instance(problem)
     names = _features(len(made.objectives(instance)))
     bins = Archive(made.w_star(instance)).bins
     folder.mkdir(parents=True, exist_ok=True)
-    evaluator = folder / "evaluator.py"
-    text = EVALUATOR.format(name=task, options=options, problem=problem)
-    evaluator.write_text(text, "utf-8")
-    start = folder / "start.txt"
+    evaluator, start = folder / "evaluator.py", folder / "start.txt"
+    evaluator.write_text(EVALUATOR.format(name=task, options=options, problem=problem), "utf-8")
     start.write_text(START, "utf-8")
     client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
     model = config.LLMModelConfig(name="policy", init_client=client)
