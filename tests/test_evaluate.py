@@ -1,5 +1,6 @@
 """Evaluation and comparison: figures from their definitions, pools counted in answers."""
 
+import hashlib
 import itertools
 import json
 import re
@@ -18,6 +19,7 @@ from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import bootstrap_interval, compare, differences, table
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
+from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import pool_figures
 
 TASK = MazeTask()
@@ -178,8 +180,9 @@ def made(tmp_path):
     def make(name, coverage, **settings):
         folder = tmp_path / name
         folder.mkdir()
-        config = TrainConfig.preset("demo", **{"maze_seed": 1003} | settings)
-        (folder / "config.json").write_text(json.dumps(config.to_json()))
+        usual = {} if "task" in settings else {"maze_seed": 1003}
+        config = TrainConfig.preset("demo", **usual | settings)
+        (folder / "config.json").write_text(json.dumps(stored(config, None)))
         per_problem = base["per_problem"] | {"coverage": [coverage]}
         summary = base | {
             "method": config.method,
@@ -303,6 +306,33 @@ def test_without_a_front_sets_are_compared_by_their_reward(made):
     text = table(rows)
     assert f"{before:.3f} > 0.550" in text
     assert "coverage" not in text and "one answer" not in text
+
+
+def test_data_counts_by_its_content_when_a_run_began(made, tmp_path):
+    """Moved data is the same data. Data that was edited is other data, under the same path, too."""
+    data, moved = tmp_path / "rows.jsonl", tmp_path / "elsewhere" / "rows.jsonl"
+    data.write_text('{"prompt": "Name a prime."}\n' * 2)
+    moved.parent.mkdir()
+    moved.write_bytes(data.read_bytes())
+    given = dict(task="functions", model="some/model")
+    given |= dict(reward_funcs="vpo_lite.tasks.example_rewards:small,many_divisors")
+    folders = [made("a", 0.8, **given, data=data), made("b", 0.9, seed=1, **given, data=moved)]
+    before = hashlib.sha256(data.read_bytes()).hexdigest()[:8]
+    data.write_text('{"prompt": "Name an odd number."}\n' * 2)
+    now = hashlib.sha256(data.read_bytes()).hexdigest()[:8]
+    folders += [made("c", 0.7, **given, data=data), made("d", 0.7, maze_seed=None, task="maze")]
+    rows = compare(folders)
+    assert [(row["runs"], row["other_problems"]) for row in rows] == [
+        (2, []),
+        (1, ["data"]),
+        (1, ["task"]),
+    ]
+    assert rows[1]["ahead"] == rows[2]["ahead"] == {}
+    rows = compare(folders[:3])
+    named = [f"vpo, data=rows.jsonl {digest}" for digest in (before, now)]
+    assert [row["label"] for row in rows] == named
+    said = f"{named[0]} - {named[1]}: not compared; their problems differ in data"
+    assert differences(rows) == [said]
 
 
 def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):

@@ -58,6 +58,32 @@ def test_measuring_changes_nothing_of_the_training(config, tmp_path):
     assert "eval_every" in OF_THE_MACHINE  # so such runs are repetitions of each other
 
 
+def test_an_interval_beyond_the_last_step_is_one_line_and_writes_nothing(
+    config, runs, tmp_path, capsys
+):
+    said = "eval_every = 6 with steps = 5: nothing would be measured before the end"
+    with pytest.raises(ValueError, match=said):
+        Run.begin(config.but(eval_every=6), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+    Run.begin(config.but(eval_every=5), tmp_path / "run").close()  # the last step is measured
+    stored = (tmp_path / "run" / "config.json").read_text()
+    resume = ["train", "--resume", str(tmp_path / "run")]
+    assert main([*resume, "--eval-every", "6"]) == main([*resume, "--steps", "4"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"vpo-lite: {said}; lower eval_every, or train more steps"
+    assert lines[1].startswith("vpo-lite: eval_every = 5 with steps = 4") and len(lines) == 2
+    assert (tmp_path / "run" / "config.json").read_text() == stored
+
+
+def test_a_stored_run_whose_interval_is_beyond_its_last_step_still_goes_on(runs, tmp_path):
+    folder = shutil.copytree(runs / "stopped", tmp_path / "run")
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {"eval_every": 99}))
+    run = Run.resume(folder)
+    assert run.config.eval_every == 99 and list(run.steps()) and run.finish()
+    assert vpo.compare([folder])
+
+
 class Killed(BaseException):
     """Ends a run as kill -9 would."""
 
@@ -185,7 +211,9 @@ def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
     folder = RunFolder(out)
     for line, row in zip(said, folder.measured(), strict=True):
         assert f"set reward {row['set_reward']:.2f}" in line
-        assert f"best@3 {row['best_at_k']['3']:.2f}" in line
+        best, any_at = row["best_at_k"]["1"], row["any_at_k"]["3"]  # of four answers
+        assert line.endswith(f", best@1 {best:.2f}, any@3 {any_at:.2f}")
+        assert len(line[line.index("measured") :]) <= 100
     assert main(["compare", str(out), "--html", str(tmp_path / "page.html")]) == 0
     assert "Measured over training" in (tmp_path / "page.html").read_text()
     points, summary = report._points(folder), json.loads((out / "summary.json").read_text())

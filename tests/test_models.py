@@ -457,9 +457,9 @@ def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
     assert a.gradient_norm > 0 and a.tokens == b.tokens
     for name in ("gradient_norm", "loss", "entropy", "kl"):
         assert getattr(a, name) == pytest.approx(getattr(b, name), rel=1e-4, abs=1e-7)
-    assert _kind(plain) == _kind(spare)
+    assert _kind(plain, {}) == _kind(spare, {})
     for changes in ({"dtype": "bfloat16"}, {"load_in": "4bit"}):
-        assert _kind(plain) != _kind(plain.but(**changes))
+        assert _kind(plain, {}) != _kind(plain.but(**changes), {})
 
 
 def test_a_model_without_such_layers_says_so():

@@ -179,6 +179,16 @@ print([e.answer for e in found], [len(i) for i in archive.database.islands])
     assert len(told) == 1 and "[" in told.pop()
 
 
+def test_more_answers_than_the_policy_writes_are_refused_before_a_process_starts(tmp_path):
+    """In the worker it would be an error of each call, and the search would go on with nothing."""
+    how = dict(iterations=8, seed=0, folder=tmp_path / "run")
+    with pytest.raises(ValueError, match="m = 6: this policy writes 1 to 5 answers"):
+        run_stock("pocket-programs", "programs", 1, m=6, **how)
+    with pytest.raises(ValueError, match="this policy was made for task 'maze'"):
+        run_stock("pocket-6x6", "programs", 1, m=1, **how)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 3])
 def test_openevolves_own_program_runs_with_a_policy_and_leaves_nothing_behind(

@@ -1,6 +1,7 @@
 """Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -82,6 +83,7 @@ MODULES = {
     "broken": "f = 1\nf = nothing\n",
     "unread": "def f(:\n",
     "lacking": "import nil\n",
+    "script": "raise SystemExit(3)\n",
 }
 SUMS = [{"prompt": f"{a} + 2 = ?", "total": a + 2} for a in range(10)]
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -269,7 +271,10 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs=None), "data without reward_funcs"),
         (dict(reward_funcs="my_rewards:absent"), "module my_rewards has no 'absent'"),
         (dict(reward_funcs="absent:f"), "'absent.py' lies"),
-        (dict(reward_funcs="pack/absent:f"), "name it as package.module:Name"),
+        (dict(reward_funcs="pack/absent:f"), "in the folder of absent.py, and name it as absent:"),
+        (dict(reward_funcs="/a/b.py:f"), "start in the folder of b.py, and name it as b:Name"),
+        (dict(reward_funcs="my_rewards:brief.f"), "module my_rewards has no 'brief.f'"),
+        (dict(reward_funcs="script:f"), r"ends the process .* \(exit 3\); put .*__main__"),
         (dict(reward_funcs="broken:f"), r"NameError: name 'nothing'.*, line 2 of .*broken.py\)"),
         (dict(reward_funcs="unread:f"), r"SyntaxError: .*unread.py, line 1"),
         (dict(reward_funcs="lacking:f"), r"imported \(ModuleNotFoundError: No module named 'nil'"),
@@ -290,6 +295,19 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
 def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words):
     with pytest.raises(ValueError, match=words):
         mine(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("json", r"is .*json/__init__\.py; rename your json\.py"),
+        ("time", "is built in; rename your"),
+    ],
+)
+def test_a_file_that_a_module_of_python_hides_is_named(mine, name, words):
+    (mine.folder / f"{name}.py").write_text("def f(completions): ...")
+    with pytest.raises(ValueError, match=f"module {name} {words}"):
+        mine(reward_funcs=f"{name}:f")
 
 
 def test_an_empty_line_is_named(mine):
@@ -320,6 +338,7 @@ def test_functions_without_rows_are_refused(mine):
         ({0.5, 1.0}, "f returned {0.5, 1.0}: expected a list"),  # in no order
         ([10**400, 0], "f returned .1000.*: expected a list"),
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
+        (b"01", "f returned b'01': expected a list"),
     ],
 )
 def test_what_a_function_returns_is_checked(returned, words):
@@ -336,6 +355,21 @@ def test_what_a_function_returns_is_checked(returned, words):
 def test_numbers_of_any_kind_are_taken(returned):
     task = OfFunctions([lambda completions, **columns: returned])
     assert task.score([Asked("x")], [["a", "b"]])[0].tolist() == [[1], [0]]
+
+
+def test_a_function_that_ends_the_process_or_fails_as_a_generator_is_named():
+    """sys.exit(0) in a judge would end a training as if it were done."""
+
+    def leaves(completions, **columns):
+        sys.exit(0)
+
+    def walks(completions, **columns):
+        yield 1.0
+        yield 1 / len(columns)
+
+    for f, words in ((leaves, "leaves raised SystemExit: 0"), (walks, "walks raised ZeroDivision")):
+        with pytest.raises(TaskError, match=rf"{words}.* \(test_task_functions\.py, line \d+\)"):
+            RewardFunctions([f]).rewards(lambda: {"completions": ["a", "b"]}, 2)
 
 
 def test_functions_get_copies(mine):
@@ -507,6 +541,16 @@ def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
     assert json.loads(out)["rewards"] == [[0.0, 1.0]] and err == "scoring\n"
 
 
+def test_tokens_are_counted_for_one_answer_or_more(mine, capsys):
+    """Its form for no answer has no line, and up to 0 tokens would follow."""
+    mine()
+    model = byte_model(mine.folder / "model", 16, 32, 1, 2, 2)
+    given = ["data", "check", "rows.jsonl", "--task", "functions", "--model", str(model), "--m"]
+    assert main([*given, "0"]) == main([*given, "-2"]) == 2
+    assert "m = 0: this policy writes 1 to 100 answers" in capsys.readouterr().err
+    assert main([*given, "1"]) == 0
+
+
 def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     mine([*SUMS, {"prompt": "What?"}])
     check = "data check rows.jsonl --task functions --reward-funcs my_rewards"
@@ -632,7 +676,33 @@ def test_a_file_that_is_no_json_lines_is_told_the_form(text, mine, capsys):
     assert form in capsys.readouterr().out
     (mine.folder / "other.json").write_text('{"total": 3}\n')
     assert main(["data", "check", "other.json", *given[:-1]]) == 1
-    assert "line 1: field prompt is missing\n" in capsys.readouterr().out
+    assert "line 1: field prompt is missing; there is total\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"prompt": "1?"}\n'.encode("utf-16"), "line 1: is no UTF-8 text; save the file as UTF-8"),
+        ('{"prompt": "1?"}\n'.encode("utf-16-le"), "line 1: is no UTF-8 text; save the"),
+        ('{"prompt": "Été?"}\n'.encode("latin-1"), "line 1: is no UTF-8 text; save the"),
+        (b'{"prompt": "1?"}\r{"prompt": "2?"}\r', "line 1: no JSON .*; write one object on each"),
+        (b'{"prompt": "1?", "total": 1, "total": 2}\n', "line 1: field total is there twice; keep"),
+        (b'{"prompt": "1?", "t": [{"a": 1, "a": 1}]}\n', "line 1: field a is there twice; keep"),
+        (b'{"question": "1?", "answer": 1}\n', "prompt is missing; there is question, answer\n"),
+        (b"", "it has no line: no run begins on this file\n"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_said_with_the_cure(mine, capsys, content, words):
+    (mine.folder / "other.jsonl").write_bytes(content)
+    assert main(["data", "check", "other.jsonl", "--task", "functions"]) == 1
+    assert re.search(words, capsys.readouterr().out)
+
+
+def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
+    rows = "".join(json.dumps(row) + "\r\n" for row in SUMS).encode("utf-8-sig")
+    (mine.folder / "two.jsonl").write_bytes(rows + rows)
+    loaded = FunctionsTask.load(mine.folder / "two.jsonl")
+    assert len(loaded.records) == 2 * len(SUMS) and not loaded.damaged
 
 
 def test_a_score_that_fails_names_the_lines(mine, capsys, monkeypatch):

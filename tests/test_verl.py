@@ -38,6 +38,7 @@ from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, group_key
 from vpo_lite.tasks.wording import write_numbered
 from vpo_lite.training.evaluate import evaluate, held_out_seeds
+from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import problems_of_step
 
 with warnings.catch_warnings():
@@ -68,7 +69,7 @@ def config_of(preset="gpu", **changes):
 def exported(tmp_path_factory):
     pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("verl") / "run"
-    export(config_of(), folder, gpus=4, nodes=2, problems=5)
+    export(config_of(eval_problems=5), folder, gpus=4, nodes=2)
     return folder
 
 
@@ -136,7 +137,7 @@ def test_the_launch_line_runs_on_linux_wherever_it_was_written(tmp_path, monkeyp
         return write(path, text, encoding, errors, "\r\n" if newline is None else newline)
 
     monkeypatch.setattr(Path, "write_text", on_windows)
-    export(config_of(steps=1), tmp_path / "run", problems=1)
+    export(config_of(steps=1, eval_problems=1), tmp_path / "run")
     for name in ("run.sh", "vpo.yaml", "README.md"):
         assert b"\r" not in (tmp_path / "run" / name).read_bytes()
 
@@ -201,7 +202,8 @@ def test_the_list_of_translations_names_every_setting():
         ({}, dict(gpus=3), "2 prompts x 4 rollouts do not divide among 3 GPUs"),
         ({}, dict(gpus=0), "gpus = 0"),
         ({}, dict(estimator="gae"), "gae"),
-        ({}, dict(problems=0), "problems = 0"),
+        (dict(eval_problems=0), {}, "eval_problems = 0"),
+        (dict(steps=3, eval_every=4), {}, "eval_every = 4 with steps = 3"),
     ],
 )
 def test_what_veRL_cannot_keep_is_refused_and_nothing_is_written(tmp_path, changes, more, words):
@@ -214,7 +216,7 @@ def test_what_veRL_cannot_keep_is_refused_and_nothing_is_written(tmp_path, chang
 
 def test_another_eps_needs_the_estimator_vpo(tmp_path):
     pytest.importorskip("pyarrow")
-    export(config_of(eps=1e-4), tmp_path / "out", estimator="vpo", problems=1)
+    export(config_of(eps=1e-4, eval_problems=1), tmp_path / "out", estimator="vpo")
     found = yaml.safe_load((tmp_path / "out" / "vpo.yaml").read_text())["algorithm"]
     assert (found["adv_estimator"], found["vpo"]["eps"]) == ("vpo", 1e-4)
 
@@ -251,12 +253,12 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         export(config_of(), tmp_path / "full")
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["mine"]
     (tmp_path / "empty").mkdir()
-    export(config_of(), tmp_path / "empty", problems=1)
+    export(config_of(eval_problems=1), tmp_path / "empty")
     assert {p.name for p in (tmp_path / "empty").iterdir()} == set(verl_export.FILES)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")  # an empty folder is replaced, and nobody may stand in it
     with pytest.raises(ValueError, match=r"^\.: name the folder to make, such as verl$"):
-        export(config_of(), ".", problems=1)
+        export(config_of(eval_problems=1), ".")
     assert not list((tmp_path / "here").iterdir())
 
 
@@ -264,7 +266,7 @@ def test_a_link_to_an_empty_folder_stays_a_link(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
-    export(config_of(), tmp_path / "link", problems=1)
+    export(config_of(eval_problems=1), tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert {p.name for p in (tmp_path / "there").iterdir()} == set(verl_export.FILES)
 
@@ -282,7 +284,7 @@ def test_what_cannot_be_written_is_said_of_the_folder_that_was_named(why, tmp_pa
         (tmp_path / "deep").touch()
         words = "File exists"
     with pytest.raises(ValueError) as refused:
-        export(config_of(), out, problems=1)
+        export(config_of(eval_problems=1), out)
     assert str(refused.value) == f"{out}: cannot be written ({words})"
     assert [p for p in tmp_path.rglob("*") if p.is_dir() or p.name != "deep"] == []
 
@@ -297,15 +299,14 @@ def _raises(error):
 def test_too_many_held_out_problems_are_refused_before_any_row_is_made(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(verl_export, "_row", _raises(AssertionError("a row was made")))
-    for config, more in [(config_of(), dict(problems=10**6)), (config_of(eval_problems=10**6), {})]:
-        with pytest.raises(ValueError, match="problems = 1000000: task 'calls' has"):
-            export(config, tmp_path / "out", **more)
+    with pytest.raises(ValueError, match="eval_problems = 1000000: task 'calls' has"):
+        export(config_of(eval_problems=10**6), tmp_path / "out")
 
 
 def test_an_export_tells_how_far_it_is(tmp_path):
     pytest.importorskip("pyarrow")
     told = []
-    export(config_of(), tmp_path / "out", problems=3, tell=lambda *now: told.append(now))
+    export(config_of(eval_problems=3), tmp_path / "out", tell=lambda *now: told.append(now))
     trained = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "out/train.parquet")
     total = trained.num_rows + 3
     assert told == [(done, total) for done in range(total + 1)]
@@ -316,6 +317,7 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
     command = f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --problems 3 --out"
     assert main([*command.split(), str(tmp_path / "a")]) == 0
     assert "train.parquet (4 problems), held_out.parquet (3 problems)" in capsys.readouterr().out
+    assert RunFolder(tmp_path / "a").config().eval_problems == 3  # evaluate measures the same ones
     assert main([*command.split(), str(tmp_path / "a")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     imported = builtins.__import__
@@ -649,7 +651,7 @@ def test_veRLs_ray_workers_give_the_librarys_rewards(verl, tmp_path, monkeypatch
 
     model = byte_model(tmp_path / "base", 32, 48, 2, 4, 2)
     config = config_of(model=str(model))
-    export(config, tmp_path / "run", problems=2)
+    export(config.but(eval_problems=2), tmp_path / "run")
     task, tokenizer = config.make_task(), AutoTokenizer.from_pretrained(model)
     texts, columns, expected, parsed = [], defaultdict(list), [], []
     for n, row in enumerate(rows_of(tmp_path / "run" / "train.parquet")[2:4] * 4):  # step 1
@@ -769,7 +771,7 @@ def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("back")
     model = byte_model(place / "base", 32, 48, 2, 4, 2)
     config = config_of(model=str(model), rank=4, lora_alpha=12, max_new_tokens=8)
-    export(config, place / "run", problems=2)
+    export(config.but(eval_problems=2), place / "run")
     policy = load_policy(model, rank=4, lora_alpha=12, device="cpu")
     torch.manual_seed(0)
     with torch.no_grad():
@@ -836,5 +838,5 @@ def test_what_veRL_trained_comes_back(verl, trained, capsys):
         with policy.reference():
             assert not torch.equal(logits, policy.model(ids).logits)
     with contextlib.chdir(run):
-        assert main([*measure.split()[1:], "--problems", "2", "--device", "cpu"]) == 0
+        assert main([*measure.split()[1:], "--device", "cpu"]) == 0
     assert "coverage" in capsys.readouterr().out

@@ -145,6 +145,8 @@ def _first_fault(error: ValidationError) -> str:
             for other in others:  # a name that was mistyped, perhaps
                 if other["type"] == "extra_forbidden" and other["loc"][:-1] == place[:-1]:
                     return f"{said}, and {shortened(str(other['loc'][-1]))} is unknown"
+            if isinstance(fault["input"], dict) and fault["input"]:
+                return f"{said}; there is {shortened(', '.join(map(str, fault['input'])))}"
         return said
     why = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"{where}{why}, not {shown(fault['input'])}"

@@ -14,7 +14,16 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from attacks import NASTY, check_error, mutated_bytes, mutated_json, seeds, tree
+from attacks import (
+    NASTY,
+    TOO_LARGE,
+    check_error,
+    full_disk,
+    mutated_bytes,
+    mutated_json,
+    seeds,
+    tree,
+)
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from small_models import CHAT, SIZES, byte_tokenizer, model_folder
@@ -950,3 +959,11 @@ def test_a_model_that_cannot_be_sampled_is_refused_when_it_is_loaded(kind, tmp_p
     assert main(["train", "--model", str(folder), "--out", str(out), "--device", "cpu"]) == 2
     assert "keeps no cache" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_tokenizer_that_a_full_disk_cuts_is_an_error_of_a_file(tmp_path):
+    tokenizer, said = byte_tokenizer(chat=True).backend_tokenizer, f"be written: .*({TOO_LARGE})"
+    with full_disk(100), pytest.raises(OSError, match=said), weights.writing():
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(KeyError), weights.writing():  # a mistake of ours stays one
+        raise KeyError

@@ -1,5 +1,6 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
+import argparse
 import sys
 
 from ..checks import command
@@ -40,9 +41,7 @@ def _verl_flags(made, arguments) -> None:
         metavar="NAME",
         help="grpo: veRL's own (default); vpo: population std and --eps",
     )
-    made.add_argument(
-        "--problems", type=whole, metavar="N", help="held-out problems (default: --eval-problems)"
-    )
+    made.add_argument("--problems", dest="eval_problems", type=whole, help=argparse.SUPPRESS)
     add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
 
 
@@ -60,7 +59,6 @@ def _verl(options) -> int:
                 gpus=options.gpus,
                 nodes=options.nodes,
                 estimator=options.estimator,
-                problems=options.problems,
                 tell=tell,
             )
     listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())

@@ -102,6 +102,8 @@ def check_data(options) -> int:
         print(f"record {line} cannot be scored: {message}")
     if options.score is not None:
         print(f"{len(failed):,} of {len(loaded.records):,} cannot be scored")
+    if not (loaded.records or loaded.dropped or loaded.damaged):
+        print("it has no line: no run begins on this file")
     for message in list(loaded.damaged.values())[:SHOWN]:
         print(f"damaged: {message}")
     if loaded.damaged:

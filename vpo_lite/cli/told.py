@@ -123,3 +123,15 @@ def better_before(folder, summary: dict) -> str:
 def short(coverage: float | None, set_reward: float, valid_rate: float) -> str:
     seen = {"coverage": coverage, "set reward": set_reward, "valid": valid_rate}
     return ", ".join(f"{k} {v:.2f}" for k, v in seen.items() if v is not None)
+
+
+def in_short(figures: dict) -> str:
+    """A measurement in one line: how good sets are, one answer, and the most answers.
+
+    >>> in_short({"coverage": None, "set_reward": 0.5, "valid_rate": 1.0,
+    ...     "best_at_k": {"1": 0.25, "30": 0.5}, "any_at_k": {"1": 0.25, "30": 0.75}})
+    'set reward 0.50, valid 1.00, best@1 0.25, any@30 0.75'
+    """
+    words = short(figures["coverage"], figures["set_reward"], figures["valid_rate"])
+    k, most = list(figures["any_at_k"].items())[-1]
+    return f"{words}, best@1 {figures['best_at_k']['1']:.2f}, any@{k} {most:.2f}"

@@ -25,6 +25,7 @@ from .flags import (
 from .told import (
     before_and_after,
     better_before,
+    in_short,
     short,
     state_memory,
     warn_of_answers,
@@ -186,9 +187,7 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
 
         def show(step: int, figures: dict) -> None:
             if not quiet:
-                words = short(figures["coverage"], figures["set_reward"], figures["valid_rate"])
-                best = ", ".join(f"best@{k} {v:.2f}" for k, v in figures["best_at_k"].items())
-                tqdm.write(f"measured after step {step}: {words}, {best}", file=sys.stderr)
+                tqdm.write(f"measured after step {step}: {in_short(figures)}", file=sys.stderr)
 
         run.seen = show
         all_done = run.train(tell)

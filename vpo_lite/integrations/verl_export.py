@@ -40,7 +40,7 @@ from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
-from ..training.evaluate import held_out_seeds
+from ..training.evaluate import check_eval_every, held_out_seeds
 from ..training.folders import CONFIG, settings
 from ..training.problems import seeds_of_step
 from ..training.schemas import Engine
@@ -61,14 +61,12 @@ def export(
     gpus: int = 1,
     nodes: int = 1,
     estimator: str = "grpo",
-    problems: int | None = None,
     tell: Callable[[int, int], object] | None = None,
 ) -> dict[str, int]:
     """Write the folder ``out``, whole or not at all; returns the number of problems by file.
 
     - gpus, nodes: GPUs of a node, nodes of the cluster
     - estimator: "grpo", veRL's own, or "vpo" (:mod:`~.verl_estimator`)
-    - problems: how many held-out ones are measured; by default the config's ``eval_problems``
     - tell: called first, and after each problem that is written, with the number of those that are
       done, and of all
 
@@ -82,12 +80,13 @@ def export(
         raise ValueError(f"{out}: exists already; choose another folder")
     if not out.name:  # the folder itself takes the place of an empty one
         raise ValueError(f"{out}: name the folder to make, such as {out / 'verl'}")
+    check_eval_every(config)
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
-    held_out = held_out_seeds(task, config.eval_problems if problems is None else problems)
+    held_out = held_out_seeds(task, config.eval_problems, "eval_problems")
     rows = {
         "train.parquet": training_rows(config, task),
         "held_out.parquet": held_out_rows(config, task, held_out),

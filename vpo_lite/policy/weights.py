@@ -201,8 +201,12 @@ def reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """A context in which an error of writing safetensors is an OSError, as of any other file."""
+    """A context in which an error of writing safetensors or a tokenizer is an OSError, as of any
+    other file.
+    """
     try:
         yield
-    except SafetensorError as error:
+    except Exception as error:
+        if type(error) not in (SafetensorError, Exception):  # tokenizers raises the latter itself
+            raise
         raise OSError(f"a file cannot be written: {error}") from error

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..checks import check_whole
 from ..policy.loading import load_policy
+from ..policy.shipped import description
 from ..randomness import generator
 from ..tasks.base import TaskError
 from ..tasks.registry import task_class
@@ -206,21 +207,20 @@ def run_stock(
 
     Its changes to shared state are undone: random streams, handlers of the log and of signals.
 
-    Raises ValueError where OpenEvolve is not installed, and for what the task refuses.
+    Raises ValueError where OpenEvolve is not installed, and for what task or policy refuse.
     """
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
-    config, options, folder = _openevolve("config"), dict(options or {}), Path(folder)
+    options, folder = dict(options or {}), Path(folder)
     made = task_class(task)(**options)
     made.check_machine()
-    instance = made.instance(problem)
+    made.check_policy(m, description(policy))
+    config, instance = _openevolve("config"), made.instance(problem)
     names = _features(len(made.objectives(instance)))
     bins = Archive(made.w_star(instance)).bins
     folder.mkdir(parents=True, exist_ok=True)
-    evaluator = folder / "evaluator.py"
-    text = EVALUATOR.format(name=task, options=options, problem=problem)
-    evaluator.write_text(text, "utf-8")
-    start = folder / "start.txt"
+    evaluator, start = folder / "evaluator.py", folder / "start.txt"
+    evaluator.write_text(EVALUATOR.format(name=task, options=options, problem=problem), "utf-8")
     start.write_text(START, "utf-8")
     client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
     model = config.LLMModelConfig(name="policy", init_client=client)

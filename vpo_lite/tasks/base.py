@@ -249,7 +249,7 @@ class Task:
                 "name another model"
             )
         most = (pocket or {}).get("answers", MAX_ANSWERS)
-        if m > most:
+        if not 1 <= m <= most:
             raise ValueError(f"m = {m}: this policy writes 1 to {most} answers in one rollout")
 
     def check_machine(self) -> None:

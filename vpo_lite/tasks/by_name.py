@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 from ..checks import shortened, shown
@@ -23,11 +24,14 @@ def attribute(name: str, what: str) -> Any:
         sys.path.append(os.getcwd())  # an installed command starts without this folder
     try:
         found = importlib.import_module(module_name)
-    except Exception as error:  # what a module does when it is imported can fail in any way
+    except (Exception, SystemExit) as error:  # an import can fail in any way, and end a script
         raise ValueError(f"{what} {shown(name)}: {_why(error, module_name)}") from error
     for part in path.split("."):
         if not hasattr(found, part):
             cure = f"module {module_name} has no {shown(path)}"
+            own, file = f"{module_name}.py", getattr(sys.modules[module_name], "__file__", None)
+            if os.path.exists(own) and not (file and os.path.samefile(file, own)):
+                cure = f"module {module_name} is {file or 'built in'}; rename your {own}"
             if module_name == "__main__":
                 cure = (
                     "what a notebook or a script defines is known there alone; write it into a file"
@@ -37,7 +41,7 @@ def attribute(name: str, what: str) -> Any:
     return found
 
 
-def _why(error: Exception, module: str) -> str:
+def _why(error: BaseException, module: str) -> str:
     """Why a module cannot be imported: it is not there, or it is and fails."""
     said = shortened(str(error), 300)
     absent = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
@@ -45,11 +49,16 @@ def _why(error: Exception, module: str) -> str:
     if absent or odd:
         file = module.removesuffix(".py").replace(".", "/") + ".py"
         cure = f"start where {shown(file)} lies, or name that folder in PYTHONPATH"
-        if module.endswith(".py"):
+        if "/" in module and (stem := Path(module).stem):
+            cure = f"start in the folder of {stem}.py, and name it as {stem}:Name"
+        elif module.endswith(".py"):
             cure = "name it without .py"
         elif odd:
             cure = "name it as package.module:Name"
         return f"cannot be found ({said}); {cure}"
+    if isinstance(error, SystemExit):
+        cure = 'put what runs as a script under if __name__ == "__main__"'
+        return f"its module ends the process when it is imported (exit {said}); {cure}"
     at = traceback.extract_tb(error.__traceback__)[-1]
     where = "" if isinstance(error, SyntaxError) else f", line {at.lineno} of {at.filename}"
     return f"its module cannot be imported ({type(error).__name__}: {said}{where})"

@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
@@ -103,10 +103,11 @@ class RewardFunctions:
 
 def _called(name: str, function: Callable, given: Mapping):
     try:
-        return function(**given)
+        found = function(**given)
+        return list(found) if isinstance(found, Iterator) else found  # a generator runs here
     except MemoryError:  # training names the settings to lower
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter would end a run without a word
         # Frame 0 is this one. The last line in the function's own file says more than one in a
         # library that it calls.
         own = traceback.extract_tb(error.__traceback__)[1:]
@@ -143,8 +144,8 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float]:
 
 
 def _listed(returned) -> list:
-    if isinstance(returned, Mapping | Set):
-        raise TypeError("without an order that is that of the answers")
+    if isinstance(returned, Mapping | Set | bytes):
+        raise TypeError("no list: without the order of the answers, or a text")
     return list(returned)
 
 

@@ -3,10 +3,11 @@
 Nothing is ever unpickled.
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from ..checks import shown
+from ..checks import shortened, shown
 from ..files import DamagedError, Schema, check, parse_json
 
 MOST_LINE = 64 * 2**20  # bytes
@@ -42,18 +43,50 @@ def _json_lines(path, schema) -> Iterator[Any]:
                 if len(text) > MOST_LINE:
                     raise DamagedError(f"{where}: longer than {MOST_LINE:,} bytes")
                 try:
-                    text = text.removeprefix(b"\xef\xbb\xbf") if line == 1 else text
+                    text = text.removeprefix(b"\xef\xbb\xbf")  # files that were joined, too
                     if not text.strip():
                         raise DamagedError(f"{where}: is empty; remove it")
                     if line == 1 and text.lstrip().startswith(b"["):
                         raise DamagedError(f"{where}: a JSON list")
-                    yield parse_json(text, schema, where)
+                    row = parse_json(text, schema, where)
+                    _check_names(text, where)
+                    yield row
                 except DamagedError as error:
-                    if line == 1 and (text.strip()[:1], text.strip()[-1:]) != (b"{", b"}"):
-                        error = DamagedError(f"{error}; write one object on each line")
-                    yield error
+                    yield _with_cure(error, text, where, line)
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _with_cure(error: DamagedError, text: bytes, where: str, line: int) -> DamagedError:
+    """The error of a line, with what to do about a file in another format or encoding."""
+    whole = (text.strip()[:1], text.strip()[-1:]) == (b"{", b"}")
+    if not _is_utf8(text):
+        return DamagedError(f"{where}: is no UTF-8 text; save the file as UTF-8")
+    if (line == 1 and not whole) or "trailing characters" in str(error):
+        return DamagedError(f"{error}; write one object on each line")
+    return error
+
+
+def _is_utf8(text: bytes) -> bool:
+    """Whether bytes are JSON's encoding. UTF-16 without its mark shows by its zeros alone."""
+    try:
+        return "\0" not in text.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _check_names(text: bytes, where: str) -> None:
+    """Raise DamagedError for an object that names a field twice: readers would keep the last."""
+
+    def once(pairs: list) -> dict:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DamagedError(f"{where}: field {shortened(twice)} is there twice; keep one")
+        return fields
+
+    json.loads(text, object_pairs_hook=once)
 
 
 def _parquet(path, schema) -> Iterator[Any]:

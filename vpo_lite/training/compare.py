@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,18 +17,22 @@ from .schemas import FIGURES, by_name
 
 
 class _Finished(NamedTuple):
-    """A finished run: its settings, its summary, the names of its folder and its engine."""
+    """A finished run: its settings, its summary, the names of its folder and its engine, and the
+    digests of its data files by option.
+    """
 
     config: TrainConfig
     summary: dict
     folder: str
     engine: str
+    digests: dict[str, str]
 
 
 def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """Mean figures of several runs, one row for each kind of run, in order of appearance.
 
-    Runs are of one kind if they differ only in seed, single problem, or machine. A row holds
+    Runs are of one kind if they differ only in seed, single problem, or machine. A data file counts
+    by its content when the run began, not by its path. A row holds
 
     - label: the method, and the settings in which the kinds of that method differ, among them the
       engine; also the task, where the kinds differ in it
@@ -40,6 +45,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
       problem, with its 95 % bootstrap interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
+    - other_problems: the settings by which this row was measured on other problems than the first
+      one, such as data
 
     Raises ValueError for a folder that holds no finished run, or that is given twice.
     """
@@ -48,23 +55,27 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     seen = set()
     for run in map(RunFolder.open, folders):
         folder = run.path
-        finished = _Finished(run.config(), run.summary(), str(folder), run.engine().name)
+        finished = _Finished(
+            run.config(), run.summary(), str(folder), run.engine().name, run.digests()
+        )
         if folder.resolve() in seen:
             raise ValueError(f"{folder}: given twice")
         seen.add(folder.resolve())
-        kind = _kind(finished.config) | {"engine": finished.engine}
+        kind = _kind(finished.config, finished.digests) | {"engine": finished.engine}
         kinds.setdefault(json.dumps(kind), []).append(finished)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
     settings = [json.loads(kind) for kind in kinds]
-    configs = [runs[0].config for runs in kinds.values()]
+    firsts = [runs[0] for runs in kinds.values()]
     values = [_by_problem(runs) for runs in kinds.values()]
     rows = [
         _row(runs, mine, settings, here)
         for runs, mine, here in zip(kinds.values(), settings, values, strict=True)
     ]
-    for i, row in enumerate(rows):
-        row["ahead"] = _ahead(configs[0], configs[i], values[0], values[i]) if i else {}
+    for row, run, here in zip(rows, firsts, values, strict=True):
+        others = row["other_problems"] = _other_problems(firsts[0], run)
+        compared = run is not firsts[0] and not others
+        row["ahead"] = _ahead(firsts[0].config, run.config, values[0], here) if compared else {}
     return rows
 
 
@@ -77,10 +88,11 @@ def _row(runs: list[_Finished], mine: dict, kinds: list[dict], per_problem: dict
         for name in names
         if len({json.dumps(kind.get(name)) for kind in (kinds if name == "task" else rivals)}) > 1
     ]
+    known = {n: file for n, file in config.files.items() if n in runs[0].digests}
+    files = {n: f"{Path(file).name} {runs[0].digests[n][:8]}" for n, file in known.items()}
+    shown = {n: files.get(n) or _shortened(mine[n]) for n in differing if n in mine}
     return {
-        "label": ", ".join(
-            [config.method, *(f"{n}={_shortened(mine.get(n))}" for n in differing if n in mine)]
-        ),
+        "label": ", ".join([config.method, *(f"{n}={text}" for n, text in shown.items())]),
         "method": config.method,
         "set": config.compared_size,
         "runs": len(runs),
@@ -101,14 +113,16 @@ def _shortened(value) -> str:
     return "text " + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _kind(config: TrainConfig) -> dict:
-    """The settings that make a kind of run, with the task's options among them."""
+def _kind(config: TrainConfig, digests: Mapping[str, str]) -> dict:
+    """The settings that make a kind of run, with the task's options among them, and the digest of a
+    data file for its path.
+    """
     task = config.make_task()
     settings = config.to_json() | {"m": config.answers, "single": config.single}
     if config.answers > 1:
         settings["set_size"] = None  # the m answers are the set
     names = [option.name for option in task.options if option.name not in task.singles_out]
-    settings |= {name: getattr(task, name) for name in names}  # defaults, too
+    settings |= {name: getattr(task, name) for name in names} | digests  # defaults, too
     left_out = ("seed", "task_options", *OF_THE_MACHINE)
     return {k: v for k, v in settings.items() if k not in left_out}
 
@@ -140,8 +154,6 @@ def _by_problem(runs: list[_Finished]) -> dict[str, dict]:
 
 def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> dict:
     """{figure: (mean, low, high)} of the differences on the problems that both kinds measured."""
-    if _problems(mine) != _problems(other):
-        return {}
     found = {}
     size, alpha = mine.compared_size != other.compared_size, mine.alpha != other.alpha
     for name in [name for name in here if name in there]:
@@ -155,11 +167,15 @@ def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> di
     return found
 
 
-def _problems(config: TrainConfig) -> tuple:
-    """What settles which problems a run is measured on, and how they are scored."""
-    task = config.make_task()
-    names = [option.name for option in task.options if option.name not in task.singles_out]
-    return config.task, task.single, [getattr(task, name) for name in names]
+def _other_problems(a: _Finished, b: _Finished) -> list[str]:
+    """The settings by which two runs are measured on other problems, or scored otherwise."""
+    if a.config.task != b.config.task:
+        return ["task"]
+    one, other = a.config.make_task(), b.config.make_task()
+    free = one.singles_out if one.single == other.single else ()  # two single problems are paired
+    read = lambda run, task, n: run.digests.get(n) or getattr(task, n)  # noqa: E731
+    names = [option.name for option in one.options if option.name not in free]
+    return [name for name in names if read(a, one, name) != read(b, other, name)]
 
 
 def bootstrap_interval(values) -> tuple[float, float] | None:
@@ -228,10 +244,14 @@ def differences(rows: list[dict]) -> list[str]:
     """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
 
     By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
-    No line for a row that was measured on other problems, or on one problem.
+    A row that was measured on other problems has one line that says so. No line for a row of one
+    problem.
     """
-    lines, most = [], common_budgets(rows)[-1]
+    lines, far, most = [], [], common_budgets(rows)[-1]
     for row in rows[1:]:
+        if others := row["other_problems"]:
+            labels = f"{rows[0]['label']} - {row['label']}"
+            far.append(f"{labels}: not compared; their problems differ in {', '.join(others)}")
         goal = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
         for name in [n for n in (goal, f"any@{most}", "best@1") if n in row["ahead"]]:
             mean, low, high = row["ahead"][name]
@@ -246,4 +266,4 @@ def differences(rows: list[dict]) -> list[str]:
             f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems."
         )
         lines.append(f"The interval leaves out the chance of a seed{cure}.")
-    return lines
+    return lines + far

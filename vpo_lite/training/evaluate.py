@@ -89,6 +89,17 @@ def check_answers(answers: int) -> None:
         raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_ANSWERS:,}")
 
 
+def check_eval_every(config: TrainConfig) -> None:
+    """ValueError where ``eval_every`` is beyond the last step: nothing would be measured on the
+    way.
+    """
+    if config.eval_every and config.eval_every > config.steps:
+        raise ValueError(
+            f"eval_every = {config.eval_every:,} with steps = {config.steps:,}: nothing would be "
+            "measured before the end; lower eval_every, or train more steps"
+        )
+
+
 def held_out_seeds(
     task: Task, problems: int | None = None, name: str = "problems"
 ) -> Sequence[int]:

@@ -158,6 +158,11 @@ class RunFolder:
         path = self.path / CONFIG
         return check(read_json(path).get(ENGINE, {}), Engine, f"{path}: field {ENGINE}")
 
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each data file when the run began, by the option that names the file."""
+        path = self.path / CONFIG
+        return check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
+
     def check_files(self) -> None:
         """Raise DamagedError where a data file is not the one that the run began with, and where it
         or the model's folder is not there.
@@ -169,7 +174,7 @@ class RunFolder:
                     f"{path}: {name}: {shown_path(place)} is not there; put it back, or write its "
                     "new path into config.json"
                 )
-        kept = check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
+        kept = self.digests()
         for name, file in config.files.items():
             if digest(file) != kept.get(name):
                 raise DamagedError(
@@ -287,13 +292,13 @@ class RunFolder:
         """
         self._check_locked()
         self.measured()  # a damaged file is said before anything is removed
-        metrics, records = self.path / METRICS, self.records()
+        before, metrics, records = self.config(), self.path / METRICS, self.records()
         if self.finished and step < len(records):
             raise DamagedError(
                 f"{state}: missing, so this finished run cannot go on; begin another, with another "
                 f"--seed, from what `{command('export', 'model', self.path)} --out FOLDER` writes"
             )
-        if not step and len(records) > self.config().save_every:
+        if not step and len(records) > before.save_every:
             raise DamagedError(
                 f"{state}: missing, and {metrics} goes to step {len(records)}; start the run anew"
             )
@@ -302,21 +307,21 @@ class RunFolder:
                 f"{metrics}: ends after step {len(records)}, and {state} is of step {step}; start "
                 "the run anew"
             )
-        self._settle(config)
+        self._settle(before, config)
         self.tidy()
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
         for name in (TEXTS, MEASURED):
             cut(self.path / name, step)
 
-    def _settle(self, config: TrainConfig) -> None:
+    def _settle(self, before: TrainConfig, config: TrainConfig) -> None:
         """Write the settings that changed, and make a finished run one that is under way."""
         if self.finished:
             write_json(self.path / START, self.summary()["start"])
             (self.path / SUMMARY).unlink()
-        before, now = self.config().to_json(), config.to_json()
-        if before != now:
-            new = {name: value for name, value in now.items() if value != before[name]}
+        old, now = before.to_json(), config.to_json()
+        if old != now:
+            new = {name: value for name, value in now.items() if value != old[name]}
             write_json(self.path / CONFIG, read_json(self.path / CONFIG) | new)
             self._settings = None
 

@@ -14,7 +14,7 @@ import torch
 from ..policy import shipped
 from ..policy.adapter import check_place
 from .config import TrainConfig
-from .evaluate import evaluate, held_out_seeds
+from .evaluate import check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER, RunFolder
 from .loop import train
 from .memory import (
@@ -160,7 +160,7 @@ class Run(AnyRun):
     """
 
     _walk: Iterator[StepRecord] | None = None
-    _broken = False  # a step was interrupted
+    in_step = False  # also after an error or an interrupt in a step
 
     @classmethod
     def begin(cls, config: TrainConfig, path: str | os.PathLike) -> "Run":
@@ -192,10 +192,6 @@ class Run(AnyRun):
             learner = Learner(config)
             return cls(folder, config, learner, folder.restore(learner, config))
 
-    @property
-    def in_step(self) -> bool:
-        return self._broken
-
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
         try:
             for record in self.steps():
@@ -216,10 +212,10 @@ class Run(AnyRun):
         """
         if self._walk is not None:
             self._walk.close()
-        if self._broken:  # a step may have changed half of the parameters
+        if self.in_step:  # a step may have changed half of the parameters
             self._build_again(Learner)
             self.done = self.folder.restore(self.learner, self.config)
-            self._broken = False
+            self.in_step = False
         self._walk = self._steps()
         return self._walk
 
@@ -228,13 +224,13 @@ class Run(AnyRun):
         walk = train(self.config, learner=self.learner, first_step=self.done, fit=False)
         while self.done < self.config.steps:
             self.measure()
-            self._broken = True
+            self.in_step = True
             record = next(walk)
             self.write(record)
             self.done = record.step
             if self.done % self.config.save_every == 0 or self.done == self.config.steps:
                 self.save()
-            self._broken = False
+            self.in_step = False
             yield record
 
     def save(self) -> None:
@@ -243,7 +239,7 @@ class Run(AnyRun):
             self.folder.save(self.learner, self.done)
 
     def finish(self) -> dict:
-        if self._broken:
+        if self.in_step:
             raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
         return super().finish()
 
@@ -260,13 +256,14 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 def settled(config: TrainConfig) -> TrainConfig:
     """The config of a new run: a model's folder and data files are found from anywhere.
 
-    Data that cannot be read, and too few held-out problems, are said here, before a model is
-    loaded.
+    Data that cannot be read, too few held-out problems, and an ``eval_every`` beyond the last step
+    are said here, before a model is loaded.
     """
     if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
         config = config.but(model=str(Path(config.base_model).resolve()))
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     held_out_seeds(config.make_task(), config.eval_problems, "eval_problems")
+    check_eval_every(config)
     return config
 
 
@@ -284,6 +281,8 @@ def going_on(
     try:
         config, done = folder.config(), len(folder.records())
         before, config = config.steps, changed(path, config, steps, machine)
+        if steps is not None or "eval_every" in machine:  # an older run may be as it is
+            check_eval_every(config)
         constant = config.lr_schedule == "constant"
         if folder.finished and config.steps == before:
             folder.tidy()
