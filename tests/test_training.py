@@ -160,6 +160,20 @@ def test_identical_sets_give_exactly_zero_advantage_and_change_nothing(tiny):
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
 
+def test_a_run_of_gdpo_whitens_over_the_batch_where_it_is_asked_to():
+    """Its advantages have the mean square 1 then. Other methods refuse the setting."""
+    small = dict(prompts=2, group_size=4, steps=1, device="cpu", threads=1, eps=1e-9)
+    cfg = vpo.TrainConfig.preset("demo", method="gdpo", **small)
+    plain, whitened = (
+        np.concatenate([g.advantages for g in train_step(Learner(c), c, 0).groups])
+        for c in (cfg, cfg.but(whiten=True))
+    )
+    assert plain.std() != pytest.approx(1, abs=0.05)
+    assert whitened == pytest.approx(plain / plain.std())
+    with pytest.raises(ValueError, match=r"whiten = True: only gdpo .* not vpo"):
+        cfg.but(method="vpo", whiten=True)
+
+
 def test_only_the_adapter_is_trained_and_without_it_the_policy_is_the_base(
     tiny, tiny_policy_folder
 ):

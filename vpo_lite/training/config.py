@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
-from ..estimators import METHODS
+from ..estimators import METHODS, check_whiten
 from ..options import Option, options_of, setting
 from ..policy import shipped
 from ..tasks import DEFAULT, Task, task_class, task_name
@@ -67,11 +67,7 @@ class TrainConfig:
     )
     set_size: int = setting(3, "single answers in a compared set", least=1, most=10_000)
     K: float = setting(
-        64,
-        "weights drawn per prompt group; inf: the exact expectation",
-        least=1,
-        most=MOST_WEIGHTS,
-        inf=True,
+        64, "weights per prompt group; inf: the exact mean", least=1, most=MOST_WEIGHTS, inf=True
     )
     alpha: float = setting(
         1.0, "Dirichlet concentration of the weights", least=LEAST_ALPHA, most=MOST_ALPHA
@@ -115,6 +111,7 @@ class TrainConfig:
     )
     clip: float = setting(0.2, "PPO's ratio clip", above=0, most=1e6)
     eps: float = setting(1e-4, "added to the group's standard deviation", above=0, most=1e6)
+    whiten: bool = setting(False, "gdpo: also divide by the standard deviation of the batch")
     aggregation: str = setting(
         "token", "token weights in the loss: " + ", ".join(AGGREGATIONS), choices=AGGREGATIONS
     )
@@ -219,6 +216,8 @@ class TrainConfig:
             raise ValueError(
                 f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1"
             )
+        if self.whiten:
+            check_whiten(self.method)
         if self.warmup_steps >= self.steps:
             raise ValueError(
                 f"warmup_steps = {self.warmup_steps:,} with steps = {self.steps:,}: the learning "

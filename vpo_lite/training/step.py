@@ -106,10 +106,11 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         how = (learner.found, weights, config.alpha, tokens)
         R, trained, gave_way = recombine(policy, task, groups, rollouts, R, *how)
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
+    credit |= dict(eps=config.eps, whiten=config.whiten)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
         scores, advantages = estimators.estimate(  # (P, G) both
-            config.method, R, weights=weights, eps=config.eps, **credit
+            config.method, R, weights=weights, **credit
         )
     except ValueError as error:  # rewards that this method cannot take
         raise TrainingError(f"{error}. At {where}") from error
