@@ -404,7 +404,7 @@ def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_p
     assert again["answers"] == 3 and again["coverage"] == pytest.approx(summary["coverage"])
     new = ["--out", str(tmp_path / "new"), "--eval-problems", "9001"]
     assert main([*many, *new]) == 2
-    said = "eval_problems = 9001: task 'maze' has 9,000 held-out ones"
+    said = "eval_problems = 9001: of the 9,000 held-out problems of task 'maze'"
     assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 

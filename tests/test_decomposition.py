@@ -452,13 +452,19 @@ def test_the_command_says_what_the_shipped_policys_answers_show(capsys):
 def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     page = tmp_path / "rewards.html"
     assert main([*ASKED, "--maze-seed", "1000", "--html", str(page)]) == 0
-    out = capsys.readouterr().out
+    out = without_line_on_page(capsys.readouterr().out, page)
     assert "20 answers to each of 1 held-out problem, seed 0" in out
     assert "completion, gold, diamond, avoid_lava" in " ".join(out.split()) and "true front" in out
     text = page.read_text()
     assert "<h1>vpo_lite: report on rewards</h1>" in text and text.rstrip().endswith("</html>")
     assert html("{}", out.strip()) in text
     assert 'src="http' not in text.split("<script")[0]
+
+
+def without_line_on_page(out, page):
+    said = f"\n\n{page}: open it in a browser; it needs no network\n"
+    assert out.endswith(said)
+    return out.removesuffix(said)
 
 
 def stored(folder, R, kind):
@@ -526,7 +532,7 @@ def test_the_command_reads_rewards_from_a_file(kind, capsys, tmp_path):
     page = tmp_path / "page.html"
     one = stored(tmp_path, R[0], kind)  # (P, n, d): two problems of one answer that earns anything
     assert main(["report", "--rewards", one, "--alpha", "0.3", "--html", str(page)]) == 0
-    out = capsys.readouterr().out
+    out = without_line_on_page(capsys.readouterr().out, page)
     assert f"{one}: 4 answers to 2 problems." in out and html("{}", out.strip()) in page.read_text()
     assert "(alpha = 0.3)" in out and out.count("Hardly anything") == 1
 
@@ -617,7 +623,7 @@ def test_a_wrong_request_with_a_file_is_one_line(wrong, said, capsys, tmp_path, 
     ("wrong", "said"),
     [
         (["--answers", "0"], "answers = 0: must be 1 to 2,000"),
-        (["--problems", "0"], "problems = 0: task 'maze' has 9,000 held-out ones"),
+        (["--problems", "0"], "problems = 0: of the 9,000 held-out problems of task 'maze'"),
         (["--html", "page.pdf"], "the report is a page; name it FILE.html"),
         (["--html", "nowhere/page.html"], "cannot be written"),
         (["--task", "no_such"], "unknown task 'no_such'"),

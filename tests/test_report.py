@@ -46,6 +46,7 @@ def runs(tiny_policy_folder, tmp_path_factory):
 def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, capsys):
     page = tmp_path / "report.html"
     assert main(["compare", *runs, "--html", str(page)]) == 0
+    assert f"{page}: open it in a browser" in capsys.readouterr().out
     text = page.read_text()
     assert text.rstrip().endswith("</html>")
     markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)

@@ -6,7 +6,17 @@ import numpy as np
 
 from ..checks import shown_path
 from ..markup import in_lines
-from .flags import Wrong, add_settings, given_settings, path, print_json, requests, say, whole
+from .flags import (
+    OF_A_PAGE,
+    Wrong,
+    add_settings,
+    given_settings,
+    path,
+    print_json,
+    requests,
+    say,
+    whole,
+)
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 SETTINGS = (  # of a run's settings, those that say which answers are sampled
@@ -131,6 +141,8 @@ def _tell(options, report, said: str, figures: dict) -> int:
             write_rewards(report, said, options.html)
         except ValueError as error:
             return say(error, 1)
+        if not options.json:
+            print(f"\n{options.html}: {OF_A_PAGE}")
     return 0
 
 

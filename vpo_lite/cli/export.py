@@ -5,6 +5,7 @@ import sys
 
 from ..checks import command
 from .flags import (
+    OF_A_PAGE,
     Command,
     add_commands,
     add_settings,
@@ -90,7 +91,7 @@ def _lesson(options) -> int:
 
         written = write_lesson(options.recordings, options.out, options.unseen)
     size = written.stat().st_size / 1000
-    print(f"{written}: {size:,.0f} kB; open it in a browser; it needs no network")
+    print(f"{written}: {size:,.0f} kB; {OF_A_PAGE}")
     return 0
 
 

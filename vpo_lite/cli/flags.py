@@ -16,6 +16,7 @@ from ..tasks import DEFAULT, task_class
 
 LONGEST = 900  # characters of a message
 STOPPED = 130  # exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it
+OF_A_PAGE = "open it in a browser; it needs no network"  # said of each page that is written
 _FOR_JSON = ContextVar("stdout of a command that prints JSON", default=None)
 
 

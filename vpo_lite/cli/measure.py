@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..tasks import task_class, task_names
-from .flags import Wrong, add_device, measuring, path, print_json, requests, whole
+from .flags import OF_A_PAGE, Wrong, add_device, measuring, path, print_json, requests, whole
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -100,4 +100,6 @@ def compare_runs(options) -> int:
         print_json(rows)
     else:
         print("\n".join([table(rows), *differences(rows)]))
+        if options.html:
+            print(f"\n{options.html}: {OF_A_PAGE}")
     return 0

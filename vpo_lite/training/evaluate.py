@@ -111,8 +111,8 @@ def held_out_seeds(
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
     if not is_whole(wanted) or not 1 <= wanted <= len(seeds):
         raise ValueError(
-            f"{name} = {shown(wanted)}: task {task.name!r} has {len(seeds):,} held-out ones, "
-            "and at least one is measured"
+            f"{name} = {shown(wanted)}: of the {len(seeds):,} held-out problems of task "
+            f"{task.name!r}, at least 1 is measured and at most all"
         )
     return seeds[: 1 if task.single else wanted]
 
