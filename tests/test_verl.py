@@ -329,7 +329,7 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert main([*command.split(), str(tmp_path / "b")]) == 2
-    assert "needs pyarrow: pip install" in capsys.readouterr().err
+    assert "writing parquet needs pyarrow (" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 

@@ -169,7 +169,8 @@ def _pyarrow():
         from pyarrow import parquet
     except ImportError as error:
         raise ValueError(
-            "writing parquet needs pyarrow: pip install pyarrow, or pip install 'vpo_lite[verl]'"
+            f"writing parquet needs pyarrow ({error}): pip install -U pyarrow, or pip install "
+            "'vpo_lite[verl]'"
         ) from error
     return pyarrow, parquet
 

@@ -95,8 +95,8 @@ def _parquet(path, schema) -> Iterator[Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise DamagedError(
-            f"{path}: reading parquet needs pyarrow (pip install pyarrow), or write the rows as "
-            "JSON lines"
+            f"{path}: reading parquet needs pyarrow ({error}): pip install -U pyarrow numpy, or "
+            "write the rows as JSON lines"
         ) from error
     if int(pyarrow.__version__.partition(".")[0]) < PYARROW:
         raise DamagedError(f"{path}: reading parquet needs pyarrow {PYARROW} or later")
