@@ -32,7 +32,7 @@ from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.integrations import trl_run
+from vpo_lite.integrations import trl_steps
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
@@ -803,12 +803,12 @@ def test_a_run_of_fewer_steps_than_are_done_is_refused(tiny, tmp_path, capsys):
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_stored(tiny, tmp_path, monkeypatch):
     run = TrlRun.begin(tiny.but(eps=1e-6), tmp_path / "run")
     assert run.notes == ("eps = 1e-06 is not used: TRL adds 0.0001 to the deviation",)
-    made = trl_run._Recorder.on_log
+    made = trl_steps.Recorder.on_log
 
     def broken(self, args, state, control, logs, **rest):
         made(self, args, state, control, {**logs, "grad_norm": float("nan")}, **rest)
 
-    monkeypatch.setattr(trl_run._Recorder, "on_log", broken)
+    monkeypatch.setattr(trl_steps.Recorder, "on_log", broken)
     with pytest.raises(TrainingError, match=r"step 1: loss = .*gradient norm = nan: lower lr"):
         run.train(lambda record: False)
     run.close()
