@@ -11,6 +11,7 @@ import pickle
 import re
 import runpy
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -43,6 +44,7 @@ from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, TaskError
+from vpo_lite.training import run as run_module
 from vpo_lite.training.errors import TrainingError
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import draw_weights, problems_of_step
@@ -683,6 +685,32 @@ def test_figures_measured_on_the_way_are_those_of_a_run_that_ends_there(tiny, tr
 
 
 @pytest.mark.slow
+def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
+    tiny, trained, tmp_path, monkeypatch, capsys
+):
+    """The first Ctrl-C, as in a native run; the second one would stop a step, too."""
+    path, calls, evaluate = tmp_path / "run", [], run_module.evaluate
+    TrlRun.begin(tiny.but(eval_every=2, save_every=5), path).close()
+
+    def interrupted(*arguments, **more):
+        calls.append(1)
+        if len(calls) == 2:  # after step 2
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(run_module, "evaluate", interrupted)
+    assert main(["train", "--resume", str(path)]) == 130
+    said = f"vpo-lite: stopped; go on with: vpo-lite train --resume {path}\n"
+    assert capsys.readouterr().err.endswith(said) and len(calls) == 2
+    monkeypatch.undo()
+    run = TrlRun.resume(path)
+    assert run.done == run.first == 2, "its state was stored, though save_every is 5"
+    run.start(), run.train(lambda record: False), run.finish()
+    assert [row["step"] for row in run.folder.measured()] == [2]
+    check_same(trained, path)
+
+
+@pytest.mark.slow
 def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp_path, capsys):
     path = finished(tiny.but(steps=2), tmp_path / "run", {"lr_scheduler_type": "linear"})
     assert main(["train", "--resume", str(path), "--steps", "3"]) == 2
@@ -952,6 +980,42 @@ def test_what_one_process_refuses_ends_all_and_begins_nothing(tmp_path):
     assert (main, other) == (1, 2) and not Path(new).exists()
     assert "model" in other_said and main_said.endswith(other_said.removeprefix("vpo-lite: "))
     assert main_said.startswith("vpo-lite: rank 1 of 2 on ")
+
+
+STOPPED = """
+import json, os, signal, sys
+from pathlib import Path
+from vpo_lite.cli import main
+from vpo_lite.training import run
+
+folder, rank, evaluate, calls = Path(sys.argv[1]), os.environ["RANK"], run.evaluate, []
+folder.joinpath(rank).write_text(str(os.getpid()))
+
+def interrupted(*arguments, tell, **more):
+    calls.append(1)
+    def told(done, total):
+        if done == 1 and len(calls) in (1, 3, 5):  # before training, after step 1, at the end
+            for pid in ("1", "0"):
+                os.kill(int(folder.joinpath(pid).read_text()), signal.SIGINT)
+    return evaluate(*arguments, tell=told, **more)
+
+run.evaluate, out = interrupted, str(folder / "run")
+sizes = "--steps=2 --group-size=4 --prompts=1 --m=2 --maze-seed=1000 --eval-every=1 --threads=1"
+begin = ["--engine=trl", "--device=cpu", "--save-every=9", *sizes.split(), "--out", out]
+ends = [main(["train", "--json", *asked]) for asked in (begin, *[["--resume", out]] * 3)]
+print(json.dumps([ends, len(calls)]), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_measurement_stops_all_processes(tmp_path):
+    """A launcher sends it to all of them. The one that measures says how to go on."""
+    main, other = both([str(tmp_path)], [str(tmp_path)], module=("-c", STOPPED), lines=9)
+    stopped = f"vpo-lite: stopped; go on with: vpo-lite train --resume {tmp_path / 'run'}"
+    assert (main[1].count(stopped), other[1].count(stopped)) == (3, 0), main[1] + other[1]
+    ends = [130, 130, 130, 0]
+    assert (main[0], json.loads(main[1][-1])) == (0, [ends, 6]), main[1]
+    assert (other[0], json.loads(other[1][-1])) == (0, [ends, 0]), other[1]
 
 
 JUDGE = """

@@ -89,10 +89,10 @@ def run(options) -> int:
     go_on = started.folder.go_on
     quiet = options.json or not started.main
     try:
-        with measuring(quiet) as started.measured:
-            return _drive(started, options.json, quiet)
+        with measuring(quiet) as started.measured, _patient(started) as asked_to_stop:
+            return _drive(started, options.json, quiet, asked_to_stop)
     except KeyboardInterrupt:
-        return say(f"stopped; go on with: {go_on}", STOPPED)
+        return say(f"stopped; go on with: {go_on}", STOPPED) if started.main else STOPPED
     except OSError as error:  # a full disk, for one
         if started.folder.finished:  # only the table could not be printed
             raise
@@ -153,7 +153,7 @@ def _value(text: str):
         return text
 
 
-def _drive(run, as_json: bool, quiet: bool) -> int:
+def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     from tqdm import tqdm
 
     from ..decomposition.words import count
@@ -177,7 +177,7 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
         dynamic_ncols=True,
         file=sys.stderr,
     )
-    with bar, _patient(run) as asked_to_stop:
+    with bar:
 
         def tell(record) -> bool:
             bar.update()

@@ -129,6 +129,13 @@ class TrlRun(AnyRun):
         with together(self.team):
             return super().start() if self.main else {}
 
+    def _evaluate(self) -> dict:
+        self.in_step = False  # other processes, if any, wait for this one
+        try:
+            return super()._evaluate()
+        finally:
+            self.in_step = True
+
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
         """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint.
 

@@ -86,6 +86,8 @@ class Recorder(TrainerCallback):
         broadcast_object_list(stop)  # all processes stop after the same step
         if stop[0]:
             control.should_save = control.should_training_stop = True
+        if run.due:
+            control.should_save = True  # a measurement may be stopped, and no step is lost
         if control.should_save and run.main:
             sync(run.path / METRICS)  # never a state without the lines that lead to it
 
