@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -533,7 +534,9 @@ def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys
     assert folder.config() == tiny and folder.engine().name == "trl"
     records = folder.records()
     assert [r.step for r in records] == [1, 2, 3]
-    assert all(0 < r.rollout_seconds < r.seconds and r.tokens <= 32 for r in records)
+    assert all(
+        0 < r.scoring_seconds < r.rollout_seconds < r.seconds and r.tokens <= 32 for r in records
+    )
     assert all(r.kl is None and r.sampler_gap is None and r.entropy > 0 for r in records)
     assert any(r.gradient_norm > 0 for r in records)
     summary = folder.summary()
@@ -613,10 +616,13 @@ def policy_prompt(config):
     return task.prompt(task.instance(0), config.answers, pocket=pocket)
 
 
+CLOCKS = dict.fromkeys(("seconds", "rollout_seconds", "scoring_seconds"), 1)
+
+
 def check_same(one, other):
     """Two runs left the same lines, but for the seconds, and the same adapter."""
     its, others = (
-        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(path).records()]
+        [dataclasses.replace(r, **CLOCKS) for r in RunFolder(path).records()]
         for path in (one, other)
     )
     assert its == others
@@ -1016,6 +1022,38 @@ def test_ctrl_c_in_a_measurement_stops_all_processes(tmp_path):
     ends = [130, 130, 130, 0]
     assert (main[0], json.loads(main[1][-1])) == (0, [ends, 6]), main[1]
     assert (other[0], json.loads(other[1][-1])) == (0, [ends, 0]), other[1]
+
+
+TOOK = []  # seconds of each call of the judge
+
+
+def slow_judge(completions, **columns):
+    began = time.perf_counter()
+    time.sleep(0.05)
+    TOOK.append(time.perf_counter() - began)
+    return [1 / (1 + len(text)) for text in completions]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Run, TrlRun])
+def test_the_time_of_a_judge_is_told_apart_from_that_of_sampling(kind, chat_folder, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": f"Say {i}."}) + "\n" for i in range(20)))
+    asked = dict(task="functions", data=str(rows), reward_funcs=f"{__name__}:slow_judge")
+    small = SIZES | dict(steps=2, method="grpo", m=1, max_new_tokens=8, eval_problems=1)
+    config = vpo.TrainConfig.preset("demo", **asked, **small, model=str(chat_folder))
+    run = kind.begin(config, tmp_path / "run")
+    run.start(), TOOK.clear()
+    assert run.train(lambda record: False) and len(TOOK) == 2
+    summary, records = run.finish(), RunFolder(run.path).records()
+    for record, took in zip(records, TOOK, strict=False):
+        assert took < record.scoring_seconds < record.rollout_seconds < record.seconds
+    scoring, sampling = (
+        sum(getattr(r, name) for r in records) / sum(r.seconds for r in records)
+        for name in ("scoring_seconds", "rollout_seconds")
+    )
+    assert summary["scoring_share"] == pytest.approx(scoring, abs=1e-3)
+    assert summary["rollout_share"] == pytest.approx(sampling, abs=1e-3)
 
 
 JUDGE = """

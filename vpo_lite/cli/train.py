@@ -207,10 +207,12 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     print(table([summary | {"set": config.compared_size}]))
     if summary["objectives"]:  # none where they differ from problem to problem
         print(f"mean of each objective: {before_and_after(summary)}")
-    seconds = summary["seconds"]
+    seconds, scoring = summary["seconds"], summary["scoring_share"]
+    share = f"{summary['rollout_share']:.0%} of it sampling and scoring"
+    share += "" if scoring is None else f", {scoring:.0%} scoring alone"
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
-        f"{summary['rollout_share']:.0%} of it sampling and scoring) on {summary['device']}; "
+        f"{share}) on {summary['device']}; "
         f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
     if better := better_before(run.folder, summary):

@@ -27,7 +27,8 @@ class RunReward:
     """The reward of a run; it keeps what it scored last, for the record of the step.
 
     - rollouts: (slot, Scored) of each rollout of this process, with its tokens
-    - called: when, by time.perf_counter()
+    - seconds: how long this process scored them
+    - ended: when all processes had, by time.perf_counter()
     """
 
     def __init__(self, reward: SetReward, ends: set[int], log: bool, team: PartialState):
@@ -36,10 +37,12 @@ class RunReward:
     def __call__(
         self, prompts, completions, completion_ids, trainer_state, log_metric, seed, slot, **_
     ) -> list[float]:
-        self.called, columns = time.perf_counter(), {"seed": seed, "slot": slot}
+        began, columns = time.perf_counter(), {"seed": seed, "slot": slot}
         step = trainer_state.global_step
         with together(self.team):  # a judge may fail in one process alone
             scored, keys = self.reward.score(prompts, completions, step, columns)
+            self.seconds = time.perf_counter() - began
+        self.ended = time.perf_counter()
         if self.log:
             self.reward.log(grouped(scored, keys), log_metric)
         self.rollouts = [
@@ -74,11 +77,14 @@ class Recorder(TrainerCallback):
                 f"({run.config.lr:g}) or raise kl ({run.config.kl:g}); the state before is kept"
             )
         rollouts, stop = gather_object(self.reward.rollouts), [False]
+        slowest = max(gather_object([self.reward.seconds]))
         run.done = step
         if run.main:
+            sampled = self.reward.ended - self.began
             times = dict(
                 seconds=time.perf_counter() - self.began,
-                rollout_seconds=self.reward.called - self.began,
+                rollout_seconds=sampled,
+                scoring_seconds=min(slowest, sampled),  # another process may have begun earlier
             )
             record = record_of(run, step, rollouts, logs, times)
             run.write(record)
