@@ -172,6 +172,22 @@ def test_functions_are_called_as_trl_calls_them_once_per_answer():
     assert seen == [(asked, ["2", "two", "345"], ["2"] * 3, state, ["log_metric"])]
 
 
+def test_a_script_is_told_once_that_a_function_often_had_no_reward():
+    reward = SetReward.of_functions([correct, brief], answers=2)
+    with pytest.warns(
+        UserWarning, match="^brief returned None for 20% of the answers; None"
+    ) as told:
+        call(reward, TEXTS * 9)
+        assert not told, "of 45 answers nothing is said yet"
+        call(reward, TEXTS), call(reward, TEXTS)
+    assert len(told) == 1 and told[0].filename == __file__
+    other = SetReward.of_functions([correct, brief], answers=2)
+    elsewhere = type("State", (), {"global_step": 0, "is_world_process_zero": False})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(other, TEXTS * 10, trainer_state=elsewhere)
+
+
 def test_what_is_logged():
     """Means over the rollouts of a call: here three of one group and one of another."""
     logged = {}
