@@ -38,6 +38,7 @@ from vpo_lite.integrations import trl_steps
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
+from vpo_lite.integrations.trl_setup import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
 from vpo_lite.integrations.trl_surroundings import silence
 from vpo_lite.policy import shipped
@@ -370,6 +371,14 @@ REFUSED = {
 def test_what_trl_cannot_honour_is_refused(name):
     with pytest.raises(ValueError, match=f"{name}.*(natively|leave it out)"):
         grpo_config(pocket_config(**REFUSED[name]), "unused")
+
+
+def test_options_with_which_a_run_would_fail_late_are_refused_at_once():
+    """They are fields of this TRL's GRPOConfig, else another line would refuse them."""
+    for name, why in REFUSED_OPTIONS.items():
+        with pytest.raises(ValueError) as refused:
+            grpo_config(pocket_config(), "unused", 1, **{name: True})
+        assert str(refused.value) == f"engine option {name}: {why}; leave it out"
 
 
 @pytest.mark.parametrize(
