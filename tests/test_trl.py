@@ -1106,6 +1106,30 @@ def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
     assert main[1].endswith(": ConnectionError: the judge is away")
 
 
+FULL = """
+import errno, sys
+from vpo_lite.cli import main
+from vpo_lite.training.folders import RunFolder
+
+def full(self, record):
+    raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
+
+RunFolder.append = full
+sys.exit(main(["train", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_ends_all_processes_with_the_reason(tmp_path):
+    asked = ["--engine", "trl", "--device", "cpu", "--steps", "2", "--maze-seed", "1000"]
+    asked += ["--eval-answers", "3", "--out", str(tmp_path / "run")]
+    main, other = both(asked, asked, module=("-c", FULL))
+    why = "vpo-lite: metrics.jsonl: No space left on device; see to it, then: "
+    assert main[0] == other[0] == 1 and main[1].startswith(why)
+    assert other[1].startswith("vpo-lite: rank 0 of 2 on ")
+    assert other[1].endswith(": [Errno 28] No space left on device: 'metrics.jsonl'")
+
+
 @pytest.mark.slow
 def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     """By TRL's own gathering; weights that each process draws for itself are caught. Each process

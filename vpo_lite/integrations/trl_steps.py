@@ -79,16 +79,17 @@ class Recorder(TrainerCallback):
         rollouts, stop = gather_object(self.reward.rollouts), [False]
         slowest = max(gather_object([self.reward.seconds]))
         run.done = step
-        if run.main:
-            sampled = self.reward.ended - self.began
-            times = dict(
-                seconds=time.perf_counter() - self.began,
-                rollout_seconds=sampled,
-                scoring_seconds=min(slowest, sampled),  # another process may have begun earlier
-            )
-            record = record_of(run, step, rollouts, logs, times)
-            run.write(record)
-            stop = [bool(self.tell(record)) and step < run.config.steps]
+        with together(self.reward.team):  # the disk may be full
+            if run.main:
+                sampled = self.reward.ended - self.began
+                times = dict(
+                    seconds=time.perf_counter() - self.began,
+                    rollout_seconds=sampled,
+                    scoring_seconds=min(slowest, sampled),  # another process may have begun earlier
+                )
+                record = record_of(run, step, rollouts, logs, times)
+                run.write(record)
+                stop = [bool(self.tell(record)) and step < run.config.steps]
         broadcast_object_list(stop)  # all processes stop after the same step
         if stop[0]:
             control.should_save = control.should_training_stop = True
