@@ -837,6 +837,20 @@ def test_another_thread_loads_a_policy_while_trl_trains():
     assert (hf_logging.get_verbosity(), list(warnings.filters)) == before
 
 
+@pytest.mark.parametrize(
+    ("configured", "options"), [("bf16", {}), ("no", {}), ("bf16", {"bf16": True})]
+)
+def test_mixed_precision_that_accelerate_is_configured_for_is_said(
+    configured, options, tiny, tmp_path, monkeypatch
+):
+    """It comes from a file of the user's, which other projects share, and changes the updates."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", configured)
+    run = TrlRun.begin(tiny, tmp_path / "run", options)
+    run.close()
+    said = [note for note in run.notes if f"mixed precision ({configured})" in note]
+    assert len(said) == (configured == "bf16" and not options)
+
+
 @pytest.mark.slow
 def test_a_run_may_warm_up(tiny, tmp_path):
     run = TrlRun.begin(tiny.but(warmup_steps=2), tmp_path / "run")

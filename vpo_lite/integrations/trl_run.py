@@ -6,6 +6,7 @@ checkpoints, in ``checkpoints/``. One process, the main one, writes everything e
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,12 @@ class TrlRun(AnyRun):
         self.main, self.processes = team.is_main_process, team.num_processes
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
+        mixed = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+        if mixed != "no" and not {"bf16", "fp16"} & set(engine.options):
+            self.notes += (
+                f"accelerate is configured for mixed precision ({mixed}), so updates run in it; "
+                "for the model's own numbers start it with --mixed_precision no",
+            )
 
     @classmethod
     def begin(cls, config: TrainConfig, path, options: Mapping | None = None) -> "TrlRun":
