@@ -851,6 +851,13 @@ def test_mixed_precision_that_accelerate_is_configured_for_is_said(
     assert len(said) == (configured == "bf16" and not options)
 
 
+def test_parameters_that_processes_may_split_are_said_to_be_untried(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    run = TrlRun.begin(tiny, tmp_path / "run")
+    run.close()
+    assert len(run.notes) == 1 and "not tried FSDP or DeepSpeed" in run.notes[0]
+
+
 @pytest.mark.slow
 def test_a_run_may_warm_up(tiny, tmp_path):
     run = TrlRun.begin(tiny.but(warmup_steps=2), tmp_path / "run")

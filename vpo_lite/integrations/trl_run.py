@@ -31,7 +31,17 @@ from .trl_memory import memory_needed
 from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
 from .trl_steps import Recorder, RunReward
-from .trl_surroundings import ends_of, generating, joined, no_dropout, silence, together, who, whole
+from .trl_surroundings import (
+    ends_of,
+    generating,
+    joined,
+    no_dropout,
+    silence,
+    split,
+    together,
+    who,
+    whole,
+)
 
 NAME = "trl"
 
@@ -60,6 +70,11 @@ class TrlRun(AnyRun):
         self.main, self.processes = team.is_main_process, team.num_processes
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
+        if split(engine):
+            self.notes += (
+                "we have not tried FSDP or DeepSpeed: one process measures alone, and may wait for "
+                "ever for parameters that others hold",
+            )
         mixed = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
         if mixed != "no" and not {"bf16", "fp16"} & set(engine.options):
             self.notes += (

@@ -131,8 +131,13 @@ def leave(team: PartialState) -> None:
 
 def whole(engine: Engine) -> bool:
     """Whether every process holds all parameters and samples itself: its memory is then known."""
-    split = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
-    return not any(split) and not any(map(engine.options.get, ("use_vllm", "fsdp", "deepspeed")))
+    return not split(engine) and not engine.options.get("use_vllm")
+
+
+def split(engine: Engine) -> bool:
+    """Whether FSDP or DeepSpeed trains: they may split the parameters among the processes."""
+    configured = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
+    return any(configured) or any(map(engine.options.get, ("fsdp", "deepspeed")))
 
 
 def no_dropout(model) -> None:
