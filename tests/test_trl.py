@@ -40,7 +40,7 @@ from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
 from vpo_lite.integrations.trl_setup import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
-from vpo_lite.integrations.trl_surroundings import silence
+from vpo_lite.integrations.trl_surroundings import leave, silence
 from vpo_lite.policy import shipped
 from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
@@ -1032,6 +1032,19 @@ def test_what_one_process_refuses_ends_all_and_begins_nothing(tmp_path):
     assert (main, other) == (1, 2) and not Path(new).exists()
     assert "model" in other_said and main_said.endswith(other_said.removeprefix("vpo-lite: "))
     assert main_said.startswith("vpo-lite: rank 1 of 2 on ")
+
+
+def test_a_second_ctrl_c_at_the_end_of_a_process_prints_no_traceback(monkeypatch):
+    left = []
+    team = type("Team", (), {"destroy_process_group": lambda self: left.append(True)})
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        leave(team())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert left == [True]
 
 
 STOPPED = """

@@ -126,6 +126,7 @@ def leave(team: PartialState) -> None:
     """
     if torch.distributed.is_initialized():
         team.destroy_process_group()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C; the first one ended the run
         time.sleep(0.5)  # the GIL is free
 
 
