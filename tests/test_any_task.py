@@ -542,7 +542,7 @@ def test_a_run_is_made_compared_and_resumed_from_python(model, tmp_path):
     assert again.first == 1
     list(again.steps())
     other = again.finish()
-    timings = {"seconds", "rollout_share"}
+    timings = {"seconds", "rollout_share", "scoring_share"}
     assert {k: v for k, v in summary.items() if k not in timings} == {
         k: v for k, v in other.items() if k not in timings
     }
@@ -589,7 +589,7 @@ def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(
     assert not (tmp_path / "cut" / "summary.json").exists()
     assert main(["train", "--resume", "cut", "--json"]) == 0
     a, b = json.loads(whole), json.loads(capsys.readouterr().out)
-    timings = {"seconds", "rollout_share"}
+    timings = {"seconds", "rollout_share", "scoring_share"}
     assert {k: v for k, v in a.items() if k not in timings} == {
         k: v for k, v in b.items() if k not in timings
     }

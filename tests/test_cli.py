@@ -147,7 +147,7 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
     assert main(["train", "--resume", str(killed), "--save-every", "5"]) == 0
     assert json.loads((killed / "config.json").read_text())["save_every"] == 5
     a, b = (json.loads((f / "summary.json").read_text()) for f in (whole, killed))
-    timings = {"seconds", "rollout_share"}
+    timings = {"seconds", "rollout_share", "scoring_share"}
     assert {k: v for k, v in a.items() if k not in timings} == {
         k: v for k, v in b.items() if k not in timings
     }

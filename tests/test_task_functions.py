@@ -74,6 +74,9 @@ def ids(completions, completion_ids, **columns):
 def misspelt(completions, totl, **columns):
     return [0.0] * len(completions)
 
+def for_even(completions, total, **columns):
+    return [None if t % 2 else 1.0 for t in total]
+
 def never(completions, **columns):
     return [None] * len(completions)
 
@@ -567,6 +570,30 @@ def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     assert found["failed"] == 1 and found["first_failed"].startswith("hard raised TypeError")
     assert main(f"{check}:narrow".split()) == 2
     assert "let it take **columns" in capsys.readouterr().err
+
+
+NONE = "of the answers; None counts as the worst reward"
+
+
+def test_rows_for_which_a_function_has_no_reward_are_counted(mine, capsys):
+    mine()
+    check = "data check rows.jsonl --task functions --reward-funcs my_rewards:correct,for_even"
+    assert main(f"{check} --score 4".split()) == 0
+    assert f"\nfor_even returned None for 50% {NONE}\n" in capsys.readouterr().out
+    assert main(f"{check} --score 4 --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["none"] == {"correct": 0, "for_even": 5}
+    assert main(check.split()) == 0 and "None" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("engine", ["native", "trl"])
+def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsys, engine):
+    if engine == "trl":
+        pytest.importorskip("trl")
+    functions = "--reward-funcs my_rewards:correct,never --method grpo"
+    assert command(f"{functions} --engine {engine}", "run") == 0
+    err = capsys.readouterr().err
+    assert err.count("returned None") == 1
+    assert f"vpo-lite: before training, never returned None for 100% {NONE}\n" in err
 
 
 def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, capsys):

@@ -811,7 +811,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
     for record in train(cfg, learner=second, first_step=2):
         folder.append(record)
     assert all(torch.equal(p, state_of(second)[n]) for n, p in state_of(whole).items())
-    timings = {"seconds", "rollout_seconds"}
+    timings = {"seconds", "rollout_seconds", "scoring_seconds"}
     lines = [{k: v for k, v in r.to_json().items() if k not in timings} for r in folder.records()]
     assert lines == [{k: v for k, v in row.items() if k not in timings} for row in records]
 
@@ -862,7 +862,7 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, fi
     assert [r.step for r in run.steps()] == list(range(run.first + 1, 5))
     run.finish()
     assert {p.name for p in path.iterdir()} == {p.name for p in whole.iterdir()}
-    timings = {"seconds", "rollout_seconds", "rollout_share"}
+    timings = {"seconds", "rollout_seconds", "scoring_seconds"} | {"rollout_share", "scoring_share"}
     plain = lambda row: {k: v for k, v in row.items() if k not in timings}  # noqa: E731
     one, other = map(RunFolder.open, (whole, path))
     assert plain(one.summary()) == plain(other.summary()) and one.summary()["steps"] == 4

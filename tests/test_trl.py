@@ -11,9 +11,11 @@ import pickle
 import re
 import runpy
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -32,17 +34,19 @@ from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.integrations import trl_run
+from vpo_lite.integrations import trl_steps
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
+from vpo_lite.integrations.trl_setup import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
-from vpo_lite.integrations.trl_surroundings import silence
+from vpo_lite.integrations.trl_surroundings import leave, silence
 from vpo_lite.policy import shipped
 from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, TaskError
+from vpo_lite.training import run as run_module
 from vpo_lite.training.errors import TrainingError
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import draw_weights, problems_of_step
@@ -167,6 +171,22 @@ def test_functions_are_called_as_trl_calls_them_once_per_answer():
     )
     asked = ["1 + 1"] * 3
     assert seen == [(asked, ["2", "two", "345"], ["2"] * 3, state, ["log_metric"])]
+
+
+def test_a_script_is_told_once_that_a_function_often_had_no_reward():
+    reward = SetReward.of_functions([correct, brief], answers=2)
+    with pytest.warns(
+        UserWarning, match="^brief returned None for 20% of the answers; None"
+    ) as told:
+        call(reward, TEXTS * 9)
+        assert not told, "of 45 answers nothing is said yet"
+        call(reward, TEXTS), call(reward, TEXTS)
+    assert len(told) == 1 and told[0].filename == __file__
+    other = SetReward.of_functions([correct, brief], answers=2)
+    elsewhere = type("State", (), {"global_step": 0, "is_world_process_zero": False})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(other, TEXTS * 10, trainer_state=elsewhere)
 
 
 def test_what_is_logged():
@@ -353,6 +373,14 @@ def test_what_trl_cannot_honour_is_refused(name):
         grpo_config(pocket_config(**REFUSED[name]), "unused")
 
 
+def test_options_with_which_a_run_would_fail_late_are_refused_at_once():
+    """They are fields of this TRL's GRPOConfig, else another line would refuse them."""
+    for name, why in REFUSED_OPTIONS.items():
+        with pytest.raises(ValueError) as refused:
+            grpo_config(pocket_config(), "unused", 1, **{name: True})
+        assert str(refused.value) == f"engine option {name}: {why}; leave it out"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -531,7 +559,9 @@ def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys
     assert folder.config() == tiny and folder.engine().name == "trl"
     records = folder.records()
     assert [r.step for r in records] == [1, 2, 3]
-    assert all(0 < r.rollout_seconds < r.seconds and r.tokens <= 32 for r in records)
+    assert all(
+        0 < r.scoring_seconds < r.rollout_seconds < r.seconds and r.tokens <= 32 for r in records
+    )
     assert all(r.kl is None and r.sampler_gap is None and r.entropy > 0 for r in records)
     assert any(r.gradient_norm > 0 for r in records)
     summary = folder.summary()
@@ -611,10 +641,13 @@ def policy_prompt(config):
     return task.prompt(task.instance(0), config.answers, pocket=pocket)
 
 
+CLOCKS = dict.fromkeys(("seconds", "rollout_seconds", "scoring_seconds"), 1)
+
+
 def check_same(one, other):
     """Two runs left the same lines, but for the seconds, and the same adapter."""
     its, others = (
-        [dataclasses.replace(r, seconds=1, rollout_seconds=1) for r in RunFolder(path).records()]
+        [dataclasses.replace(r, **CLOCKS) for r in RunFolder(path).records()]
         for path in (one, other)
     )
     assert its == others
@@ -680,6 +713,32 @@ def test_figures_measured_on_the_way_are_those_of_a_run_that_ends_there(tiny, tr
         assert row == {name: ended[name] for name in row}
         kept = [path / f"adapter-{steps}", shorter / "adapter"]
         assert len({(p / "adapter_model.safetensors").read_bytes() for p in kept}) == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
+    tiny, trained, tmp_path, monkeypatch, capsys
+):
+    """The first Ctrl-C, as in a native run; the second one would stop a step, too."""
+    path, calls, evaluate = tmp_path / "run", [], run_module.evaluate
+    TrlRun.begin(tiny.but(eval_every=2, save_every=5), path).close()
+
+    def interrupted(*arguments, **more):
+        calls.append(1)
+        if len(calls) == 2:  # after step 2
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(run_module, "evaluate", interrupted)
+    assert main(["train", "--resume", str(path)]) == 130
+    said = f"vpo-lite: stopped; go on with: vpo-lite train --resume {path}\n"
+    assert capsys.readouterr().err.endswith(said) and len(calls) == 2
+    monkeypatch.undo()
+    run = TrlRun.resume(path)
+    assert run.done == run.first == 2, "its state was stored, though save_every is 5"
+    run.start(), run.train(lambda record: False), run.finish()
+    assert [row["step"] for row in run.folder.measured()] == [2]
+    check_same(trained, path)
 
 
 @pytest.mark.slow
@@ -778,6 +837,27 @@ def test_another_thread_loads_a_policy_while_trl_trains():
     assert (hf_logging.get_verbosity(), list(warnings.filters)) == before
 
 
+@pytest.mark.parametrize(
+    ("configured", "options"), [("bf16", {}), ("no", {}), ("bf16", {"bf16": True})]
+)
+def test_mixed_precision_that_accelerate_is_configured_for_is_said(
+    configured, options, tiny, tmp_path, monkeypatch
+):
+    """It comes from a file of the user's, which other projects share, and changes the updates."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", configured)
+    run = TrlRun.begin(tiny, tmp_path / "run", options)
+    run.close()
+    said = [note for note in run.notes if f"mixed precision ({configured})" in note]
+    assert len(said) == (configured == "bf16" and not options)
+
+
+def test_parameters_that_processes_may_split_are_said_to_be_untried(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    run = TrlRun.begin(tiny, tmp_path / "run")
+    run.close()
+    assert len(run.notes) == 1 and "not tried FSDP or DeepSpeed" in run.notes[0]
+
+
 @pytest.mark.slow
 def test_a_run_may_warm_up(tiny, tmp_path):
     run = TrlRun.begin(tiny.but(warmup_steps=2), tmp_path / "run")
@@ -803,12 +883,12 @@ def test_a_run_of_fewer_steps_than_are_done_is_refused(tiny, tmp_path, capsys):
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_stored(tiny, tmp_path, monkeypatch):
     run = TrlRun.begin(tiny.but(eps=1e-6), tmp_path / "run")
     assert run.notes == ("eps = 1e-06 is not used: TRL adds 0.0001 to the deviation",)
-    made = trl_run._Recorder.on_log
+    made = trl_steps.Recorder.on_log
 
     def broken(self, args, state, control, logs, **rest):
         made(self, args, state, control, {**logs, "grad_norm": float("nan")}, **rest)
 
-    monkeypatch.setattr(trl_run._Recorder, "on_log", broken)
+    monkeypatch.setattr(trl_steps.Recorder, "on_log", broken)
     with pytest.raises(TrainingError, match=r"step 1: loss = .*gradient norm = nan: lower lr"):
         run.train(lambda record: False)
     run.close()
@@ -954,6 +1034,87 @@ def test_what_one_process_refuses_ends_all_and_begins_nothing(tmp_path):
     assert main_said.startswith("vpo-lite: rank 1 of 2 on ")
 
 
+def test_a_second_ctrl_c_at_the_end_of_a_process_prints_no_traceback(monkeypatch):
+    left = []
+    team = type("Team", (), {"destroy_process_group": lambda self: left.append(True)})
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        leave(team())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert left == [True]
+
+
+STOPPED = """
+import json, os, signal, sys
+from pathlib import Path
+from vpo_lite.cli import main
+from vpo_lite.training import run
+
+folder, rank, evaluate, calls = Path(sys.argv[1]), os.environ["RANK"], run.evaluate, []
+folder.joinpath(rank).write_text(str(os.getpid()))
+
+def interrupted(*arguments, tell, **more):
+    calls.append(1)
+    def told(done, total):
+        if done == 1 and len(calls) in (1, 3, 5):  # before training, after step 1, at the end
+            for pid in ("1", "0"):
+                os.kill(int(folder.joinpath(pid).read_text()), signal.SIGINT)
+    return evaluate(*arguments, tell=told, **more)
+
+run.evaluate, out = interrupted, str(folder / "run")
+sizes = "--steps=2 --group-size=4 --prompts=1 --m=2 --maze-seed=1000 --eval-every=1 --threads=1"
+begin = ["--engine=trl", "--device=cpu", "--save-every=9", *sizes.split(), "--out", out]
+ends = [main(["train", "--json", *asked]) for asked in (begin, *[["--resume", out]] * 3)]
+print(json.dumps([ends, len(calls)]), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_measurement_stops_all_processes(tmp_path):
+    """A launcher sends it to all of them. The one that measures says how to go on."""
+    main, other = both([str(tmp_path)], [str(tmp_path)], module=("-c", STOPPED), lines=9)
+    stopped = f"vpo-lite: stopped; go on with: vpo-lite train --resume {tmp_path / 'run'}"
+    assert (main[1].count(stopped), other[1].count(stopped)) == (3, 0), main[1] + other[1]
+    ends = [130, 130, 130, 0]
+    assert (main[0], json.loads(main[1][-1])) == (0, [ends, 6]), main[1]
+    assert (other[0], json.loads(other[1][-1])) == (0, [ends, 0]), other[1]
+
+
+TOOK = []  # seconds of each call of the judge
+
+
+def slow_judge(completions, **columns):
+    began = time.perf_counter()
+    time.sleep(0.05)
+    TOOK.append(time.perf_counter() - began)
+    return [1 / (1 + len(text)) for text in completions]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Run, TrlRun])
+def test_the_time_of_a_judge_is_told_apart_from_that_of_sampling(kind, chat_folder, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": f"Say {i}."}) + "\n" for i in range(20)))
+    asked = dict(task="functions", data=str(rows), reward_funcs=f"{__name__}:slow_judge")
+    small = SIZES | dict(steps=2, method="grpo", m=1, max_new_tokens=8, eval_problems=1)
+    config = vpo.TrainConfig.preset("demo", **asked, **small, model=str(chat_folder))
+    run = kind.begin(config, tmp_path / "run")
+    run.start(), TOOK.clear()
+    assert run.train(lambda record: False) and len(TOOK) == 2
+    summary, records = run.finish(), RunFolder(run.path).records()
+    for record, took in zip(records, TOOK, strict=False):
+        assert took < record.scoring_seconds < record.rollout_seconds < record.seconds
+    scoring, sampling = (
+        sum(getattr(r, name) for r in records) / sum(r.seconds for r in records)
+        for name in ("scoring_seconds", "rollout_seconds")
+    )
+    assert summary["scoring_share"] == pytest.approx(scoring, abs=1e-3)
+    assert summary["rollout_share"] == pytest.approx(sampling, abs=1e-3)
+
+
 JUDGE = """
 import os
 from vpo_lite.tasks.maze import MazeTask
@@ -977,6 +1138,30 @@ def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
     assert other[1].startswith("vpo-lite: the judge is away; see to it, then: ")
     assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
     assert main[1].endswith(": ConnectionError: the judge is away")
+
+
+FULL = """
+import errno, sys
+from vpo_lite.cli import main
+from vpo_lite.training.folders import RunFolder
+
+def full(self, record):
+    raise OSError(errno.ENOSPC, "No space left on device", "metrics.jsonl")
+
+RunFolder.append = full
+sys.exit(main(["train", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_ends_all_processes_with_the_reason(tmp_path):
+    asked = ["--engine", "trl", "--device", "cpu", "--steps", "2", "--maze-seed", "1000"]
+    asked += ["--eval-answers", "3", "--out", str(tmp_path / "run")]
+    main, other = both(asked, asked, module=("-c", FULL))
+    why = "vpo-lite: metrics.jsonl: No space left on device; see to it, then: "
+    assert main[0] == other[0] == 1 and main[1].startswith(why)
+    assert other[1].startswith("vpo-lite: rank 0 of 2 on ")
+    assert other[1].endswith(": [Errno 28] No space left on device: 'metrics.jsonl'")
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def held(folder: Path) -> dict:
     """What a run folder holds, without what differs from run to run: times, and in safetensors the
     order of the metadata.
     """
-    timings = ("seconds", "rollout_seconds", "rollout_share")
+    timings = ("seconds", "rollout_seconds", "scoring_seconds", "rollout_share", "scoring_share")
 
     def timeless(text):
         values = json.loads(text)

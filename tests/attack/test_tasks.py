@@ -267,7 +267,9 @@ def whole(model, tmp_path_factory):
 
 def summary_of(folder):
     summary = json.loads((folder / "summary.json").read_text())
-    return {k: v for k, v in summary.items() if k not in ("seconds", "rollout_share")}
+    return {
+        k: v for k, v in summary.items() if k not in ("seconds", "rollout_share", "scoring_share")
+    }
 
 
 @pytest.mark.parametrize("method", METHODS)

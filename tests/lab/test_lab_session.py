@@ -24,7 +24,7 @@ def test_trains_the_policy_and_equals_the_plain_loop():
     assert lab.join(WAIT) and lab.state == "finished", lab.last_error
     assert [r.step for r in lab.records] == [1, 2, 3]
     for ours, theirs in zip(lab.records, loop.train(lab.config), strict=True):
-        clocks = {"seconds": 0, "rollout_seconds": 0}
+        clocks = {"seconds": 0, "rollout_seconds": 0, "scoring_seconds": 0}
         assert ours.to_json() | clocks == theirs.to_json() | clocks
 
 

@@ -127,7 +127,7 @@ def test_it_trains_pauses_and_goes_on_as_the_plain_loop_does(kind, model):
         assert session.join(WAIT), session.last_error
         assert [len(run.records) for run in session.runs.values()] == [done, done]
     assert session.state == "finished"
-    clocks = {"seconds": 0, "rollout_seconds": 0}
+    clocks = {"seconds": 0, "rollout_seconds": 0, "scoring_seconds": 0}
     for method, run in session.runs.items():
         plain = train(session.settings.configs[method])
         for ours, theirs in zip(run.records, plain, strict=True):

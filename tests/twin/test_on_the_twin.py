@@ -95,7 +95,10 @@ def told(numbers: dict) -> dict:
             value = dict(enumerate(value))
         if isinstance(value, dict):
             flat |= {f"{name}.{k}": v for k, v in told(value).items()}
-        elif not ("seconds" in str(name) or name in ("device", "rollout_share", "sampler_gap")):
+        elif not (
+            "seconds" in str(name)
+            or name in ("device", "rollout_share", "scoring_share", "sampler_gap")
+        ):
             flat[name] = value
     return flat
 

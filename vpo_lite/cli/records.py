@@ -7,6 +7,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
+from ..tasks.functions import ByFunctions
 from ..tasks.records import RecordTask, on_records, parted
 from ..tasks.rows import Row, rows_of
 from .flags import Wrong, add_task_options, at_home, given, path, print_json, requests, whole
@@ -72,6 +73,9 @@ def check_data(options) -> int:
     failed = {} if options.score is None else _failures(task, loaded.records, options.score)
     if options.score is not None:
         counts["failed"] = len(failed)
+    functions = task.functions if isinstance(task, ByFunctions) else None
+    if functions and functions.asked:
+        counts["none"] = functions.nones
     status = int(bool(loaded.damaged or failed) or not loaded.records)
     if options.json:
         first = {"first_damaged": loaded.damaged}
@@ -104,6 +108,8 @@ def check_data(options) -> int:
         print(f"{len(failed):,} of {len(loaded.records):,} cannot be scored")
     if not (loaded.records or loaded.dropped or loaded.damaged):
         print("it has no line: no run begins on this file")
+    if functions and (none := functions.warning_of_none()):
+        print(none)
     for message in list(loaded.damaged.values())[:SHOWN]:
         print(f"damaged: {message}")
     if loaded.damaged:

@@ -59,7 +59,9 @@ def warn_of_length(run) -> None:
 def warn_of_answers(run, start: dict) -> None:
     """Warn of a model that hardly writes the format: no answer then earns a reward."""
     from ..decomposition.words import differ_in_scale, never_earned
+    from ..tasks.functions import ByFunctions
 
+    task = run.learner.task
     reached = start.get("reached") or {}  # a run of an older version lacks it
     of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
     if unread and not of_ours:
@@ -78,10 +80,12 @@ def warn_of_answers(run, start: dict) -> None:
             "completion ends there: add it to eos_token_id in the model's generation_config.json",
             0,
         )
+    if isinstance(task, ByFunctions) and (none := task.functions.warning_of_none()):
+        say(f"before training, {none}", 0)
     if below := start.get("below_worst_rate"):  # a run of an older version lacks it
         from ..training.contract import warning_of_worst
 
-        say(f"before training, {warning_of_worst(run.learner.task, below)}", 0)
+        say(f"before training, {warning_of_worst(task, below)}", 0)
     elif not (unread or of_ours) and (never := never_earned(reached)):
         say(f"before training, {never}", 0)
     if unequal := differ_in_scale(reached):

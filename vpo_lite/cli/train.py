@@ -90,10 +90,10 @@ def run(options) -> int:
     go_on = started.folder.go_on
     quiet = options.json or not started.main
     try:
-        with measuring(quiet) as started.measured:
-            return _drive(started, options.json, quiet)
+        with measuring(quiet) as started.measured, _patient(started) as asked_to_stop:
+            return _drive(started, options.json, quiet, asked_to_stop)
     except KeyboardInterrupt:
-        return say(f"stopped; go on with: {go_on}", STOPPED)
+        return say(f"stopped; go on with: {go_on}", STOPPED) if started.main else STOPPED
     except OSError as error:  # a full disk, for one
         if started.folder.finished:  # only the table could not be printed
             raise
@@ -154,7 +154,7 @@ def _value(text: str):
         return text
 
 
-def _drive(run, as_json: bool, quiet: bool) -> int:
+def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     from tqdm import tqdm
 
     from ..decomposition.words import count
@@ -178,7 +178,7 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
         dynamic_ncols=True,
         file=sys.stderr,
     )
-    with bar, _patient(run) as asked_to_stop:
+    with bar:
 
         def tell(record) -> bool:
             bar.update()
@@ -206,10 +206,12 @@ def _drive(run, as_json: bool, quiet: bool) -> int:
     print(table([summary | {"set": config.compared_size}]))
     if summary["objectives"]:  # none where they differ from problem to problem
         print(f"mean of each objective: {before_and_after(summary)}")
-    seconds = summary["seconds"]
+    seconds, scoring = summary["seconds"], summary["scoring_share"]
+    share = f"{summary['rollout_share']:.0%} of it sampling and scoring"
+    share += "" if scoring is None else f", {scoring:.0%} scoring alone"
     print(
         f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
-        f"{summary['rollout_share']:.0%} of it sampling and scoring) on {summary['device']}; "
+        f"{share}) on {summary['device']}; "
         f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
     )
     if better := better_before(run.folder, summary):

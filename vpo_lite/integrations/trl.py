@@ -4,13 +4,14 @@ Nothing of TRL is subclassed or replaced, and nothing here imports it. ``trl_set
 and the settings of a run of this kit, ``trl_run`` the run.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..tasks.base import Task, group_key
-from ..tasks.functions import Asked, OfFunctions
+from ..tasks.functions import Asked, ByFunctions, OfFunctions
 from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.measure import step_figures
@@ -25,6 +26,7 @@ LOGGED = (
     "solved_rate",
     "repeat_rate",
 )
+ENOUGH = 50  # answers, before it is said how many had no reward
 
 
 @dataclass
@@ -44,6 +46,8 @@ class SetReward:
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
+    Where a function returned None for a tenth of 50 answers or more, the main process warns once.
+
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
     in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
 
@@ -60,6 +64,7 @@ class SetReward:
     task: Task
     reward: RolloutReward = field(default_factory=RolloutReward)
     calls: int = field(default=0, init=False)
+    warned: bool = field(default=False, init=False)
 
     def __post_init__(self):
         self.task.check_policy(self.reward.answers, None)
@@ -116,6 +121,8 @@ class SetReward:
         self.calls += 1
         shared = {"trainer_state": trainer_state, "log_metric": log_metric}
         scored, keys = self.score(prompts, completions, step, columns, shared)
+        if getattr(trainer_state, "is_world_process_zero", True):
+            self._warn_of_none()
         if log_metric is not None:
             self.log(grouped(scored, keys), log_metric)
         return [one.reward for one in scored]
@@ -154,6 +161,15 @@ class SetReward:
             values = [row.get(name) for row in rows]
             if None not in values:
                 log_metric(f"vpo/{name}", float(np.average(values, weights=rollouts)))
+
+    def _warn_of_none(self) -> None:
+        """Warn once of functions that often return None. TRL would leave them out."""
+        if self.warned or not isinstance(self.task, ByFunctions):
+            return
+        functions = self.task.functions
+        if functions.asked >= ENOUGH and (words := functions.warning_of_none()):
+            self.warned = True
+            warnings.warn(words, stacklevel=3)
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):

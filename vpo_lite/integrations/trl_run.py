@@ -6,39 +6,42 @@ checkpoints, in ``checkpoints/``. One process, the main one, writes everything e
 
 import contextlib
 import functools
-import math
-import time
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
-from transformers import GenerationConfig, PrinterCallback, TrainerCallback
+from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
-from ..estimators import zscore
-from ..files import sync
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
-from ..training.errors import TrainingError
-from ..training.folders import CHECKPOINTS, CONFIG, METRICS, RunFolder
-from ..training.measure import step_figures
+from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
 from ..training.memory import Memory, check_fits, check_measured, enough_memory
-from ..training.record import Group, StepRecord
+from ..training.record import StepRecord
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
 from ..training.step import Learner
 from ..training.unchanged import changed
-from .rewards import Scored
-from .trl import SetReward, grouped
+from .trl import SetReward
 from .trl_memory import memory_needed
 from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, on_cpu
 from .trl_states import rewound, step_of
-from .trl_surroundings import ends_of, generating, joined, no_dropout, silence, together, who, whole
+from .trl_steps import Recorder, RunReward
+from .trl_surroundings import (
+    ends_of,
+    generating,
+    joined,
+    no_dropout,
+    silence,
+    split,
+    together,
+    who,
+    whole,
+)
 
 NAME = "trl"
 
@@ -67,6 +70,17 @@ class TrlRun(AnyRun):
         self.main, self.processes = team.is_main_process, team.num_processes
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
+        if split(engine):
+            self.notes += (
+                "we have not tried FSDP or DeepSpeed: one process measures alone, and may wait for "
+                "ever for parameters that others hold",
+            )
+        mixed = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+        if mixed != "no" and not {"bf16", "fp16"} & set(engine.options):
+            self.notes += (
+                f"accelerate is configured for mixed precision ({mixed}), so updates run in it; "
+                "for the model's own numbers start it with --mixed_precision no",
+            )
 
     @classmethod
     def begin(cls, config: TrainConfig, path, options: Mapping | None = None) -> "TrlRun":
@@ -137,6 +151,13 @@ class TrlRun(AnyRun):
         with together(self.team):
             return super().start() if self.main else {}
 
+    def _evaluate(self) -> dict:
+        self.in_step = False  # other processes, if any, wait for this one
+        try:
+            return super()._evaluate()
+        finally:
+            self.in_step = True
+
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
         """As `AnyRun.train`. Called again, it goes on from the last complete checkpoint.
 
@@ -180,7 +201,7 @@ class TrlRun(AnyRun):
         if args.disable_dropout:
             no_dropout(base)
         ends, log = ends_of(policy, config), bool(args.report_to)
-        reward = _Reward(SetReward.of(config), ends, log, self.team)
+        reward = RunReward(SetReward.of(config), ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
             args=args,
@@ -188,7 +209,7 @@ class TrlRun(AnyRun):
             reward_funcs=reward,
             processing_class=policy.tokenizer,
             peft_config=lora,
-            callbacks=[_Recorder(self, reward, tell)],
+            callbacks=[Recorder(self, reward, tell)],
         )
         trainer.remove_callback(PrinterCallback)
         keep_logs(trainer, self.path)
@@ -198,105 +219,6 @@ class TrlRun(AnyRun):
                     parameter.copy_(trained[name])
         policy.model = trainer.model
         return trainer
-
-    def record(self, step: int, rollouts: list, logs: Mapping, times: Mapping) -> StepRecord:
-        """The record of a step, from all its rollouts, in any order, and from what TRL logged."""
-        config, task = self.config, self.learner.task
-        rollouts = sorted(rollouts, key=lambda rollout: rollout[0])  # by slot
-        groups = grouped([scored for _, scored in rollouts], [slot for slot, _ in rollouts])
-        single = [scored.weights for _, scored in rollouts[:: len(rollouts) // len(groups)]]
-        scores = np.array([scored.reward for _, scored in rollouts]).reshape(len(groups), -1)
-        c = math.sqrt(1 - 1 / config.group_size)  # TRL divides by std / c + EPS
-        advantages = c * zscore(scores, c * EPS)
-        return StepRecord(
-            step=step,
-            method=config.method,
-            alpha=config.alpha,
-            K=config.K,
-            m=config.answers,
-            score=float(scores.mean()),
-            silent_groups=float((advantages == 0).all(1).mean()),
-            tokens=int(sum(group.tokens.sum() for group in groups)),
-            **step_figures(task, config, groups),
-            loss=logs["loss"],
-            gradient_norm=logs["grad_norm"],
-            entropy=logs["entropy"],
-            kl=logs.get("kl"),
-            clip_share=logs["clip_ratio/region_mean"],
-            sampler_gap=None,
-            **times,
-            groups=tuple(
-                Group(g.instance, g.texts, g.answers, g.rewards, A, w)
-                for g, A, w in zip(groups, advantages, single, strict=True)
-            ),
-        )
-
-
-class _Reward:
-    """The reward of a run; it keeps what it scored last, for the record of the step.
-
-    - rollouts: (slot, Scored) of each rollout of this process, with its tokens
-    - called: when, by time.perf_counter()
-    """
-
-    def __init__(self, reward: SetReward, ends: set[int], log: bool, team: PartialState):
-        self.reward, self.ends, self.log, self.team = reward, ends, log, team
-
-    def __call__(
-        self, prompts, completions, completion_ids, trainer_state, log_metric, seed, slot, **_
-    ) -> list[float]:
-        self.called, columns = time.perf_counter(), {"seed": seed, "slot": slot}
-        step = trainer_state.global_step
-        with together(self.team):  # a judge may fail in one process alone
-            scored, keys = self.reward.score(prompts, completions, step, columns)
-        if self.log:
-            self.reward.log(grouped(scored, keys), log_metric)
-        self.rollouts = [
-            (place, self._counted(one, ids))
-            for place, one, ids in zip(slot, scored, completion_ids, strict=True)
-        ]
-        return [one.reward for one in scored]
-
-    def _counted(self, one: Scored, ids: list[int]) -> Scored:
-        tokens, cut = np.array([len(ids)]), np.array([ids[-1] not in self.ends])
-        return one._replace(answers=replace(one.answers, tokens=tokens, truncated=cut))
-
-
-class _Recorder(TrainerCallback):
-    """Writes the record of each step, before TRL stores its state, and asks whether to go on."""
-
-    def __init__(self, run: TrlRun, reward: _Reward, tell: Callable[[StepRecord], bool]):
-        self.run, self.reward, self.tell = run, reward, tell
-
-    def on_step_begin(self, args, state, control, **_):
-        self.run.measure()
-        self.began = time.perf_counter()
-
-    def on_log(self, args, state, control, logs, **_):
-        if "loss" not in logs:  # the last log is of the whole training
-            return
-        run, step = self.run, state.global_step
-        loss, norm = logs["loss"], logs["grad_norm"]
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise TrainingError(
-                f"step {step}: loss = {loss:g}, gradient norm = {norm:g}: lower lr "
-                f"({run.config.lr:g}) or raise kl ({run.config.kl:g}); the state before is kept"
-            )
-        rollouts, stop = gather_object(self.reward.rollouts), [False]
-        run.done = step
-        if run.main:
-            times = dict(
-                seconds=time.perf_counter() - self.began,
-                rollout_seconds=self.reward.called - self.began,
-            )
-            record = run.record(step, rollouts, logs, times)
-            run.write(record)
-            stop = [bool(self.tell(record)) and step < run.config.steps]
-        broadcast_object_list(stop)  # all processes stop after the same step
-        if stop[0]:
-            control.should_save = control.should_training_stop = True
-        if control.should_save and run.main:
-            sync(run.path / METRICS)  # never a state without the lines that lead to it
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -22,6 +22,16 @@ from .rewards import RolloutReward
 EPS = 1e-4  # what TRL adds to the standard deviation of a group
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
 SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
+REFUSED = {  # options of GRPOConfig with which a run would fail after its first measurement, or lie
+    "eval_strategy": "the run measures itself (eval_every)",
+    "ignore_data_skip": "a resumed run would begin with the first problems again",
+    "multi_objective_aggregation": "a set has one reward, and its z-score is the method's",
+    "remove_unused_columns": "the reward needs the columns seed and slot",
+    "reward_weights": "the task's weights w* decide it (reward_weights of task functions)",
+    "save_only_model": "a run goes on from the optimizer's state, too",
+    "sync_ref_model": "the reference is the base, without the adapter",
+    "use_liger_kernel": "it logs no entropy, which every step's record holds",
+}
 LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
@@ -197,6 +207,8 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
             raise ValueError(
                 f"engine option {name}: the run's own settings decide it; leave it out"
             )
+        if name in REFUSED:
+            raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
         if isinstance(value, str) and "str" not in known[name]:
             raise ValueError(f"engine option {name} = {shown(value)}: expected {known[name]}")
     if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:

@@ -4,7 +4,9 @@ import atexit
 import contextlib
 import functools
 import logging
+import signal
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -25,6 +27,7 @@ from ..training.schemas import Engine
 
 STEP = 1800  # seconds that communication within a step may wait: TRL's default
 PATIENCE = timedelta(days=1)
+STOPPED = "Ctrl-C"
 
 
 @contextlib.contextmanager
@@ -33,7 +36,8 @@ def together(team: PartialState):
 
     The others wait for the slowest one up to a day: one process evaluates for all, and a judge may
     take hours. Nothing in the block may wait for another process. The others raise TrainingError,
-    with the rank, machine and message of the one that failed.
+    with the rank, machine and message of the one that failed, or KeyboardInterrupt where Ctrl-C
+    stopped it.
 
     A process that is killed says nothing. Its launcher (torchrun, accelerate) then ends the others
     on its machine. Those on other machines end once their connections to it break. A machine that
@@ -43,13 +47,14 @@ def together(team: PartialState):
     own = None
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         own = error
-    told = _heard(None if own is None else f"{who(team)}: {_in_words(own)}")
+    said = STOPPED if isinstance(own, KeyboardInterrupt) else f"{who(team)}: {_in_words(own)}"
+    told = _heard(None if own is None else said)
     if own is not None:
         raise own
     if told:
-        raise TrainingError(told[0])
+        raise KeyboardInterrupt if told[0] == STOPPED else TrainingError(told[0])
 
 
 def _heard(words: str | None) -> list[str]:
@@ -57,8 +62,27 @@ def _heard(words: str | None) -> list[str]:
     if not torch.distributed.is_initialized():
         return []
     found = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(found, words, group=_patient())
+    with _undisturbed():
+        torch.distributed.all_gather_object(found, words, group=_patient())
     return [said for said in found if said is not None]
+
+
+@contextlib.contextmanager
+def _undisturbed():
+    """A context at whose end Ctrl-C takes effect: a process that leaves half-way through a
+    collective would take its words with it.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C goes to the main one
+        yield
+        return
+    came = []
+    before = signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @functools.cache
@@ -69,7 +93,7 @@ def _patient():
     return torch.distributed.new_group(timeout=PATIENCE)
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     """What an error says; its class, too, unless it is one of those that are written to be read."""
     said = isinstance(error, (ValueError, TrainingError))
     return str(error) if said else f"{type(error).__name__}: {error}"
@@ -102,13 +126,19 @@ def leave(team: PartialState) -> None:
     """
     if torch.distributed.is_initialized():
         team.destroy_process_group()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C; the first one ended the run
         time.sleep(0.5)  # the GIL is free
 
 
 def whole(engine: Engine) -> bool:
     """Whether every process holds all parameters and samples itself: its memory is then known."""
-    split = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
-    return not any(split) and not any(map(engine.options.get, ("use_vllm", "fsdp", "deepspeed")))
+    return not split(engine) and not engine.options.get("use_vllm")
+
+
+def split(engine: Engine) -> bool:
+    """Whether FSDP or DeepSpeed trains: they may split the parameters among the processes."""
+    configured = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
+    return any(configured) or any(map(engine.options.get, ("fsdp", "deepspeed")))
 
 
 def no_dropout(model) -> None:

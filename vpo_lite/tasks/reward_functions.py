@@ -13,6 +13,7 @@ from ..checks import LARGEST, check_finite, shortened, shown
 from .base import TaskError
 from .by_name import attribute
 
+SUBSTANTIAL = 0.1  # share of the answers without a reward, from which on it is said
 OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
 
 
@@ -31,6 +32,8 @@ class RewardFunctions:
     >>> found = RewardFunctions([brief, brief])
     >>> found.names, found.rewards(lambda: {"completions": ["so", ""]}, 2).tolist()
     (('brief_1', 'brief_2'), [[0.5, 0.5], [0.0, 0.0]])
+    >>> found.nones
+    {'brief_1': 1, 'brief_2': 1}
     """
 
     def __init__(self, functions: Sequence[Callable], worst: float | Sequence[float] = 0.0):
@@ -53,6 +56,7 @@ class RewardFunctions:
             f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
             for i, name in enumerate(names)
         )
+        self.asked, self.nones = 0, dict.fromkeys(self.names, 0)  # answers; those without a reward
 
     @classmethod
     def named(cls, text: str, worst: float | Sequence[float]) -> "RewardFunctions":
@@ -98,7 +102,30 @@ class RewardFunctions:
             _checked(name, _called(name, function, given()), worst, count)
             for name, function, worst in rows
         ]
-        return np.array(found, float).T
+        self.asked += count
+        for name, some in zip(self.names, found, strict=True):
+            self.nones[name] += some.count(None)
+        rewards = [
+            [worst if x is None else x for x in some]
+            for some, worst in zip(found, self.worst, strict=True)
+        ]
+        return np.array(rewards, float).T
+
+    def warning_of_none(self) -> str:
+        """A line on the functions that returned None for a tenth of the answers so far, or for
+        more; "" where there is none.
+
+        >>> found = RewardFunctions([lambda completions: [None, 1, 1]])
+        >>> _ = found.rewards(lambda: {"completions": ["?", "a", "b"]}, 3)
+        >>> found.warning_of_none()
+        '<lambda> returned None for 33% of the answers; None counts as the worst reward'
+        """
+        shares = {name: n / max(self.asked, 1) for name, n in self.nones.items()}
+        told = [
+            f"{name} returned None for {x:.0%}" for name, x in shares.items() if x >= SUBSTANTIAL
+        ]
+        none = "of the answers; None counts as the worst reward"
+        return f"{', '.join(told)} {none}" if told else ""
 
 
 def _called(name: str, function: Callable, given: Mapping):
@@ -117,9 +144,9 @@ def _called(name: str, function: Callable, given: Mapping):
         raise TaskError(f"{name} raised {said}{where}") from error
 
 
-def _checked(name: str, returned, worst: float, count: int) -> list[float]:
+def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:
     try:
-        found = [worst if x is None else _number(x) for x in _listed(returned)]
+        found = [None if x is None else _number(x) for x in _listed(returned)]
     except (TypeError, ValueError, OverflowError) as error:
         raise TaskError(
             f"{name} returned {shown(returned)}: expected a list with one number for each answer"
@@ -129,14 +156,15 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float]:
             f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
             "answer"
         )
-    for x in found:
+    numbers = [x for x in found if x is not None]
+    for x in numbers:
         if not math.isfinite(x) or abs(x) > LARGEST:
             raise TaskError(
                 f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
             )
-    if min(found) < worst:
+    if (least := min(numbers, default=worst)) < worst:
         raise TaskError(
-            f"{name} returned {min(found):g}, less than worst = {worst:g}: a missing answer would "
+            f"{name} returned {least:g}, less than worst = {worst:g}: a missing answer would "
             "be worth more; return no less, or begin anew with the least reward of each function "
             "as worst_reward"
         )

@@ -75,7 +75,9 @@ class StepRecord:
     - clip_share: share of the tokens at which the clip was active
     - gradient_norm: before clipping; loss
     - tokens: how many were sampled
-    - seconds, rollout_seconds: of the step and of its sampling
+    - seconds, rollout_seconds: of the step, and of its sampling and scoring
+    - scoring_seconds: of reading and scoring the answers alone; of several processes the slowest.
+      None in a run of an older version.
     - sampler_gap: mean |log-probability of sampler - of trainer| per token, in nats. Below 1e-4 in
       float32, about 5e-3 in bfloat16; above that the two are not the same policy.
     - groups: what was written; not stored
@@ -107,6 +109,7 @@ class StepRecord:
     sampler_gap: Positive | None = 0.0
     solved_rate: Share | None = None
     truncated_rate: Share = 0.0
+    scoring_seconds: Seconds | None = None
     groups: tuple[Group, ...] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict:
@@ -164,7 +167,11 @@ class _OfAnyVersion(Schema):
         return renamed(stored) if isinstance(stored, dict) else stored
 
     @model_validator(mode="after")
-    def _sampling_is_a_part(self):
+    def _each_is_a_part_of_the_next(self):
         if self.rollout_seconds > self.seconds:
             raise ValueError(f"rollout_seconds {self.rollout_seconds} of {self.seconds} seconds")
+        if (self.scoring_seconds or 0) > self.rollout_seconds:
+            raise ValueError(
+                f"scoring_seconds {self.scoring_seconds} of {self.rollout_seconds} rollout_seconds"
+            )
         return self

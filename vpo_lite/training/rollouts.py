@@ -1,5 +1,6 @@
 """From problems to scored answers: ask, sample, read."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,10 +16,13 @@ from .contract import check_problem, prompt_of, tokens_of
 
 
 class Sampled(NamedTuple):
-    """One :class:`Answers` per prompt, and the rollouts from which they were read."""
+    """One :class:`Answers` per prompt, the rollouts from which they were read, and how long it took
+    to read and score them.
+    """
 
     groups: list[Answers]
     rollouts: Rollouts
+    scoring_seconds: float
 
 
 def sample_answers(
@@ -59,6 +63,7 @@ def sample_answers(
     how = dict(stop=stop, dtype=dtype, compiled=compiled, at_once=at_once)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
     texts, G = policy.texts(rollouts, prompts), np.shape(uniforms)[1]
+    started = time.perf_counter()
     groups = read_answers(
         task,
         instances,
@@ -68,7 +73,7 @@ def sample_answers(
         tokens=rollouts.mask.sum(-1).cpu().numpy().reshape(-1, G),
         truncated=rollouts.truncated.cpu().numpy().reshape(-1, G),
     )
-    return Sampled(groups, rollouts)
+    return Sampled(groups, rollouts, time.perf_counter() - started)
 
 
 def last_word(policy: Policy, m: int) -> str | None:

@@ -121,12 +121,14 @@ class AnyRun(ABC):
             raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
+        scoring = [r.scoring_seconds for r in records]
         start, figures = self._start(), self._evaluate()
         summary = {
             "method": self.config.method,
             "steps": self.config.steps,
             "seconds": round(seconds, 3),
             "rollout_share": round(sum(r.rollout_seconds for r in records) / seconds, 4),
+            "scoring_share": None if None in scoring else round(sum(scoring) / seconds, 4),
             "tokens": sum(r.tokens for r in records),
             "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
             **figures,

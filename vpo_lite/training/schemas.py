@@ -126,6 +126,7 @@ class Summary(Figures):
     steps: Annotated[int, Field(ge=1)]
     seconds: Seconds
     rollout_share: Share
+    scoring_share: Share | None = None
     tokens: Count | None = None
     truncated_in_training: Share | None = None
     start: Figures

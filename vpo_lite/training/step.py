@@ -95,7 +95,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     shown = single if estimators.METHODS[config.method].weight_in_prompt else None
     how = dict(temperature=config.temperature, dtype=config.rollout_dtype, weights=shown)
     how |= dict(compiled=config.compile, at_once=config.sample_batch)
-    groups, rollouts = sample_answers(  # P groups of G rollouts of m answers
+    groups, rollouts, scoring = sample_answers(  # P groups of G rollouts of m answers
         policy, task, instances, config.answers, uniforms, **how
     )
     sampled = time.perf_counter()
@@ -134,6 +134,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         **update._asdict(),
         seconds=time.perf_counter() - started,
         rollout_seconds=sampled - started,
+        scoring_seconds=scoring,
         groups=tuple(Group(g.instance, g.texts, g.answers, g.rewards, A, w) for g, A, w in kept),
     )
 
