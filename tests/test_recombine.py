@@ -69,7 +69,7 @@ def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_m
     weights = [np.random.default_rng(i).dirichlet(np.ones(4), 4096) for i in range(2)]
     found = {}
     R, _, places = recombined(
-        policy, task, *sampled, trained_on(sampled.groups), found, weights, 1.0, LIMIT
+        policy, task, *sampled[:2], trained_on(sampled.groups), found, weights, 1.0, LIMIT
     )
     # Both groups are on one maze: what one found serves the other.
     valid = np.concatenate([group.rewards[group.valid] for group in sampled.groups])
@@ -152,7 +152,7 @@ def test_a_resumed_run_knows_what_was_found(tmp_path):
 
 def test_the_tokens_are_those_of_the_text_and_nobody_sampled_them(policy, task, sampled):
     _, rollouts, places = recombined(
-        policy, task, *sampled, trained_on(sampled.groups), {}, None, 1.0, LIMIT
+        policy, task, *sampled[:2], trained_on(sampled.groups), {}, None, 1.0, LIMIT
     )
     texts = policy.texts(rollouts)
     rows = [p * G + place for p, place in enumerate(places)]

@@ -25,7 +25,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - keep_texts: not used; veRL has trainer.rollout_data_dir
 - eval_problems, eval_answers: the held-out data, and rollout.val_kwargs.n; eval_every:
   trainer.test_freq, by default ten times in a run
-- k, set_size: belong to methods that are refused
+- k, set_size, whiten: belong to methods that are refused
 """
 
 import itertools
