@@ -585,6 +585,16 @@ def test_rows_for_which_a_function_has_no_reward_are_counted(mine, capsys):
     assert main(check.split()) == 0 and "None" not in capsys.readouterr().out
 
 
+def test_an_answer_that_all_functions_leave_out_is_invalid_and_not_counted():
+    one, other = (lambda **_: [None, None, 1, 1]), (lambda **_: [None, 1, 1, 1])
+    both = RewardFunctions([one, other])
+    assert both.rewards(dict, 4).tolist() == [[0, 0], [0, 1], [1, 1], [1, 1]]
+    assert list(both.nones.values()) == [1, 0]
+    alone = RewardFunctions([one])
+    alone.rewards(dict, 4)
+    assert list(alone.nones.values()) == [2]
+
+
 @pytest.mark.parametrize("engine", ["native", "trl"])
 def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsys, engine):
     if engine == "trl":

@@ -103,8 +103,10 @@ class RewardFunctions:
             for name, function, worst in rows
         ]
         self.asked += count
+        # An answer that all functions leave out is an invalid one, of which `valid` tells.
+        told = [len(found) == 1 or set(some) != {None} for some in zip(*found, strict=True)]
         for name, some in zip(self.names, found, strict=True):
-            self.nones[name] += some.count(None)
+            self.nones[name] += sum(x is None and one for x, one in zip(some, told, strict=True))
         rewards = [
             [worst if x is None else x for x in some]
             for some, worst in zip(found, self.worst, strict=True)
@@ -113,7 +115,8 @@ class RewardFunctions:
 
     def warning_of_none(self) -> str:
         """A line on the functions that returned None for a tenth of the answers so far, or for
-        more; "" where there is none.
+        more; "" where there is none. An answer that all of several functions leave out is not
+        counted.
 
         >>> found = RewardFunctions([lambda completions: [None, 1, 1]])
         >>> _ = found.rewards(lambda: {"completions": ["?", "a", "b"]}, 3)
