@@ -32,8 +32,8 @@ class RewardFunctions:
     >>> found = RewardFunctions([brief, brief])
     >>> found.names, found.rewards(lambda: {"completions": ["so", ""]}, 2).tolist()
     (('brief_1', 'brief_2'), [[0.5, 0.5], [0.0, 0.0]])
-    >>> found.nones
-    {'brief_1': 1, 'brief_2': 1}
+    >>> found.nones  # an answer that all functions leave out is an invalid one
+    {'brief_1': 0, 'brief_2': 0}
     """
 
     def __init__(self, functions: Sequence[Callable], worst: float | Sequence[float] = 0.0):
@@ -103,10 +103,11 @@ class RewardFunctions:
             for name, function, worst in rows
         ]
         self.asked += count
-        # An answer that all functions leave out is an invalid one, of which `valid` tells.
-        told = [len(found) == 1 or set(some) != {None} for some in zip(*found, strict=True)]
-        for name, some in zip(self.names, found, strict=True):
-            self.nones[name] += sum(x is None and one for x, one in zip(some, told, strict=True))
+        for of_one in zip(*found, strict=True):
+            if len(of_one) > 1 and set(of_one) == {None}:
+                continue  # an invalid answer, of which `valid` tells
+            for name, x in zip(self.names, of_one, strict=True):
+                self.nones[name] += x is None
         rewards = [
             [worst if x is None else x for x in some]
             for some, worst in zip(found, self.worst, strict=True)
