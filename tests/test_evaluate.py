@@ -243,10 +243,13 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     assert vpo_row["ahead"] == far["ahead"] == {}
     assert grpo_row["ahead"]["coverage"] == pytest.approx((0.4 / 3, 0.1, 0.2))
     assert "set_reward" not in grpo_row["ahead"]  # of another alpha
-    first, note, seeds = differences(rows)
+    first, note, seeds, _ = differences(rows)
     assert first == "vpo - grpo: coverage +0.133 (+0.100 to +0.200, significant)"
     assert "same 3 problems" in note and seeds.endswith("the chance of a seed: train several.")
-    assert differences(rows[:1]) == differences([vpo_row, far]) == []
+    assert differences(rows[:1]) == []
+    assert differences([vpo_row, far]) == [
+        "vpo - gdpo: not compared; their problems differ in maze_seed"
+    ]
 
 
 def test_any_at_k_is_best_at_k_for_people_who_differ():
@@ -333,6 +336,25 @@ def test_data_counts_by_its_content_when_a_run_began(made, tmp_path):
     assert [row["label"] for row in rows] == named
     said = f"{named[0]} - {named[1]}: not compared; their problems differ in data"
     assert differences(rows) == [said]
+
+
+def test_runs_measured_on_unequally_many_problems_are_not_compared_and_it_is_said(made):
+    """How many were measured counts, not how that was asked for."""
+    many = dict(maze_seed=None, task="maze")
+    folders = [made("a", 0.8, **many), made("b", 0.9, eval_problems=1, eval_answers=30, **many)]
+    folders += [made("c", 0.5, eval_problems=2, **many)]
+    summary = json.loads((folders[2] / "summary.json").read_text())
+    summary["per_problem"] = {name: v * 2 for name, v in summary["per_problem"].items()}
+    (folders[2] / "summary.json").write_text(json.dumps(summary))
+    rows = compare(folders)
+    assert [(row["label"], row["runs"]) for row in rows] == [
+        ("vpo, eval_problems=1", 2),
+        ("vpo, eval_problems=2", 1),
+    ]
+    assert differences(rows) == [
+        "vpo, eval_problems=1 - vpo, eval_problems=2: not compared; "
+        "their problems differ in eval_problems"
+    ]
 
 
 def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):

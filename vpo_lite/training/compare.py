@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
       problem, with its 95 % bootstrap interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
     - other_problems: the settings by which this row was measured on other problems than the first
-      one, such as data
+      one, such as data, eval_problems or maze_seed
 
     Raises ValueError for a folder that holds no finished run, or that is given twice.
     """
@@ -61,21 +61,22 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         if folder.resolve() in seen:
             raise ValueError(f"{folder}: given twice")
         seen.add(folder.resolve())
-        kind = _kind(finished.config, finished.digests) | {"engine": finished.engine}
+        kind = _kind(finished)
         kinds.setdefault(json.dumps(kind), []).append(finished)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
     settings = [json.loads(kind) for kind in kinds]
-    firsts = [runs[0] for runs in kinds.values()]
     values = [_by_problem(runs) for runs in kinds.values()]
     rows = [
         _row(runs, mine, settings, here)
         for runs, mine, here in zip(kinds.values(), settings, values, strict=True)
     ]
-    for row, run, here in zip(rows, firsts, values, strict=True):
-        others = row["other_problems"] = _other_problems(firsts[0], run)
-        compared = run is not firsts[0] and not others
-        row["ahead"] = _ahead(firsts[0].config, run.config, values[0], here) if compared else {}
+    first, *_ = kinds.values()
+    for row, runs, here in zip(rows, kinds.values(), values, strict=True):
+        same = values[0]["coverage"].keys() == here["coverage"].keys()
+        others = row["other_problems"] = _other_problems(first, runs, same)
+        compared = runs is not first and not others
+        row["ahead"] = _ahead(first[0].config, runs[0].config, values[0], here) if compared else {}
     return rows
 
 
@@ -113,18 +114,24 @@ def _shortened(value) -> str:
     return "text " + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _kind(config: TrainConfig, digests: Mapping[str, str]) -> dict:
-    """The settings that make a kind of run, with the task's options among them, and the digest of a
-    data file for its path.
+def _kind(run: _Finished) -> dict:
+    """The settings that make a kind of run: its engine, the task's options, the digest of a data
+    file for its path, and how many problems and answers were measured.
     """
-    task = config.make_task()
+    config, task = run.config, run.config.make_task()
     settings = config.to_json() | {"m": config.answers, "single": config.single}
+    settings |= {"eval_problems": _measured(run), "eval_answers": config.measured_answers}
     if config.answers > 1:
         settings["set_size"] = None  # the m answers are the set
     names = [option.name for option in task.options if option.name not in task.singles_out]
-    settings |= {name: getattr(task, name) for name in names} | digests  # defaults, too
+    settings |= {name: getattr(task, name) for name in names} | run.digests  # defaults, too
     left_out = ("seed", "task_options", *OF_THE_MACHINE)
-    return {k: v for k, v in settings.items() if k not in left_out}
+    return {k: v for k, v in settings.items() if k not in left_out} | {"engine": run.engine}
+
+
+def _measured(run: _Finished) -> int:
+    """The number of problems that a run was measured on."""
+    return len(run.summary["per_problem"]["coverage"])
 
 
 def _compared(summary: dict) -> dict:
@@ -167,15 +174,24 @@ def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> di
     return found
 
 
-def _other_problems(a: _Finished, b: _Finished) -> list[str]:
-    """The settings by which two runs are measured on other problems, or scored otherwise."""
+def _other_problems(mine: list[_Finished], others: list[_Finished], same: bool) -> list[str]:
+    """The settings by which two kinds are measured on other problems, or scored otherwise.
+
+    same: whether their problems stand in the same places
+    """
+    a, b = mine[0], others[0]
     if a.config.task != b.config.task:
         return ["task"]
     one, other = a.config.make_task(), b.config.make_task()
     free = one.singles_out if one.single == other.single else ()  # two single problems are paired
     read = lambda run, task, n: run.digests.get(n) or getattr(task, n)  # noqa: E731
     names = [option.name for option in one.options if option.name not in free]
-    return [name for name in names if read(a, one, name) != read(b, other, name)]
+    differing = [name for name in names if read(a, one, name) != read(b, other, name)]
+    if differing or same:
+        return differing
+    seen = [[run.config.make_task() for run in runs] for runs in (mine, others)]
+    values = [{n: {getattr(task, n) for task in tasks} for n in free} for tasks in seen]
+    return [n for n in free if values[0][n] != values[1][n]] or ["eval_problems"]
 
 
 def bootstrap_interval(values) -> tuple[float, float] | None:
