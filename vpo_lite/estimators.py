@@ -113,7 +113,8 @@ def advantages(
              differs between prompts; then `weights` and `w_star` are lists of P arrays, too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
-             decide which one scores higher. None takes the exact mean over w ~ Dir(alpha).
+             decide which one scores higher; (P, G, K, d) is accepted, to show that. None takes the
+             exact mean over w ~ Dir(alpha).
              For `random_weighting` and `goal_conditioned`: (P, 1, d), one weight vector per prompt.
              Other methods ignore it.
     alpha    the Dirichlet concentration of the exact mean, 1e-6 to 1e6.
