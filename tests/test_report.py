@@ -94,6 +94,21 @@ def test_without_a_known_front_the_curves_show_the_set_reward(runs, tmp_path):
         assert found == [drawn, drawn]
 
 
+def test_any_k_stands_beside_best_k_where_all_rows_have_it(runs):
+    rows = vpo.compare(runs)
+    for i, row in enumerate(rows):
+        row["any_at_k"] = {k: 0.1 * i + 0.01 * int(k) for k in row["best_at_k"]}
+    drawn = {(line.name, line.xaxis): line for line in report._pools(rows).data}
+    assert len(drawn) == 2 * len(rows)
+    for row in rows:
+        name = row["method"].upper()
+        for axis, values in (("x", row["any_at_k"]), ("x2", row["best_at_k"])):
+            line = drawn[name, axis]
+            assert dict(zip(map(str, line.x), line.y, strict=True)) == pytest.approx(values)
+    rows[0]["any_at_k"] = None
+    assert {line.xaxis for line in report._pools(rows).data} == {"x"}
+
+
 WIDE = """() => { const seen = document.documentElement, inside = [];
   for (const e of document.querySelectorAll('.wide')) inside.push(e.scrollWidth - e.clientWidth);
   return [seen.scrollWidth - seen.clientWidth, Math.max(...inside)]; }"""

@@ -1,5 +1,5 @@
-"""Pages that open offline. Of several runs: table, curves, best@k, settings. Of rewards: text and
-figure of a `RewardReport`.
+"""Pages that open offline. Of several runs: table, curves, any@k and best@k, settings. Of rewards:
+text and figure of a `RewardReport`.
 """
 
 from pathlib import Path
@@ -70,7 +70,7 @@ measured. The band spans the runs of a kind.</p>
 {}
 """
 WIDTH = 1000  # pixels of a figure: what fits on a sheet of paper
-TOKENS = "tokens, thousands"
+TOKENS, ANSWERS = "tokens, thousands", "k (answers)"
 LONGEST = 400  # characters of a setting; a drawn problem fits, a data file does not
 _SHOWN = {
     "set_reward": "set reward",
@@ -103,9 +103,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     panels = ["coverage" if known else "set_reward", "diversity", "valid_rate"]
     series, how = _series(rows, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
     by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
-    best = {_label(row): row["best_at_k"] for row in rows}
-    pools = figures.best_at_k(best, title=None, width=WIDTH)
-    pictures = [_picture(by_step), *(_picture(f, first=False) for f in (by_tokens, pools))]
+    pictures = [_picture(f, first=f is by_step) for f in (by_step, by_tokens, _pools(rows))]
     drawn = [
         _table(rows),
         _differences(rows),
@@ -189,6 +187,20 @@ def _measured(rows: list[dict], known: bool) -> Html:
         return Html("")
     panels = [goal, f"{kind}@{k}"]
     return html(_MEASURED, _picture(_figures().curves(series, panels, width=WIDTH), first=False))
+
+
+def _pools(rows: list[dict]):
+    """any@k and best@k over k, side by side on one scale: both are weighted means of rewards."""
+    kinds = ["any", "best"] if all(row["any_at_k"] for row in rows) else ["best"]
+    series = {}
+    for row in rows:
+        budgets = sorted(row["best_at_k"], key=int)
+        values = {f"{kind}@k": [row[f"{kind}_at_k"][k] for k in budgets] for kind in kinds}
+        series[_label(row)] = {ANSWERS: [int(k) for k in budgets]} | values
+    figure = _figures().curves(series, [f"{kind}@k" for kind in kinds], x=ANSWERS, width=WIDTH)
+    ticks = sorted({k for values in series.values() for k in values[ANSWERS]})
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(k) for k in ticks])
+    return figure.update_yaxes(matches="y")
 
 
 def _points(run: RunFolder) -> dict[int, dict]:

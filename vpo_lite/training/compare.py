@@ -46,7 +46,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
       problem, with its 95 % bootstrap interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
     - other_problems: the settings by which this row was measured on other problems than the first
-      one, such as data, eval_problems or maze_seed
+      one, such as data or eval_problems
 
     Raises ValueError for a folder that holds no finished run, or that is given twice.
     """
