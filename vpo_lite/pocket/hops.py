@@ -80,8 +80,10 @@ def parts_of(word: str) -> tuple[str, ...]:
     return (word,)
 
 
-def demonstrate(question: HopQuestion, m: int, front_share, distinct_share: float, rng):
-    """m right answers, each a list of facts, that are undecided between the points of the front.
+def demonstrate(
+    question: HopQuestion, m: int, front_share: float, distinct_share: float, rng
+) -> list[str]:
+    """m right answers that are undecided between the points of the front.
 
     An answer is a chain on the front (``front_share``), or any chain that answers the question. In
     a share ``distinct_share`` of the sets no chain of the front is repeated before all are used.
@@ -94,7 +96,7 @@ def demonstrate(question: HopQuestion, m: int, front_share, distinct_share: floa
             which = order[used % len(order)] if in_turn else rng.choice(front)
         else:
             which = rng.integers(len(chains))
-        answers.append([question.facts[i - 1] for i in chains[which].facts])
+        answers.append(chains[which].answer)
     return answers
 
 
@@ -187,7 +189,7 @@ class HopsRecipe(Recipe):
             weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
         answers = demonstrate(question, m, front_share, self.distinct_share, rng)
-        return prompt, self._task.format(answers)
+        return prompt, self._task.write(question, answers, self.pocket())
 
     def measured(self) -> dict[str, Task]:
         return {"3 steps": self._task, "4 steps": HopFacts(hops=4)}
