@@ -10,7 +10,7 @@ import torch
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import Demonstrations
-from vpo_lite.pocket.hops import HopsRecipe, demonstrate, hops_vocabulary, parts_of
+from vpo_lite.pocket.hops import HopsRecipe, demonstrate, parts_of
 from vpo_lite.pocket.pretrain import new_model
 from vpo_lite.pocket.programs import ProgramsRecipe
 from vpo_lite.pocket.recipe import recipe_class
@@ -25,8 +25,9 @@ TASK = HopFacts()
 
 def test_words_are_different_and_a_prompt_with_its_answers_always_fits():
     """Questions of 4 steps with weights, and the longest completion that is allowed."""
-    recipe, words = HopsRecipe(), set(hops_vocabulary())
-    assert recipe_class("hops") is HopsRecipe and len(words) == len(hops_vocabulary())
+    recipe = HopsRecipe()
+    words = set(recipe.vocabulary())
+    assert recipe_class("hops") is HopsRecipe and len(words) == len(recipe.vocabulary())
     for hops in (2, 3, 4):
         task, longest = HopFacts(hops=hops, along="weakest"), 0
         for seed in range(4):
@@ -42,8 +43,8 @@ def test_words_begin_as_the_sum_of_their_parts():
     """Cosines of embeddings: words that share s of 4 parts are near s / 4, and of none near 0."""
     assert parts_of("news:Ada.boss>Ben") == ("from news", "head Ada", "boss", "tail Ben")
     assert parts_of("rumour>Ben") == ("from rumour", "tail Ben")
-    recipe, words = HopsRecipe(), hops_vocabulary()
-    model = new_model(recipe)
+    recipe = HopsRecipe()
+    words, model = recipe.vocabulary(), new_model(recipe)
     for weight in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
         rows = torch.nn.functional.normalize(weight.detach(), dim=-1)
         rows = dict(zip(words, rows, strict=True))

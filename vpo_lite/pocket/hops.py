@@ -27,33 +27,12 @@ from ..tasks.hop_chains import (
     rewards_of,
 )
 from ..tasks.hop_facts import HopFacts
-from .recipe import Recipe
+from .recipe import MOST_ANSWERS, WEIGHTS, Recipe
 
-MOST_ANSWERS = 5  # in one completion
 _LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
 _LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
 # Shares of the batches with questions of 2, 3 and 4 steps: while all answers are right, and later
 _FIRST, _LATER = (0.4, 0.6, 0), (0.2, 0.6, 0.2)
-
-
-def hops_vocabulary() -> list[str]:
-    """Every token of a pocket policy for questions, in the order of the ids.
-
-    >>> words = hops_vocabulary()
-    >>> len(words), words[:4], words[-1]
-    (916, ['<pad>', '<bos>', '<eos>', '<m1>'], '</answer_5>')
-    """
-    numbers, tag = range(1, MOST_ANSWERS + 1), HopFacts.tag
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in numbers],
-        *[f"<w{w}>" for w in range(11)],
-        *[f"{person}.{relation}?" for person in PEOPLE for relation in RELATIONS],
-        *[f"{k}.{relation}" for k in range(2, MOST_HOPS + 1) for relation in RELATIONS],
-        *sorted(FACT_SYMBOLS),
-        *[level_symbol(*levels) for levels in _LEVELS],
-        *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
-    ]
 
 
 def parts_of(word: str) -> tuple[str, ...]:
@@ -114,6 +93,7 @@ class HopsRecipe(Recipe):
     """
 
     task: ClassVar[str] = HopFacts.name
+    tag: ClassVar[str] = HopFacts.tag
     problems: ClassVar[str] = "questions"
     longest: ClassVar[int] = 128
     columns: ClassVar[dict[str, str]] = {
@@ -151,14 +131,20 @@ class HopsRecipe(Recipe):
     layers: int = setting(3, "layers of the model", least=1, most=200)
     mlp: int = setting(256, "width of the model's MLP", least=1, most=65_536)
 
-    def vocabulary(self) -> list[str]:
-        return hops_vocabulary()
+    def words(self) -> list[str]:
+        return [
+            *WEIGHTS,
+            *[f"{person}.{relation}?" for person in PEOPLE for relation in RELATIONS],
+            *[f"{k}.{relation}" for k in range(2, MOST_HOPS + 1) for relation in RELATIONS],
+            *sorted(FACT_SYMBOLS),
+            *[level_symbol(*levels) for levels in _LEVELS],
+        ]
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         return {word: parts_of(word) for word in self.vocabulary()}
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_ANSWERS, "stop": "</answer_{m}>"}
+        return super().pocket() | {"stop": "</answer_{m}>"}
 
     @cached_property
     def _task(self) -> HopFacts:
