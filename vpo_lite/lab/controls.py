@@ -13,10 +13,10 @@ import envs
 
 from ..estimators import METHODS
 from ..looks import look
+from .buttons import BUTTONS
 from .curves import COVERAGE, DIVERSITY, offered
 from .faces import face_of
 from .gallery import GALLERY, by_name, name_of
-from .requests import BUTTONS, Requests
 from .view import View
 from .words import is_maze
 
@@ -36,11 +36,11 @@ LOGARITHMIC, READOUT = ("alpha", "lr"), ".2g"  # sliders, and how they write the
 
 
 class Controls:
-    """The knobs and buttons. act(request, *arguments): does a request and shows its errors;
-    redraw(): brings the pictures up to date.
+    """The knobs and buttons of a `Lab`. act(request, *arguments): does a request and shows its
+    errors; redraw(): brings the pictures up to date.
     """
 
-    def __init__(self, lab: Requests, act: Callable, redraw: Callable):
+    def __init__(self, lab, act: Callable, redraw: Callable):
         self.lab, self._pass_on, view = lab, act, lab.view()
         # The knobs follow a change of settings that did not come from them: `_version` is the last
         # one that they show. The lock makes a request and its version one thing.
