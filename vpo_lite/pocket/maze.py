@@ -6,6 +6,7 @@ lets one million parameters learn to walk.
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -46,17 +47,15 @@ class Paths:
         """Steps to ``target`` from every square that can reach it."""
         key = (target, avoid)
         if key not in self._found:
-            found, edge = {target: 0}, [target]
-            while edge:
-                following = []
-                for cell in edge:
-                    if cell == self.maze.exit and cell != target:
-                        continue
-                    for other in self.neighbours[cell]:
-                        if other not in found and other not in avoid:
-                            found[other] = found[cell] + 1
-                            following.append(other)
-                edge = following
+            found, waiting = {target: 0}, deque([target])
+            while waiting:
+                cell = waiting.popleft()
+                if cell == self.maze.exit and cell != target:
+                    continue
+                for other in self.neighbours[cell]:
+                    if other not in found and other not in avoid:
+                        found[other] = found[cell] + 1
+                        waiting.append(other)
             self._found[key] = found
         return self._found[key]
 
