@@ -449,10 +449,8 @@ def zscore(x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0) -> np.ndarray
     >>> zscore(np.array([[0.2, 0.9], [0.35, 0.35]]), eps=0).round(6).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return np.where(
-        _flat(x, size), 0.0, centred / (x.std(axis=-1, keepdims=True) + max(eps, 1e-300))
-    )
+    centred, std = x - x.mean(axis=-1, keepdims=True), x.std(axis=-1, keepdims=True)
+    return np.where(_flat(x, size), 0.0, centred / (std + max(eps, 1e-300)))
 
 
 def max_at_k_advantage(r: ArrayLike, k: int | None = None, size: ArrayLike = 0.0) -> np.ndarray:

@@ -163,10 +163,9 @@ def solved(source: str, solution: str, marks: bool = False) -> str:
     if len(blanks) != 1:
         raise ValueError(f"an exercise has one blank (...), and this cell has {len(blanks)}")
     (blank,) = blanks
-    put = (
-        _marked(solution.splitlines(), isinstance(blank, ast.FunctionDef)) if marks else [solution]
-    )
-    lines = source.splitlines()
+    put, lines = [solution], source.splitlines()
+    if marks:
+        put = _marked(solution.splitlines(), isinstance(blank, ast.FunctionDef))
     return "\n".join([*lines[: blank.lineno - 1], *put, *lines[blank.end_lineno :]])
 
 
