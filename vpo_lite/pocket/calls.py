@@ -15,7 +15,7 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.call_plans import KEYS, PROFILES, VALUES, CallPlans, front_of, plans_of
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 _VALUES = {key: v for keys in KEYS.values() for key, v in zip(keys, VALUES, strict=True)}
 
@@ -127,7 +127,7 @@ class CallsRecipe(Recipe):
         request = self._task.instance(FIRST_SEED + i)
         first = batch < self.first_updates
         m = 1 + batch % (2 if first else MOST_ANSWERS)
-        weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+        weights = some_weights(4, rng)
         prompt = self._task.prompt(request, m, weights=weights, pocket=self.pocket())
         wrong = self.wrong_share / (2 if batch >= self.updates - self.last_updates else 1)
         shares = (0, 0, 1) if first else (self.plain_share, wrong, self.distinct_share)

@@ -14,7 +14,7 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.ambiguous_chains import NAMES, NONE, PRIORS, IndependentChains
 from ..tasks.base import Prompt, Task
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 TRIES = 20  # to write a chain that is not in the set yet
 
@@ -104,7 +104,7 @@ class ChainsRecipe(Recipe):
         x, m = task.instance(FIRST_SEED + i), 1 + batch % MOST_ANSWERS
         if batch < self.first_updates:
             x = x._replace(candidates=tuple(names[:1] for names in x.candidates))
-        weights = rng.dirichlet(np.ones(len(NAMES))) if rng.random() < 0.1 else None
+        weights = some_weights(len(NAMES), rng)
         prompt = task.prompt(x, m, weights=weights, pocket=self.pocket())
         return prompt, task.write(x, demonstrate(x, m, self.wrong_share, self.distinct_share, rng))
 

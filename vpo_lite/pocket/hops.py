@@ -27,7 +27,7 @@ from ..tasks.hop_chains import (
     rewards_of,
 )
 from ..tasks.hop_facts import HopFacts
-from .recipe import MOST_ANSWERS, WEIGHTS, Recipe
+from .recipe import MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 _LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
 _LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
@@ -172,7 +172,7 @@ class HopsRecipe(Recipe):
             question = drawn(hops, 10 + batch % 3, rng)
             m = 1 + batch % (2 if right else MOST_ANSWERS)
             front_share = 1 if right else self.front_share
-            weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+            weights = some_weights(4, rng)
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
         answers = demonstrate(question, m, front_share, self.distinct_share, rng)
         return prompt, self._task.write(question, answers, self.pocket())

@@ -19,7 +19,7 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.maze import MazeTask
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 SYMBOLS = ".SEGDLB#"
 LARGEST_BUDGET = 60  # moves
@@ -222,9 +222,7 @@ class MazeRecipe(Recipe):
         else:
             maze = envs.generate(layout, FIRST_SEED + i % self.mazes)
         m = 1 + i // self.batch % MOST_ANSWERS  # the same in a batch: hardly any padding
-        # Some prompts show weights. They mean nothing yet, but the places of all later tokens
-        # become familiar.
-        weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+        weights = some_weights(4, rng)
         routes = demonstrate(Paths(maze), m, rng)
         pocket = {"board": self.board_size}
         prompt = self._task.prompt(maze, m, weights=weights, pocket=pocket)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.program_rules import HiddenRules
 from ..tasks.programs import OPERATIONS, ProgramsTask
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 # Shares of the batches with 1, 2 and 3 hidden rules: at first, and later
 _FIRST, _LATER = (0.4, 0.2, 0.4), (0.1, 0.3, 0.6)
@@ -105,7 +103,7 @@ class ProgramsRecipe(Recipe):
         task = self._tasks[int(rules)]
         tests = task.instance(FIRST_SEED + 12 * i + batch % 12)  # 12: batches go round all sizes
         m = 1 + batch % MOST_ANSWERS
-        weights = rng.dirichlet(np.ones(len(tests.inputs))) if rng.random() < 0.1 else None
+        weights = some_weights(len(tests.inputs), rng)
         prompt = task.prompt(tests, m, weights=weights, pocket=self.pocket())
         if first:
             return prompt, task.write(tests, demonstrate(tests.rules, m, 1, 1, rng))

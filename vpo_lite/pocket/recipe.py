@@ -150,6 +150,13 @@ class Recipe(ABC):
         """
 
 
+def some_weights(d: int, rng: np.random.Generator) -> np.ndarray | None:
+    """Weights (d,) to show in a prompt; in nine prompts of ten None. They mean nothing yet, but the
+    places of all later tokens become familiar.
+    """
+    return rng.dirichlet(np.ones(d)) if rng.random() < 0.1 else None
+
+
 def recipe_names() -> list[str]:
     """Names of the tasks that have a recipe.
 
