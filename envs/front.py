@@ -90,7 +90,7 @@ def _pareto_front(maze, reward_mode):
     return ParetoFront(found.rewards, tuple(routes))
 
 
-def front_rewards(maze: Maze, reward_mode: str = "linear", gamma: float = 1.0) -> np.ndarray:
+def front_rewards(maze: Maze, reward_mode: str, gamma: float) -> np.ndarray:
     """Returns the rewards (n, 4) of :func:`pareto_front` alone, discounted by `gamma`.
 
     A route of T steps returns gamma^(T - 1) times its reward vector, paid on its last step.

@@ -24,13 +24,13 @@ def tiny_policy_folder(tmp_path_factory):
     """An untrained pocket model, a twentieth of the shipped one: for tests of mechanics, not of
     skill.
     """
-    from vpo_lite.pocket.maze import MazeRecipe, maze_vocabulary
+    from vpo_lite.pocket.maze import MazeRecipe
     from vpo_lite.pocket.pretrain import new_model
     from vpo_lite.policy.tokenizer import word_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
     new_model(MazeRecipe(width=32, layers=2, heads=2, mlp=48)).save_pretrained(folder)
-    word_tokenizer(maze_vocabulary(6)).save_pretrained(folder)
+    word_tokenizer(MazeRecipe().vocabulary()).save_pretrained(folder)
     return folder
 
 

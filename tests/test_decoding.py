@@ -26,7 +26,13 @@ from transformers import (
 from vpo_lite.policy import decoder, drawing
 from vpo_lite.policy.decoder import DecoderView, decoder_for
 from vpo_lite.policy.policy import Policy
-from vpo_lite.policy.sampling import HFForward, completion_logits, pad_prompts, sample_tokens
+from vpo_lite.policy.sampling import (
+    HFForward,
+    completion_logits,
+    pad_prompts,
+    sample_tokens,
+    shares_prompts,
+)
 from vpo_lite.policy.threads import one_thread_if_small, torch_threads
 
 SHAPE = dict(
@@ -203,7 +209,7 @@ def test_one_token_completions_and_sliding_windows_are_scored_too():
         lambda module, inputs: read.append(tuple(inputs[0].shape))
     )
     with torch.no_grad():
-        logits = completion_logits(windowed, rollouts)
+        logits = completion_logits(windowed, rollouts, share=shares_prompts(windowed))
     assert read == [(6, 5 + rollouts.tokens.shape[1])]  # whole rows alone
     for row in range(6):
         end = int(rollouts.mask[row].sum())
@@ -364,9 +370,8 @@ def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward(
         model = with_random_adapter(get_peft_model(base(), LoraConfig(**plain | more)))
         assert isinstance(decoder_for(model), HFForward), more
         rollouts = sample(model, PROMPTS, np.random.default_rng(0).random((2, 3, 6)))
-        logp = torch.log_softmax(completion_logits(model, rollouts), -1).gather(
-            -1, rollouts.tokens[..., None]
-        )[..., 0]
+        logits = completion_logits(model, rollouts, share=shares_prompts(model))
+        logp = torch.log_softmax(logits, -1).gather(-1, rollouts.tokens[..., None])[..., 0]
         assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
 
 

@@ -75,7 +75,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/lab/panel.py", "puts the board beside the plots"),
     ("vpo_lite/lab/player.py", "walks and draws mazes by hand"),
     ("vpo_lite/lab/controls.py", "its buttons choose mazes"),
-    ("vpo_lite/lab/requests.py", "one of them is for another maze"),
+    ("vpo_lite/lab/buttons.py", "one of them is for another maze"),
     ("vpo_lite/lab/words.py", "says what is seen on a maze, too"),
     ("vpo_lite/lab/lesson/content.py", "takes over the board of a maze"),
     ("vpo_lite/teaching/exercises/start_here.py", "exercises on the maze of notebook 00"),

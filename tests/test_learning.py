@@ -13,13 +13,13 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 import vpo_lite as vpo
-from vpo_lite.pocket.maze import maze_vocabulary
+from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy.adapter import quiet
 from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks import Prompt, Task
 
 ARMS = {"left": (1.0, 0.0), "right": (0.0, 1.0), "middle": (0.45, 0.45)}
-ARM_OF = {word: list(ARMS)[i % 3] for i, word in enumerate(maze_vocabulary(6))}
+ARM_OF = {word: list(ARMS)[i % 3] for i, word in enumerate(MazeRecipe().vocabulary())}
 
 
 class Bandit(Task):
@@ -60,7 +60,7 @@ def gambler(tmp_path_factory, tiny_policy_folder):
         model.get_output_embeddings().weight.data.mul_(30)
         folder = tmp_path_factory.mktemp("models") / "gambler"
         model.save_pretrained(folder)
-    word_tokenizer(maze_vocabulary(6)).save_pretrained(folder)
+    word_tokenizer(MazeRecipe().vocabulary()).save_pretrained(folder)
     return folder
 
 

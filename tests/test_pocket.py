@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import vpo_lite as vpo
 from vpo_lite.pocket import pretrain
 from vpo_lite.pocket.card import model_card
-from vpo_lite.pocket.maze import MazeRecipe, maze_vocabulary
+from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.pocket.pretrain import HELD_OUT, held_out_figures, new_model
 from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy import shipped
@@ -132,7 +132,7 @@ def test_a_pocket_policy_made_by_version_0_1_0_is_still_one(tiny_policy_folder, 
     del model.config.vpo_pocket
     model.config.vpo_board = 6
     model.save_pretrained(tmp_path)
-    word_tokenizer(maze_vocabulary(6)).save_pretrained(tmp_path)
+    word_tokenizer(MazeRecipe().vocabulary()).save_pretrained(tmp_path)
     assert "vpo_pocket" not in (tmp_path / "config.json").read_text()
     policy = load_policy(tmp_path, device="cpu")
     assert policy.pocket == {"board": 6, "answers": 5}

@@ -8,7 +8,7 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.pocket.calls import CallsRecipe, calls_vocabulary, demonstrate, spoilt
+from vpo_lite.pocket.calls import CallsRecipe, demonstrate, spoilt
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy.loading import load_policy
@@ -34,7 +34,8 @@ def test_demonstrations_are_a_function_of_settings_and_number():
     assert seen[:10] != [another[i] for i in range(10)]
     assert len({tuple(row.prompt) for row in seen}) == 40
     assert recipe_class("calls") is CallsRecipe
-    assert len(set(calls_vocabulary())) == len(calls_vocabulary())
+    words = CallsRecipe().vocabulary()
+    assert len(set(words)) == len(words)
 
 
 def test_a_prompt_with_its_answers_always_fits():
@@ -109,7 +110,7 @@ def test_a_spoilt_call_never_serves_and_each_kind_is_there():
         kinds.add((len(call), call[:1] == right[:1]))
         if call:
             assert TASK.same_effect(HAND, " ".join(call)) == (None, None)
-            assert {*call} <= {*calls_vocabulary()}
+            assert {*call} <= {*CallsRecipe().vocabulary()}
     assert kinds == {(0, False), (3, False), (2, True), (3, True)}
     assert all(demonstrate(HAND, 1, 0, 1, 0, rng)[0] for _ in range(100))  # never an empty plan
 

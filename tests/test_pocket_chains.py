@@ -8,7 +8,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.hedging import best_sets
-from vpo_lite.pocket.chains import ChainsRecipe, chains_vocabulary, demonstrate
+from vpo_lite.pocket.chains import ChainsRecipe, demonstrate
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy import shipped
@@ -30,7 +30,7 @@ def test_demonstrations_are_a_function_of_settings_and_number():
     assert recipe_class("chains") is ChainsRecipe
     assert len(one) == 40 and [one[i] for i in (39, 0, 7)] == [other[i] for i in (39, 0, 7)]
     assert one[0] != Demonstrations(ChainsRecipe(updates=10, batch=4, seed=1))[0]
-    words = chains_vocabulary()
+    words = ChainsRecipe().vocabulary()
     assert len(set(words)) == len(words)
     assert {name.capitalize() for names in NAMES.values() for name in names} <= set(words)
 

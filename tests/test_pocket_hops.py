@@ -10,7 +10,7 @@ import torch
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import Demonstrations
-from vpo_lite.pocket.hops import HopsRecipe, demonstrate, hops_vocabulary, parts_of
+from vpo_lite.pocket.hops import HopsRecipe, demonstrate, parts_of
 from vpo_lite.pocket.pretrain import new_model
 from vpo_lite.pocket.programs import ProgramsRecipe
 from vpo_lite.pocket.recipe import recipe_class
@@ -25,14 +25,15 @@ TASK = HopFacts()
 
 def test_words_are_different_and_a_prompt_with_its_answers_always_fits():
     """Questions of 4 steps with weights, and the longest completion that is allowed."""
-    recipe, words = HopsRecipe(), set(hops_vocabulary())
-    assert recipe_class("hops") is HopsRecipe and len(words) == len(hops_vocabulary())
+    recipe = HopsRecipe()
+    words = set(recipe.vocabulary())
+    assert recipe_class("hops") is HopsRecipe and len(words) == len(recipe.vocabulary())
     for hops in (2, 3, 4):
         task, longest = HopFacts(hops=hops, along="weakest"), 0
         for seed in range(4):
             x = task.instance(seed)
             symbols = task.prompt(x, 5, weights=np.full(4, 0.25), pocket=recipe.pocket()).symbols
-            answers = task.format([[x.facts[0]] * hops] * 5)
+            answers = task.write(x, [f"{'1 ' * hops}= Ada"] * 5, recipe.pocket())
             assert {*symbols.split(), *answers.split()} <= words
             longest = max(longest, 1 + len(symbols.split()) + task.max_tokens(x, 5, {}))
         assert longest <= recipe.longest
@@ -42,8 +43,8 @@ def test_words_begin_as_the_sum_of_their_parts():
     """Cosines of embeddings: words that share s of 4 parts are near s / 4, and of none near 0."""
     assert parts_of("news:Ada.boss>Ben") == ("from news", "head Ada", "boss", "tail Ben")
     assert parts_of("rumour>Ben") == ("from rumour", "tail Ben")
-    recipe, words = HopsRecipe(), hops_vocabulary()
-    model = new_model(recipe)
+    recipe = HopsRecipe()
+    words, model = recipe.vocabulary(), new_model(recipe)
     for weight in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
         rows = torch.nn.functional.normalize(weight.detach(), dim=-1)
         rows = dict(zip(words, rows, strict=True))
@@ -91,25 +92,25 @@ HAND = HopQuestion(
 
 
 def test_answers_are_shown_as_often_as_the_settings_say():
-    """The front is archive and news; the other right answer is the rumour."""
+    """The front is archive and news (facts 1 and 2); the other right answer is the rumour."""
     rng = np.random.default_rng(0)
     sets = [demonstrate(HAND, 2, 0.5, 0.5, rng) for _ in range(2_500)]
-    seen = Counter(fact.symbol for answers in sets for (fact,) in answers)
-    for fact, expected in zip(HAND.facts, (5 / 12, 5 / 12, 1 / 6, 0), strict=True):
-        assert seen[fact.symbol] / 5_000 == pytest.approx(expected, abs=0.025)
+    seen = Counter(answer for answers in sets for answer in answers)
+    for i, expected in enumerate((5 / 12, 5 / 12, 1 / 6, 0), start=1):
+        assert seen[f"{i} = Ben"] / 5_000 == pytest.approx(expected, abs=0.025)
     for turns, expected in ((1, 1), (0, 1 / 2)):
         sets = [demonstrate(HAND, 2, 1, turns, rng) for _ in range(1_000)]
         different = [one != other for one, other in sets]
         assert np.mean(different) == pytest.approx(expected, abs=0.04)
-    first = Counter(answers[0][0].source for answers in sets)
-    assert set(first) == {"archive", "news"} and min(first.values()) > 400
+    first = Counter(answers[0] for answers in sets)
+    assert set(first) == {"1 = Ben", "2 = Ben"} and min(first.values()) > 400
 
 
 def test_the_figures_by_hand():
     """One rollout with both ends of the front, one with a repeat and a wrong answer."""
-    archive, news, rumour, other = HAND.facts
-    rows = [[archive], [news]], [[archive], [archive]], [[rumour], [other]]
-    groups = [read_answers(TASK, [HAND], [[TASK.format(row)]], 2)[0] for row in rows]
+    archive, news, rumour, other = "1 = Ben", "2 = Ben", "3 = Ben", "4 = Eva"
+    rows = [archive, news], [archive, archive], [rumour, other]
+    groups = [read_answers(TASK, [HAND], [[TASK.write(HAND, row)]], 2)[0] for row in rows]
     half = float(vpo.coverage(TASK.front(HAND)[:1], TASK.front(HAND)))
     least = float(vpo.coverage([[1, 0.2, 0.2, 1]], TASK.front(HAND)))
     assert HopsRecipe().figures(groups) == {

@@ -12,7 +12,7 @@ from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.pocket.pretrain import check_folder, pretrain
-from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate, programs_vocabulary
+from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate
 from vpo_lite.pocket.recipe import recipe_class, recipe_names
 from vpo_lite.policy import shipped
 from vpo_lite.tasks.programs import PROGRAMS, Examples, ProgramsTask
@@ -38,7 +38,7 @@ def test_demonstrations_are_a_function_of_settings_and_number():
     seen = [one[i] for i in range(40)]
     assert len({tuple(row.prompt) for row in seen}) == 40
     assert max(len(row.prompt + row.completion) for row in seen) <= recipe.longest
-    words = programs_vocabulary()
+    words = ProgramsRecipe().vocabulary()
     assert len(set(words)) == len(words)
 
 

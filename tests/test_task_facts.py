@@ -259,13 +259,13 @@ def test_what_is_read(body, expected):
 
 
 def test_written_answers_are_read_back_and_equal_citations_are_repeats():
-    facts = HAND.facts
-    text = TASK.format([[facts[0], facts[2]], [facts[4]], [facts[2], facts[0]]])
+    text = TASK.write(HAND, ["1 3 = Eva", "5 = Eva", "3 1 = Ben"], {})
+    assert text.split()[1:3] == [HAND.facts[0].symbol, HAND.facts[2].symbol]
     assert TASK.parse(HAND, text, 3) == ["1 3 = Eva", "5 = Eva", "3 1 = Ben"]
     row = "<answer_1>1 3=Eva</answer_1><answer_2>3 1=Eva</answer_2><answer_3>1 4=Eva</answer_3>"
     (answers,) = read_answers(TASK, [HAND], [[row]], 3)
     assert answers.repeats.tolist() == [[False, True, False]]
-    longest = TASK.format([[facts[0]] * 4] * 5)
+    longest = TASK.write(HAND, ["1 1 1 1 = Ben"] * 5, {})
     assert len(longest.split()) + 1 <= TASK.max_tokens(HAND, 5, {})
     with pytest.raises(ValueError, match="answer 'jump': expected numbers of facts, = and a"):
         TASK.score([HAND], [["jump"]])

@@ -638,7 +638,7 @@ def test_the_gradient_of_an_entropy_bonus_is_that_of_the_mean_entropy(tiny, rows
     learner = Learner(cfg)
     shaken(learner)
     rollouts = rollouts_of(learner, cfg)
-    logits = completion_logits(learner.policy.model, rollouts)
+    logits = completion_logits(learner.policy.model, rollouts, share=True)
     spread = torch.distributions.Categorical(logits=logits).entropy()
     loss = -0.5 * spread[rollouts.mask].mean()
     wanted = torch.autograd.grad(loss, learner.parameters)

@@ -191,12 +191,13 @@ def estimate(
         return Estimate(score, advantage / (np.sqrt(np.mean(advantage**2)) + max(eps, 1e-300)))
     if k is not None:
         check_whole(k, "k")
+    settings = dict(alpha=alpha, k=k, eps=eps)
     if groups is not None:
-        return _group_by_group(method, R, groups, weights, alpha, w_star, k, eps)
+        return _group_by_group(method, R, groups, weights, w_star, settings)
     if isinstance(R, list | tuple):
         R = [check_finite(r, f"R[{p}]", 0) for p, r in enumerate(R)]
         if len({r.shape for r in R}) > 1:
-            return _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps)
+            return _prompt_by_prompt(method, R, weights, w_star, settings)
     R = check_rewards(R)
     if R.ndim != 4 or R.shape[1] == 0:
         raise ValueError(
@@ -209,28 +210,14 @@ def estimate(
             f"R has shape {R.shape}: {method} is defined for one answer per rollout, m = 1, not "
             f"m = {m}"
         )
-    if weights is not None and METHODS[method].weights != "none":
-        weights = check_finite(weights, "weights", 2, LARGEST_WEIGHT)
-        several = METHODS[method].weights == "many"
-        *prompts, K, d_w = weights.shape
-        if several and (K == 0 or d_w != d or prompts not in ([], [P], [*R.shape[:2]])):
-            raise ValueError(
-                f"weights has shape {weights.shape}: expected (K, {d}) for all prompts, or "
-                f"({P}, K, {d}), since R has shape {R.shape}"
-            )
-    if METHODS[method].weights == "one" and (weights is None or weights.shape != (P, 1, d)):
-        given = "is missing" if weights is None else f"has shape {weights.shape}"
-        raise ValueError(
-            f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per "
-            "prompt"
-        )
+    weights = _checked_weights(method, weights, R.shape)
     if w_star is None:
         w_star = np.full(d, 1 / d)
     w_star = check_finite(w_star, "w_star", 1, LARGEST_WEIGHT)
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
-    found = METHODS[method].estimate(R, weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps)
+    found = METHODS[method].estimate(R, weights=weights, w_star=w_star, **settings)
     return _checked(method, found, R.shape[:2])
 
 
@@ -238,6 +225,28 @@ def check_whiten(method: str) -> None:
     """Raise ValueError for a method whose advantages are not whitened over the batch."""
     if method != "gdpo":
         raise ValueError(f"whiten = True: only gdpo has this option, not {method}; leave it out")
+
+
+def _checked_weights(method, weights, shape):
+    """The weights of a method that draws some, as an array that fits R of this shape."""
+    P, G, _, d = shape
+    drawn = METHODS[method].weights
+    if weights is not None and drawn != "none":
+        weights = check_finite(weights, "weights", 2, LARGEST_WEIGHT)
+    if drawn == "one" and (weights is None or weights.shape != (P, 1, d)):
+        given = "is missing" if weights is None else f"has shape {weights.shape}"
+        raise ValueError(
+            f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per "
+            "prompt"
+        )
+    if drawn == "many" and weights is not None:
+        *prompts, K, d_w = weights.shape
+        if K == 0 or d_w != d or prompts not in ([], [P], [P, G]):
+            raise ValueError(
+                f"weights has shape {weights.shape}: expected (K, {d}) for all prompts, or "
+                f"({P}, K, {d}), since R has shape {shape}"
+            )
+    return weights
 
 
 def _checked(method, found, shape):
@@ -252,7 +261,7 @@ def _checked(method, found, shape):
     return Estimate(*parts)
 
 
-def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
+def _prompt_by_prompt(method, R, weights, w_star, settings):
     """`estimate` of prompts that differ in shape: a list of arrays (G, m, d_p)."""
     if len({r.shape[:1] for r in R}) > 1 or min(r.ndim for r in R) == 0:
         raise ValueError(
@@ -262,13 +271,13 @@ def _prompt_by_prompt(method, R, weights, alpha, w_star, k, eps):
     weights = _per_prompt(weights, "weights", range(len(R)), 2)
     w_star = _per_prompt(w_star, "w_star", range(len(R)), 1)
     parts = [
-        _one_of_several(f"prompt {p}", method, r[None], W, w, alpha=alpha, k=k, eps=eps)
+        _one_of_several(f"prompt {p}", method, r[None], W, w, settings)
         for p, (r, W, w) in enumerate(zip(R, weights, w_star, strict=True))
     ]
     return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
+def _group_by_group(method, R, groups, weights, w_star, settings):
     """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels."""
     listed = isinstance(R, list | tuple)
     R = [check_finite(r, f"R[{n}]", 0) for n, r in enumerate(R)] if listed else check_rewards(R)
@@ -294,14 +303,14 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
                 f"group {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
                 "(m, d); let a missing answer have the worst rewards"
             )
-        one, where = np.array([[R[n] for n in members]]), f"group {shown(label)}"
-        part = _one_of_several(where, method, one, W, w, alpha=alpha, k=k, eps=eps)
+        one = np.array([[R[n] for n in members]])
+        part = _one_of_several(f"group {shown(label)}", method, one, W, w, settings)
         for whole, values in zip(found, part, strict=True):
             whole[members] = values[0]
     return found
 
 
-def _one_of_several(where, method, R, W, w, **settings):
+def _one_of_several(where, method, R, W, w, settings):
     """`estimate` of one prompt or group, R (1, G, m, d); an error says of which."""
     weights, w_star = (None if x is None else [x] for x in (W, w))
     try:
@@ -441,10 +450,8 @@ def zscore(x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0) -> np.ndarray
     >>> zscore(np.array([[0.2, 0.9], [0.35, 0.35]]), eps=0).round(6).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return np.where(
-        _flat(x, size), 0.0, centred / (x.std(axis=-1, keepdims=True) + max(eps, 1e-300))
-    )
+    centred, std = x - x.mean(axis=-1, keepdims=True), x.std(axis=-1, keepdims=True)
+    return np.where(_flat(x, size), 0.0, centred / (std + max(eps, 1e-300)))
 
 
 def max_at_k_advantage(r: ArrayLike, k: int | None = None, size: ArrayLike = 0.0) -> np.ndarray:

@@ -133,10 +133,8 @@ def _first_fault(error: ValidationError) -> str:
     place = fault["loc"]
     kinds = [f["loc"][-1] for f in (fault, *others) if f["loc"][:-1] == place[:-1] and place]
     if kinds == ["bool", "int", "float", "str"]:  # each kind that a value may have was tried
-        place, fault = (
-            place[:-1],
-            fault | {"msg": "should be true, false, a finite number or a text"},
-        )
+        place = place[:-1]
+        fault = fault | {"msg": "should be true, false, a finite number or a text"}
     field = ".".join(str(part) for part in place)
     where = f"field {shortened(field)} " if field else "it "
     if fault["type"] in _WORDS:

@@ -64,8 +64,8 @@ def noise(values) -> Noise:
 
 
 def pooled(groups, n: int) -> Noise:
-    """The same for a mean of n values that are too few to tell, from the spread within groups of
-    others: the pooled variance of these groups / n.
+    """The noise of a mean of n values that are too few to show their own spread. It is taken from
+    other groups of values: their pooled variance / n.
 
     >>> pooled([[1.0, 2.0, 3.0], [5.0, 5.0]], 1)  # (2 + 0) / (2 + 1)
     Noise(variance=0.6666666666666666, freedom=3)

@@ -106,9 +106,8 @@ def _dirichlet(u, alpha):
     """
     u = np.maximum(u, 2.0**-32)
     gamma = gammaincinv(alpha, u)
-    log_small = (
-        np.log(u) + gammaln(alpha + 1)
-    ) / alpha  # near 0, P(g) = g^alpha / Gamma(alpha + 1)
+    # near 0, P(g) = g^alpha / Gamma(alpha + 1)
+    log_small = (np.log(u) + gammaln(alpha + 1)) / alpha
     log_gamma = np.where(gamma > 1e-100, np.log(np.maximum(gamma, 1e-100)), log_small)
     W = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
     return W / W.sum(axis=1, keepdims=True)

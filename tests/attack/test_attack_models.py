@@ -43,7 +43,7 @@ from transformers import (
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.pocket.maze import maze_vocabulary
+from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy import adapter, base, loading, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet
 from vpo_lite.policy.loading import load_policy
@@ -770,7 +770,7 @@ def test_an_adapter_has_the_permissions_of_the_umask(umask, of_folder, of_files,
 
 def test_the_tokenizer_of_another_model_is_refused(tiny_policy_folder, tmp_path):
     folder = copied(tiny_policy_folder, tmp_path / "a")
-    word_tokenizer(maze_vocabulary(9)).save_pretrained(folder)
+    word_tokenizer(MazeRecipe(layout="paper-9x9").vocabulary()).save_pretrained(folder)
     refused(folder, "belong to different models")
 
 

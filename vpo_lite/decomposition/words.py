@@ -70,7 +70,8 @@ def number(x) -> str:
 
 
 def percent(x: float) -> str:
-    """
+    """A share in percent.
+
     >>> percent(0.934)
     '93 %'
     """
@@ -78,7 +79,8 @@ def percent(x: float) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """
+    """A number with its noun, in the singular or the plural.
+
     >>> count(1, "problem"), count(1920, "answer")
     ('1 problem', '1,920 answers')
     """

@@ -13,10 +13,10 @@ import envs
 
 from ..estimators import METHODS
 from ..looks import look
+from .buttons import BUTTONS
 from .curves import COVERAGE, DIVERSITY, offered
 from .faces import face_of
 from .gallery import GALLERY, by_name, name_of
-from .requests import BUTTONS, Requests
 from .view import View
 from .words import is_maze
 
@@ -25,8 +25,8 @@ SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 _FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "26em"}}
 _SHORT = {"style": {"description_width": "initial"}}
 NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
-JUDGES = (("the α above", ABOVE := ""), ("α = 1", 1.0))
-
+ABOVE = ""  # judges at the α that is trained after
+JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
 
 FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
 FIRST_BUTTONS = ("train", "pause", "stop", "reset")
@@ -36,11 +36,11 @@ LOGARITHMIC, READOUT = ("alpha", "lr"), ".2g"  # sliders, and how they write the
 
 
 class Controls:
-    """The knobs and buttons. act(request, *arguments): does a request and shows its errors;
-    redraw(): brings the pictures up to date.
+    """The knobs and buttons of a `Lab`. act(request, *arguments): does a request and shows its
+    errors; redraw(): brings the pictures up to date.
     """
 
-    def __init__(self, lab: Requests, act: Callable, redraw: Callable):
+    def __init__(self, lab, act: Callable, redraw: Callable):
         self.lab, self._pass_on, view = lab, act, lab.view()
         # The knobs follow a change of settings that did not come from them: `_version` is the last
         # one that they show. The lock makes a request and its version one thing.

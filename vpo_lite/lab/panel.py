@@ -1,7 +1,7 @@
 """The panel of a lab: its controls, the board, the plots, and words; and the one thread that draws.
 
 Callbacks pass requests on to the lab. Drawing is from a frozen View, at most ten times a second for
-all panels together. The panel knows the lab by its `Requests` only.
+all panels together.
 """
 
 import math
@@ -24,7 +24,6 @@ from .controls import Controls, put, row
 from .drawings import board_groups, describe
 from .layout import CSS, LEAST_LARGE, Page, share_out
 from .plots import Plots
-from .requests import Requests
 from .view import View
 from .words import is_maze, sentence, status_line
 
@@ -33,11 +32,13 @@ MOST_WORDS = 6_000  # letters of a problem
 
 
 class Panel:
-    """Board, plots and controls as live widgets. `draw` is called by the one drawing thread."""
+    """Board, plots and controls of a `Lab` as live widgets. `draw` is called by the one drawing
+    thread.
+    """
 
     pause = 0.0  # least seconds between two drawings, beyond the renderer's own
 
-    def __init__(self, lab: Requests):
+    def __init__(self, lab):
         self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
         self._told_at = -math.inf  # when the plots were last put in words
         self.controls = Controls(lab, self.act, self.wake)
@@ -207,7 +208,7 @@ def _close(widget):
         _close(inner)
 
 
-def panel_for(lab: Requests, kind: str) -> Panel:
+def panel_for(lab, kind: str) -> Panel:
     """A panel of this kind: "widgets", "plain", or "auto", which is plain where a FigureWidget and
     the board cannot be shown: without anywidget, and in Colab.
     """

@@ -6,7 +6,6 @@ refused when they are made.
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from ..estimators import METHODS
 from ..options import Option
 from ..tasks.base import Task
 from ..tasks.registry import task_class, task_name
+from ..tasks.sandbox import cores
 from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side
@@ -157,9 +157,7 @@ def _of_the_first(methods, given: dict, make: Callable[[dict], TrainConfig]) -> 
 
 def usual_threads() -> int:
     """Threads of torch: at most four, and one core stays with the panel."""
-    there = getattr(os, "sched_getaffinity", None)
-    cores = len(there(0)) if there else os.cpu_count() or 1
-    return max(1, min(4, cores - 1))
+    return max(1, min(4, cores() - 1))
 
 
 def _plain(settings: dict) -> dict:

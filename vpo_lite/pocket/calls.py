@@ -15,34 +15,9 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.call_plans import KEYS, PROFILES, VALUES, CallPlans, front_of, plans_of
-from .recipe import Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
-MOST_PLANS = 5  # in one completion
-FIRST_SEED = CallPlans.seeds["pretraining"][0]
-
-
-def calls_vocabulary() -> list[str]:
-    """Every token of a pocket policy for calls, in the order of the ids.
-
-    >>> words = calls_vocabulary()
-    >>> len(words), words[:4], words[-1]
-    (222, ['<pad>', '<bos>', '<eos>', '<m1>'], '</plan_5>')
-    """
-    numbers, tag = range(1, MOST_PLANS + 1), CallPlans.tag
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in numbers],
-        *[f"<w{w}>" for w in range(11)],
-        ";",
-        *KEYS,
-        *[f"{key}={value}" for key, values in _values().items() for value in values],
-        *[f"{intent}_{profile}" for intent in KEYS for profile in PROFILES],
-        *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
-    ]
-
-
-def _values() -> dict[str, tuple[str, ...]]:
-    return {key: v for keys in KEYS.values() for key, v in zip(keys, VALUES, strict=True)}
+_VALUES = {key: v for keys in KEYS.values() for key, v in zip(keys, VALUES, strict=True)}
 
 
 def demonstrate(request, m: int, plain_share, wrong_share, distinct_share, rng) -> list[str]:
@@ -85,7 +60,7 @@ def spoilt(call: list[str], other, rng) -> list[str]:
     if kind == 2:
         return [*call[:which], *call[which + 1 :]]
     key, _, value = call[which].partition("=")
-    values = [v for v in _values()[key] if v != value]
+    values = [v for v in _VALUES[key] if v != value]
     return [*call[:which], f"{key}={values[rng.integers(len(values))]}", *call[which + 1 :]]
 
 
@@ -103,6 +78,7 @@ class CallsRecipe(Recipe):
     """
 
     task: ClassVar[str] = CallPlans.name
+    tag: ClassVar[str] = CallPlans.tag
     problems: ClassVar[str] = "requests"
     longest: ClassVar[int] = 96
     columns: ClassVar[dict[str, str]] = {
@@ -128,11 +104,17 @@ class CallsRecipe(Recipe):
     )
     updates: int = setting(900, "number of updates", least=1, most=10**9)
 
-    def vocabulary(self) -> list[str]:
-        return calls_vocabulary()
+    def words(self) -> list[str]:
+        return [
+            *WEIGHTS,
+            ";",
+            *KEYS,
+            *[f"{key}={value}" for key, values in _VALUES.items() for value in values],
+            *[f"{intent}_{profile}" for intent in KEYS for profile in PROFILES],
+        ]
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_PLANS, "stop": "</plan_{m}>"}
+        return super().pocket() | {"stop": "</plan_{m}>"}
 
     @cached_property
     def _task(self) -> CallPlans:
@@ -144,8 +126,8 @@ class CallsRecipe(Recipe):
         rng = generator(self.seed, "demonstration", 0, str(i))
         request = self._task.instance(FIRST_SEED + i)
         first = batch < self.first_updates
-        m = 1 + batch % (2 if first else MOST_PLANS)
-        weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+        m = 1 + batch % (2 if first else MOST_ANSWERS)
+        weights = some_weights(4, rng)
         prompt = self._task.prompt(request, m, weights=weights, pocket=self.pocket())
         wrong = self.wrong_share / (2 if batch >= self.updates - self.last_updates else 1)
         shares = (0, 0, 1) if first else (self.plain_share, wrong, self.distinct_share)
@@ -157,7 +139,7 @@ class CallsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads a generated
-request of the task calls and writes m = 1 to {MOST_PLANS} plans for it. It stands in for a
+request of the task calls and writes m = 1 to {MOST_ANSWERS} plans for it. It stands in for a
 pretrained language model: it knows the format, finds the tools of each part and passes on its
 arguments. It is undecided which tools to take and sometimes gets a call wrong, so that
 reinforcement learning has something to teach. It is good for nothing else.""",

@@ -14,29 +14,9 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.ambiguous_chains import NAMES, NONE, PRIORS, IndependentChains
 from ..tasks.base import Prompt, Task
-from .recipe import Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
-MOST_CHAINS = 5  # in one completion
-FIRST_SEED = IndependentChains.seeds["pretraining"][0]
 TRIES = 20  # to write a chain that is not in the set yet
-
-
-def chains_vocabulary() -> list[str]:
-    """Every token of a pocket policy for chains, in the order of the ids.
-
-    >>> words = chains_vocabulary()
-    >>> len(words), words[:4], words[-1]
-    (85, ['<pad>', '<bos>', '<eos>', '<m1>'], '</chain_5>')
-    """
-    numbers, tag = range(1, MOST_CHAINS + 1), IndependentChains.tag
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in numbers],
-        *[f"<w{w}>" for w in range(11)],
-        *[f"<p{round(10 * p)}>" for p in PRIORS],
-        *[NONE, *(name for names in NAMES.values() for name in names)],
-        *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
-    ]
 
 
 def demonstrate(x, m: int, wrong_share: float, distinct_share: float, rng) -> list[str]:
@@ -77,6 +57,7 @@ class ChainsRecipe(Recipe):
     """
 
     task: ClassVar[str] = IndependentChains.name
+    tag: ClassVar[str] = IndependentChains.tag
     problems: ClassVar[str] = "chains"
     longest: ClassVar[int] = 64
     columns: ClassVar[dict[str, str]] = {
@@ -104,11 +85,12 @@ class ChainsRecipe(Recipe):
     mlp: int = setting(192, "width of the model's MLP", least=1, most=65_536)
     save_every: int = setting(100, "updates between two states to resume from", least=1, most=10**9)
 
-    def vocabulary(self) -> list[str]:
-        return chains_vocabulary()
+    def words(self) -> list[str]:
+        names = [name for names in NAMES.values() for name in names]
+        return [*WEIGHTS, *[f"<p{round(10 * p)}>" for p in PRIORS], NONE, *names]
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_CHAINS, "stop": "</chain_{m}>"}
+        return super().pocket() | {"stop": "</chain_{m}>"}
 
     @cached_property
     def _tasks(self) -> list[IndependentChains]:
@@ -119,10 +101,10 @@ class ChainsRecipe(Recipe):
         batch = i // self.batch
         rng = generator(self.seed, "demonstration", 0, str(i))
         task = self._tasks[int(rng.integers(len(self._tasks)))]
-        x, m = task.instance(FIRST_SEED + i), 1 + batch % MOST_CHAINS
+        x, m = task.instance(FIRST_SEED + i), 1 + batch % MOST_ANSWERS
         if batch < self.first_updates:
             x = x._replace(candidates=tuple(names[:1] for names in x.candidates))
-        weights = rng.dirichlet(np.ones(len(NAMES))) if rng.random() < 0.1 else None
+        weights = some_weights(len(NAMES), rng)
         prompt = task.prompt(x, m, weights=weights, pocket=self.pocket())
         return prompt, task.write(x, demonstrate(x, m, self.wrong_share, self.distinct_share, rng))
 
@@ -149,7 +131,7 @@ class ChainsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads the candidates for
-five entities, task chains, and writes m = 1 to {MOST_CHAINS} chains of them. It stands in for a
+five entities, task chains, and writes m = 1 to {MOST_ANSWERS} chains of them. It stands in for a
 pretrained language model that is uncertain and knows how much: it draws each name about as likely
 as the prompt says. Which guesses belong together in a set is for reinforcement learning to teach.
 It reads both generated modes, and is good for nothing else.""",

@@ -27,33 +27,12 @@ from ..tasks.hop_chains import (
     rewards_of,
 )
 from ..tasks.hop_facts import HopFacts
-from .recipe import Recipe
+from .recipe import MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
-MOST_ANSWERS = 5  # in one completion
 _LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
 _LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
 # Shares of the batches with questions of 2, 3 and 4 steps: while all answers are right, and later
 _FIRST, _LATER = (0.4, 0.6, 0), (0.2, 0.6, 0.2)
-
-
-def hops_vocabulary() -> list[str]:
-    """Every token of a pocket policy for questions, in the order of the ids.
-
-    >>> words = hops_vocabulary()
-    >>> len(words), words[:4], words[-1]
-    (916, ['<pad>', '<bos>', '<eos>', '<m1>'], '</answer_5>')
-    """
-    numbers, tag = range(1, MOST_ANSWERS + 1), HopFacts.tag
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in numbers],
-        *[f"<w{w}>" for w in range(11)],
-        *[f"{person}.{relation}?" for person in PEOPLE for relation in RELATIONS],
-        *[f"{k}.{relation}" for k in range(2, MOST_HOPS + 1) for relation in RELATIONS],
-        *sorted(FACT_SYMBOLS),
-        *[level_symbol(*levels) for levels in _LEVELS],
-        *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
-    ]
 
 
 def parts_of(word: str) -> tuple[str, ...]:
@@ -80,8 +59,10 @@ def parts_of(word: str) -> tuple[str, ...]:
     return (word,)
 
 
-def demonstrate(question: HopQuestion, m: int, front_share, distinct_share: float, rng):
-    """m right answers, each a list of facts, that are undecided between the points of the front.
+def demonstrate(
+    question: HopQuestion, m: int, front_share: float, distinct_share: float, rng
+) -> list[str]:
+    """m right answers that are undecided between the points of the front.
 
     An answer is a chain on the front (``front_share``), or any chain that answers the question. In
     a share ``distinct_share`` of the sets no chain of the front is repeated before all are used.
@@ -94,7 +75,7 @@ def demonstrate(question: HopQuestion, m: int, front_share, distinct_share: floa
             which = order[used % len(order)] if in_turn else rng.choice(front)
         else:
             which = rng.integers(len(chains))
-        answers.append([question.facts[i - 1] for i in chains[which].facts])
+        answers.append(chains[which].answer)
     return answers
 
 
@@ -112,6 +93,7 @@ class HopsRecipe(Recipe):
     """
 
     task: ClassVar[str] = HopFacts.name
+    tag: ClassVar[str] = HopFacts.tag
     problems: ClassVar[str] = "questions"
     longest: ClassVar[int] = 128
     columns: ClassVar[dict[str, str]] = {
@@ -149,14 +131,20 @@ class HopsRecipe(Recipe):
     layers: int = setting(3, "layers of the model", least=1, most=200)
     mlp: int = setting(256, "width of the model's MLP", least=1, most=65_536)
 
-    def vocabulary(self) -> list[str]:
-        return hops_vocabulary()
+    def words(self) -> list[str]:
+        return [
+            *WEIGHTS,
+            *[f"{person}.{relation}?" for person in PEOPLE for relation in RELATIONS],
+            *[f"{k}.{relation}" for k in range(2, MOST_HOPS + 1) for relation in RELATIONS],
+            *sorted(FACT_SYMBOLS),
+            *[level_symbol(*levels) for levels in _LEVELS],
+        ]
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         return {word: parts_of(word) for word in self.vocabulary()}
 
     def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_ANSWERS, "stop": "</answer_{m}>"}
+        return super().pocket() | {"stop": "</answer_{m}>"}
 
     @cached_property
     def _task(self) -> HopFacts:
@@ -184,10 +172,10 @@ class HopsRecipe(Recipe):
             question = drawn(hops, 10 + batch % 3, rng)
             m = 1 + batch % (2 if right else MOST_ANSWERS)
             front_share = 1 if right else self.front_share
-            weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+            weights = some_weights(4, rng)
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
         answers = demonstrate(question, m, front_share, self.distinct_share, rng)
-        return prompt, self._task.format(answers)
+        return prompt, self._task.write(question, answers, self.pocket())
 
     def measured(self) -> dict[str, Task]:
         return {"3 steps": self._task, "4 steps": HopFacts(hops=4)}

@@ -6,6 +6,7 @@ lets one million parameters learn to walk.
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -18,35 +19,10 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.maze import MazeTask
-from .recipe import Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 SYMBOLS = ".SEGDLB#"
-MOST_ROUTES = 5  # in one completion
 LARGEST_BUDGET = 60  # moves
-FIRST_SEED = MazeTask.seeds["pretraining"][0]
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def maze_vocabulary(board_size: int) -> list[str]:
-    """Every token of the pocket policy for boards of this side length, in the order of the ids.
-
-    >>> words = maze_vocabulary(6)
-    >>> len(words), words[:4], words[-1]
-    (413, ['<pad>', '<bos>', '<eos>', '<m1>'], '</route_5>')
-    """
-    squares = [f"{chr(ord('a') + c)}{r + 1}" for r in range(board_size) for c in range(board_size)]
-    numbers = range(1, MOST_ROUTES + 1)
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in numbers],
-        *[f"<b{b}>" for b in range(1, LARGEST_BUDGET + 1)],
-        *[f"<w{w}>" for w in range(11)],
-        *[square + symbol for square in squares for symbol in SYMBOLS],
-        *squares,
-        *[tag for i in numbers for tag in (f"<route_{i}>", f"</route_{i}>")],
-    ]
 
 
 # --- routes ---------------------------------------------------------------------------------------
@@ -60,11 +36,9 @@ class Paths:
 
     def __init__(self, maze: "envs.Maze"):
         self.maze = maze
-        rows, columns = maze.shape
-        free = {(r, c) for r in range(rows) for c in range(columns)} - set(maze.walls)
         self.neighbours = {
-            (r, c): [p for p in ((r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)) if p in free]
-            for r, c in free
+            (r, c): [p for p in ((r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)) if p in maze.free]
+            for r, c in maze.free
         }
         self.lava = frozenset(maze.lava)
         self._found: dict = {}
@@ -73,17 +47,15 @@ class Paths:
         """Steps to ``target`` from every square that can reach it."""
         key = (target, avoid)
         if key not in self._found:
-            found, edge = {target: 0}, [target]
-            while edge:
-                following = []
-                for cell in edge:
-                    if cell == self.maze.exit and cell != target:
-                        continue
-                    for other in self.neighbours[cell]:
-                        if other not in found and other not in avoid:
-                            found[other] = found[cell] + 1
-                            following.append(other)
-                edge = following
+            found, waiting = {target: 0}, deque([target])
+            while waiting:
+                cell = waiting.popleft()
+                if cell == self.maze.exit and cell != target:
+                    continue
+                for other in self.neighbours[cell]:
+                    if other not in found and other not in avoid:
+                        found[other] = found[cell] + 1
+                        waiting.append(other)
             self._found[key] = found
         return self._found[key]
 
@@ -179,6 +151,7 @@ class MazeRecipe(Recipe):
     """
 
     task: ClassVar[str] = MazeTask.name
+    tag: ClassVar[str] = MazeTask.tag
     problems: ClassVar[str] = "mazes"
     columns: ClassVar[dict[str, str]] = {
         "parse": "parse",
@@ -224,16 +197,18 @@ class MazeRecipe(Recipe):
         smaller = [n for n, preset in envs.PRESETS.items() if preset.size < self.board_size]
         return [self.layout, *smaller]
 
-    def vocabulary(self) -> list[str]:
-        return maze_vocabulary(self.board_size)
+    def words(self) -> list[str]:
+        side = range(self.board_size)
+        squares = [f"{chr(ord('a') + column)}{row + 1}" for row in side for column in side]
+        return [
+            *[f"<b{b}>" for b in range(1, LARGEST_BUDGET + 1)],
+            *WEIGHTS,
+            *[square + symbol for square in squares for symbol in SYMBOLS],
+            *squares,
+        ]
 
     def pocket(self) -> dict:
-        return {
-            "task": self.task,
-            "board": self.board_size,
-            "answers": MOST_ROUTES,
-            "budget": LARGEST_BUDGET,
-        }
+        return super().pocket() | {"board": self.board_size, "budget": LARGEST_BUDGET}
 
     @cached_property
     def _task(self) -> MazeTask:
@@ -246,10 +221,8 @@ class MazeRecipe(Recipe):
             maze = drawn_maze(envs.PRESETS[layout].size, rng)
         else:
             maze = envs.generate(layout, FIRST_SEED + i % self.mazes)
-        m = 1 + i // self.batch % MOST_ROUTES  # the same in a batch: hardly any padding
-        # Some prompts show weights. They mean nothing yet, but the places of all later tokens
-        # become familiar.
-        weights = rng.dirichlet(np.ones(4)) if rng.random() < 0.1 else None
+        m = 1 + i // self.batch % MOST_ANSWERS  # the same in a batch: hardly any padding
+        weights = some_weights(4, rng)
         routes = demonstrate(Paths(maze), m, rng)
         pocket = {"board": self.board_size}
         prompt = self._task.prompt(maze, m, weights=weights, pocket=pocket)
@@ -297,7 +270,7 @@ class MazeRecipe(Recipe):
             )
         return (
             f"""that reads a maze of the preset `{self.layout}`{also}
-and writes m = 1 to {MOST_ROUTES} routes through it. It stands in for a pretrained language model:
+and writes m = 1 to {MOST_ANSWERS} routes through it. It stands in for a pretrained language model:
 it knows the format and how to walk, and is undecided about gold, diamonds and lava, so that
 reinforcement learning has something to teach. It is good for nothing else.""",
             f"""on

@@ -9,37 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.program_rules import HiddenRules
 from ..tasks.programs import OPERATIONS, ProgramsTask
-from .recipe import Recipe
+from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
-MOST_PROGRAMS = 5  # in one completion
-FIRST_SEED = ProgramsTask.seeds["pretraining"][0]
 # Shares of the batches with 1, 2 and 3 hidden rules: at first, and later
 _FIRST, _LATER = (0.4, 0.2, 0.4), (0.1, 0.3, 0.6)
-
-
-def programs_vocabulary() -> list[str]:
-    """Every token of a pocket policy for programs, in the order of the ids.
-
-    >>> words = programs_vocabulary()
-    >>> len(words), words[:4], words[-1]
-    (439, ['<pad>', '<bos>', '<eos>', '<m1>'], '</program_5>')
-    """
-    numbers, tag = range(1, MOST_PROGRAMS + 1), HiddenRules.tag
-    return [
-        *["<pad>", "<bos>", "<eos>"],
-        *[f"<m{m}>" for m in numbers],
-        *[f"<w{w}>" for w in range(11)],
-        *[f"{place}{digits:02}" for place in "abcd" for digits in range(100)],
-        *OPERATIONS,
-        *[word for i in numbers for word in (f"<{tag}_{i}>", f"</{tag}_{i}>")],
-    ]
 
 
 def demonstrate(rules, m: int, rule_share: float, distinct_share: float, rng) -> list[str]:
@@ -69,6 +47,9 @@ class ProgramsRecipe(Recipe):
     It knows how to find a hidden rule in the tests and is undecided which of them to write, whether
     to write it again, and whether to write one at all.
 
+    >>> words = ProgramsRecipe().vocabulary()
+    >>> len(words), words[:4], words[-1]
+    (439, ['<pad>', '<bos>', '<eos>', '<m1>'], '</program_5>')
     >>> ProgramsRecipe(rule_share=2)
     Traceback (most recent call last):
     ...
@@ -76,6 +57,7 @@ class ProgramsRecipe(Recipe):
     """
 
     task: ClassVar[str] = ProgramsTask.name
+    tag: ClassVar[str] = HiddenRules.tag
     problems: ClassVar[str] = "sets of tests"
     longest: ClassVar[int] = 128
     columns: ClassVar[dict[str, str]] = {
@@ -100,11 +82,9 @@ class ProgramsRecipe(Recipe):
         1_000, "updates after which the learning rate would be zero", least=1, most=10**9
     )
 
-    def vocabulary(self) -> list[str]:
-        return programs_vocabulary()
-
-    def pocket(self) -> dict:
-        return {"task": self.task, "answers": MOST_PROGRAMS}
+    def words(self) -> list[str]:
+        places = [f"{place}{digits:02}" for place in "abcd" for digits in range(100)]
+        return [*WEIGHTS, *places, *OPERATIONS]
 
     @cached_property
     def _tasks(self) -> dict[int, ProgramsTask]:
@@ -122,8 +102,8 @@ class ProgramsRecipe(Recipe):
         rng = generator(self.seed, "demonstration", 0, str(i))
         task = self._tasks[int(rules)]
         tests = task.instance(FIRST_SEED + 12 * i + batch % 12)  # 12: batches go round all sizes
-        m = 1 + batch % MOST_PROGRAMS
-        weights = rng.dirichlet(np.ones(len(tests.inputs))) if rng.random() < 0.1 else None
+        m = 1 + batch % MOST_ANSWERS
+        weights = some_weights(len(tests.inputs), rng)
         prompt = task.prompt(tests, m, weights=weights, pocket=self.pocket())
         if first:
             return prompt, task.write(tests, demonstrate(tests.rules, m, 1, 1, rng))
@@ -140,7 +120,7 @@ class ProgramsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads 4 to 8 tests of the
-task programs and writes m = 1 to {MOST_PROGRAMS} programs for them. It stands in for a pretrained
+task programs and writes m = 1 to {MOST_ANSWERS} programs for them. It stands in for a pretrained
 language model: it knows the format and how to find a rule that explains a part of the tests, and is
 undecided which one to write and whether to repeat it, so that reinforcement learning has something
 to teach. It is good for nothing else.""",

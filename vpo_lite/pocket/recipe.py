@@ -17,9 +17,12 @@ import numpy as np
 from ..checks import shown
 from ..metrics import coverage
 from ..options import Option, options_of, setting
-from ..tasks.base import Prompt, Task
+from ..tasks.base import SPLITS, Prompt, Task
 from ..tasks.registry import classes_of
 
+MOST_ANSWERS = 5  # in one completion
+FIRST_SEED = SPLITS["pretraining"][0]
+WEIGHTS = tuple(f"<w{tenths}>" for tenths in range(11))  # as `weight_symbols` writes them
 _NO_RECIPES = ("__init__", "recipe", "demonstrations", "pretrain", "card")
 
 
@@ -27,7 +30,7 @@ _NO_RECIPES = ("__init__", "recipe", "demonstrations", "pretrain", "card")
 class Recipe(ABC):
     """The settings that every recipe has, and what a task adds to them.
 
-    - task: name of the task
+    - task: name of the task; tag: that of its answers
     - problems: what its problems are called
     - longest: most tokens of a prompt with its answers
     - columns: shares that are measured on held-out problems -> their titles in the card
@@ -36,6 +39,7 @@ class Recipe(ABC):
     """
 
     task: ClassVar[str]
+    tag: ClassVar[str]
     problems: ClassVar[str]
     longest: ClassVar[int] = 512
     columns: ClassVar[dict[str, str]] = {}
@@ -84,8 +88,18 @@ class Recipe(ABC):
     # --- what a task defines ----------------------------------------------------------------------
 
     @abstractmethod
+    def words(self) -> list[str]:
+        """The tokens of prompts and answers, in the order of the ids; `WEIGHTS` are among them."""
+
     def vocabulary(self) -> list[str]:
-        """Every token, in the order of the ids: ``<pad>``, ``<bos>`` and ``<eos>`` come first."""
+        """Every token, in the order of the ids."""
+        numbers = range(1, MOST_ANSWERS + 1)
+        return [
+            *["<pad>", "<bos>", "<eos>"],
+            *[f"<m{m}>" for m in numbers],
+            *self.words(),
+            *[tag for i in numbers for tag in (f"<{self.tag}_{i}>", f"</{self.tag}_{i}>")],
+        ]
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """The parts of words that fuse several: ``"ab"`` -> ``("a", "b")``; empty for none.
@@ -95,9 +109,9 @@ class Recipe(ABC):
         """
         return {}
 
-    @abstractmethod
     def pocket(self) -> dict:
         """What the policy says of itself: ``task``, ``answers``, and whatever its task reads."""
+        return {"task": self.task, "answers": MOST_ANSWERS}
 
     @abstractmethod
     def demonstration(self, i: int) -> tuple[Prompt, str]:
@@ -134,6 +148,13 @@ class Recipe(ABC):
         """Two paragraphs of the card, in Markdown: what the policy reads and writes, and what the
         demonstrations show.
         """
+
+
+def some_weights(d: int, rng: np.random.Generator) -> np.ndarray | None:
+    """Weights (d,) to show in a prompt; in nine prompts of ten None. They mean nothing yet, but the
+    places of all later tokens become familiar.
+    """
+    return rng.dirichlet(np.ones(d)) if rng.random() < 0.1 else None
 
 
 def recipe_names() -> list[str]:

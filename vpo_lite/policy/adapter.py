@@ -193,10 +193,10 @@ def base_folder(base: str) -> Path | None:
 def fingerprint(base: str) -> str | None:
     """A hash of a base model's parameters; None for a hub name that the hub's cache lacks.
 
-    It keeps an adapter from being put on other parameters than it was trained on. It covers every
-    safetensors file of a folder, and of the hub's cache, which gains files, those that are loaded.
+    It keeps an adapter from being put on other parameters than it was trained on. Of a folder all
+    safetensors files count. The hub's cache may gain files, so of these only the loaded ones count.
     The commit of a hub model would not do: it changes with the model's README, too. Raises:
-    ValueError where there is none.
+    ValueError for a folder without weights.
     """
     folder = base_folder(base)
     if folder is not None:

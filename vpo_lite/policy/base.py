@@ -18,7 +18,7 @@ import torch
 
 from ..checks import shortened, shown
 from ..files import DamagedError, read_json
-from . import shipped
+from . import DTYPES, LOAD_IN, shipped
 from .adapter import base_folder, quiet
 from .hub import from_hub
 from .libraries import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
@@ -241,8 +241,8 @@ def _check_ids(folder: Path, model, tokenizer, pocket) -> None:
 
 
 def _number_type(dtype: str, device: torch.device, pocket: bool) -> torch.dtype:
-    if dtype not in ("auto", "bfloat16", "float32"):
-        raise ValueError(f"dtype = {shown(dtype)}: there are auto, bfloat16, float32")
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype = {shown(dtype)}: there are {', '.join(DTYPES)}")
     if dtype != "auto":
         return getattr(torch, dtype)
     # A pocket policy is too small to gain from half precision; an emulated bfloat16 is slow.
@@ -268,8 +268,8 @@ def quantisation(load_in: str, dtype: torch.dtype) -> BitsAndBytesConfig:
     ...
     ValueError: load_in = '3bit': there are 8bit, 4bit
     """
-    if load_in not in ("8bit", "4bit"):
-        raise ValueError(f"load_in = {shown(load_in)}: there are 8bit, 4bit")
+    if load_in not in LOAD_IN:
+        raise ValueError(f"load_in = {shown(load_in)}: there are {', '.join(LOAD_IN)}")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ValueError(
             f"load_in = {shown(load_in)}: needs bitsandbytes; "

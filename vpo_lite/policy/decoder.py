@@ -130,9 +130,9 @@ class DecoderView:
         shape, length, rows = self.shape, ids.shape[1], len(prompt_of)
         x = F.embedding(ids, self.parameters.embedding)
         positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
-        # Compiled, all sizes are rounded up: lengths that differ a little share one kernel.
-        margin = _round_up(length, 16) - length if self.compiled else 0
-        room = _round_up(new_tokens, 16) if self.compiled else new_tokens
+        # Compiled, all sizes are rounded up to 16s: lengths that differ a little share one kernel.
+        margin, spare = (-length % 16, -new_tokens % 16) if self.compiled else (0, 0)
+        room = new_tokens + spare
         places = torch.arange(margin + length + room, device=ids.device)[None]
         cos, sin = self.rotary(x, places)
         # (places, head): :func:`_project` takes the sign of rotated halves from the sine
@@ -190,10 +190,6 @@ class DecoderView:
         self.place += 1
         self.position += 1
         return logits
-
-
-def _round_up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
 
 
 # --- one token for every row ----------------------------------------------------------------------

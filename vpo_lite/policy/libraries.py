@@ -5,6 +5,7 @@ so at once, a panel that warms up and a cell that loads a policy, met half of it
 name 'AutoModel'". Now the first one imports this module, all of it, and the others wait.
 """
 
+# ruff: noqa: F401
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import Linear as LoraLinear
@@ -29,27 +30,3 @@ from transformers.utils import logging as hf_logging
 # On an H100 torch prefers cuDNN's attention. With a mask its gradients are NaN in models such as
 # Qwen2.5 (pytorch issue 196678); on a B200 its results are wrong (193893). Other kernels are right.
 torch.backends.cuda.enable_cudnn_sdp(False)
-
-__all__ = [
-    "AutoConfig",
-    "AutoModelForCausalLM",
-    "AutoTokenizer",
-    "BaseTunerLayer",
-    "BitsAndBytesConfig",
-    "Conv1D",
-    "DynamicCache",
-    "DynamicLayer",
-    "GradientCheckpointingLayer",
-    "LlamaConfig",
-    "LlamaForCausalLM",
-    "LoraConfig",
-    "LoraLinear",
-    "ModulesToSaveWrapper",
-    "PeftModel",
-    "PreTrainedConfig",
-    "PreTrainedTokenizerFast",
-    "get_peft_model",
-    "hf_logging",
-    "load_peft_weights",
-    "set_peft_model_state_dict",
-]

@@ -240,9 +240,8 @@ def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
         task_type="CAUSAL_LM",
     )
     with quiet(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            seed
-        )  # peft draws on the CPU; a GPU's stream is not ours
+        # peft draws on the CPU; a GPU's stream is not ours
+        torch.default_generator.manual_seed(seed)
         try:
             return get_peft_model(base, lora)
         except Exception as error:  # a model that peft cannot put LoRA on

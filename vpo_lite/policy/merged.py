@@ -5,19 +5,18 @@ from pathlib import Path
 
 from ..checks import check_choice
 from ..files import is_free, making, read_json
+from . import DTYPES
 from .adapter import AdapterCard, adapter_folder, base_folder, quiet, read_card
 from .hub import from_hub
 from .loading import load_policy
 from .weights import writing
-
-NUMBERS = ("auto", "bfloat16", "float32")
 
 
 def check_merge(path, out, base: str | None = None, dtype: str = "auto") -> AdapterCard:
     """The card of the adapter that :func:`write_merged` would merge. Raises ValueError where it
     would refuse to, before it loads the base.
     """
-    check_choice(dtype, "dtype", NUMBERS)
+    check_choice(dtype, "dtype", DTYPES)
     adapter, out = adapter_folder(path), Path(out)
     if adapter is None:
         raise ValueError(f"{path}: no trained adapter is there; a finished run has one")

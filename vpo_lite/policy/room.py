@@ -43,13 +43,11 @@ def available_memory(device: torch.device) -> int | None:
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        free = 1024 * int(
-            next(line for line in lines if line.startswith("MemAvailable")).split()[1]
-        )
+        free = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
         held = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, StopIteration):  # no Linux
         return None
-    return max(0, min([free, *(limit - used for limit, used in _limits())])) + held
+    return max(0, min([1024 * int(free), *(limit - used for limit, used in _limits())])) + held
 
 
 def is_short(error: BaseException) -> bool:

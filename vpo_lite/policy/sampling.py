@@ -262,16 +262,15 @@ def shares_prompts(model) -> bool:
     return {type(layer) for layer in layers} <= {DynamicLayer}
 
 
-def completion_logits(model, rollouts: Rollouts, *, share: bool | None = None) -> torch.Tensor:
+def completion_logits(model, rollouts: Rollouts, *, share: bool) -> torch.Tensor:
     """The logits (B, T, V) at every completion token, for training.
 
     Gradients flow through prompt and completion. With ``share`` each prompt is run once and its G
     completions continue its keys and values, as in sampling. That takes 1 / G of the prompts' work
     (arXiv 2506.05433). Logits and gradients are those of G whole rows (tests/test_decoding.py).
-    None shares where the model can (:func:`shares_prompts`).
     """
     tokens, prompt_of = rollouts.tokens, rollouts.prompt_of
-    if shares_prompts(model) if share is None else share:
+    if share:
         forward = HFForward(model)
         first = forward.prefill(rollouts.prompts, rollouts.prompt_mask, prompt_of)[:, None]
         if tokens.shape[1] == 1:

@@ -87,7 +87,8 @@ def description(name) -> dict | None:
     >>> description("pocket-6x6")["answers"]
     5
     """
-    path = (folder(name := model_name(name)) or Path(name)) / "config.json"
+    name = model_name(name)
+    path = (folder(name) or Path(name)) / "config.json"
     try:
         read_json(path)
     except ValueError:

@@ -19,19 +19,10 @@ from ..checks import command, shortened, shown
 from ..files import DamagedError, Schema, read_json
 from .room import is_short
 
-ONE, INDEX, ADAPTER = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "adapter_model.safetensors",
-)
+ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+ADAPTER = "adapter_model.safetensors"
 PICKLES = (".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
-NO_WEIGHTS = (
-    "training_args.bin",
-    "optimizer.",
-    "scheduler.",
-    "scaler.",
-    "rng_state",
-)  # no weights
+NO_WEIGHTS = ("training_args.bin", "optimizer.", "scheduler.", "scaler.", "rng_state")
 POINTER = b"version https://git-lfs"
 CONSTANTS = {  # end of a name -> dimensions: no parameters; transformers 3 and 4 saved them, too
     ".attn.bias": 4,  # the causal mask of GPT-2, (1, 1, length, length); a parameter has 1 or 2

@@ -263,7 +263,11 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
 
 def _first_twice(names: Iterable[str]) -> str | None:
     seen = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _check_named(names: Iterable[str], there: Iterable[str], what: str) -> None:

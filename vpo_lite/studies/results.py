@@ -79,7 +79,7 @@ def read_result(study: Study, folder, job: Job) -> Result:
     found = read_made(path, Result)
     for name in ("kind", "seed"):
         if getattr(found, name) != getattr(job, name):
-            raise other(path, f"{name} = {shown(getattr(found, name))}", getattr(job, name))
+            raise _differs(path, f"{name} = {shown(getattr(found, name))}", getattr(job, name))
     check_made(path, found.config, job.config.to_json())
     for what, there, wanted in (
         ("measured", found.measured, study.measured.model_dump()),
@@ -92,18 +92,18 @@ def read_result(study: Study, folder, job: Job) -> Result:
                     if name in there
                     else f"no {what} {name}"
                 )
-                raise other(path, made, wanted.get(name))
+                raise _differs(path, made, wanted.get(name))
     problems, answers = study.problems(job), study.measured.answers
     for name in (*SINGLE, *(f"{curve}@{k}" for curve in CURVES for k in BUDGETS if k <= answers)):
         if len(found.per_problem.get(name, ())) != problems:
             there = len(found.per_problem.get(name, ()))
-            raise other(path, f"{there} problems ({name})", problems)
+            raise _differs(path, f"{there} problems ({name})", problems)
     for point in found.checkpoints:
         for name in CURVES:
             curve = point.figures.get(name)
             there = len(curve) if isinstance(curve, list) else 0
             if there != answers or None in curve:
-                raise other(path, f"{there} answers ({name})", answers)
+                raise _differs(path, f"{there} answers ({name})", answers)
         for name in (*SINGLE, *MEANS):
             if name not in point.figures or isinstance(point.figures[name], list):
                 raise DamagedError(f"{path}: figure {name} is missing or no number")
@@ -126,14 +126,14 @@ def check_made(path, made: dict, stated: dict) -> None:
     made = _with_defaults(made)
     for name, value in stated.items():
         if name not in OF_THE_MACHINE and made.get(name) != value:
-            raise other(path, f"{name} = {shown(made.get(name))}", value)
+            raise _differs(path, f"{name} = {shown(made.get(name))}", value)
 
 
 def _with_defaults(made: dict) -> dict:
     return {option.name: option.default for option in TrainConfig.options()} | made
 
 
-def other(path, made: str, stated) -> DamagedError:
+def _differs(path, made: str, stated) -> DamagedError:
     """The error for a file that was made in another way than the study says."""
     return DamagedError(
         f"{path}: was made with {made}, the study says {shown(stated)}; name another folder, or "

@@ -7,14 +7,16 @@ both rewards.
 
 def small(completions, limit, **columns):
     """1 - number / limit; None for what is no number from 1 to the limit."""
-    return [n and 1 - n / most for n, most in zip(_numbers(completions, limit), limit, strict=True)]
+    numbers = _numbers(completions, limit)
+    return [None if n is None else 1 - n / most for n, most in zip(numbers, limit, strict=True)]
 
 
 def many_divisors(completions, limit, **columns):
     """The number's divisors, as a share of the most that a number up to the limit has."""
+    numbers = _numbers(completions, limit)
     return [
-        n and _divisors(n) / max(map(_divisors, range(1, most + 1)))
-        for n, most in zip(_numbers(completions, limit), limit, strict=True)
+        None if n is None else _divisors(n) / max(map(_divisors, range(1, most + 1)))
+        for n, most in zip(numbers, limit, strict=True)
     ]
 
 

@@ -119,8 +119,10 @@ class ByFunctions(Task):
         Write 2 different answers in exactly this form:
         <answer_1> ... </answer_1> <answer_2> ... </answer_2>
         """
-        form = f"Write {m} different answers in exactly this form:\n{numbered_form(m, self.tag)}"
-        more = [goals] * bool(goals) + [form] * (m > 1)
+        more = [goals] if goals else []
+        if m > 1:
+            form = numbered_form(m, self.tag)
+            more.append(f"Write {m} different answers in exactly this form:\n{form}")
         if not more:
             return prompt
         if isinstance(prompt, str):

@@ -117,10 +117,19 @@ def _fact(source, head, relation, tail, rng) -> Fact:
 
 
 class Chain(NamedTuple):
-    """Numbers of facts that answer a question in this order, and the person to whom they lead."""
+    """Numbers of facts that answer a question in this order, and the person to whom they lead.
+
+    >>> Chain((2, 7), "Ada").answer
+    '2 7 = Ada'
+    """
 
     facts: tuple[int, ...]
     person: str
+
+    @property
+    def answer(self) -> str:
+        """The answer that cites these facts."""
+        return f"{' '.join(map(str, self.facts))} = {self.person}"
 
 
 @lru_cache(maxsize=512)

@@ -18,7 +18,6 @@ from .hop_chains import (
     FACT_SYMBOLS,
     MOST_HOPS,
     PEOPLE,
-    Fact,
     HopQuestion,
     chains_of,
     drawn,
@@ -45,6 +44,7 @@ class HopFacts(Task):
     w* weighs all four alike. A problem whose best single answer covers more than 0.85 of the front
     is drawn anew. An answer is solved if its reward vector is a point of the true front.
 
+    >>> from vpo_lite.tasks.hop_chains import Fact
     >>> task = HopFacts()
     >>> facts = ("archive", "Ada", "boss", "Ben", 10, 2), ("news", "Ada", "boss", "Ben", 1, 10)
     >>> more = ("report", "Ben", "friend", "Eva", 5, 6), ("rumour", "Ada", "", "Eva", 3, 0)
@@ -168,15 +168,6 @@ class HopFacts(Task):
             return None
         number = {fact.symbol: str(i) for i, fact in enumerate(instance.facts, 1)}
         return f"{' '.join(number.get(w, w) for w in cited)} = {person}"
-
-    def format(self, answers: Sequence[Sequence[Fact]]) -> str:
-        """Answers as a pocket policy writes them: the symbols of their facts.
-
-        >>> HopFacts().format([[Fact("rumour", "Ada", "", "Eva", 3, 0)]])
-        '<answer_1> rumour>Eva </answer_1>'
-        """
-        bodies = (" ".join(fact.symbol for fact in facts) for facts in answers)
-        return write_numbered(bodies, self.tag)
 
     def write(self, instance, answers: Sequence[str], pocket: dict | None = None) -> str:
         """Parsed answers, for a pocket policy with the symbols of their facts."""

@@ -208,7 +208,7 @@ class ProgramRecords(RecordTask):
         return Prompt.words("\n".join(lines))
 
     def asked_in_blocks(self, m: int, inner: str) -> str:
-        return "\n---\n".join([f"```python\n{inner}\n```"] * m)
+        return self.write(None, [inner] * m)
 
     def write(self, instance, answers, pocket: dict | None = None) -> str:
         return "\n---\n".join(f"```python\n{code}\n```" for code in answers)

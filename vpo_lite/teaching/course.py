@@ -97,7 +97,8 @@ def without_solutions(notebook: dict) -> dict:
                     f"cell {i + 1} holds a solution that is not folded as in the course, so "
                     "students would see it"
                 )
-            cells += [cell | {"source": text.splitlines(keepends=True)}] * bool(text)
+            if text:
+                cells.append(cell | {"source": text.splitlines(keepends=True)})
         elif not source_of(cell).startswith(
             ("# the solution, checked", "# the solutions, checked")
         ):
@@ -113,7 +114,8 @@ def for_nbgrader(notebook: dict) -> dict:
     cells, skipped = [], set()
     for i, cell in enumerate(notebook["cells"]):
         if not is_exercise(cell):
-            cells += [cell] * (i not in skipped)
+            if i not in skipped:
+                cells.append(cell)
             continue
         skipped.add(i + 1)
         try:
@@ -163,10 +165,9 @@ def solved(source: str, solution: str, marks: bool = False) -> str:
     if len(blanks) != 1:
         raise ValueError(f"an exercise has one blank (...), and this cell has {len(blanks)}")
     (blank,) = blanks
-    put = (
-        _marked(solution.splitlines(), isinstance(blank, ast.FunctionDef)) if marks else [solution]
-    )
-    lines = source.splitlines()
+    put, lines = [solution], source.splitlines()
+    if marks:
+        put = _marked(solution.splitlines(), isinstance(blank, ast.FunctionDef))
     return "\n".join([*lines[: blank.lineno - 1], *put, *lines[blank.end_lineno :]])
 
 

@@ -59,7 +59,7 @@ class Prediction:
     what a click does. Raises ValueError for a value that the question does not allow.
     """
 
-    def __init__(self, question: str, options: tuple[str, ...] | None = None):
+    def __init__(self, question: str, options: tuple[str, ...] | None):
         self.question, self.options, self._value = question, options, None
 
     @property

@@ -39,9 +39,9 @@ class Answers:
 
     def for_training(self, worst: np.ndarray, pay_repeats: bool = False) -> np.ndarray:
         """The rewards (G, m, d) for training. A repeat has the worst vector, or keeps its own."""
-        return (
-            self.rewards if pay_repeats else np.where(self.repeats[..., None], worst, self.rewards)
-        )
+        if pay_repeats:
+            return self.rewards
+        return np.where(self.repeats[..., None], worst, self.rewards)
 
 
 def read_answers(

@@ -9,15 +9,13 @@ from typing import Any
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
 from ..estimators import METHODS, check_whiten
 from ..options import Option, options_of, setting
-from ..policy import shipped
+from ..policy import DTYPES, LOAD_IN, shipped
 from ..tasks import DEFAULT, Task, task_class, task_name
 from ..tasks.base import MAX_ANSWERS
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
 AGGREGATIONS = ("token", "sequence", "constant")
 SCHEDULES = ("constant", "cosine")
-DTYPES = ("auto", "bfloat16", "float32")
-LOAD_IN = ("8bit", "4bit")
 MOST_WEIGHTS = 1_000_000
 MOST_ANSWERS = 2_000  # to one problem that is measured
 # How and where a run is computed, not what. Runs that differ only here are repetitions.

@@ -48,14 +48,16 @@ def objective_means(task: Task, groups: Sequence[Answers]) -> dict[str, float]:
     names = objectives_of(task, groups[0].instance)
     if any(objectives_of(task, g.instance) != names for g in groups):
         return {}
-    means = np.mean([g.rewards.mean((0, 1)) for g in groups], axis=0)
-    return dict(zip(names, map(float, means), strict=True))
+    return _by_name(names, np.mean([g.rewards.mean((0, 1)) for g in groups], axis=0))
+
+
+def _by_name(names: Sequence[str], values: np.ndarray) -> dict[str, float]:
+    return dict(zip(names, values.tolist(), strict=True))
 
 
 def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -> dict:
     """The figures of one pool, cut to ``answers`` answers, named as in evaluate."""
-    x, d, names = pool.instance, pool.rewards.shape[-1], objectives_of(task, pool.instance)
-    by_name = lambda values: dict(zip(names, map(float, values), strict=True))  # noqa: E731
+    x, d = pool.instance, pool.rewards.shape[-1]
     rewards, parsed, repeats, valid, solved = (
         part.reshape(-1, *part.shape[2:])[:answers]
         for part in (pool.rewards, pool.parsed, pool.repeats, pool.valid, pool.solved)
@@ -83,8 +85,8 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         repeat_rate=float(repeats.mean()),
         below_worst_rate=below_worst(task, x, rewards),
         truncated_rate=float(pool.truncated.mean()),
-        objectives=by_name(rewards.mean(0)),
-        reached=by_name(rewards.max(0) - worst_of(task, x)),
+        objectives=_by_name(objectives_of(task, x), rewards.mean(0)),
+        reached=_by_name(objectives_of(task, x), rewards.max(0) - worst_of(task, x)),
         tokens_per_answer=float(pool.tokens.sum() / pool.parsed.size),
     )
 

@@ -181,7 +181,7 @@ def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> Tr
     return config
 
 
-def made_to_fit(policy: Policy, config: TrainConfig, task=None) -> TrainConfig:
+def made_to_fit(policy: Policy, config: TrainConfig, task) -> TrainConfig:
     """The config as :func:`fitted` cuts it for the memory that is available now."""
     found = available_memory(policy.device)
     return fitted(policy, config, found, task) if found else config

@@ -246,10 +246,9 @@ def _check_rollout_dtype(policy: Policy, config: TrainConfig) -> None:
 
 def _own_pass(policy: Policy) -> str | None:
     """Says that the fast view does not know the model; None where it does."""
-    name = type(policy.model.get_base_model()).__name__
-    return (
-        None if DecoderView.knows(policy.model) else f"{name} samples through its own forward pass"
-    )
+    if DecoderView.knows(policy.model):
+        return None
+    return f"{type(policy.model.get_base_model()).__name__} samples through its own forward pass"
 
 
 def _base_of(model: str) -> str:

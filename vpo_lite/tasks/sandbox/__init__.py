@@ -128,7 +128,7 @@ def cores() -> int:
     return len(ours(0)) if ours else os.cpu_count() or 1
 
 
-def required(unsafe: bool = False) -> Means:
+def required(unsafe: bool) -> Means:
     """The means by which answers run. Raises RefusedError where there is none and it is needed."""
     means, reasons = protection()
     if means is None and not unsafe:
