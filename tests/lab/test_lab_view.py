@@ -212,6 +212,7 @@ def test_sentence_says_the_numbers(trained):
     )
     assert f"holds {held} of {len(front)} points" in text
     assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
+    assert "the answer with the best mean is the best" in " ".join(Lab(m=1).sentence().split())
     assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used
     assert tokens < 10_000 and f"{answers:,} answers, {tokens:,} tokens" in " ".join(text.split())
