@@ -84,9 +84,9 @@ def test_idle_train_turn_stop_reset(start):
     turn(start, "K", "ArrowRight")
     page.wait_for_function(f"() => ({DOTS})()[0] === 128")  # a dot for each drawn weight
     assert beside(start, "K") == "128"
-    assert len(start.trace("asked for", "x", "x")) == 3, "rings of the best set"
+    assert len(start.trace("best set", "x", "x")) == 3, "rings of the best set"
     turn(start, "m", "ArrowLeft")
-    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'asked for').x.length === 2")
+    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'best set').x.length === 2")
     assert beside(start, "m") == "2"
     page.locator("button.vpo-train").click()
     start.wait_text(".vpo-status", "step 3 of 40")
@@ -132,7 +132,7 @@ def test_the_keyboard_keeps_its_place_when_a_pressed_button_is_disabled(start):
     page.wait_for_function(f"() => {focused}('vpo-pause')")
     start.wait_text(".vpo-status", "step 2 of")
     page.keyboard.press("Enter")
-    start.wait_text(".vpo-status", "Paused. Train goes on.")
+    start.wait_text(".vpo-status", "Paused. Press Go on to continue.")
     page.wait_for_function(f"() => {focused}('vpo-train')")
     page.keyboard.press("Tab")  # from Train to Stop: Pause is disabled
     page.keyboard.press("Enter")

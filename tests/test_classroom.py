@@ -488,7 +488,7 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         assert list(tmp_path.iterdir()) == []
 
 
-RINGS = "(t) => t.name === 'asked for' && t.x"  # the black rings in objective space
+RINGS = "(t) => t.name === 'best set' && t.x"  # the black rings in objective space
 
 
 @pytest.mark.slow

@@ -74,7 +74,10 @@ def play_and_draw_by_hand(notebook):
     )
     assert notebook.kernel("print(player.route)").strip() == route
     page.keyboard.press("Backspace")
-    notebook.wait_text(".play", f"{maze.budget - len(route) + 1} steps left")
+    assert len(route) == maze.budget
+    notebook.wait_text(".play", "1 step left")
+    page.keyboard.press(KEYS["L"])  # away from E, with the last step
+    notebook.wait_text(".play", "0 steps left: this route misses E and earns four zeros")
     page.locator(".play button", has_text="again").click()
     page.locator(".play button", has_text="up").click()
     notebook.wait_text(".play", f"{maze.budget - 1} steps left")

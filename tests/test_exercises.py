@@ -128,6 +128,18 @@ def test_a_number_of_any_kind_is_a_number(kind):
     assert check("01-b", kind(0.75)).right
 
 
+def test_a_choice_may_be_typed_in_capital_or_small_letters():
+    for key, text in (("01-c", "a and b"), ("05-a", "Brevity"), ("08-c", " d ")):
+        assert check(key, text).right, text
+    assert "serves nobody" in check("00-c", "Far apart").text
+    assert "Choose one of" in check("08-c", "E").text
+
+
+def test_a_difference_that_was_cut_off_is_told_to_be_rounded():
+    """0.0238 with three decimals is 0.024; nothing is wrong with the entries of 0.023."""
+    assert check("06-b", 0.024).right and "round" in check("06-b", 0.023).text
+
+
 def test_numbers_that_are_texts_are_no_numbers():
     assert not check("02-c", ["0.6", "0.6", "0.2"]).right
     assert not check("01-a", lambda R, W: exercise("01-a").solution(R, W).astype(str)).right

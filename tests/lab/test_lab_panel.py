@@ -53,6 +53,8 @@ def test_panel_follows_training_and_its_controls_act(panel):
     count = len(lab.records)
     buttons["step"].click()
     assert lab.join(WAIT) and len(lab.records) == count + 1
+    said = "Press Go on to continue"  # the name that the button has then
+    assert until(lambda: said in panel.status.value) and buttons["train"].description == "Go on"
     buttons["reset"].click()
     assert until(lambda: "ready" in panel.status.value and panel.progress.value == 0)
     buttons["new_maze"].click()

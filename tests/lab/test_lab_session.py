@@ -11,6 +11,7 @@ from lab_harness import SMALL, WAIT, training_threads, until
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import changes
 from vpo_lite.lab.drawings import routes_on_show
+from vpo_lite.lab.settings import Settings
 from vpo_lite.lab.stretch import Rehearsal
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
@@ -116,6 +117,9 @@ def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
     assert {(method, seed) for method, _, _, seed, _ in slow} == {("vpo", 0)}, (
         "the run under way goes on as it began"
     )
+    began = Settings.of(("vpo", "grpo"), {})
+    assert began.but(m=2).but(methods="grpo").needs_fresh_run(began) == "method", "no set_size"
+    assert Settings.of("grpo", {"set_size": 2}).needs_fresh_run(Settings.of("grpo", {}))
     lab.train()
     assert until(lambda: "grpo" in lab.runs and len(lab.runs["grpo"].records) >= 2)
     lab.stop()

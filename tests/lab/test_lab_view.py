@@ -122,7 +122,7 @@ def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
     assert drawn.draw(lab.view())
     front = lab.maze.pareto_front().rewards
     chosen, _ = best_of_all(front, m, alpha)
-    rings = trace(figure, "asked for")
+    rings = trace(figure, "best set")
     assert sorted(zip(rings.x, rings.y, strict=True)) == sorted(map(tuple, chosen[:, 1:3]))
     levels = sorted({y for y in trace(figure, "level curve 0").y if y is not None})
     expected = [best_of_all(front, size, alpha)[1] for size in range(1, lab.view().asked_for + 1)]
@@ -212,6 +212,8 @@ def test_sentence_says_the_numbers(trained):
     )
     assert f"holds {held} of {len(front)} points" in text
     assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
+    assert "the answer with the best mean is the best" in " ".join(Lab(m=1).sentence().split())
+    assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used
     assert tokens < 10_000 and f"{answers:,} answers, {tokens:,} tokens" in " ".join(text.split())
 
@@ -250,6 +252,23 @@ def with_last_step(view, *, moment=None, record=None):
     if record is not None:
         changed["records"] = (*run.records[:-1], dataclasses.replace(run.record, **record))
     return dataclasses.replace(view, runs=(dataclasses.replace(run, **changed),))
+
+
+def test_texts_of_changes_do_not_lie_on_each_other(trained):
+    """A slider that is drawn from α 1 to α 7 sets some values on its way, a step for each."""
+    (run,) = (view := trained.view()).runs
+    alphas = [1, 1, 1, 1.3, 2.5, 7, 7, 7, 7, 7, 7, 7, 0.5, 0.5]  # of steps 1, 2, ...
+    sizes = [3, 3, 3, 3, 3, 3, 2, *[2] * 7]
+    records = [
+        dataclasses.replace(run.record, step=step, alpha=alpha, m=m)
+        for step, (alpha, m) in enumerate(zip(alphas, sizes, strict=True), start=1)
+    ]
+    run = dataclasses.replace(run, records=tuple(records), moments=(run.moment,) * len(records))
+    marks = trace(still(dataclasses.replace(view, runs=(run,))), "marks 0")
+    steps = [step for step in marks.x if step is not None]
+    assert sorted(set(steps)) == [4, 5, 6, 7, 13], "a line for each"
+    texts = {step: text for step, text in zip(marks.x, marks.text, strict=True) if text}
+    assert texts == {7: "α 7, m 2", 13: "α 0.5"}
 
 
 def test_failed_and_unreadable_answers_are_drawn_as_such(trained):

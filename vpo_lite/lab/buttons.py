@@ -13,7 +13,7 @@ class ButtonText(NamedTuple):
 
 BUTTONS = {  # request -> its button
     "train": ButtonText("Train", "play", "start, or go on after a pause"),
-    "pause": ButtonText("Pause", "pause", "finish this step; Train goes on"),
+    "pause": ButtonText("Pause", "pause", "finish this step, then wait"),
     "stop": ButtonText("Stop", "stop", "finish this step; Train starts again from step 1"),
     "reset": ButtonText("Reset", "undo", "forget the runs; same problem, same seed"),
     "new_maze": ButtonText("Next maze", "random", "the next of the demonstration mazes"),

@@ -261,7 +261,7 @@ class Controls:
 
 _ROUTES = (
     ("nothing else", "answers"),
-    ("the set that is asked for", "best set"),
+    ("the best set", "best set"),
     ("the true front", "front"),
 )
 

@@ -62,15 +62,23 @@ def in_short(record: StepRecord) -> tuple[str, str, str]:
     return f"α {record.alpha:g}", f"K {K}", f"m {record.m}"
 
 
-def changes(records) -> list[tuple[int, str]]:
+def changes(records, near: float = 0) -> list[tuple[int, str]]:
     """Where alpha, K or m differ from the step before: [(step, text)].
+
+    near: texts of changes that are fewer steps apart would lie on each other. So the last of these
+    changes has one text for all of them, and the others have "".
 
     >>> changes([])
     []
     """
-    found = []
+    found, start = [], None
     for before, now in itertools.pairwise(records):
-        pairs = zip(in_short(now), in_short(before), strict=True)
-        if texts := [text for text, old in pairs if text != old]:
-            found.append((now.step, ", ".join(texts)))
+        if in_short(now) == in_short(before):
+            continue
+        if found and now.step - found[-1][0] < near:
+            found[-1] = (found[-1][0], "")
+        else:
+            start = in_short(before)
+        texts = [text for text, old in zip(in_short(now), start, strict=True) if text != old]
+        found.append((now.step, ", ".join(texts)))
     return found

@@ -36,38 +36,39 @@ GALLERY = (
     NamedMaze(
         "fork",
         "Two specialists, no compromise",
-        "The front has two points; one answer covers 0.86 of it, two answers cover all of it.",
+        "The front has two points. One answer covers 0.86 of it, two answers cover all of it.",
         m=2,
         seed=1001,
     ),
     NamedMaze(
         "compromise",
         "A compromise that wins",
-        "One route takes two thirds of the gold, one third of the diamonds and no lava; it is the "
-        "best for 42 % of the weights, and the best single answer at every alpha shown here.",
+        "One route takes two thirds of the gold, one third of the diamonds and no lava. It is the "
+        "best for 42 % of the weights at α = 1, and the best single answer at every α.",
         m=2,
         seed=1234,
     ),
     NamedMaze(
         "alpha matters",
         "Alpha decides the pair",
-        "The best pair for alpha = 0.1 differs from that for 10. The wrong one loses 9 % of the "
-        "utility at 0.1, and 7 % at 10.",
+        "The best pair for α = 0.1 is not the best for α = 10. The wrong pair is worth 9 % less at "
+        "α = 0.1, and 7 % less at α = 10.",
         m=2,
         seed=1233,
     ),
     NamedMaze(
         "alpha in training",
         "Alpha that can be learnt",
-        "The wrong pair loses 4 % of the utility at 0.1, and 6 % at 10; the shipped policy finds "
-        "all three routes of the front by chance. Train at 0.1, then at 10.",
+        "The wrong pair is worth 4 % less at α = 0.1, and 6 % less at α = 10. The shipped policy "
+        "finds all three routes of the front by chance. Train at α = 0.1, then at 10.",
         m=2,
         seed=1217,
     ),
     NamedMaze(
         "three needed",
         "Two answers are too few",
-        "The best pair covers 0.96 of the front (0.90 at alpha = 0.1); the best three cover all.",
+        "The best pair leaves a part of the front uncovered, more at a small α. The best three "
+        "cover all.",
         m=3,
         seed=1106,
     ),
@@ -81,15 +82,15 @@ GALLERY = (
     NamedMaze(
         "stuck",
         "A second treasure, easily missed",
-        "Two answers could cover all but 0.003 of the front, and one covers 0.93: VPO ends below "
-        "that one; recombined VPO reaches it.",
+        "One answer covers 0.93 of the front, two could cover all but 0.003. VPO ends below 0.93, "
+        "recombined VPO reaches it.",
         m=2,
         seed=1017,
     ),
     NamedMaze(
         "large fork",
         "A fork on nine squares",
-        "The fork again, on the paper's layout and with the larger policy: a step takes longer.",
+        "The fork again, on the paper's layout and with the larger policy. A step takes longer.",
         m=2,
         seed=1002,
         layout="paper-9x9",

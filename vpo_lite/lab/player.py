@@ -81,8 +81,12 @@ class Player(widgets.VBox):
         self._picture.value = envs.drawing.svg(self.maze, [self.route], **drawn)
         pairs = zip(envs.OBJECTIVES, self.rewards, strict=True)
         earned = ", ".join(f"{name} {reward:.2f}" for name, reward in pairs)
-        left = f"{self.maze.budget - len(self.route)} steps left"
-        said = f"You are on E: {earned}" if self.reached else left
+        left = self.maze.budget - len(self.route)
+        said = f"{left} step{'s' * (left != 1)} left"
+        if self.reached:
+            said = f"You are on E: {earned}"
+        elif left == 0:
+            said += ": this route misses E and earns four zeros"
         self._verdict.value = html('<div role="status"><b>{}</b> {}</div>', said, self.route)
 
 

@@ -22,7 +22,7 @@ from .space import cloud, drawn_runs, front_colour, lowest, numbers
 from .view import View
 
 SHOWN = 2  # curves over steps at a time
-RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around those asked for
+RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around the best set
 LEVEL = 1e-9  # more answers that add less than this get no line of their own
 TOGETHER = 0.055  # ceilings that are nearer than this share of the axis share their text
 SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search looks at
@@ -108,7 +108,7 @@ class Plots:
                 "marker_size": rings[0],
             }
             typical = asked = view.front[list(view.target.best)]
-            out["asked for"] |= {
+            out["best set"] |= {
                 "x": asked[:, across].tolist(),
                 "y": asked[:, up].tolist(),
                 "showlegend": True,
@@ -145,7 +145,7 @@ def _blank_traces():
     rings = {"mode": "markers", "hoverinfo": "text"} | place
     yield go.Scatter, "true front", rings | {"marker": ring, "legendgroup": "front"}
     target = ring | {"line": {"width": 5}}
-    yield go.Scatter, "asked for", rings | {"marker": target, "legendgroup": "asked for"}
+    yield go.Scatter, "best set", rings | {"marker": target, "legendgroup": "best set"}
     for i in range(MOST_RUNS):
         yield go.Scatter, f"answers {i}", answers
     clear = {"color": "rgba(0,0,0,0)", "line": {"width": 0}}  # holds its text off
@@ -263,7 +263,7 @@ def _draw_curve(view, c, curve, out, page):
             "marker_size": [9 if i == end or i % 5 == 0 else 0 for i in range(end + 1)],
         }
         if view.focus and run.method == view.focus.method:
-            for step, text in changes(run.records):
+            for step, text in changes(run.records, near=last / 6):
                 marks["x"] += [step, step, None]
                 marks["y"] += [low, low + 0.93 * (high - low), None]
                 marks["text"] += ["", text, ""]

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from ..training.record import StepRecord
 
-PAUSED = "Paused. Train goes on."
+GO_ON = "Press Go on to continue."  # what Train is called then
+PAUSED = f"Paused. {GO_ON}"
 NO_CURVES = ("step", "method", "objectives", "slots", "groups")  # of a StepRecord: no numbers
 STOPPED = "Stopped. Train starts again from step 1."
 
@@ -526,7 +527,7 @@ class Session:
             halted = stretch.halt.is_set()
             if error is not None:
                 self.report(error)
-            paused = self._farewell if halted else "One step. Train goes on."
+            paused = self._farewell if halted else f"One step. {GO_ON}"
             self._say({"rest": paused, "end": self._farewell}.get(done, ""))
 
 

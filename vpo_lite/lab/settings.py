@@ -111,11 +111,13 @@ class Settings:
 
     def needs_fresh_run(self, began: "Settings") -> str:
         """What a run that began with other settings does not follow; "" if it follows all."""
-        changed = ["method"] * (self.methods != began.methods)
+        others = self.methods != began.methods
+        changed = ["method"] * others
         noun = task_class(self.config.task).noun
         changed += [f"one {noun} or many"] * (self.many != began.many)
         now, then = (vars(s.config) | s.config.task_options for s in (self, began))
-        follows = ("set_size",) if _writers(self.methods) else ()  # it follows m
+        # set_size follows m beside a method that writes sets, and then the methods
+        follows = ("set_size",) if others or _writers(self.methods) else ()
         names = [n for n in now | then if n not in (*AT_ONCE, *follows, "method", "task_options")]
         return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
 

@@ -66,7 +66,7 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -
 def numbers(view: View, face: Face, rewards, rings: tuple[int, int], page: Page) -> dict:
     """The numbers of the answers on the board, right of their points: clear of what is drawn there.
 
-    rings: sizes of the rings around points of the front, and around those that are asked for
+    rings: sizes of the rings around points of the front, and around those of the best set
     """
     places, sizes = {}, {}
     asked = () if view.target is None else view.target.best

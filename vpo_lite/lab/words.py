@@ -50,7 +50,8 @@ def _before_training(view: View) -> str:
     lines = [f"The true front of this {noun} has {count}. {_ceilings(view)}"]
     if view.asked_for == 1:
         lines.append(
-            "With one answer α changes nothing: E w is uniform at every α, so the best mean wins."
+            "With one answer α changes nothing. On average all objectives weigh the same at every "
+            "α, so the answer with the best mean is the best."
         )
     return "\n".join(lines)
 
@@ -59,7 +60,9 @@ def _ceilings(view: View) -> str:
     """How much of the front the best few answers cover, as it is judged."""
     first, *others = view.ceilings
     rest = "".join(f", the best {i} cover {level:.2f}" for i, level in enumerate(others, start=2))
-    return f"At α = {view.judged_at:g} the best single answer covers {first:.2f} of it{rest}."
+    return (
+        f"At α = {view.judged_at:g} the best single answer covers {first:.2f} of the front{rest}."
+    )
 
 
 def _of_a_run(view: View, run: Run) -> str:

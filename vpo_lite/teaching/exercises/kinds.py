@@ -122,7 +122,7 @@ def choice(
     level: int,
     learned: str,
 ) -> Exercise:
-    """An exercise whose answer is one of some texts.
+    """An exercise whose answer is one of some texts, in capital or small letters.
 
     options: each text with the hint that it gets; the one with None is right.
 
@@ -131,13 +131,16 @@ def choice(
     >>> larger.judge("4"), larger.judge("3"), larger.judge("5")
     (None, 'It is the smaller one.', "Choose one of '3', '4'. This is '5'.")
     """
+    hints = {text.casefold(): said for text, said in options.items()}
+    assert len(hints) == len(options), options
     (solution,) = (text for text, said in options.items() if said is None)
     slips = tuple((text, said) for text, said in options.items() if said is not None)
 
     def judge(answer):
-        if not isinstance(answer, str) or answer not in options:
+        given = answer.strip().casefold() if isinstance(answer, str) else answer
+        if not isinstance(answer, str) or given not in hints:
             return f"Choose one of {', '.join(map(repr, options))}. This is {shown(answer)}."
-        return options[answer]
+        return hints[given]
 
     return Exercise(key, title, minutes, level, solution, learned, judge, slips)
 

@@ -89,6 +89,7 @@ EXERCISES = (
                 "This is what VPO's two rollouts find. Now subtract what GRPO's six answers find.",
             ),
             (0.02, "Nearly: keep three decimals or more."),
+            (0.023, "Nearly: round to three decimals, do not cut the others off."),
         ),
         learned="VPO is ahead by 0.02 at six answers. Two rollouts beat two answers by 0.04.",
     ),
