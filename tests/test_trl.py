@@ -417,6 +417,17 @@ def test_without_trl_the_cure_is_said(tmp_path, capsys, monkeypatch):
     assert 'pip install -e ".[trl]"' in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+def test_a_trl_that_cannot_be_imported_says_why(tmp_path, capsys, monkeypatch):
+    """As where pyarrow, which datasets imports, wants another NumPy than is there."""
+    (tmp_path / "datasets.py").write_text("raise ImportError('pyarrow requires NumPy 2')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    assert main(["train", "--engine", "trl", "--out", str(tmp_path / "run")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and not (tmp_path / "run").exists()
+    assert "TRL cannot be imported (pyarrow requires NumPy 2): pip install -U numpy" in err
+
+
 # --- a run in one process -------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import estimators
-from ..checks import shown
+from ..checks import shortened, shown
 from ..policy import shipped
 from ..policy.tokenizer import NO_THINKING
 from ..tasks.base import Prompt, Task, TaskError, group_key
@@ -36,9 +36,17 @@ LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
 def check_installed() -> None:
-    """ValueError with the cure where TRL is missing."""
+    """ValueError with the cure where TRL is missing, or cannot be imported."""
     if importlib.util.find_spec("trl") is None or importlib.util.find_spec("datasets") is None:
         raise ValueError('engine trl: TRL is not installed; pip install -e ".[trl]"')
+    try:
+        import datasets  # noqa: F401
+        from trl import GRPOTrainer  # noqa: F401
+    except Exception as error:  # packages that do not fit together raise anything
+        why = shortened(str(error.__cause__ or error), 200)  # TRL wraps what its parts raise
+        raise ValueError(
+            f"engine trl: TRL cannot be imported ({why}): pip install -U numpy pyarrow datasets trl"
+        ) from error
 
 
 def check_config(config: TrainConfig) -> None:
