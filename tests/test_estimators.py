@@ -479,6 +479,17 @@ def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
         estimators.method(weights="several")(grpo)
 
 
+def test_the_decorator_without_its_parentheses_says_so(monkeypatch):
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+    with pytest.raises(ValueError, match=r"^method\(<function .*write @method\(\), with parenth"):
+
+        @estimators.method
+        def zero(R, **_):
+            return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
+
+    assert "zero" not in estimators.METHODS
+
+
 def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
     small_config, monkeypatch
 ):

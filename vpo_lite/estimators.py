@@ -67,7 +67,7 @@ class Method:
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
 
-def method(**properties: Any) -> Callable[[Callable], Callable]:
+def method(*function: Callable, **properties: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as a method under its own name.
 
     `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
@@ -75,8 +75,11 @@ def method(**properties: Any) -> Callable[[Callable], Callable]:
     takes the others. It returns an `Estimate`, or the plain pair (score, advantage). `weights` is
     None where the exact mean is asked for (K = infinity).
 
-    Raises ValueError for the name of a method that ships: runs and figures go by the name.
+    Raises ValueError for the name of a method that ships: runs and figures go by the name. And for
+    a function that is given here: the decorator needs its parentheses, ``@method()``.
     """
+    if function:
+        raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
 
     def register(function):
         name = function.__name__
