@@ -407,6 +407,8 @@ def test_maxrl_worked_by_hand():
     )  # a rare success counts 1 / rate - 1
     assert (vpo.advantages("maxrl", 0 * R, eps=0) == 0).all()
     assert vpo.advantages("maxrl", R, eps=0.25)[0] == pytest.approx([-0.5, -0.5, -0.5, 1.5])
+    rounded = vpo.advantages("maxrl", R - 6e-8, eps=0.25)[0]  # a zero of float32
+    assert rounded == pytest.approx([-0.5, -0.5, -0.5, 1.5], abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])

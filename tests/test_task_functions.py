@@ -226,6 +226,23 @@ def test_each_function_may_have_a_worst_reward_of_its_own(mine):
     assert OfFunctions([len, len], worst=np.float32(-1)).worst(Asked("?")).tolist() == [-1, -1]
 
 
+@pytest.mark.parametrize("worst", [0.0, -3e6])
+def test_a_reward_below_the_worst_by_rounding_is_the_worst(worst):
+    """1 - 0.9 - 0.1 is -2.8e-17. A sum in float32 may miss by 6e-8 of its size."""
+    size = max(1, -worst)
+
+    def score(completions, **columns):
+        return [worst + size * float(text) for text in completions]
+
+    task = OfFunctions([score], worst=worst)
+    x, missed = Asked("?"), [str(1 - 0.9 - 0.1), "-6e-8", "0.5", "0"]
+    R = np.array(task.score([x], [missed])[0])
+    assert R.tolist() == [[worst], [worst], [worst + size / 2], [worst]]
+    assert task.valid(x, R).tolist() == [False, False, True, False]
+    with pytest.raises(TaskError, match="less than worst"):
+        task.score([x], [["0.5", "-1e-5"]])
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [

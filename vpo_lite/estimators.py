@@ -32,6 +32,7 @@ from .checks import (
     check_number,
     check_rewards,
     check_whole,
+    is_below,
     shown,
 )
 from .exact import exact_set_reward
@@ -389,11 +390,12 @@ def gdpo(R, *, w_star, eps, **_):
 def maxrl(R, *, w_star, eps, **_):
     """(r - mean) / (mean + eps) with r = w* . r >= 0: rare successes weigh more (2602.02710)."""
     r = scalar(R, w_star)[..., 0]
-    if (r < 0).any():
+    if is_below(r, 0).any():
         raise ValueError(
             f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs "
             "rewards >= 0"
         )
+    r = np.maximum(r, 0.0)
     mean = r.mean(axis=-1, keepdims=True)
     flat = _flat(r, _size(R, w_star[:, None]))
     return Estimate(r, np.where(flat, 0.0, (r - mean) / (mean + max(eps, 1e-300))))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checks import LARGEST, check_finite, shortened, shown
+from ..checks import LARGEST, check_finite, is_below, shortened, shown
 from .base import TaskError
 from .by_name import attribute
 
@@ -22,7 +22,8 @@ class RewardFunctions:
 
     - functions: one or more, not asynchronous; a name that occurs twice gets a number
     - worst: what None stands for, one number or one for each function. No function may return less:
-      a missing answer, which earns it, would then be worth more.
+      a missing answer, which earns it, would then be worth more. Less by 1e-6 of its size, or of 1,
+      is rounding, and counts as the worst.
 
     Raises ValueError for what is no such function, and for a worst that is not finite or of another
     size.
@@ -166,13 +167,13 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float | None
             raise TaskError(
                 f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
             )
-    if (least := min(numbers, default=worst)) < worst:
+    if is_below(least := min(numbers, default=worst), worst):
         raise TaskError(
-            f"{name} returned {least:g}, less than worst = {worst:g}: a missing answer would "
+            f"{name} returned {least:.9g}, less than worst = {worst:g}: a missing answer would "
             "be worth more; return no less, or begin anew with the least reward of each function "
             "as worst_reward"
         )
-    return found
+    return [x if x is None else max(x, worst) for x in found]
 
 
 def _listed(returned) -> list:
