@@ -205,9 +205,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         log_level_replica="error",  # else every process but the first prints notices
         disable_tqdm=True,
     )
-    known = {
-        f.name: getattr(f.type, "__name__", str(f.type)) for f in dataclasses.fields(GRPOConfig)
-    }
+    known = {f.name: f.type for f in dataclasses.fields(GRPOConfig)}
     for name, value in options.items():
         if name not in known:
             raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
@@ -217,8 +215,9 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
             )
         if name in REFUSED:
             raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
-        if isinstance(value, str) and "str" not in known[name]:
-            raise ValueError(f"engine option {name} = {shown(value)}: expected {known[name]}")
+        if not _fits(value, known[name]):
+            expected = getattr(known[name], "__name__", str(known[name]))
+            raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
     if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:
         raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
     try:
@@ -228,6 +227,17 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         return made
     except (TypeError, ImportError, RuntimeError, ValueError) as error:
         raise ValueError(f"engine options {shown(options)}: {error}") from error
+
+
+def _fits(value, kind) -> bool:
+    """Whether an option has the type that GRPOConfig declares, as far as we can tell. It accepts
+    any, and then training fails: ``max_grad_norm=null`` after the first step.
+    """
+    if kind in (bool, int, float):
+        return type(value) is kind or (kind is float and type(value) is int)
+    if kind is str:
+        return isinstance(value, str)
+    return not isinstance(value, str) or "str" in str(kind)
 
 
 def keep_logs(trainer, folder) -> None:
