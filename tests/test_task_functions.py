@@ -623,6 +623,18 @@ def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsy
     assert f"vpo-lite: before training, never returned None for 100% {NONE}\n" in err
 
 
+def test_a_report_says_how_often_a_function_had_no_reward(mine, command, capsys):
+    """Ten answers to each of the two held-out prompts."""
+    mine([{"prompt": f"Write {i}.", "total": i} for i in range(20)])
+    asked = "report --task functions --data rows.jsonl --model model --m 1 --max-new-tokens 8"
+    asked += " --device cpu --answers 10 --reward-funcs my_rewards:correct"
+    assert main(f"{asked},never".split()) == 0
+    assert f"\n\nnever returned None for 100% {NONE}.\n" in capsys.readouterr().out
+    assert main(f"{asked},never --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["none"] == {"correct": 0, "never": 20}
+    assert main(asked.split()) == 0 and "None" not in capsys.readouterr().out
+
+
 def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, capsys):
     """The error comes from a library that the function calls."""
     text = "import json\n\ndef judge(completions, **columns):\n    return json.load(None)\n"
