@@ -1,11 +1,13 @@
 """Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
 
+import functools
 import json
 import re
 import sys
 
 import numpy as np
 import pytest
+import torch
 from small_models import byte_model
 
 import vpo_lite as vpo
@@ -359,6 +361,9 @@ def test_functions_without_rows_are_refused(mine):
         ([10**400, 0], "f returned .1000.*: expected a list"),
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
         (b"01", "f returned b'01': expected a list"),
+        ("01", "f returned '01': expected a list"),
+        (np.float64(1), r"f returned np.float64\(1.0\): expected a list"),
+        (iter([0.5, 1.0]), "f returned <list_iterator .*: expected a list"),  # others never end
     ],
 )
 def test_what_a_function_returns_is_checked(returned, words):
@@ -370,26 +375,31 @@ def test_what_a_function_returns_is_checked(returned, words):
 
 
 @pytest.mark.parametrize(
-    "returned", [np.array([1, 0]), (True, False), iter([1.0, None]), list(np.float32([1, 0]))]
+    "returned", [np.array([1, 0]), (True, False), torch.tensor([1, 0]), list(np.float32([1, 0]))]
 )
 def test_numbers_of_any_kind_are_taken(returned):
     task = OfFunctions([lambda completions, **columns: returned])
     assert task.score([Asked("x")], [["a", "b"]])[0].tolist() == [[1], [0]]
 
 
-def test_a_function_that_ends_the_process_or_fails_as_a_generator_is_named():
+def test_a_function_that_ends_the_process_is_named():
     """sys.exit(0) in a judge would end a training as if it were done."""
 
     def leaves(completions, **columns):
         sys.exit(0)
 
-    def walks(completions, **columns):
-        yield 1.0
-        yield 1 / len(columns)
+    words = r"leaves raised SystemExit: 0 \(test_task_functions\.py, line \d+\)"
+    with pytest.raises(TaskError, match=words):
+        RewardFunctions([leaves]).rewards(lambda: {"completions": ["a", "b"]}, 2)
 
-    for f, words in ((leaves, "leaves raised SystemExit: 0"), (walks, "walks raised ZeroDivision")):
-        with pytest.raises(TaskError, match=rf"{words}.* \(test_task_functions\.py, line \d+\)"):
-            RewardFunctions([f]).rewards(lambda: {"completions": ["a", "b"]}, 2)
+
+def test_a_function_that_yields_is_refused_before_it_runs():
+    def walks(completions, **columns):
+        while True:
+            yield 1.0
+
+    with pytest.raises(ValueError, match="walks yields its rewards: let it return a list"):
+        OfFunctions([functools.partial(walks)])
 
 
 def test_functions_get_copies(mine):

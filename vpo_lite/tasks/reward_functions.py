@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,13 @@ class RewardFunctions:
         for function in self.functions:
             if not callable(function):
                 raise ValueError(f"functions: {shown(function)} is no function")
-            if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
+            called = (function, type(function).__call__)
+            if any(map(inspect.iscoroutinefunction, called)):
                 raise ValueError(f"functions: {_name(function)} is asynchronous: give a plain one")
+            if any(map(inspect.isgeneratorfunction, called)):
+                raise ValueError(
+                    f"functions: {_name(function)} yields its rewards: let it return a list"
+                )
         if not self.functions:
             raise ValueError("functions: name at least one reward function")
         lowest, d = check_finite(worst, "worst", 0), len(self.functions)
@@ -135,8 +140,7 @@ class RewardFunctions:
 
 def _called(name: str, function: Callable, given: Mapping):
     try:
-        found = function(**given)
-        return list(found) if isinstance(found, Iterator) else found  # a generator runs here
+        return function(**given)
     except MemoryError:  # training names the settings to lower
         raise
     except (Exception, SystemExit) as error:  # the latter would end a run without a word
@@ -150,17 +154,18 @@ def _called(name: str, function: Callable, given: Mapping):
 
 
 def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:
-    try:
-        found = [None if x is None else _number(x) for x in _listed(returned)]
-    except (TypeError, ValueError, OverflowError) as error:
+    odd = f"{name} returned {shown(returned)}: expected a list with one number for each answer"
+    if not _is_listed(returned):
+        raise TaskError(odd)
+    if len(returned) != count:
         raise TaskError(
-            f"{name} returned {shown(returned)}: expected a list with one number for each answer"
-        ) from error
-    if len(found) != count:
-        raise TaskError(
-            f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
+            f"{name} returned {len(returned)} rewards for {count} answers: expected one for each "
             "answer"
         )
+    try:
+        found = [None if x is None else _number(x) for x in returned]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TaskError(odd) from error
     numbers = [x for x in found if x is not None]
     for x in numbers:
         if not math.isfinite(x) or abs(x) > LARGEST:
@@ -176,10 +181,11 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float | None
     return [x if x is None else max(x, worst) for x in found]
 
 
-def _listed(returned) -> list:
-    if isinstance(returned, Mapping | Set | bytes):
-        raise TypeError("no list: without the order of the answers, or a text")
-    return list(returned)
+def _is_listed(returned) -> bool:
+    """Whether a value is a list, a tuple, an array or a tensor. An iterator might never end."""
+    if isinstance(returned, str | bytes):
+        return False
+    return isinstance(returned, Sequence) or getattr(returned, "ndim", 0) > 0
 
 
 def _number(x) -> float:
