@@ -52,6 +52,16 @@ def test_every_package_that_was_asked_for_is_there():
     } <= names
 
 
+def test_the_lower_bounds_that_were_tried_are_those_that_are_required():
+    """A bound that changes was not tried: the sentence is then to be written anew."""
+    text = " ".join((ROOT / "notebooks" / "WHERE.md").read_text().split())
+    tried = re.search(r"passed on Python (\S+) with ([^:]*?)\. JupyterLab", text)
+    versions = dict(re.findall(r"([a-z]+) (\d+\.\d+)", tried[2].lower()))
+    required = (parse(d) for d in PROJECT["dependencies"])
+    assert versions == {name: re.match(r">=([\d.]+)", ranges)[1] for name, ranges in required}
+    assert PROJECT["requires-python"] == f">={tried[1]}"
+
+
 def test_constraints_stay_within_the_ranges():
     from packaging.specifiers import SpecifierSet
 
