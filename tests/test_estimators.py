@@ -481,8 +481,16 @@ def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
         estimators.method(weights="several")(grpo)
 
 
-def test_the_decorator_without_its_parentheses_says_so(monkeypatch):
+def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
     monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+    with pytest.raises(ValueError, match="method 'bare' must take \\*\\*_ as its last parameter"):
+
+        @estimators.method()
+        def bare(R, eps):
+            return R[..., 0, 0], R[..., 0, 0]
+
+    with pytest.raises(ValueError, match="'singel_answer': expected one of single_answer, weights"):
+        estimators.method(singel_answer=True)
     with pytest.raises(ValueError, match=r"^method\(<function .*write @method\(\), with parenth"):
 
         @estimators.method
@@ -610,6 +618,14 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         (
             lambda: vpo.advantages("vpo", R3[0], groups="aabb", weights={"a": [[1, 0, 0]]}),
             "weights has no entry for group 'b'",
+        ),
+        (
+            lambda: vpo.advantages("vpo", R3[:1], groups="aabb"),
+            f"R has shape {R3[:1].shape}: with groups= expected (N, m, d), with a row for each",
+        ),
+        (
+            lambda: vpo.advantages("vpo", [R3[0, 0], R3[0, 0, 0]], groups="ab"),
+            "R[1] has shape (3,): with groups= expected (m, d)",
         ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
     ],

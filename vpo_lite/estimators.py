@@ -16,8 +16,9 @@ Longer than 350 lines because all methods stand side by side, with what they are
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,14 +77,19 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     takes the others. It returns an `Estimate`, or the plain pair (score, advantage). `weights` is
     None where the exact mean is asked for (K = infinity).
 
-    Raises ValueError for the name of a method that ships: runs and figures go by the name. And for
-    a function that is given here: the decorator needs its parentheses, ``@method()``.
+    Raises ValueError for the name of a method that ships, since runs and figures go by the name;
+    for an unknown property; for a function without ``**_``; and for ``@method`` without
+    parentheses.
     """
     if function:
         raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
+    for name in properties:
+        check_choice(name, "property of a method", [f.name for f in fields(Method)][2:])
 
     def register(function):
         name = function.__name__
+        if inspect.getfullargspec(function).varkw is None:
+            raise ValueError(f"method {name!r} must take **_ as its last parameter")
         there = getattr(METHODS.get(name), "estimate", function)
         if there.__module__ == __name__ != function.__module__:
             raise ValueError(f"method {name!r} is there already: give yours another name")
@@ -275,6 +281,11 @@ def _group_by_group(method, R, groups, weights, alpha, w_star, k, eps):
     """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels."""
     listed = isinstance(R, list | tuple)
     R = [check_finite(r, f"R[{n}]", 0) for n, r in enumerate(R)] if listed else check_rewards(R)
+    shapes = {f"R[{n}]": r.shape for n, r in enumerate(R)} if listed else {"R": R.shape}
+    for name, shape in shapes.items():
+        if len(shape) != 3 - listed:
+            expected = "(m, d)" if listed else "(N, m, d), with a row for each label"
+            raise ValueError(f"{name} has shape {shape}: with groups= expected {expected}")
     rows = {}
     try:
         for n, label in enumerate(groups):
