@@ -189,6 +189,22 @@ def test_a_script_is_told_once_that_a_function_often_had_no_reward():
         call(other, TEXTS * 10, trainer_state=elsewhere)
 
 
+def test_a_script_whose_prompts_do_not_ask_for_the_form_is_told_once():
+    """As where .map(reward.ask) is missing: of 40 answers 2 can be read, of 80 then 4."""
+    reward = SetReward.of_functions([correct], answers=2)
+    rows = [("1 + 1", "2", "It is 2.")] * 19 + [
+        ("1 + 1", "2", "<answer_1>2</answer_1> <answer_2>3</answer_2>")
+    ]
+    with pytest.warns(UserWarning, match="^95% of the answers could not be read: do the") as told:
+        call(reward, rows)
+        assert not told, "of 40 answers nothing is said yet"
+        call(reward, rows), call(reward, rows)
+    assert len(told) == 1 and told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(SetReward.of_functions([correct], answers=2), rows[-1:] * 6 + rows)
+
+
 def test_what_is_logged():
     """Means over the rollouts of a call: here three of one group and one of another."""
     logged = {}
