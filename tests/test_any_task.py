@@ -24,6 +24,7 @@ from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
+from vpo_lite.training.contract import below_worst
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
@@ -429,6 +430,14 @@ def test_answers_that_earn_less_than_a_missing_one_are_named(
     assert json.loads(out)["start"]["below_worst_rate"] == pytest.approx(share)
     warned = f"before training, {share:.1%} of the answers earned less in some objective than"
     assert (warned in said) == (worst == 0), said
+
+
+def test_a_share_below_the_worst_leaves_out_what_rounding_misses():
+    """Of four answers one lies below (0, -10) by more than 1e-6 of the size."""
+    R = np.array([[0, -10], [-1e-17, -10], [0, -10 - 1e-6], [0, -10.001]])
+    task = Letters()
+    task.worst = lambda x: np.array([0.0, -10.0])
+    assert below_worst(task, 2, R) == 0.25
 
 
 @pytest.mark.parametrize("large", [20, pytest.param(21, marks=pytest.mark.slow)])

@@ -352,6 +352,12 @@ def test_pages_show_names_as_texts(name, tmp_path):
     assert name.count("<") == 0 or name not in page
 
 
+def test_a_reward_below_worst_by_rounding_counts_as_worst():
+    """An answer that earns the worst in all components is no valid one."""
+    exact, rounded = (vpo.reward_report([[1, low], [low, 1], [low, low]]) for low in (0, -1e-17))
+    assert rounded.to_json() == exact.to_json() and exact.valid == pytest.approx(2 / 3)
+
+
 def test_progress_wraps_the_problems():
     seen = []
     vpo.reward_report(np.stack([np.eye(2)] * 3), progress=lambda x: seen.append(len(x)) or x)

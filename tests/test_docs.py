@@ -176,6 +176,7 @@ def test_the_python_runs(text, capsys, monkeypatch):
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[0] for line in lines[-2:]] == ["1", "2"]
         assert there["answers"] == [" 7 ", None] and there["rewards"] == [[1, 1], [0, 0]]
+        assert there["judged"].rewards.tolist() == [[1, 0.25], [0, 0]]
     else:
         assert there["A"].shape == (there["P"], there["G"]) and abs(there["A"].mean()) < 1e-9
 

@@ -407,6 +407,8 @@ def test_maxrl_worked_by_hand():
     )  # a rare success counts 1 / rate - 1
     assert (vpo.advantages("maxrl", 0 * R, eps=0) == 0).all()
     assert vpo.advantages("maxrl", R, eps=0.25)[0] == pytest.approx([-0.5, -0.5, -0.5, 1.5])
+    rounded = vpo.advantages("maxrl", R - 6e-8, eps=0.25)[0]  # a zero of float32
+    assert rounded == pytest.approx([-0.5, -0.5, -0.5, 1.5], abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])
@@ -477,6 +479,25 @@ def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
     assert estimators.method()(estimators.method()(grpo)) is grpo  # its cell may run again
     with pytest.raises(ValueError, match="weights = 'several': expected one of none, one, many"):
         estimators.method(weights="several")(grpo)
+
+
+def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+    with pytest.raises(ValueError, match="method 'bare' must take \\*\\*_ as its last parameter"):
+
+        @estimators.method()
+        def bare(R, eps):
+            return R[..., 0, 0], R[..., 0, 0]
+
+    with pytest.raises(ValueError, match="'singel_answer': expected one of single_answer, weights"):
+        estimators.method(singel_answer=True)
+    with pytest.raises(ValueError, match=r"^method\(<function .*write @method\(\), with parenth"):
+
+        @estimators.method
+        def zero(R, **_):
+            return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
+
+    assert "zero" not in estimators.METHODS
 
 
 def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
@@ -597,6 +618,14 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         (
             lambda: vpo.advantages("vpo", R3[0], groups="aabb", weights={"a": [[1, 0, 0]]}),
             "weights has no entry for group 'b'",
+        ),
+        (
+            lambda: vpo.advantages("vpo", R3[:1], groups="aabb"),
+            f"R has shape {R3[:1].shape}: with groups= expected (N, m, d), with a row for each",
+        ),
+        (
+            lambda: vpo.advantages("vpo", [R3[0, 0], R3[0, 0, 0]], groups="ab"),
+            "R[1] has shape (3,): with groups= expected (m, d)",
         ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
     ],

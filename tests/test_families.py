@@ -392,13 +392,20 @@ def test_a_folder_without_its_tokenizer_names_the_cure(name, made, tmp_path):
         load_policy(folder, device="cpu")
 
 
-def test_an_adapter_whose_base_was_moved_says_where_it_was(made, tmp_path):
+def test_an_adapter_whose_base_was_moved_says_where_it_was(made, tmp_path, capsys):
     folder = shutil.copytree(made("qwen3"), tmp_path / "old")
     load_policy(folder, device="cpu", rank=2).save(tmp_path / "adapter")
     folder.rename(tmp_path / "new")
     with pytest.raises(ValueError, match=r"folder '.*old', which is not there; put it back, or"):
         load_policy(tmp_path / "adapter", device="cpu")
-    assert load_policy(tmp_path / "adapter", base=str(tmp_path / "new"), device="cpu").embedded
+    assert main(["export", "model", str(tmp_path / "adapter"), "--out", str(tmp_path / "one")]) == 2
+    said = capsys.readouterr().err
+    assert "old', which is not there; put it back, or name its new place as base" in said
+    assert len(said.splitlines()) == 1
+    new = str(tmp_path / "new")
+    assert load_policy(tmp_path / "adapter", base=new, device="cpu").embedded
+    moved = ["--out", str(tmp_path / "one"), "--base", new]
+    assert main(["export", "model", str(tmp_path / "adapter"), *moved]) == 0
 
 
 def test_a_template_that_refuses_a_system_turn_says_what_to_do(made):

@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import select
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -50,6 +51,35 @@ def test_every_package_that_was_asked_for_is_there():
         "ipywidgets",
         "gymnasium",
     } <= names
+
+
+def test_the_lower_bounds_that_were_tried_are_those_that_are_required():
+    """A bound that changes was not tried: the sentence is then to be written anew."""
+    text = " ".join((ROOT / "notebooks" / "WHERE.md").read_text().split())
+    tried = re.search(r"passed on Python (\S+) with ([^:]*?)\. JupyterLab", text)
+    versions = dict(re.findall(r"([a-z]+) (\d+\.\d+)", tried[2].lower()))
+    required = (parse(d) for d in PROJECT["dependencies"])
+    assert versions == {name: re.match(r">=([\d.]+)", ranges)[1] for name, ranges in required}
+    assert PROJECT["requires-python"] == f">={tried[1]}"
+
+
+def test_four_files_can_be_copied_into_other_code(tmp_path):
+    """As the reference says. Nothing else of the package is found there."""
+    (tmp_path / "mine").mkdir()
+    for name in ("estimators", "exact", "objective", "checks"):
+        shutil.copy(ROOT / "vpo_lite" / f"{name}.py", tmp_path / "mine")
+    code = """
+import sys
+from mine.estimators import METHODS, advantages
+R = [[[[1, 0], [0, 1]], [[1, 0], [1, 0]]]]  # the first set is worth 3/4, the second 1/2
+assert advantages("vpo", R).round(2).tolist() == [[1, -1]] and len(METHODS) == 10
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not {"vpo_lite", "envs", "torch", "pydantic"} & loaded, loaded
+"""
+    made = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
 
 
 def test_constraints_stay_within_the_ranges():

@@ -1,11 +1,13 @@
 """Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
 
+import functools
 import json
 import re
 import sys
 
 import numpy as np
 import pytest
+import torch
 from small_models import byte_model
 
 import vpo_lite as vpo
@@ -226,6 +228,23 @@ def test_each_function_may_have_a_worst_reward_of_its_own(mine):
     assert OfFunctions([len, len], worst=np.float32(-1)).worst(Asked("?")).tolist() == [-1, -1]
 
 
+@pytest.mark.parametrize("worst", [0.0, -3e6])
+def test_a_reward_below_the_worst_by_rounding_is_the_worst(worst):
+    """1 - 0.9 - 0.1 is -2.8e-17. A sum in float32 may miss by 6e-8 of its size."""
+    size = max(1, -worst)
+
+    def score(completions, **columns):
+        return [worst + size * float(text) for text in completions]
+
+    task = OfFunctions([score], worst=worst)
+    x, missed = Asked("?"), [str(1 - 0.9 - 0.1), "-6e-8", "0.5", "0"]
+    R = np.array(task.score([x], [missed])[0])
+    assert R.tolist() == [[worst], [worst], [worst + size / 2], [worst]]
+    assert task.valid(x, R).tolist() == [False, False, True, False]
+    with pytest.raises(TaskError, match="less than worst"):
+        task.score([x], [["0.5", "-1e-5"]])
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
@@ -283,6 +302,7 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs="lacking:f"), r"imported \(ModuleNotFoundError: No module named 'nil'"),
         (dict(reward_funcs="correct"), "reward_funcs = 'correct': expected package.module:fun"),
         (dict(reward_funcs="my_rewards:number"), "3 is no function"),
+        (dict(reward_funcs=[len]), "<built-in function len>]: must be a text, package.module:name"),
         (dict(reward_funcs="my_rewards:later"), "later is asynchronous"),
         (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
@@ -342,6 +362,9 @@ def test_functions_without_rows_are_refused(mine):
         ([10**400, 0], "f returned .1000.*: expected a list"),
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
         (b"01", "f returned b'01': expected a list"),
+        ("01", "f returned '01': expected a list"),
+        (np.float64(1), r"f returned np.float64\(1.0\): expected a list"),
+        (iter([0.5, 1.0]), "f returned <list_iterator .*: expected a list"),  # others never end
     ],
 )
 def test_what_a_function_returns_is_checked(returned, words):
@@ -353,26 +376,31 @@ def test_what_a_function_returns_is_checked(returned, words):
 
 
 @pytest.mark.parametrize(
-    "returned", [np.array([1, 0]), (True, False), iter([1.0, None]), list(np.float32([1, 0]))]
+    "returned", [np.array([1, 0]), (True, False), torch.tensor([1, 0]), list(np.float32([1, 0]))]
 )
 def test_numbers_of_any_kind_are_taken(returned):
     task = OfFunctions([lambda completions, **columns: returned])
     assert task.score([Asked("x")], [["a", "b"]])[0].tolist() == [[1], [0]]
 
 
-def test_a_function_that_ends_the_process_or_fails_as_a_generator_is_named():
+def test_a_function_that_ends_the_process_is_named():
     """sys.exit(0) in a judge would end a training as if it were done."""
 
     def leaves(completions, **columns):
         sys.exit(0)
 
-    def walks(completions, **columns):
-        yield 1.0
-        yield 1 / len(columns)
+    words = r"leaves raised SystemExit: 0 \(test_task_functions\.py, line \d+\)"
+    with pytest.raises(TaskError, match=words):
+        RewardFunctions([leaves]).rewards(lambda: {"completions": ["a", "b"]}, 2)
 
-    for f, words in ((leaves, "leaves raised SystemExit: 0"), (walks, "walks raised ZeroDivision")):
-        with pytest.raises(TaskError, match=rf"{words}.* \(test_task_functions\.py, line \d+\)"):
-            RewardFunctions([f]).rewards(lambda: {"completions": ["a", "b"]}, 2)
+
+def test_a_function_that_yields_is_refused_before_it_runs():
+    def walks(completions, **columns):
+        while True:
+            yield 1.0
+
+    with pytest.raises(ValueError, match="walks yields its rewards: let it return a list"):
+        OfFunctions([functools.partial(walks)])
 
 
 def test_functions_get_copies(mine):
@@ -604,6 +632,18 @@ def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsy
     err = capsys.readouterr().err
     assert err.count("returned None") == 1
     assert f"vpo-lite: before training, never returned None for 100% {NONE}\n" in err
+
+
+def test_a_report_says_how_often_a_function_had_no_reward(mine, command, capsys):
+    """Ten answers to each of the two held-out prompts."""
+    mine([{"prompt": f"Write {i}.", "total": i} for i in range(20)])
+    asked = "report --task functions --data rows.jsonl --model model --m 1 --max-new-tokens 8"
+    asked += " --device cpu --answers 10 --reward-funcs my_rewards:correct"
+    assert main(f"{asked},never".split()) == 0
+    assert f"\n\nnever returned None for 100% {NONE}.\n" in capsys.readouterr().out
+    assert main(f"{asked},never --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["none"] == {"correct": 0, "never": 20}
+    assert main(asked.split()) == 0 and "None" not in capsys.readouterr().out
 
 
 def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, capsys):

@@ -189,6 +189,22 @@ def test_a_script_is_told_once_that_a_function_often_had_no_reward():
         call(other, TEXTS * 10, trainer_state=elsewhere)
 
 
+def test_a_script_whose_prompts_do_not_ask_for_the_form_is_told_once():
+    """As where .map(reward.ask) is missing: of 40 answers 2 can be read, of 80 then 4."""
+    reward = SetReward.of_functions([correct], answers=2)
+    rows = [("1 + 1", "2", "It is 2.")] * 19 + [
+        ("1 + 1", "2", "<answer_1>2</answer_1> <answer_2>3</answer_2>")
+    ]
+    with pytest.warns(UserWarning, match="^95% of the answers could not be read: do the") as told:
+        call(reward, rows)
+        assert not told, "of 40 answers nothing is said yet"
+        call(reward, rows), call(reward, rows)
+    assert len(told) == 1 and told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(SetReward.of_functions([correct], answers=2), rows[-1:] * 6 + rows)
+
+
 def test_what_is_logged():
     """Means over the rollouts of a call: here three of one group and one of another."""
     logged = {}
@@ -394,6 +410,9 @@ def test_options_with_which_a_run_would_fail_late_are_refused_at_once():
         (["--engine", "trl", "--engine-options", "config=1"], "of TRL has no such field"),
         (["--engine", "trl", "--engine-options", "use_vllm=true"], "vLLM is not installed"),
         (["--engine", "trl", "--engine-options", "top_p=a"], "top_p = 'a': expected float"),
+        (["--engine", "trl", "--engine-options", "max_grad_norm=null"], "None: expected float"),
+        (["--engine", "trl", "--engine-options", "top_k=true"], "top_k = True: expected int"),
+        (["--engine", "trl", "--engine-options", "project=[1]"], "project = [1]: expected str"),
         (["--engine", "trl", "--engine-options", "ddp_timeout=a"], "ddp_timeout = 'a': expected"),
         (["--engine", "trl", "--engine-options", "report_to=nil"], "nil is not supported, only"),
         (["--engine", "trl", "--compile"], "compile = True: with engine trl"),
@@ -415,6 +434,17 @@ def test_without_trl_the_cure_is_said(tmp_path, capsys, monkeypatch):
     )
     assert main(["train", "--engine", "trl", "--out", str(tmp_path / "run")]) == 2
     assert 'pip install -e ".[trl]"' in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_trl_that_cannot_be_imported_says_why(tmp_path, capsys, monkeypatch):
+    """As where pyarrow, which datasets imports, wants another NumPy than is there."""
+    (tmp_path / "datasets.py").write_text("raise ImportError('pyarrow requires NumPy 2')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    assert main(["train", "--engine", "trl", "--out", str(tmp_path / "run")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and not (tmp_path / "run").exists()
+    assert "TRL cannot be imported (pyarrow requires NumPy 2): pip install -U numpy" in err
 
 
 # --- a run in one process -------------------------------------------------------------------------

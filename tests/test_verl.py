@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from small_models import byte_model
+from small_models import byte_model, byte_tokenizer, model_folder
 from transformers import AutoTokenizer
 
 import vpo_lite as vpo
@@ -212,6 +212,19 @@ def test_what_veRL_cannot_keep_is_refused_and_nothing_is_written(tmp_path, chang
         export(config_of(**changes), tmp_path / "out", **more)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_folder_that_veRL_could_not_ask_is_refused(tmp_path):
+    """Without a chat template every prompt would raise on the cluster."""
+    pytest.importorskip("pyarrow")
+    model = model_folder(tmp_path / "base", byte_tokenizer(chat=False), 32, 48, 2, 4, 2)
+    with pytest.raises(ValueError, match="base': its tokenizer has no chat template, and veRL"):
+        export(config_of(model=str(model)), tmp_path / "out")
+    for file in model.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ValueError, match=r"base holds none: save it there, tokenizer.save_pretr"):
+        export(config_of(model=str(model)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_eps_needs_the_estimator_vpo(tmp_path):

@@ -25,6 +25,7 @@ MOST_VALUES = 2**26  # numbers in an array: half a gigabyte
 MOST_PAIRS = 10**10  # comparisons of answers in pairs, over all sets and objectives: some 10 s
 MOST_POINTS = 2**20
 DEEPEST = 16  # lists in lists
+ROUNDING = 1e-6  # sums in float32 miss the least reward there is by a part of this
 INTEGERS = 2**63  # whole numbers stay below this, as in NumPy, torch and JSON readers
 
 
@@ -194,6 +195,15 @@ def _holds_masked(x, name, depth=0):
     if depth > DEEPEST:
         raise ValueError(f"{name}: lists nested too deep; expected an array of numbers")
     return any(_holds_masked(part, name, depth + 1) for part in x)
+
+
+def is_below(rewards, worst):
+    """Which rewards lie below the worst one by more than rounding: 1e-6 of its size, or of 1.
+
+    >>> is_below(np.array([0, 1 - 0.9 - 0.1, -1e-5]), 0).tolist()
+    [False, False, True]
+    """
+    return rewards < worst - ROUNDING * np.maximum(1, np.abs(worst))
 
 
 def check_flags(x, name):

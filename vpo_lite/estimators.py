@@ -16,8 +16,9 @@ Longer than 350 lines because all methods stand side by side, with what they are
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from .checks import (
     check_number,
     check_rewards,
     check_whole,
+    is_below,
     shown,
 )
 from .exact import exact_set_reward
@@ -67,7 +69,7 @@ class Method:
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
 
-def method(**properties: Any) -> Callable[[Callable], Callable]:
+def method(*function: Callable, **properties: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as a method under its own name.
 
     `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
@@ -75,11 +77,19 @@ def method(**properties: Any) -> Callable[[Callable], Callable]:
     takes the others. It returns an `Estimate`, or the plain pair (score, advantage). `weights` is
     None where the exact mean is asked for (K = infinity).
 
-    Raises ValueError for the name of a method that ships: runs and figures go by the name.
+    Raises ValueError for the name of a method that ships, since runs and figures go by the name;
+    for an unknown property; for a function without ``**_``; and for ``@method`` without
+    parentheses.
     """
+    if function:
+        raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
+    for name in properties:
+        check_choice(name, "property of a method", [f.name for f in fields(Method)][2:])
 
     def register(function):
         name = function.__name__
+        if inspect.getfullargspec(function).varkw is None:
+            raise ValueError(f"method {name!r} must take **_ as its last parameter")
         there = getattr(METHODS.get(name), "estimate", function)
         if there.__module__ == __name__ != function.__module__:
             raise ValueError(f"method {name!r} is there already: give yours another name")
@@ -281,6 +291,11 @@ def _group_by_group(method, R, groups, weights, w_star, settings):
     """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels."""
     listed = isinstance(R, list | tuple)
     R = [check_finite(r, f"R[{n}]", 0) for n, r in enumerate(R)] if listed else check_rewards(R)
+    shapes = {f"R[{n}]": r.shape for n, r in enumerate(R)} if listed else {"R": R.shape}
+    for name, shape in shapes.items():
+        if len(shape) != 3 - listed:
+            expected = "(m, d)" if listed else "(N, m, d), with a row for each label"
+            raise ValueError(f"{name} has shape {shape}: with groups= expected {expected}")
     rows = {}
     try:
         for n, label in enumerate(groups):
@@ -396,11 +411,12 @@ def gdpo(R, *, w_star, eps, **_):
 def maxrl(R, *, w_star, eps, **_):
     """(r - mean) / (mean + eps) with r = w* . r >= 0: rare successes weigh more (2602.02710)."""
     r = scalar(R, w_star)[..., 0]
-    if (r < 0).any():
+    if is_below(r, 0).any():
         raise ValueError(
             f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs "
             "rewards >= 0"
         )
+    r = np.maximum(r, 0.0)
     mean = r.mean(axis=-1, keepdims=True)
     flat = _flat(r, _size(R, w_star[:, None]))
     return Estimate(r, np.where(flat, 0.0, (r - mean) / (mean + max(eps, 1e-300))))

@@ -75,7 +75,7 @@ class Option:
         words = {
             int: "a whole number",
             float: "a finite number",
-            str: "a text",
+            str: "a text, package.module:name" if self.code else "a text",
             bool: "True or False",
         }
         limits = [f"{self.least:,} or more"] if self.least is not None else []

@@ -5,7 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import LARGEST_WEIGHT, check_finite, check_flags, check_rewards, is_plain, shown
+from ..checks import (
+    LARGEST_WEIGHT,
+    check_finite,
+    check_flags,
+    check_rewards,
+    is_below,
+    is_plain,
+    shown,
+)
 from ..exact import exact_set_reward
 from ..metrics import best_at_k, best_subset
 from ..objective import nondominated
@@ -107,13 +115,14 @@ def _problem(name, rewards, valid, target, w_star, worst) -> Problem:
     worst = np.zeros(d) if worst is None else _shaped(check_finite(worst, "worst", 0), "worst", d)
     w_star = np.full(d, 1 / d) if w_star is None else w_star
     w_star = _shaped(check_finite(w_star, "w_star", 0, LARGEST_WEIGHT), "w_star", d)
-    below = rewards < worst
+    below = is_below(rewards, worst)
     if below.any():
         raise ValueError(
             f"{name} holds a reward of {rewards[below][0]:g}, below worst: coverage is measured "
             "from there; give worst = the rewards of a worthless answer, say the lowest of each "
             "component"
         )
+    rewards = np.maximum(rewards, worst)  # what lies below it by rounding
     if valid is None:
         valid = (rewards != worst).any(axis=1)
     valid = _shaped(check_flags(valid, "valid"), "valid", n)

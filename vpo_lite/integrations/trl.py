@@ -26,7 +26,8 @@ LOGGED = (
     "solved_rate",
     "repeat_rate",
 )
-ENOUGH = 50  # answers, before it is said how many had no reward
+ENOUGH = 50  # answers, before it is said how many could not be read, or had no reward
+UNREAD = 0.9  # share of the answers that cannot be read, from which on it is said
 
 
 @dataclass
@@ -46,7 +47,8 @@ class SetReward:
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
-    Where a function returned None for a tenth of 50 answers or more, the main process warns once.
+    After 50 answers or more the main process warns, once each, where nine in ten cannot be read,
+    and where a function returned None for a tenth of them.
 
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
     in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
@@ -64,7 +66,9 @@ class SetReward:
     task: Task
     reward: RolloutReward = field(default_factory=RolloutReward)
     calls: int = field(default=0, init=False)
-    warned: bool = field(default=False, init=False)
+    asked: int = field(default=0, init=False)  # answers
+    unread: int = field(default=0, init=False)
+    warned: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self):
         self.task.check_policy(self.reward.answers, None)
@@ -122,7 +126,7 @@ class SetReward:
         shared = {"trainer_state": trainer_state, "log_metric": log_metric}
         scored, keys = self.score(prompts, completions, step, columns, shared)
         if getattr(trainer_state, "is_world_process_zero", True):
-            self._warn_of_none()
+            self._warn(scored)
         if log_metric is not None:
             self.log(grouped(scored, keys), log_metric)
         return [one.reward for one in scored]
@@ -162,14 +166,24 @@ class SetReward:
             if None not in values:
                 log_metric(f"vpo/{name}", float(np.average(values, weights=rollouts)))
 
-    def _warn_of_none(self) -> None:
-        """Warn once of functions that often return None. TRL would leave them out."""
-        if self.warned or not isinstance(self.task, ByFunctions):
-            return
-        functions = self.task.functions
-        if functions.asked >= ENOUGH and (words := functions.warning_of_none()):
-            self.warned = True
-            warnings.warn(words, stacklevel=3)
+    def _warn(self, scored: Sequence[Scored]) -> None:
+        """Warn once of answers that cannot be read, and of functions that often return None, which
+        TRL would leave out.
+        """
+        self.asked += sum(one.answers.parsed.size for one in scored)
+        self.unread += sum(int((~one.answers.parsed).sum()) for one in scored)
+        words = {}
+        if self.asked >= ENOUGH and self.unread >= UNREAD * self.asked:
+            words["unread"] = (
+                f"{self.unread / self.asked:.0%} of the answers could not be read: do the prompts "
+                "ask for their form, as those of dataset.map(reward.ask) do?"
+            )
+        if isinstance(self.task, ByFunctions) and self.task.functions.asked >= ENOUGH:
+            words["none"] = self.task.functions.warning_of_none()
+        for kind, said in words.items():
+            if said and kind not in self.warned:
+                self.warned.add(kind)
+                warnings.warn(said, stacklevel=3)
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import estimators
-from ..checks import shown
+from ..checks import shortened, shown
 from ..policy import shipped
 from ..policy.tokenizer import NO_THINKING
 from ..tasks.base import Prompt, Task, TaskError, group_key
@@ -36,9 +36,17 @@ LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
 def check_installed() -> None:
-    """ValueError with the cure where TRL is missing."""
+    """ValueError with the cure where TRL is missing, or cannot be imported."""
     if importlib.util.find_spec("trl") is None or importlib.util.find_spec("datasets") is None:
         raise ValueError('engine trl: TRL is not installed; pip install -e ".[trl]"')
+    try:
+        import datasets  # noqa: F401
+        from trl import GRPOTrainer  # noqa: F401
+    except Exception as error:  # packages that do not fit together raise anything
+        why = shortened(str(error.__cause__ or error), 200)  # TRL wraps what its parts raise
+        raise ValueError(
+            f"engine trl: TRL cannot be imported ({why}): pip install -U numpy pyarrow datasets trl"
+        ) from error
 
 
 def check_config(config: TrainConfig) -> None:
@@ -197,9 +205,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         log_level_replica="error",  # else every process but the first prints notices
         disable_tqdm=True,
     )
-    known = {
-        f.name: getattr(f.type, "__name__", str(f.type)) for f in dataclasses.fields(GRPOConfig)
-    }
+    known = {f.name: f.type for f in dataclasses.fields(GRPOConfig)}
     for name, value in options.items():
         if name not in known:
             raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
@@ -209,8 +215,9 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
             )
         if name in REFUSED:
             raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
-        if isinstance(value, str) and "str" not in known[name]:
-            raise ValueError(f"engine option {name} = {shown(value)}: expected {known[name]}")
+        if not _fits(value, known[name]):
+            expected = getattr(known[name], "__name__", str(known[name]))
+            raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
     if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:
         raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
     try:
@@ -220,6 +227,17 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         return made
     except (TypeError, ImportError, RuntimeError, ValueError) as error:
         raise ValueError(f"engine options {shown(options)}: {error}") from error
+
+
+def _fits(value, kind) -> bool:
+    """Whether an option has the type that GRPOConfig declares, as far as we can tell. It accepts
+    any, and then training fails: ``max_grad_norm=null`` after the first step.
+    """
+    if kind in (bool, int, float):
+        return type(value) is kind or (kind is float and type(value) is int)
+    if kind is str:
+        return isinstance(value, str)
+    return not isinstance(value, str) or "str" in str(kind)
 
 
 def keep_logs(trainer, folder) -> None:

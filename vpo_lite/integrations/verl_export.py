@@ -36,6 +36,7 @@ from ..checks import check_choice, check_whole, shown
 from ..estimators import METHODS
 from ..files import is_free, making, write_json
 from ..policy import shipped
+from ..policy.base import load_tokenizer
 from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
@@ -84,6 +85,11 @@ def export(
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
     if Path(config.model).is_dir():
         config = config.but(model=str(Path(config.model).resolve()))
+        if not load_tokenizer(config.model).chat_template:
+            raise ValueError(
+                f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
+                "asks in chat messages; name an instruct model, or train natively"
+            )
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
     held_out = held_out_seeds(task, config.eval_problems, "eval_problems")

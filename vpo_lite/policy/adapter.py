@@ -190,6 +190,15 @@ def base_folder(base: str) -> Path | None:
     return Path(base) if Path(base).is_dir() else None
 
 
+def check_not_moved(base: str) -> None:
+    """Raise ValueError where an adapter's base was a folder that is not there now."""
+    if Path(base).is_absolute() and not Path(base).is_dir():
+        raise ValueError(
+            f"its base model was the folder {shown(base, 200)}, which is not there; put it back, "
+            "or name its new place as base"
+        )
+
+
 def fingerprint(base: str) -> str | None:
     """A hash of a base model's parameters; None for a hub name that the hub's cache lacks.
 

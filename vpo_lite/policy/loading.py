@@ -18,7 +18,15 @@ from ..checks import check_number, check_whole, shown
 from ..files import read_json
 from ..randomness import integer
 from . import shipped
-from .adapter import adapter_folder, base_folder, fingerprint, load_adapter, quiet, read_card
+from .adapter import (
+    adapter_folder,
+    base_folder,
+    check_not_moved,
+    fingerprint,
+    load_adapter,
+    quiet,
+    read_card,
+)
 from .base import load_base
 from .decoder import decoder_for
 from .hub import from_hub, hub_in_reach
@@ -82,11 +90,7 @@ def load_policy(
         try:
             card = read_card(folder, base)
             name = shipped.model_name(card.base)
-            if Path(name).is_absolute() and not Path(name).is_dir():
-                raise ValueError(
-                    f"its base model was the folder {shown(name, 200)}, which is not there; put it "
-                    'back, or name its new place: load_policy(..., base="...")'
-                )
+            check_not_moved(name)
             dtype = card.dtype if dtype == "auto" else dtype
             load_in = load_in or card.load_in
             loaded = load_base(name, device, dtype, load_in)

@@ -4,12 +4,12 @@ import functools
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..checks import LARGEST, check_finite, shortened, shown
+from ..checks import LARGEST, check_finite, is_below, shortened, shown
 from .base import TaskError
 from .by_name import attribute
 
@@ -22,7 +22,8 @@ class RewardFunctions:
 
     - functions: one or more, not asynchronous; a name that occurs twice gets a number
     - worst: what None stands for, one number or one for each function. No function may return less:
-      a missing answer, which earns it, would then be worth more.
+      a missing answer, which earns it, would then be worth more. Less by 1e-6 of its size, or of 1,
+      is rounding, and counts as the worst.
 
     Raises ValueError for what is no such function, and for a worst that is not finite or of another
     size.
@@ -41,8 +42,13 @@ class RewardFunctions:
         for function in self.functions:
             if not callable(function):
                 raise ValueError(f"functions: {shown(function)} is no function")
-            if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
+            called = (function, type(function).__call__)
+            if any(map(inspect.iscoroutinefunction, called)):
                 raise ValueError(f"functions: {_name(function)} is asynchronous: give a plain one")
+            if any(map(inspect.isgeneratorfunction, called)):
+                raise ValueError(
+                    f"functions: {_name(function)} yields its rewards: let it return a list"
+                )
         if not self.functions:
             raise ValueError("functions: name at least one reward function")
         lowest, d = check_finite(worst, "worst", 0), len(self.functions)
@@ -134,8 +140,7 @@ class RewardFunctions:
 
 def _called(name: str, function: Callable, given: Mapping):
     try:
-        found = function(**given)
-        return list(found) if isinstance(found, Iterator) else found  # a generator runs here
+        return function(**given)
     except MemoryError:  # training names the settings to lower
         raise
     except (Exception, SystemExit) as error:  # the latter would end a run without a word
@@ -149,36 +154,38 @@ def _called(name: str, function: Callable, given: Mapping):
 
 
 def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:
-    try:
-        found = [None if x is None else _number(x) for x in _listed(returned)]
-    except (TypeError, ValueError, OverflowError) as error:
+    odd = f"{name} returned {shown(returned)}: expected a list with one number for each answer"
+    if not _is_listed(returned):
+        raise TaskError(odd)
+    if len(returned) != count:
         raise TaskError(
-            f"{name} returned {shown(returned)}: expected a list with one number for each answer"
-        ) from error
-    if len(found) != count:
-        raise TaskError(
-            f"{name} returned {len(found)} rewards for {count} answers: expected one for each "
+            f"{name} returned {len(returned)} rewards for {count} answers: expected one for each "
             "answer"
         )
+    try:
+        found = [None if x is None else _number(x) for x in returned]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TaskError(odd) from error
     numbers = [x for x in found if x is not None]
     for x in numbers:
         if not math.isfinite(x) or abs(x) > LARGEST:
             raise TaskError(
                 f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
             )
-    if (least := min(numbers, default=worst)) < worst:
+    if is_below(least := min(numbers, default=worst), worst):
         raise TaskError(
-            f"{name} returned {least:g}, less than worst = {worst:g}: a missing answer would "
+            f"{name} returned {least:.9g}, less than worst = {worst:g}: a missing answer would "
             "be worth more; return no less, or begin anew with the least reward of each function "
             "as worst_reward"
         )
-    return found
+    return [x if x is None else max(x, worst) for x in found]
 
 
-def _listed(returned) -> list:
-    if isinstance(returned, Mapping | Set | bytes):
-        raise TypeError("no list: without the order of the answers, or a text")
-    return list(returned)
+def _is_listed(returned) -> bool:
+    """Whether a value is a list, a tuple, an array or a tensor. An iterator might never end."""
+    if isinstance(returned, str | bytes):
+        return False
+    return isinstance(returned, Sequence) or getattr(returned, "ndim", 0) > 0
 
 
 def _number(x) -> float:

@@ -18,6 +18,7 @@ from ..checks import (
     MOST_OBJECTIVES,
     check_finite,
     check_whole,
+    is_below,
     is_encodable,
     is_plain,
     is_whole,
@@ -150,8 +151,10 @@ def worst_of(task: Task, instance) -> np.ndarray:
 
 
 def below_worst(task: Task, instance, rewards: np.ndarray) -> float:
-    """The share of rewards (..., d) that are below a missing answer's in some objective."""
-    return float((rewards < worst_of(task, instance)).any(axis=-1).mean())
+    """The share of rewards (..., d) that are below a missing answer's in some objective, by more
+    than rounding.
+    """
+    return float(is_below(rewards, worst_of(task, instance)).any(axis=-1).mean())
 
 
 def warning_of_worst(task: Task, share: float) -> str:

@@ -60,8 +60,10 @@ def evaluate(
       intervals
 
     Raises ValueError for fewer than one problem or answer, for more problems than there are, for
-    more than 2,000 answers, and for the name of a policy in its place.
+    more than 2,000 answers, and for the name of a policy or a run in the place of policy or config.
     """
+    if not isinstance(config, TrainConfig):
+        raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
     task = task or config.make_task()
     check_given(policy, task)
     problems = config.eval_problems if problems is None else problems
