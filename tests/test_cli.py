@@ -4,6 +4,7 @@ request.
 
 import argparse
 import importlib.util
+import io
 import json
 import os
 import re
@@ -16,10 +17,15 @@ from pathlib import Path
 import pytest
 from printed import without_bars
 
-from vpo_lite.cli import main
+from vpo_lite.cli import flags, main
 from vpo_lite.cli.commands import _COMMANDS, parser
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 @pytest.fixture
@@ -188,6 +194,36 @@ def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
     done = subprocess.run(train, env=os.environ | paths, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "vpo-lite: stopped\n")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_m_that_does_nothing_is_said_where_sets_would_differ_in_size(small, tmp_path, capsys):
+    one = [*small, "--steps", "1"]
+    given = {
+        "not used": ["--method", "grpo", "--m", "2"],
+        "as asked": ["--method", "grpo", "--m", "2", "--set-size", "2"],
+        "as usual": ["--method", "grpo"],
+        "used": ["--method", "vpo", "--m", "2"],
+    }
+    said = {}
+    for name, more in given.items():
+        assert main([*one, *more, "--out", str(tmp_path / name)]) == 0
+        said[name] = capsys.readouterr().err.count("m = 2 does nothing; set_size = 2 measures")
+    assert said == {"not used": 1, "as asked": 0, "as usual": 0, "used": 0}
+
+
+@pytest.mark.parametrize("stream, least, most", [(io.StringIO(), 5, 7), (Terminal(), 20, 22)])
+def test_a_bar_is_drawn_at_each_step_on_a_terminal_and_every_five_seconds_in_a_log(
+    stream, least, most, monkeypatch
+):
+    """Twenty steps of a second each, by a clock of the test."""
+    monkeypatch.setattr("sys.stderr", stream)
+    with flags.progress(total=20) as bar:
+        start = bar.last_print_t
+        for step in range(1, 21):
+            bar._time = lambda now=start + step: now
+            bar.update()
+    assert least <= stream.getvalue().count("\r") <= most
+    assert "20/20" in stream.getvalue()
 
 
 def test_every_setting_and_every_option_of_the_task_has_a_flag_with_help():

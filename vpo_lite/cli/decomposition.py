@@ -13,6 +13,7 @@ from .flags import (
     given_settings,
     path,
     print_json,
+    progress,
     requests,
     say,
     whole,
@@ -121,9 +122,7 @@ def _of_a_file(options) -> int:
 
 def _bar(options, what: str):
     """A function that shows a bar for a loop over problems."""
-    from tqdm import tqdm
-
-    return partial(tqdm, desc=what, unit="problem", disable=options.json, delay=2, leave=False)
+    return partial(progress, desc=what, unit="problem", disable=options.json, delay=2, leave=False)
 
 
 def _tell(options, report, said: str, figures: dict) -> int:

@@ -204,19 +204,27 @@ def path(text: str) -> Path:
     return Path(at_home(text))
 
 
+def progress(*loop, **how):
+    """A bar of tqdm on stderr. It is drawn at most ten times a second, in a log file at most every
+    five seconds.
+    """
+    from tqdm import tqdm
+
+    every = 0.1 if sys.stderr.isatty() else 5
+    return tqdm(*loop, file=sys.stderr, dynamic_ncols=True, mininterval=every, **how)
+
+
 @contextlib.contextmanager
 def measuring(quiet: bool):
     """A function that is told how many problems are done, and of how many. It shows a bar if they
     take over two seconds, another one after each last problem.
     """
-    from tqdm import tqdm
-
-    how = dict(unit="problem", leave=False, delay=2, dynamic_ncols=True, file=sys.stderr)
     bars = []
 
     def tell(done: int, total: int) -> None:
         if not bars:
-            bars.append(tqdm(total=total, disable=quiet, **how))
+            how = dict(unit="problem", leave=False, delay=2)
+            bars.append(progress(total=total, disable=quiet, **how))
         bars[0].update(done - bars[0].n)
         if done == total:
             bars.pop().close()

@@ -6,7 +6,19 @@ import sys
 
 from ..checks import shown
 from ..tasks import DEFAULT
-from .flags import STOPPED, Wrong, add_device, add_options, given, named, path, requests, say, whole
+from .flags import (
+    STOPPED,
+    Wrong,
+    add_device,
+    add_options,
+    given,
+    named,
+    path,
+    progress,
+    requests,
+    say,
+    whole,
+)
 
 
 def flags(made, arguments) -> None:
@@ -33,8 +45,6 @@ def flags(made, arguments) -> None:
 
 def run(options) -> int:
     with requests():
-        from tqdm import tqdm
-
         from ..pocket.pretrain import finish, pretrain
         from ..pocket.recipe import recipe_class
         from ..policy.decoder import compiler_missing
@@ -56,11 +66,11 @@ def run(options) -> int:
     loss, done = math.nan, 0
     with torch_threads(options.threads):
         try:
-            with tqdm(total=config.updates, unit="update", dynamic_ncols=True) as bar:
+            with progress(total=config.updates, unit="update") as bar:
                 for done, now in work:
                     loss = now if math.isnan(loss) else 0.98 * loss + 0.02 * now
+                    bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
                     bar.update(done - bar.n)
-                    bar.set_postfix_str(f"loss {loss:.3f}")
         except KeyboardInterrupt:
             return say(
                 f"stopped after {done} updates; the same command goes on from the last saved one",

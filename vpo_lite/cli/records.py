@@ -10,11 +10,21 @@ from ..tasks.base import MAX_ANSWERS, TaskError
 from ..tasks.functions import ByFunctions
 from ..tasks.records import RecordTask, on_records, parted
 from ..tasks.rows import Row, rows_of
-from .flags import Wrong, add_task_options, at_home, given, path, print_json, requests, whole
+from .flags import (
+    Wrong,
+    add_task_options,
+    at_home,
+    given,
+    path,
+    print_json,
+    progress,
+    requests,
+    whole,
+)
 
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
-BAR = dict(unit="record", delay=2, leave=False, dynamic_ncols=True)  # on stderr
+BAR = dict(unit="record", delay=2, leave=False)
 TASK = "whose records they are; with it, --help lists the options of the task"
 
 
@@ -121,10 +131,9 @@ def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
     """Records that ask the same as an earlier one; held-out ones that ask the same as one to train
     on.
     """
-    from tqdm import tqdm
 
     def asked(records: dict) -> dict[int, str]:
-        bar = tqdm(records.items(), desc="comparing", **BAR)
+        bar = progress(records.items(), desc="comparing", **BAR)
         return {line: task.prompt(x, 1).text for line, x in bar}
 
     texts = asked(records)
@@ -141,14 +150,12 @@ def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
 
 def _longest(task, records: dict, options) -> dict[str, int]:
     """The tokens of the longest request, its record, the mean, and the most that may follow."""
-    from tqdm import tqdm
-
     from ..policy.base import load_tokenizer
     from ..policy.tokenizer import encode
 
     task.check_policy(options.m, None)
     tokenizer, m = load_tokenizer(options.model), options.m
-    bar = tqdm(records.items(), desc="counting", **BAR)
+    bar = progress(records.items(), desc="counting", **BAR)
     tokens = {line: len(encode(tokenizer, task.prompt(x, m))) for line, x in bar}
     if not tokens:
         return {}
@@ -163,12 +170,10 @@ def _longest(task, records: dict, options) -> dict[str, int]:
 
 def _failures(task, records: dict, text: str) -> dict[int, str]:
     """What the scorer raises at this answer, by record."""
-    from tqdm import tqdm
-
     from ..training.answers import judge
 
     failed = {}
-    for line, x in tqdm(records.items(), desc="scoring", **BAR):
+    for line, x in progress(records.items(), desc="scoring", **BAR):
         try:
             judge(task, [(x, text, 1)])
         except Exception as error:  # the task's own code can fail in any way
@@ -191,8 +196,6 @@ def score_flags(made, arguments) -> None:
 
 def score_answers(options) -> int:
     """Print one JSON line for each line of answers, in their order."""
-    from tqdm import tqdm
-
     from ..training.answers import judge
 
     with requests():
@@ -208,7 +211,7 @@ def score_answers(options) -> int:
             if isinstance(row, DamagedError):
                 raise row
             asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line}")))
-    with tqdm(total=len(asked), desc="scoring", **BAR) as bar:
+    with progress(total=len(asked), desc="scoring", **BAR) as bar:
         for first in range(0, len(asked), TOGETHER):
             some = asked[first : first + TOGETHER]
             try:

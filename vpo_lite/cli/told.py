@@ -38,6 +38,18 @@ def state_memory(run, quiet: bool) -> None:
         print(line, file=sys.stderr)
 
 
+def warn_of_m(config) -> None:
+    """Warn of an m that a method of single answers does not use. Its sets may then differ in size
+    from those of the methods that it will be compared with.
+    """
+    if config.m not in (config.answers, config.compared_size):
+        say(
+            f"{config.method} writes one answer per rollout: m = {config.m} does nothing; "
+            f"set_size = {config.m} measures it in sets of {config.m}",
+            0,
+        )
+
+
 def warn_of_length(run) -> None:
     """Warn of requests that are longer than what the model was made for."""
     from ..training.memory import lengths

@@ -19,6 +19,7 @@ from .flags import (
     of_a_file,
     path,
     print_json,
+    progress,
     requests,
     say,
 )
@@ -30,6 +31,7 @@ from .told import (
     state_memory,
     warn_of_answers,
     warn_of_length,
+    warn_of_m,
     warn_of_truncation,
 )
 
@@ -87,6 +89,8 @@ def run(options) -> int:
             out = options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
+            if "m" in chosen and started.main:
+                warn_of_m(config)
     go_on = started.folder.go_on
     quiet = options.json or not started.main
     try:
@@ -170,19 +174,12 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     start = run.start()
     if run.first == 0 and run.main:
         warn_of_answers(run, start)
-    bar = tqdm(
-        total=config.steps,
-        initial=run.first,
-        unit="step",
-        disable=quiet,
-        dynamic_ncols=True,
-        file=sys.stderr,
-    )
-    with bar:
+    with progress(total=config.steps, initial=run.first, unit="step", disable=quiet) as bar:
 
         def tell(record) -> bool:
+            text = short(record.coverage, record.set_reward, record.valid_rate)
+            bar.set_postfix_str(text, refresh=False)
             bar.update()
-            bar.set_postfix_str(short(record.coverage, record.set_reward, record.valid_rate))
             return bool(asked_to_stop)
 
         def show(step: int, figures: dict) -> None:
