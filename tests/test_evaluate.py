@@ -230,6 +230,10 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     ]
     assert rows[0]["interval"]["coverage"] is None
     assert rows[0]["coverage"] == pytest.approx(0.85)
+    assert differences(rows) == [
+        "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
+        "they hold 3 and 5 answers"
+    ]
 
 
 def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):

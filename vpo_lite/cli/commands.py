@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from difflib import get_close_matches
 
 from .. import __version__
 from ..files import BusyError, DamagedError
@@ -32,7 +33,11 @@ def run(arguments=None) -> int:
         with json_alone(arguments):
             options, unknown = parser(arguments).parse_known_args(arguments)
             if unknown:  # here, since argparse would name the help of `vpo-lite`
-                options._parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+                flags = list(options._parser._option_string_actions)
+                near = [get_close_matches(text.split("=")[0], flags, 1, 0.7) for text in unknown]
+                meant = ", ".join(flag for found in near for flag in found)
+                hint = f"; did you mean {meant}?" if meant else ""
+                options._parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             return options._run(options) or 0
     except Wrong as error:
         return say(error, 2)

@@ -260,21 +260,23 @@ def differences(rows: list[dict]) -> list[str]:
     """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
 
     By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
-    A row that was measured on other problems has one line that says so. No line for a row of one
-    problem.
+    A row that was measured on other problems, or in sets of another size, has one line that says
+    so. No figures for a row of one problem.
     """
     lines, far, most = [], [], common_budgets(rows)[-1]
     for row in rows[1:]:
+        labels = f"{rows[0]['label']} - {row['label']}"
         if others := row["other_problems"]:
-            labels = f"{rows[0]['label']} - {row['label']}"
             far.append(f"{labels}: not compared; their problems differ in {', '.join(others)}")
+        elif rows[0]["set"] != row["set"]:
+            sizes = f"they hold {rows[0]['set']} and {row['set']} answers"
+            far.append(f"{labels}: sets are not compared; {sizes}")
         goal = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
         for name in [n for n in (goal, f"any@{most}", "best@1") if n in row["ahead"]]:
             mean, low, high = row["ahead"][name]
             known = "" if low <= 0 <= high else ", significant"
             lines.append(
-                f"{rows[0]['label']} - {row['label']}: {name.replace('_', ' ')} {mean:+.3f} "
-                f"({low:+.3f} to {high:+.3f}{known})"
+                f"{labels}: {name.replace('_', ' ')} {mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
             )
     if lines:
         cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
