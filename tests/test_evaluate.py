@@ -215,6 +215,10 @@ def test_compare_means_by_kind_and_intervals_over_mazes(made):
     )  # of two values, resampled: 0.8, 0.85 or 0.9
     assert rows[1]["interval"]["coverage"] is None  # one maze says nothing of others
     text = table(rows)
+    vpo_line, grpo_line = (line.split() for line in text.splitlines()[2:])
+    assert (
+        vpo_line[-1] != "-" and grpo_line[-1] == "-"
+    )  # its three equal answers are three rollouts
     assert "0.850" in text
     assert len({len(line) for line in text.splitlines()}) == 1
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..estimators import METHODS
 from ..intervals import bootstrap
 from .config import OF_THE_MACHINE, TrainConfig
 from .folders import RunFolder
@@ -219,7 +220,8 @@ def table(rows: list[dict]) -> str:
     """The rows of :func:`compare` as aligned text.
 
     Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
-    where no row has it.
+    where no row has it. A method whose rollouts hold one answer has no repeats: an answer repeats
+    an earlier one of its rollout.
     """
 
     def cell(row, name):
@@ -228,6 +230,10 @@ def table(rows: list[dict]) -> str:
     def moved(row, name):
         now = cell(row, name)
         return now if now == "-" or "start" not in row else f"{cell(row['start'], name)} > {now}"
+
+    def repeats(row):
+        single = METHODS[row["method"]].single_answer
+        return "-" if single else cell(row, "repeat_rate")
 
     budgets = common_budgets(rows)
     of_the_front = {
@@ -247,7 +253,7 @@ def table(rows: list[dict]) -> str:
         **(any_at if all(row.get("any_at_k") for row in rows) else {}),
         "diversity": lambda row: moved(row, "diversity"),
         "valid": lambda row: moved(row, "valid_rate"),
-        "repeats": lambda row: cell(row, "repeat_rate"),
+        "repeats": repeats,
     }
     lines = [list(columns), *([show(row) for show in columns.values()] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
