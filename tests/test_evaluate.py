@@ -216,11 +216,21 @@ def test_compare_means_by_kind_and_intervals_over_mazes(made):
     assert rows[1]["interval"]["coverage"] is None  # one maze says nothing of others
     text = table(rows)
     vpo_line, grpo_line = (line.split() for line in text.splitlines()[2:])
-    assert (
-        vpo_line[-1] != "-" and grpo_line[-1] == "-"
-    )  # its three equal answers are three rollouts
+    assert vpo_line[-1] != "-" and grpo_line[-1] == "-"  # each of its three equal routes is alone
     assert "0.850" in text
     assert len({len(line) for line in text.splitlines()}) == 1
+
+
+def test_a_narrow_terminal_gets_the_rows_as_columns(made):
+    rows = compare([made("a", 0.8), made("b", 0.9, method="grpo")])
+    wide, narrow = table(rows), table(rows, 80)
+    head, rule, *lines = narrow.splitlines()
+    assert head.split() == ["method", "vpo", "grpo"] and set(rule) == {"-"}
+    assert len({len(line) for line in (head, rule, *lines)}) == 1 and len(head) <= 80
+    cells = [re.split(r" {2,}", line) for line in (head, *lines)]
+    turned = [re.split(r" {2,}", line) for line in wide.splitlines() if set(line) != {"-"}]
+    assert list(map(list, zip(*cells, strict=True))) == turned
+    assert table(rows, 200) == table(rows, 20) == wide  # the table fits; the columns would not
 
 
 def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):

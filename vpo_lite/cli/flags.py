@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -212,6 +213,11 @@ def progress(*loop, **how):
 
     every = 0.1 if sys.stderr.isatty() else 5
     return tqdm(*loop, file=sys.stderr, dynamic_ncols=True, mininterval=every, **how)
+
+
+def terminal_width() -> int | None:
+    """The characters of a line of the terminal; None where stdout is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @contextlib.contextmanager

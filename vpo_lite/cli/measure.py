@@ -5,7 +5,17 @@ import sys
 from pathlib import Path
 
 from ..tasks import task_class, task_names
-from .flags import OF_A_PAGE, Wrong, add_device, measuring, path, print_json, requests, whole
+from .flags import (
+    OF_A_PAGE,
+    Wrong,
+    add_device,
+    measuring,
+    path,
+    print_json,
+    requests,
+    terminal_width,
+    whole,
+)
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -73,7 +83,8 @@ def evaluate_runs(options) -> int:
         print_json(figures)
     else:
         size = min(config.compared_size, answers)
-        print(table([figures | {"method": config.method, "set": size}]))
+        row = figures | {"method": config.method, "set": size}
+        print(table([row], terminal_width()))
     return 0
 
 
@@ -99,7 +110,7 @@ def compare_runs(options) -> int:
     if options.json:
         print_json(rows)
     else:
-        print("\n".join([table(rows), *differences(rows)]))
+        print("\n".join([table(rows, terminal_width()), *differences(rows)]))
         if options.html:
             print(f"\n{options.html}: {OF_A_PAGE}")
     return 0

@@ -22,6 +22,7 @@ from .flags import (
     progress,
     requests,
     say,
+    terminal_width,
 )
 from .told import (
     before_and_after,
@@ -200,7 +201,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     if as_json:
         print_json(summary)
         return 0
-    print(table([summary | {"set": config.compared_size}]))
+    print(table([summary | {"set": config.compared_size}], terminal_width()))
     if summary["objectives"]:  # none where they differ from problem to problem
         print(f"mean of each objective: {before_and_after(summary)}")
     seconds, scoring = summary["seconds"], summary["scoring_share"]

@@ -216,8 +216,9 @@ def common_budgets(rows: list[dict]) -> list[str]:
     return [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
 
 
-def table(rows: list[dict]) -> str:
-    """The rows of :func:`compare` as aligned text.
+def table(rows: list[dict], width: int | None = None) -> str:
+    """The rows of :func:`compare` as aligned text. Where that is wider than ``width`` characters,
+    each row becomes a column, if these fit.
 
     Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
     where no row has it. A method whose rollouts hold one answer has no repeats: an answer repeats
@@ -256,8 +257,14 @@ def table(rows: list[dict]) -> str:
         "repeats": repeats,
     }
     lines = [list(columns), *([show(row) for show in columns.values()] for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    pad = [str.ljust, *[str.rjust] * (len(columns) - 1)]
+    wide, narrow = _aligned(lines), _aligned(list(zip(*lines, strict=True)))
+    return narrow if width and narrow.index("\n") <= width < wide.index("\n") else wide
+
+
+def _aligned(lines) -> str:
+    """Lines of cells in columns of one width, the first of them to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    pad = [str.ljust, *[str.rjust] * (len(widths) - 1)]
     text = ["  ".join(p(c, w) for p, c, w in zip(pad, line, widths, strict=True)) for line in lines]
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
