@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -480,3 +481,16 @@ def test_the_command_line_runs_and_plans(study, tmp_path, capsys):
     assert cli.main(["study", str(file), "--kinds", "nobody"]) == 2
     assert "nobody" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["out", "small.toml"]
+
+
+def test_a_table_of_nothing_says_where_our_results_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["study", "programs", "--table", "any@30"]) == 2
+    said = capsys.readouterr().err
+    assert "no kind is finished" in said
+    folder = shlex.split(said)[-1]
+    assert cli.main(["study", "programs", "--table", "any@30", "--out", folder]) == 0
+    assert "any@30" in capsys.readouterr().out
+    assert cli.main(["study", "programs", "--table", "search"]) == 2
+    assert said[said.index(", or our") :] in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []

@@ -125,15 +125,19 @@ def _commands(study, folder, options) -> None:
 def _table(study, folder, asked: list[str]) -> None:
     from ..studies import results, searches, tables
 
+    shipped = results.SHIPPED / study.name
+    ours = f", or our results with --out {shlex.quote(str(shipped))}" if shipped.is_dir() else ""
     with requests():
         if asked == ["search"]:
             if not searches.finished(study, folder):
-                raise Wrong(f"{folder}: no finished searches; do them with --search")
+                raise Wrong(f"{folder}: no finished searches; do them with --search{ours}")
             table = searches.markdown(study, folder)
         else:
             figures = _figures(study, asked)
             if not results.chosen(study, folder):
-                raise Wrong(f"{folder}: no kind is finished at every learning rate; see --plan")
+                raise Wrong(
+                    f"{folder}: no kind is finished at every learning rate; see --plan{ours}"
+                )
             table = tables.markdown(study, folder, figures)
     print(table)
 
