@@ -12,11 +12,12 @@ from recorded import replayed
 
 import vpo_lite as vpo
 from envs.layouts import PRESETS
+from vpo_lite.training.config import _PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
-GUIDES = ("notebooks/REFERENCE.md", "notebooks/STUDY.md", "notebooks/TEACHING.md")
-PAGES = ("README.md", "CONTRIBUTING.md", *GUIDES)
+GUIDES = [f"notebooks/{name}.md" for name in ("REFERENCE", "STUDY", "TEACHING", "WHERE")]
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *GUIDES)
 TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
 README, REFERENCE = TEXTS["README.md"], TEXTS["notebooks/REFERENCE.md"]
 FRONT = pytest.mark.parametrize("text", [README, REFERENCE], ids=["README", "REFERENCE"])
@@ -210,7 +211,6 @@ def test_the_demo_shows_what_the_lesson_says():
     assert vpo["valid_rate"] >= vpo["start"]["valid_rate"] - 0.10
 
 
-# Pages that are being written. Once there is one of them, the README links to it.
 def test_the_reference_names_every_method_and_layout():
     table = REFERENCE.partition("## The methods")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (1 answer|m answers) \|", table, re.MULTILINE)
@@ -220,12 +220,15 @@ def test_the_reference_names_every_method_and_layout():
     assert re.findall(r"`([a-z]+-\dx\d)`", layouts) == list(PRESETS)
 
 
-WAITING = {"<!-- links: TEACHING WHERE -->": ("TEACHING.md", "WHERE.md")}
+def test_the_table_of_presets_is_what_they_set():
+    names = ["steps", "prompts", "group_size", "K", "lr", "rank", "kl", "temperature"]
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d. |]+) \|$", REFERENCE, re.MULTILINE)
+    assert [name for name, _ in rows] == list(_PRESETS)
+    for name, row in rows:
+        config = vpo.TrainConfig.preset(name)
+        assert [float(x) for x in row.split(" | ")] == [getattr(config, x) for x in names]
+        assert (config.m, config.alpha) == (3, 1)
 
 
 def test_no_placeholder_is_left():
-    left = README + REFERENCE
-    for line, pages in WAITING.items():
-        if not any((ROOT / "notebooks" / page).exists() for page in pages):
-            left = left.replace(line, "")
-    assert "<!--" not in left
+    assert "<!--" not in README + REFERENCE

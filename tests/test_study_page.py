@@ -54,6 +54,20 @@ def test_every_command_on_the_page_names_a_study_that_is_declared():
     assert len(TABLES) == 20 and set(named) <= set(declaration.names())
 
 
+def test_every_stored_study_has_a_command_that_makes_it():
+    made = set(re.findall(r"^vpo-lite study \S+ --out \S+/shipped/(\S+)", PAGE, re.MULTILINE))
+    assert made == {folder.name for folder in results.SHIPPED.iterdir() if folder.is_dir()}
+
+
+def test_how_many_comparisons_the_tables_make():
+    count = 0
+    for _, _, table in (found.groups() for found in TABLES):
+        _, _, *rows = [line.strip(" |").split(" | ") for line in table.splitlines()]
+        marked = {i for row in rows for i, cell in enumerate(row) if cell.endswith((" +", " -"))}
+        count += len(marked) * (len(rows) - 1)  # the baseline has no marks
+    assert count == pytest.approx(800, abs=50) and 0.05 * count == pytest.approx(40, abs=2)
+
+
 def test_the_crossing(found):
     assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
     for figure in ("best", "any", "solved"):
@@ -87,6 +101,10 @@ def test_the_untrained_policy_finds_as_much_at_thirty(found):
         ends = [study_page.curve(found, k, figure[:-3])[29] for k in ("start_set", "vpo")]
         assert ends[0] > ends[1]
     assert sure("start_set", "best@1", "vpo") == -1
+    trained = [kind for kind in STUDY.kinds if STUDY.kinds[kind].trained]
+    for figure in ("best@30", "any@30"):
+        gains = {kind for kind in trained if sure(kind, figure, "start_single") == 1}
+        assert gains == {"max_at_k"}
 
 
 FIGURES = [f"{name}@{k}" for name in ("best", "any", "solved") for k in (1, 3, 10, 30)]
@@ -200,6 +218,9 @@ def test_the_collapse_on_mazes_and_the_fair_objection():
     four, rest = other["any"][:4], other["any"][4]
     assert (four.argmax(1) <= 2).all() and (four[:, -1] < four.max(1) - 0.004).all()
     assert all(run.last["diversity"] < 0.55 for run in found["grpo_x3"][:4])
+    start = found["start_single"][0].last["diversity"]
+    assert sum(run.last["diversity"] < start for run in found["grpo_x3"]) == 3
+    assert start == pytest.approx(0.523, abs=0.0006)
     last = found["grpo_x3"][4].last
     assert min(*other["diversity"][4], last["diversity"]) > 0.6 and rest.argmax() == 4
     assert last["any"][29] == pytest.approx(0.850, abs=0.0006)
@@ -376,6 +397,9 @@ def test_questions_of_four_steps():
     searched = [f"{name}@{k}" for name in ("best", "any") for k in (1, 3, 10, 30)]
     assert not any(certain("set_max", figure, "vpo") for figure in searched)
     assert certain("set_max", "diversity", "vpo") == -1
+    assert not any(certain("multi_rlvr_paid", figure, "vpo") for figure in searched)
+    ahead = {figure for figure in searched if certain("multi_rlvr", figure, "vpo") != 0}
+    assert ahead == {"best@1", "any@1"} and certain("multi_rlvr", "any@1", "vpo") == 1
 
 
 def test_learning_rates_on_questions():
@@ -425,6 +449,7 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
     (ours,) = done["vpo"]
     assert (ours.solved_share.shape, (ours.solved_share > 0).sum()) == ((32,), 11)
     assert share["start_set"] > 2 * share["vpo"]
+    assert share["start_single"] / share["vpo"] == pytest.approx(1.5, abs=0.06)
     assert share["mutation"] == max(share.values()) > 0.75
     assert share["max_at_k"] == pytest.approx(2 / 3, abs=0.05)
     height = {k: np.mean([row.curve for row in rows]) for k, rows in done.items()}

@@ -11,6 +11,7 @@ import gc
 import importlib.util
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from vpo_lite.cli import main
 from vpo_lite.integrations import verl_export
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.verl_export import export
+from vpo_lite.integrations.verl_texts import FOR_REWARDS
 from vpo_lite.objective import sample_weights
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
@@ -124,7 +126,9 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
     rows = rows_of(exported / "train.parquet") + rows_of(exported / "held_out.parquet")
     longest = max(sum(len(t["content"].encode()) for t in row["prompt"]) for row in rows)
     assert found["data"]["max_prompt_length"] == longest + 256
-    assert "RAY_ADDRESS=auto ./run.sh trainer.nnodes=2" in (exported / "README.md").read_text()
+    told = (exported / "README.md").read_text()
+    assert "RAY_ADDRESS=auto ./run.sh trainer.nnodes=2" in told
+    assert f'pip install "verl[vllm]==0.9.1" "{FOR_REWARDS[0]}"' in told
     assert os.access(exported / "run.sh", os.X_OK)
 
 
@@ -410,6 +414,30 @@ def test_columns_of_own_data_never_change_the_weights(extra):
         fields = row | {"extra_info": {**extra, "turn": session}, "session_id": session}
         assert manager.score(fields, text).reward == pytest.approx(expected, abs=1e-12)
     assert abs(manager.score({**fields, "uid": "v"}, text).reward - expected) > 1e-3
+
+
+def test_rewards_need_no_library_of_models():
+    """veRL's extra for vLLM pins an older transformers than a policy of ours is loaded with. So the
+    exported README installs vpo_lite without its dependencies, and these few by name."""
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert set(FOR_REWARDS) < set(required)
+    left_out = {re.match(r"\w+", x)[0] for x in required if x not in FOR_REWARDS}
+    left_out -= {"numpy", "torch"}  # veRL has them
+    code = f"""
+import sys
+for name in {sorted(left_out)}:
+    sys.modules[name] = None  # its import is an error
+from vpo_lite.integrations.verl import SetRewardManager, read_settings
+for name in ("maze", "calls", "hops", "chains", "programs"):
+    manager = object.__new__(SetRewardManager)  # its own start needs veRL
+    manager.task, manager.reward = read_settings(dict(task=name, answers=2, K=4))
+    manager.instance = manager.task.instance
+    fields = dict(uid="u", extra_info=dict(seed=3), global_steps=1)
+    print(name, manager.score(fields, "<answer_1> none </answer_1>").reward)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "transformers" in left_out and len(done.stdout.splitlines()) == 5
 
 
 def test_the_estimator_is_the_librarys_advantage_in_any_order_of_groups():

@@ -187,6 +187,9 @@ exec python3 -m verl.trainer.main_ppo --config-path "$here" --config-name vpo \\
 """
 
 
+# What vpo_lite needs to score rollouts, without a model; the bounds are those of pyproject.toml.
+FOR_REWARDS = ("gymnasium>=1.0,<2", "scipy>=1.11", "pydantic>=2.7", "filelock>=3.16")
+
 MERGE = (
     "python3 -m verl.model_merger merge --backend fsdp "
     "--local_dir checkpoints/global_step_{steps}/actor --target_dir merged"
@@ -213,9 +216,13 @@ def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) ->
 - `run.sh`: the launch line
 - `config.json`: the settings as `vpo-lite evaluate` reads them
 
-On every node, in a clone of vpo_lite and on Python 3.11 or 3.12:
+On every node, in a clone of vpo_lite, on Python 3.11 or 3.12, and in an environment of its own:
 
-    pip install -e ".[verl]" "verl[vllm]==0.9.1"
+    pip install "verl[vllm]==0.9.1" {" ".join(f'"{x}"' for x in FOR_REWARDS)}
+    pip install --no-deps -e .
+
+`--no-deps`, because vLLM's extra of veRL pins transformers 5.9.0, and vpo_lite needs 5.10 to load a
+model. Its rewards load no model.
 
 {own}{data}
 One node with {gpus} GPU{"s" if gpus > 1 else ""}:
@@ -231,8 +238,9 @@ A Ray cluster of {max(nodes, 2)} such nodes, with this folder at the same place 
 The same seed gives the native trainer's problems and weights. What is sampled differs, and so does
 the start of LoRA. The rows are the steps: do not shuffle them, and train one epoch.
 
-Measure the end as a native run is measured, on the same problems (the first line stores the adapter
-in bfloat16):
+Measure the end as a native run is measured, on the same problems. The first line stores the adapter
+in bfloat16. The second needs another environment, with vpo_lite and all its dependencies
+(`pip install -e .`):
 
     {MERGE.format(steps=config.steps)}
     vpo-lite evaluate . --adapter merged/lora_adapter
