@@ -216,6 +216,15 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
     from traitlets.config import Config
     from voila.app import Voila
 
+    class Classroom(Voila):
+        def init_settings(self):
+            """With our page that asks for the token: Jupyter's explains passwords, and another
+            command.
+            """
+            settings = super().init_settings()
+            settings["jinja2_env"].loader.searchpath.insert(0, str(PAGES))
+            return settings
+
     before = os.environ.get("JUPYTER_PATH")
     if token is not None:
         os.environ["HF_HUB_OFFLINE"] = "1"  # no viewer makes a kernel fetch a model
@@ -258,9 +267,8 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
         logging.getLogger("tornado").setLevel(logging.ERROR)
         # A page that waits for a place asks every 5 s. Each refusal would be a line with the token.
         logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
-        app = Voila.instance(config=config)
+        app = Classroom.instance(config=config)
         app.initialize([])
-        app.tornado_settings = app.tornado_settings | {"jinja2_env": _pages()}
         app.start()
 
 
@@ -290,20 +298,6 @@ def _may_be_left_behind(folder: Path) -> bool:
     ours = not hasattr(os, "getuid") or there.st_uid == os.getuid()
     made = (folder / LOCK).exists() and (folder / PAGE).exists()
     return stat.S_ISDIR(there.st_mode) and ours and made
-
-
-def _pages():
-    """The pages of the server itself: ours, such as the one that asks for the token, or Jupyter's.
-
-    Jupyter's own would explain passwords and another command.
-    """
-    from jinja2 import Environment, FileSystemLoader
-    from jupyter_server import DEFAULT_TEMPLATE_PATH_LIST
-
-    loader = FileSystemLoader([str(PAGES), *DEFAULT_TEMPLATE_PATH_LIST])
-    made = Environment(loader=loader, extensions=["jinja2.ext.i18n"], autoescape=True)
-    made.install_null_translations()
-    return made
 
 
 def _write_kernel(folder: Path) -> None:
