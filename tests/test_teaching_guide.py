@@ -142,6 +142,9 @@ def test_a_pressed_name_is_on_the_panel_on_the_page_or_in_the_menu():
     panel |= set(
         re.findall(r'description="([^"]+)"', (ROOT / "vpo_lite/lab/controls.py").read_text())
     )
+    panel |= {"Train anew"}  # the same button: see tests/lab/test_lab_panel.py
+    pressed = re.findall(r"press \*\*(Train[^*]*)\*\*", section("The class: 50 minutes"))
+    assert pressed == ["Train", "Train anew"], "a change of the method renames it"
     page = (ROOT / "vpo_lite/lab/lesson/page.html").read_text(encoding="utf-8")
     menu = {"Run", "Run All Cells", "Run All Above Selected Cell"}  # of JupyterLab
     known = panel | menu | {"best set", "Step", "Play", "Who wins", "α"}
