@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
@@ -386,17 +387,23 @@ def _begin():
 
 
 @contextlib.contextmanager
-def classroom(*arguments):
-    """The command itself in a process of its own; yields (process, address, what it printed)."""
+def classroom(*arguments, log=os.devnull):
+    """The command itself in a process of its own; yields (process, address, what it printed).
+
+    log: the file that gets what it and its kernels write beside that.
+    """
     port = harness.free_port()
     command = [sys.executable, "-m", "vpo_lite.cli", "classroom", "--port", str(port), *arguments]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=_begin if os.name == "posix" else None,
-    ) as process:
+    with (
+        open(log, "w") as errors,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            preexec_fn=_begin if os.name == "posix" else None,
+        ) as process,
+    ):
         try:
             said = []
             while not said or not said[-1].strip().startswith("stop"):
@@ -419,9 +426,10 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def get(address, **headers):
-    """(status, body, where it redirects to) of one request."""
-    request = urllib.request.Request(address, headers=headers)
+def get(address, posted=None, **headers):
+    """(status, body, where it redirects to) of one request. posted: fields of a form."""
+    data = None if posted is None else urllib.parse.urlencode(posted).encode()
+    request = urllib.request.Request(address, data, headers)
     try:
         with urllib.request.build_opener(_Stay).open(request, timeout=120) as answer:
             return answer.status, answer.read().decode(), None
@@ -465,12 +473,19 @@ def test_the_folder_of_a_killed_process_is_deleted_and_no_other(tmp_path, monkey
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with classroom("--room", "--viewers", "1") as (process, address, said):
+    log = tmp_path.with_suffix(".log")
+    with classroom("--room", "--viewers", "1", log=log) as (process, address, said):
         token = re.search(r"token=(\S+)", said).group(1)
         for wrong in ("/", "/?token=", f"/?token={token[:-1]}", "/?token=aaaa-bbbb-cccc"):
             status, body, where = get(address + wrong)
             assert status == 302 and where.startswith("/login") and WIDGET not in body
-        assert "new_password" not in get(f"{address}/login")[1], "viewers set no password"
+        form = get(f"{address}/login")[1]
+        assert "new_password" not in form, "viewers set no password"
+        assert "token that your teacher shows" in form and "jupyter server list" not in form
+        status, body, _ = get(f"{address}/login", posted={"password": token[:-1]})
+        assert status == 401 and "This is not the token." in body
+        status, _, where = get(f"{address}/login", posted={"password": token})
+        assert status == 302 and where == "/"
         status, body, where = get(f"{address}/api/kernels/0-0-0-0-0")
         assert status in (302, 403) and "name" not in body
         assert kernels(process) == [], "nobody has started anything yet"
@@ -486,6 +501,7 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         assert process.wait(30) == 0
         assert not any(kernel.is_running() for kernel in running)
         assert list(tmp_path.iterdir()) == []
+    assert log.read_text() == "", "nothing hides the address, or shows the token again"
 
 
 RINGS = "(t) => t.name === 'best set' && t.x"  # the black rings in objective space

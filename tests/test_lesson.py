@@ -120,6 +120,23 @@ def test_the_points_come_back_by_exclusive_or(d):
     assert np.array_equal(np.array(points) / 2**30, wanted)
 
 
+def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text):
+    """By these rules, on the squares of the board, the front earns what the page draws."""
+    words = dict(re.findall(r"<dt>(.+?)</dt><dd>(.+?)</dd>", text, re.DOTALL))
+    rules, maze = words["The maze"], lesson.view.instance
+    assert "starts on S and should reach E in at most 18 moves" in rules and maze.budget == 18
+    assert "G is gold, D is diamonds. L is lava" in rules
+    assert "Completion: 1. Gold and diamond: the part of" in words["Rewards of a route"]
+    assert "No lava: 1 minus the part" in words["Rewards of a route"]
+    board = [row.split() for row in maze.text.splitlines()[-6:]]
+    for route, earned in zip(maze.pareto_front().routes, maze.pareto_front().rewards, strict=True):
+        visited = [board[row][column] for row, column in set(walk(maze, route).squares)]
+        part = {x: visited.count(x) / sum(row.count(x) for row in board) for x in "GDL"}
+        assert np.allclose(earned, [1, part["G"], part["D"], 1 - part["L"]])
+    programs = _page(lesson_of("programs/seed-0"))
+    assert "<dt>The maze</dt>" not in programs and "<dt>Rollout</dt>" in programs
+
+
 def test_a_second_run_of_a_method_is_told_apart():
     lesson = lesson_of("few_weights/K-1", "few_weights/K-64", "equal_answers/seed-0")
     labels = [one.label for one in lesson.shown]
@@ -472,6 +489,13 @@ def test_who_wins_shows_the_set_that_is_chosen(page, lesson):
         "3",
     ]
     assert triangle.locator("polygon, circle").count() > 128, "a dot for each w"
+    place = {t.text_content(): t.bounding_box() for t in triangle.locator("text").all()}
+    gold, diamond, lava = (place[name] for name in ("gold", "diamond", "no lava"))
+    assert gold["y"] + 50 < diamond["y"] == lava["y"], "as in the panel: gold is above"
+    assert diamond["x"] + 50 < gold["x"] < lava["x"] - 50, "diamond left, no lava right"
+    assert gold["y"] < place["1"]["y"] < place["2"]["y"] < place["3"]["y"], (
+        "from the top: where all gold wins, the compromise, all diamonds"
+    )
 
 
 @pytest.mark.browser

@@ -20,6 +20,7 @@ from vpo_lite import cli
 from vpo_lite.cli import commands
 from vpo_lite.lab import recordings
 from vpo_lite.lab.buttons import BUTTONS
+from vpo_lite.lab.lesson import Lesson, Recorded
 from vpo_lite.looks import look
 from vpo_lite.teaching import check
 from vpo_lite.teaching.exercises import exercise
@@ -92,6 +93,31 @@ def test_the_marks_of_the_methods_are_as_told():
     )
 
 
+def test_the_marks_in_the_other_pages_are_as_told():
+    """A second run of a method has a marker of its own."""
+    said = " ".join(GUIDE.split())
+    more = _shown("equal_answers/seed-0", "three_methods/seed-0")
+    sizes = {one.look.marker: one.run.config.group_size for one in more if one.look.text == "GRPO"}
+    assert sizes == {"square": 48, "triangle-up": 16}
+    assert (
+        "In `more.html` the squares are GRPO with G = 48, the triangles GRPO with G = 16." in said
+    )
+    bug = _shown("silent_bug/a", "silent_bug/b", "silent_bug/c")
+    assert [one.label for one in bug if one.look.marker == "square"] == ["VPO (b)"]
+    assert "In `bug.html` the squares are run (b)." in said
+
+
+def _shown(*names):
+    return Lesson.of([Recorded(name, recordings.read(name)) for name in names]).shown
+
+
+def test_the_sheet_comes_after_the_question_that_it_answers():
+    said = " ".join(GUIDE.split())
+    assert "Hand it out after the exit ticket, because it answers question 3." in said
+    assert "3. You serve *one* answer" in section("Exit ticket") and "3: GRPO." in said
+    assert "One answer is served, without a search: GRPO is better." in SHEET
+
+
 @pytest.mark.parametrize("place", sorted(set(re.findall(r"`(\d\d · [^`]+)`", GUIDE))))
 def test_sections_of_notebooks_exist(place):
     number, _, heading = place.partition(" · ")
@@ -116,6 +142,9 @@ def test_a_pressed_name_is_on_the_panel_on_the_page_or_in_the_menu():
     panel |= set(
         re.findall(r'description="([^"]+)"', (ROOT / "vpo_lite/lab/controls.py").read_text())
     )
+    panel |= {"Train anew"}  # the same button: see tests/lab/test_lab_panel.py
+    pressed = re.findall(r"press \*\*(Train[^*]*)\*\*", section("The class: 50 minutes"))
+    assert pressed == ["Train", "Train anew"], "a change of the method renames it"
     page = (ROOT / "vpo_lite/lab/lesson/page.html").read_text(encoding="utf-8")
     menu = {"Run", "Run All Cells", "Run All Above Selected Cell"}  # of JupyterLab
     known = panel | menu | {"best set", "Step", "Play", "Who wins", "α"}
@@ -245,7 +274,12 @@ def test_alpha_moves_what_is_told():
     near([low, middle], shares[:2], 0)
     assert abs(high - shares[2]) < 3
     grpo = [end("three_methods/seed-0", "grpo", alpha) for alpha in (0.05, 20)]
-    near(told(rf"coverage goes from {N} to {N}:"), grpo, 2)
+    near(told(rf"coverage rises from {N} to {N}\."), grpo, 2)
+    line = [vpo.price_of_conflict(front(), (1,), alpha)[1] for alpha in (0.05, 20)]
+    near(told(rf"\*best 1\* rises from {N} to {N}:"), line, 2)
+    vpo_at_the_end = end("three_methods/seed-0", "vpo", 20)
+    near(told(rf"right end of α VPO covers {N}, less than"), [vpo_at_the_end], 3)
+    assert grpo[1] < vpo_at_the_end < line[1], "the question, and what is said of GRPO"
 
 
 def test_the_broken_run_is_the_one_that_is_told():
@@ -287,6 +321,9 @@ def test_the_paper_version_of_the_exercise():
     ours = vpo.advantages("vpo", R[None], weights=PEOPLE)[0]
     near([float(row[1]) for row in table], list(map(of_three, ROLLOUTS)), 2)
     near([float(row[2].replace("−", "-")) for row in table], ours, 2)
+    rounded = np.array([float(row[1]) for row in table])
+    scores = (rounded - rounded.mean()) / np.sqrt(((rounded - rounded.mean()) ** 2).mean())
+    near(told(rf"two decimals first gets {N}, {N}, {N} and {N}\."), scores, 2)
 
 
 def test_the_key_of_the_exit_ticket_and_what_wrong_answers_show():
@@ -321,7 +358,8 @@ def test_no_other_number_stands_in_the_guide():
     """Each decimal is computed above, or a notebook of the class says it."""
     above = {"0.707", "0.702", "0.994", "0.854", "0.940", "1.13", "0.93", "0.860", "0.901", "0.76"}
     above |= {"0.94", "0.942", "0.992", "0.991", "1.10", "0.77", "0.80", "1.09", "0.65", "0.22"}
-    above |= {"1.53", "0.70", "0.55", "2.1", "12.8", "1.8", "0.50"}
+    above |= {"1.53", "0.70", "0.55", "2.1", "12.8", "1.8", "0.50", "1.07", "0.68", "0.23"}
+    above |= {"0.979"}
     notebooks = "".join(notebook(number)[0] for number in ("00", "01", "02", "04"))
     text = GUIDE.replace("2605.22817", "").replace("2.0:", "")
     known = above | set(re.findall(r"\d+\.\d+", notebooks))
@@ -442,7 +480,8 @@ def test_the_sheet_prints_on_one_page(tmp_path):
         for paper in ("A4", "Letter"):
             printed = page.page.pdf(format=paper)
             assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1, paper
-        page.page.set_viewport_size({"width": 1280, "height": 720})
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.page.locator("body").evaluate(f"() => {wide}") <= 0
+        for width, height in ((1280, 720), (390, 844), (320, 640)):  # a projector, two phones
+            page.page.set_viewport_size({"width": width, "height": height})
+            assert page.page.locator("body").evaluate(f"() => {wide}") <= 0, width
         assert page.wrong == []

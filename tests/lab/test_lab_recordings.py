@@ -131,5 +131,5 @@ def test_what_cannot_be_written_leaves_no_folder(here, monkeypatch):
     with pytest.raises(ValueError, match="vpo-maze-1000-1: cannot be made") as found:
         lab.record()
     assert "\n" not in str(found.value) and (here / "recordings").read_text() == "a file"
-    with pytest.raises(ValueError, match="no runs yet"):
+    with pytest.raises(ValueError, match="no runs yet; train, and wait until a step has ended"):
         Lab().record()

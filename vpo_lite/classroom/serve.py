@@ -14,6 +14,7 @@ import secrets
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from .notebooks import install_command
 
 LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
 SHARE = Path(__file__).parent / "share"  # Voila's page, without what it asks of public servers
+PAGES = SHARE / "voila" / "templates" / "offline"  # also what is shown without a page
 LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
 VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
@@ -214,11 +216,22 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
     from traitlets.config import Config
     from voila.app import Voila
 
+    class Classroom(Voila):
+        def init_settings(self):
+            """With our page that asks for the token: Jupyter's explains passwords, and another
+            command.
+            """
+            settings = super().init_settings()
+            settings["jinja2_env"].loader.searchpath.insert(0, str(PAGES))
+            return settings
+
     before = os.environ.get("JUPYTER_PATH")
-    os.environ["JUPYTER_PATH"] = os.pathsep.join([str(SHARE), *([before] if before else [])])
     if token is not None:
         os.environ["HF_HUB_OFFLINE"] = "1"  # no viewer makes a kernel fetch a model
     with own_folder() as folder:
+        paths = [str(SHARE), str(folder), *([before] if before else [])]
+        os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
+        _write_kernel(folder / "kernels" / "python3")
         notebook = folder / PAGE / "vpo_lite.ipynb"
         notebook.write_text(json.dumps(_notebook(source)), encoding="utf-8")
         config = Config(
@@ -252,7 +265,9 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
             }
         )
         logging.getLogger("tornado").setLevel(logging.ERROR)
-        app = Voila.instance(config=config)
+        # A page that waits for a place asks every 5 s. Each refusal would be a line with the token.
+        logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
+        app = Classroom.instance(config=config)
         app.initialize([])
         app.start()
 
@@ -283,6 +298,17 @@ def _may_be_left_behind(folder: Path) -> bool:
     ours = not hasattr(os, "getuid") or there.st_uid == os.getuid()
     made = (folder / LOCK).exists() and (folder / PAGE).exists()
     return stat.S_ISDIR(there.st_mode) and ours and made
+
+
+def _write_kernel(folder: Path) -> None:
+    """This Python as Jupyter's kernel, without the warning of each kernel that its connection is
+    not encrypted: it stays on this machine.
+    """
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": [*command, "--log-level=ERROR"], "display_name": "Python 3"}
+    folder.mkdir(parents=True)
+    text = json.dumps(spec | {"language": "python"})
+    (folder / "kernel.json").write_text(text, encoding="utf-8")
 
 
 def _notebook(source: str) -> dict:

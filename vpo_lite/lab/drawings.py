@@ -205,3 +205,22 @@ def _tiles(maze) -> list[str]:
         for name, squares in tiles.items()
         if squares
     ]
+
+
+def rules(view: View) -> tuple[tuple[str, str], ...]:
+    """What the letters of a maze mean, and what its routes earn; nothing for other tasks."""
+    if not is_maze(view):
+        return ()
+    letters = (
+        "The maze",
+        "A route starts on S and should reach E in at most "
+        f"{view.instance.budget} moves. G is gold, D is diamonds. L is lava: a route can cross it, "
+        "but loses reward. Dark squares are walls.",
+    )
+    rewards = (
+        "Rewards of a route",
+        "Four numbers. Completion: 1. Gold and diamond: the part of the gold squares, and of the "
+        "diamond squares, that it visits. No lava: 1 minus the part of the lava squares that it "
+        "visits. A route that misses E earns four zeros.",
+    )
+    return (letters, rewards) if view.task.reward_mode == "linear" else (letters,)

@@ -263,7 +263,9 @@ class Session:
             runs = tuple(run for run in self.runs.values() if run.records)
             recording = Recording(self.share(), command or self._made_by, runs)
         if not runs:
-            raise ValueError("record: there are no runs yet; train first")
+            raise ValueError(
+                "record: there are no runs yet; train, and wait until a step has ended"
+            )
         if folder is not None:
             path = write(folder, recording)
         else:

@@ -116,11 +116,11 @@ const badge = (svg, em, x, y, style, name) => {
   label(svg, x, y + 0.35 * em, name, { "text-anchor": "middle", "font-weight": 700, style: `fill: ${style.ink}` });
 };
 
-// a triangle of weights. regions: {polygon: rows of 3, style, name}; dots: {at: row of 3, style}
+// a triangle of weights; its corners stand as in the panel: top, left, right. regions: {polygon: rows of 3, style, name}; dots: {at: row of 3, style}
 function triangle(figure, { regions, dots, corners, said }) {
   const { svg, em, width, height } = begin(figure, 0.66, said);
   const side = Math.min(width - 5 * em, (height - 3.2 * em) / 0.866), left = (width - side) / 2, low = height - 1.7 * em;
-  const place = ([a, b, c]) => [left + side * (b + c / 2) / (a + b + c), low - 0.866 * side * c / (a + b + c)];
+  const place = ([a, b, c]) => [left + side * (c + a / 2) / (a + b + c), low - 0.866 * side * a / (a + b + c)];
   make(svg, "polygon", { points: [[1, 0, 0], [0, 1, 0], [0, 0, 1]].map(place).join(" "), fill: "none", class: "edge", "stroke-width": 1.5 });
   for (const { polygon, style } of regions) make(svg, "polygon", { points: polygon.map(place).join(" "), ...tint(style.colour) });
   for (const { at, style } of dots) marker(svg, style.marker, ...place(at), 2.6, style.colour);
@@ -128,9 +128,9 @@ function triangle(figure, { regions, dots, corners, said }) {
     const points = polygon.map(place), mean = (k) => points.reduce((s, p) => s + p[k], 0) / points.length;
     badge(svg, em, mean(0), mean(1), style, name);
   }
-  label(svg, left, low + 1.3 * em, corners[0], { "text-anchor": "middle", class: "halo" });
-  label(svg, left + side, low + 1.3 * em, corners[1], { "text-anchor": "middle", class: "halo" });
-  label(svg, left + side / 2, low - 0.866 * side - 0.5 * em, corners[2], { "text-anchor": "middle", class: "halo" });
+  label(svg, left + side / 2, low - 0.866 * side - 0.5 * em, corners[0], { "text-anchor": "middle", class: "halo" });
+  label(svg, left, low + 1.3 * em, corners[1], { "text-anchor": "middle", class: "halo" });
+  label(svg, left + side, low + 1.3 * em, corners[2], { "text-anchor": "middle", class: "halo" });
 }
 
 // two objectives: the weight of the first from 0 to 1. regions: {from, to, style, name}; dots: {at, style}

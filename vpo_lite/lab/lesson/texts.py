@@ -9,6 +9,7 @@ import math
 from ...estimators import METHODS
 from ...looks import look
 from ..curves import changes
+from ..drawings import rules
 from ..words import where
 from .content import Lesson, Shown
 
@@ -21,8 +22,8 @@ WORDS = (
     ),
     (
         "Weights w",
-        "How much each objective counts. A preference: somebody wants gold, somebody else wants "
-        "everything alike.",
+        "How much each objective counts. A preference: somebody wants gold, somebody else weights "
+        "everything equally.",
     ),
     (
         "α",
@@ -80,7 +81,7 @@ def tasks(lesson: Lesson) -> tuple[str, ...]:
 
 def words(lesson: Lesson) -> tuple[tuple[str, str], ...]:
     """The words of the page, each with what it means."""
-    return WORDS + WITH_FRONT * lesson.known
+    return rules(lesson.view) + WORDS + WITH_FRONT * lesson.known
 
 
 def settings(one: Shown) -> str:
