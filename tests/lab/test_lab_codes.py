@@ -244,7 +244,7 @@ def test_wrong_recordings_are_refused(tmp_path):
         with pytest.raises(ValueError, match="no recording that this version can read") as found:
             Lab.replay(tmp_path)
         assert len(str(found.value).splitlines()) == 1
-    with pytest.raises(ValueError, match="train first"):
+    with pytest.raises(ValueError, match="no runs yet"):
         Lab().record(tmp_path)
 
 

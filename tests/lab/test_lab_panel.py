@@ -395,7 +395,7 @@ def test_what_is_drawn_is_asked_of_the_lab_and_follows_it(panel):
 def test_record_writes_a_file_and_says_where(panel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     panel.controls.buttons["record"].click()
-    assert until(lambda: "train first" in panel.status.value)
+    assert until(lambda: "no runs yet" in panel.status.value)
     panel.lab.change(steps=1).train()
     assert panel.lab.join(WAIT), panel.lab.last_error
     panel.controls.buttons["record"].click()
