@@ -15,7 +15,7 @@ Longer than 350 lines because notebooks find all these figures under one name, `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -132,11 +132,16 @@ def best_at_k(
         k = sorted(values, key=int)
         budgets, heights = [int(i) for i in k], [values[i] for i in k]
         _line(figure, budgets, heights, label, position, markers=True)
-    ticks = sorted({int(k) for values in runs.values() for k in values})
-    names = [str(k) for k in ticks]
-    figure.update_xaxes(title="k (answers)", type="log", tickvals=ticks, ticktext=names)
+    over_counts(figure, "k (answers)", {int(k) for values in runs.values() for k in values})
     figure.update_yaxes(title=y_title)
     return finish(figure, title, width, 460)
+
+
+def over_counts(figure: go.Figure, title: str, counts: Collection[int]) -> None:
+    """Give a figure a logarithmic x axis with these whole numbers, and no other, as its ticks."""
+    ticks = sorted(counts)
+    names = [str(count) for count in ticks]
+    figure.update_xaxes(title=title, type="log", tickvals=ticks, ticktext=names)
 
 
 def set_reward_against_K(
@@ -162,8 +167,7 @@ def set_reward_against_K(
         figure.data[-1].update(marker=marker, legendgroup=text)
     black = {"color": "black", "width": 2}
     figure.add_hline(exact, line=black, annotation=note(f"K = ∞: {exact:.4f}"))
-    names = [str(k) for k in K]
-    figure.update_xaxes(title="K (sampled weights)", type="log", tickvals=K, ticktext=names)
+    over_counts(figure, "K (sampled weights)", K.tolist())
     figure.update_yaxes(title="set reward")
     return finish(figure, title, width, 460)
 

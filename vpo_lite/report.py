@@ -198,8 +198,8 @@ def _pools(rows: list[dict]):
         values = {f"{kind}@k": [row[f"{kind}_at_k"][k] for k in budgets] for kind in kinds}
         series[_label(row)] = {ANSWERS: [int(k) for k in budgets]} | values
     figure = _figures().curves(series, [f"{kind}@k" for kind in kinds], x=ANSWERS, width=WIDTH)
-    ticks = sorted({k for values in series.values() for k in values[ANSWERS]})
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[str(k) for k in ticks])
+    every = {k for values in series.values() for k in values[ANSWERS]}
+    _figures().over_counts(figure, ANSWERS, every)
     return figure.update_yaxes(matches="y")
 
 

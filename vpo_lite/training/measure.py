@@ -57,7 +57,7 @@ def _by_name(names: Sequence[str], values: np.ndarray) -> dict[str, float]:
 
 def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -> dict:
     """The figures of one pool, cut to ``answers`` answers, named as in evaluate."""
-    x, d = pool.instance, pool.rewards.shape[-1]
+    x, d, names = pool.instance, pool.rewards.shape[-1], objectives_of(task, pool.instance)
     rewards, parsed, repeats, valid, solved = (
         part.reshape(-1, *part.shape[2:])[:answers]
         for part in (pool.rewards, pool.parsed, pool.repeats, pool.valid, pool.solved)
@@ -85,8 +85,8 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         repeat_rate=float(repeats.mean()),
         below_worst_rate=below_worst(task, x, rewards),
         truncated_rate=float(pool.truncated.mean()),
-        objectives=_by_name(objectives_of(task, x), rewards.mean(0)),
-        reached=_by_name(objectives_of(task, x), rewards.max(0) - worst_of(task, x)),
+        objectives=_by_name(names, rewards.mean(0)),
+        reached=_by_name(names, rewards.max(0) - worst_of(task, x)),
         tokens_per_answer=float(pool.tokens.sum() / pool.parsed.size),
     )
 
