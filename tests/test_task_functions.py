@@ -333,11 +333,34 @@ def test_a_file_that_a_module_of_python_hides_is_named(mine, name, words):
         mine(reward_funcs=f"{name}:f")
 
 
-def test_an_empty_line_is_named(mine):
+def test_an_empty_line_between_rows_is_named_and_those_at_the_end_are_none(mine):
     task = mine()
     with open(task.path, "a") as file:
-        file.write("\n")
+        file.write("\n  \n")
+    assert len(task.load(task.path).usable()) == 10
+    with open(task.path, "a") as file:
+        file.write('{"prompt": "What?"}\n')
     with pytest.raises(DamagedError, match="line 11: is empty; remove it"):
+        task.instance(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("NaN", "nan"),
+        ("-Infinity", "-inf"),
+        ("[1.5, NaN]", r"\[1.5, nan\]"),
+        ('{"a": [NaN]}', r"{'a': \[nan\]}"),
+    ],
+)
+def test_nan_in_a_column_is_named_with_row_and_field_before_a_function_sees_it(
+    mine, column, shown
+):
+    task = mine()
+    with open(task.path, "a") as file:
+        file.write(f'{{"prompt": "What?", "goal": {column}, "other": 1}}\n')
+    words = f"line 11: field goal should hold finite numbers, and null where .* not {shown}$"
+    with pytest.raises(DamagedError, match=words):
         task.instance(0)
 
 
@@ -785,7 +808,7 @@ def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
 def test_a_score_that_fails_names_the_lines(mine, capsys, monkeypatch):
     """Rows 0 to 9; brief gives None, which is the worst, to what holds a question mark."""
     monkeypatch.setattr(records, "TOGETHER", 2)
-    mine([*SUMS[:4], {"prompt": "?", "total": float("nan")}, *SUMS[5:]])
+    mine([*SUMS[:4], {"prompt": "?", "total": "nan"}, *SUMS[5:]])
     asked = [{"id": i, "record": i, "m": 1, "text": "x"} for i in range(10)]
     (mine.folder / "answers.jsonl").write_text("".join(json.dumps(a) + "\n" for a in asked))
     scored = ["score", "--task", "functions", "--reward-funcs", "my_rewards:hard"]

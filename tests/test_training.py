@@ -947,6 +947,15 @@ def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
     assert folder.records() == [record]
 
 
+def test_empty_lines_at_the_end_are_no_records(tiny, tmp_path):
+    folder = RunFolder.create(tmp_path / "run", tiny())
+    (record,) = train(tiny(steps=1))
+    folder.append(record)
+    with open(folder.path / "metrics.jsonl", "a") as file:
+        file.write("\n \n")
+    assert folder.records() == [record]
+
+
 def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
     """Three of each step's completions, by turns of the groups; a killed run ends with the same."""
     config = tiny(steps=4, prompts=2, group_size=2, keep_texts=3, save_every=2)

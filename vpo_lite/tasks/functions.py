@@ -8,12 +8,13 @@ import copy
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import JsonValue, field_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from ..checks import LARGEST, check_finite, is_encodable, shown
 from ..options import Option
@@ -28,10 +29,21 @@ HANDED = ("prompts", "completions", *OF_TRL)
 LEFT_OUT = ("prompt", "completion")  # columns that functions do not see, as in TRL
 
 
+def _without_nan(column):
+    """Refuse NaN and infinity, of which a function would make rewards without a word."""
+    inner = column.values() if isinstance(column, dict) else column
+    for x in inner if isinstance(column, dict | list) else ():
+        _without_nan(x)
+    if isinstance(column, float) and not math.isfinite(column):
+        raise ValueError("should hold finite numbers, and null where there is none")
+    return column
+
+
 class FunctionsRow(Row):
-    """A row: its prompt, and columns of any names."""
+    """A row: its prompt, and columns of any names. Their numbers are finite, as JSON's are."""
 
     model_config = Row.model_config | {"extra": "allow"}
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_without_nan)]] = Field(init=False)
     prompt: JsonValue
 
     @field_validator("prompt")
