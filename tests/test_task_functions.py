@@ -171,7 +171,7 @@ def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
     task = mine(rows)
     method = "vpo" if m > 1 else "grpo"
     reward = trl.SetReward.of_functions(
-        task.functions.functions, answers=m, K=np.inf, method=method
+        task.reward_functions.functions, answers=m, K=np.inf, method=method
     )
     x = task.instance(0)
     asked = reward.ask(rows[0])["prompt"]
@@ -260,9 +260,8 @@ def test_a_config_keeps_the_worst_rewards(mine, given, kept):
     config = ours.but(worst_reward=given)
     assert {k: v for k, v in config.task_options.items() if k not in options} == kept
     again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
-    assert (
-        again == config and again.make_task().functions.worst == config.make_task().functions.worst
-    )
+    worst = [x.make_task().reward_functions.worst for x in (again, config)]
+    assert again == config and worst[0] == worst[1]
 
 
 def test_weights_are_shown_where_a_method_needs_them(mine):
@@ -353,9 +352,7 @@ def test_an_empty_line_between_rows_is_named_and_those_at_the_end_are_none(mine)
         ('{"a": [NaN]}', r"{'a': \[nan\]}"),
     ],
 )
-def test_nan_in_a_column_is_named_with_row_and_field_before_a_function_sees_it(
-    mine, column, shown
-):
+def test_nan_in_a_column_is_named_with_row_and_field_before_a_function_sees_it(mine, column, shown):
     task = mine()
     with open(task.path, "a") as file:
         file.write(f'{{"prompt": "What?", "goal": {column}, "other": 1}}\n')

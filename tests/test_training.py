@@ -1235,6 +1235,25 @@ def test_configs_that_cannot_work_are_refused_with_the_value(changes, message):
         vpo.TrainConfig.preset("demo", **changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"lrr": 3}, "unknown setting 'lrr'; did you mean lr?"),
+        ({"maze_sed": 3}, "unknown setting 'maze_sed'; did you mean maze_seed?"),
+    ],
+)
+def test_a_mistyped_setting_is_answered_with_the_nearest_one(changes, said):
+    for made in (vpo.TrainConfig, vpo.TrainConfig.preset("demo").but):
+        with pytest.raises(ValueError) as caught:
+            made(**changes)
+        assert str(caught.value) == said
+
+
+def test_a_config_takes_the_options_of_its_task_like_a_preset():
+    plain = vpo.TrainConfig(task="hops", hops=2)
+    assert plain.task_options == {"hops": 2} and plain == vpo.TrainConfig().but(task="hops", hops=2)
+
+
 def test_numbers_of_numpy_are_settings_and_become_pythons():
     given = dict(seed=np.int64(3), alpha=np.float32(0.5), maze_seed=np.int32(7), compile=np.False_)
     config = vpo.TrainConfig.preset("demo", **given)
