@@ -59,7 +59,7 @@ def flags(made, arguments) -> None:
         "--answers",
         type=whole,
         metavar="N",
-        help=f"answers per problem (default: {ANSWERS})",
+        help=f"answers sampled for each problem (default: {ANSWERS})",
     )
     made.add_argument(
         "--show",

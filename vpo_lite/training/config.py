@@ -84,7 +84,7 @@ class TrainConfig:
     pay_repeats: bool = setting(
         False, "a repeat within a rollout keeps its rewards; default: it has the worst vector"
     )
-    epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
+    epochs: int = setting(1, "PPO epochs: passes over a step's rollouts", least=1, most=1000)
     lr: float = setting(
         1e-3, "learning rate of AdamW; LoRA learns at 1e-5 to 1e-3", above=0, most=1
     )
@@ -149,7 +149,7 @@ class TrainConfig:
     )
     eval_answers: int | None = setting(
         None,
-        "answers to each of them; default: 30, or a whole set if it has more",
+        "answers sampled for each of these problems; default: 30, or a whole set if it has more",
         least=1,
         most=MOST_ANSWERS,
     )
