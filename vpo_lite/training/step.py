@@ -87,14 +87,15 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     step: counts from 0, and keys every random draw.
     """
     started, policy, task = time.perf_counter(), learner.policy, learner.task
+    method = estimators.METHODS[config.method]
     instances = problems_of_step(task, config.seed, step, config.prompts)  # P problems
     keys = [group_key(task, x, slot) for slot, x in enumerate(instances)]
     weights = draw_weights(task, config, instances, keys, step)  # P times (K, d), shared in a group
-    tokens = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
-    draws = [(config.group_size, tokens, config.seed, "rollout", step, key) for key in keys]
+    longest = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
+    draws = [(config.group_size, longest, config.seed, "rollout", step, key) for key in keys]
     uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
     single = single_weights(config.method, weights, len(instances))
-    shown = single if estimators.METHODS[config.method].weight_in_prompt else None
+    shown = single if method.weight_in_prompt else None
     how = dict(temperature=config.temperature, dtype=config.rollout_dtype, weights=shown)
     how |= dict(compiled=config.compile, at_once=config.sample_batch)
     groups, rollouts, scoring = sample_answers(  # P groups of G rollouts of m answers
@@ -102,11 +103,12 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     )
     sampled = time.perf_counter()
     pay = config.pay_repeats
-    R = [group.for_training(task.worst(group.instance), pay) for group in groups]
+    R = [x.for_training(task.worst(x.instance), pay) for x in groups]  # P times (G, m, d)
     trained, gave_way = rollouts, False
-    if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
-        how = (learner.found, weights, config.alpha, tokens)
-        R, trained, gave_way = recombine(policy, task, groups, rollouts, R, *how)
+    if method.recombines:
+        R, trained, gave_way = recombine(
+            policy, task, groups, rollouts, R, learner.found, weights, config.alpha, longest
+        )
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     credit |= dict(eps=config.eps, whiten=config.whiten)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
@@ -120,7 +122,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     for parameters in learner.optimizer.param_groups:
         parameters["lr"] = config.lr_at(step)
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
-        update = update_policy(learner, config, trained, advantages, tokens, measure_kl, where)
+        update = update_policy(learner, config, trained, advantages, longest, measure_kl, where)
     own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
     kept = zip(groups, own, single, strict=True)
     return StepRecord(
