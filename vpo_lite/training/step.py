@@ -163,9 +163,13 @@ def update_policy(
     measure_kl: bool,
     where: str = "a step",
 ) -> Update:
-    """Take ``config.epochs`` passes of the clipped loss over the rollouts.
+    """Take ``config.epochs`` passes over the rollouts, each one step of AdamW on the loss
 
-    - advantages: (P, G)
+        clipped_loss + kl * kl_to_reference - entropy * entropy_bonus
+
+    whose gradient, summed over the micro-batches, is clipped to norm 1.
+
+    - advantages: (P, G), one number for all tokens of a rollout
     - longest: the token limit of a rollout
     - measure_kl: whether the KL to the reference is computed
     - where: step and prompt, for an error
