@@ -191,8 +191,9 @@ class Stub:
 def updated(micro_batch, monkeypatch) -> Watched:
     """What is seen during an update of two passes over 12 rollouts of 5 tokens."""
     rows, T = 12, 5
+    cut = ("tokens", "mask", "logprobs")
     monkeypatch.setattr(
-        Rollouts, "rows", lambda self, part: self._replace(tokens=self.tokens[part])
+        Rollouts, "rows", lambda self, i: self._replace(**{x: getattr(self, x)[i] for x in cut})
     )
     config = TrainConfig.preset("demo", micro_batch=micro_batch, epochs=2, entropy=0.1)
     advantages = np.random.default_rng(0).normal(size=(3, 4))

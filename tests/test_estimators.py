@@ -351,6 +351,15 @@ def test_max_at_k_is_the_average_over_all_subsets(n, k):
             )
 
 
+def test_max_at_k_and_the_z_score_take_whole_numbers_and_lists():
+    """Whole numbers were cut: the advantages were 0, 0 and 1."""
+    expected = brute_force_max_at_k(np.array([1.0, 2.0, 3.0]), 2)
+    assert expected == pytest.approx([-0.5, -0.5, 1.0])
+    for r in ([1, 2, 3], np.array([1, 2, 3])):
+        assert max_at_k_advantage(r, 2) == pytest.approx(expected)
+        assert zscore(r, 0) == pytest.approx(np.array([-1, 0, 1]) * 1.5**0.5)
+
+
 @pytest.mark.parametrize(("G", "k"), [(2, 1), (3, 2), (4, 2), (5, 2), (8, 4)])
 def test_max_at_k_takes_the_best_of_half_the_group_and_of_two_at_least(G, k):
     r = rng(G).random((1, G))

@@ -207,7 +207,9 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     first = lambda **part: cures(memory.Memory(**nothing | part), config)[0]  # noqa: E731
     assert "micro_batch" in first(logits=9) and "4bit" in first(parameters=9)
     assert first(logits=9, sampling=10) == f"set sample_batch below {shape[0] * shape[1]}"
-    alone = cures(memory.Memory(**nothing | dict(sampling=1)), config.but(sample_batch=1))
+    sampled = memory.Memory(**nothing | dict(sampling=1))
+    assert not any("sample_batch" in cure for cure in cures(sampled, config, native=False))
+    alone = cures(sampled, config.but(sample_batch=1))
     assert "prompts" in alone[0]
 
 

@@ -171,7 +171,7 @@ def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
     task = mine(rows)
     method = "vpo" if m > 1 else "grpo"
     reward = trl.SetReward.of_functions(
-        task.functions.functions, answers=m, K=np.inf, method=method
+        task.reward_functions.functions, answers=m, K=np.inf, method=method
     )
     x = task.instance(0)
     asked = reward.ask(rows[0])["prompt"]
@@ -260,9 +260,8 @@ def test_a_config_keeps_the_worst_rewards(mine, given, kept):
     config = ours.but(worst_reward=given)
     assert {k: v for k, v in config.task_options.items() if k not in options} == kept
     again = TrainConfig.from_json(json.loads(json.dumps(config.to_json())))
-    assert (
-        again == config and again.make_task().functions.worst == config.make_task().functions.worst
-    )
+    worst = [x.make_task().reward_functions.worst for x in (again, config)]
+    assert again == config and worst[0] == worst[1]
 
 
 def test_weights_are_shown_where_a_method_needs_them(mine):
@@ -333,11 +332,32 @@ def test_a_file_that_a_module_of_python_hides_is_named(mine, name, words):
         mine(reward_funcs=f"{name}:f")
 
 
-def test_an_empty_line_is_named(mine):
+def test_an_empty_line_between_rows_is_named_and_those_at_the_end_are_none(mine):
     task = mine()
     with open(task.path, "a") as file:
-        file.write("\n")
+        file.write("\n  \n")
+    assert len(task.load(task.path).usable()) == 10
+    with open(task.path, "a") as file:
+        file.write('{"prompt": "What?"}\n')
     with pytest.raises(DamagedError, match="line 11: is empty; remove it"):
+        task.instance(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("NaN", "nan"),
+        ("-Infinity", "-inf"),
+        ("[1.5, NaN]", r"\[1.5, nan\]"),
+        ('{"a": [NaN]}', r"{'a': \[nan\]}"),
+    ],
+)
+def test_nan_in_a_column_is_named_with_row_and_field_before_a_function_sees_it(mine, column, shown):
+    task = mine()
+    with open(task.path, "a") as file:
+        file.write(f'{{"prompt": "What?", "goal": {column}, "other": 1}}\n')
+    words = f"line 11: field goal should hold finite numbers, and null where .* not {shown}$"
+    with pytest.raises(DamagedError, match=words):
         task.instance(0)
 
 
@@ -785,7 +805,7 @@ def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
 def test_a_score_that_fails_names_the_lines(mine, capsys, monkeypatch):
     """Rows 0 to 9; brief gives None, which is the worst, to what holds a question mark."""
     monkeypatch.setattr(records, "TOGETHER", 2)
-    mine([*SUMS[:4], {"prompt": "?", "total": float("nan")}, *SUMS[5:]])
+    mine([*SUMS[:4], {"prompt": "?", "total": "nan"}, *SUMS[5:]])
     asked = [{"id": i, "record": i, "m": 1, "text": "x"} for i in range(10)]
     (mine.folder / "answers.jsonl").write_text("".join(json.dumps(a) + "\n" for a in asked))
     scored = ["score", "--task", "functions", "--reward-funcs", "my_rewards:hard"]

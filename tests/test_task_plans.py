@@ -17,7 +17,7 @@ from vpo_lite.tasks.call_plans import (
     VALUES,
     CallPlans,
     Part,
-    best_by_one,
+    best_single,
     front_of,
 )
 from vpo_lite.tasks.call_records import CallRecords
@@ -152,11 +152,11 @@ def test_no_single_plan_covers_more_than_85_hundredths():
         front = TASK.front(request)
         shares.append(front.mean(axis=1).max() / (W @ front.T).max(axis=1).mean())
         sizes.append(len(front))
-        assert best_by_one(request) == pytest.approx(shares[-1], abs=0.005)
-        assert best_by_one(request) == pytest.approx(vpo.metrics.price_of_conflict(front)[1])
+        assert best_single(request) == pytest.approx(shares[-1], abs=0.005)
+        assert best_single(request) == pytest.approx(vpo.metrics.price_of_conflict(front)[1])
     assert max(shares) < 0.855 and max(shares) > 0.845
     assert 6 <= min(sizes) and max(sizes) <= 16 and 8 <= np.median(sizes) <= 10
-    assert best_by_one(HAND) > 0.85  # this one would be drawn anew
+    assert best_single(HAND) > 0.85  # this one would be drawn anew
 
 
 def test_golden_values_of_pure_specialists():
@@ -167,7 +167,7 @@ def test_golden_values_of_pure_specialists():
     assert len(front) == 6
     assert float(vpo.exact_set_reward(front)) == pytest.approx(float(whole), abs=1e-12)
     assert front.mean(axis=1).max() == 0.5
-    assert best_by_one(PURE) == pytest.approx(float(Fraction(1, 2) / whole), abs=1e-12)
+    assert best_single(PURE) == pytest.approx(float(Fraction(1, 2) / whole), abs=1e-12)
     three = [row for row in front if 1 in row[1:]]
     assert vpo.coverage(np.array(three), front) == pytest.approx(1)  # mixed plans win nothing
 

@@ -947,6 +947,15 @@ def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
     assert folder.records() == [record]
 
 
+def test_empty_lines_at_the_end_are_no_records(tiny, tmp_path):
+    folder = RunFolder.create(tmp_path / "run", tiny())
+    (record,) = train(tiny(steps=1))
+    folder.append(record)
+    with open(folder.path / "metrics.jsonl", "a") as file:
+        file.write("\n \n")
+    assert folder.records() == [record]
+
+
 def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
     """Three of each step's completions, by turns of the groups; a killed run ends with the same."""
     config = tiny(steps=4, prompts=2, group_size=2, keep_texts=3, save_every=2)
@@ -1224,6 +1233,25 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
 def test_configs_that_cannot_work_are_refused_with_the_value(changes, message):
     with pytest.raises(ValueError, match=message):
         vpo.TrainConfig.preset("demo", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"lrr": 3}, "unknown setting 'lrr'; did you mean lr?"),
+        ({"maze_sed": 3}, "unknown setting 'maze_sed'; did you mean maze_seed?"),
+    ],
+)
+def test_a_mistyped_setting_is_answered_with_the_nearest_one(changes, said):
+    for made in (vpo.TrainConfig, vpo.TrainConfig.preset("demo").but):
+        with pytest.raises(ValueError) as caught:
+            made(**changes)
+        assert str(caught.value) == said
+
+
+def test_a_config_takes_the_options_of_its_task_like_a_preset():
+    plain = vpo.TrainConfig(task="hops", hops=2)
+    assert plain.task_options == {"hops": 2} and plain == vpo.TrainConfig().but(task="hops", hops=2)
 
 
 def test_numbers_of_numpy_are_settings_and_become_pythons():

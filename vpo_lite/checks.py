@@ -11,7 +11,8 @@ A result is right to 1e-12 of the largest reward of its set, or it states its ow
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from numbers import Real
 
 import numpy as np
@@ -56,6 +57,17 @@ def shortened(text: str, most: int = 60) -> str:
     """
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
+
+
+def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
+    """What to add to a message on unknown names: the nearest known one of each; "" without any.
+
+    >>> did_you_mean(["lrr", "zzz"], ["lr", "rank"]), did_you_mean(["zzz"], ["lr", "rank"])
+    ('; did you mean lr?', '')
+    """
+    names = list(names)
+    near = [match for name in unknown for match in get_close_matches(name, names, 1, 0.7)]
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def command(*words) -> str:

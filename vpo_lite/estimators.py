@@ -463,9 +463,10 @@ def zscore(x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0) -> np.ndarray
 
     Two different scores always become -1 and 1:
 
-    >>> zscore(np.array([[0.2, 0.9], [0.35, 0.35]]), eps=0).round(6).tolist()
+    >>> zscore([[0.2, 0.9], [0.35, 0.35]], eps=0).round(6).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
+    x = check_finite(x, "x", 1, np.inf)
     centred, std = x - x.mean(axis=-1, keepdims=True), x.std(axis=-1, keepdims=True)
     return np.where(_flat(x, size), 0.0, centred / (std + max(eps, 1e-300)))
 
@@ -475,11 +476,13 @@ def max_at_k_advantage(r: ArrayLike, k: int | None = None, size: ArrayLike = 0.0
 
     That is the mean of the max over all k-subsets of the group that contain i, minus the mean over
     those that do not. The second mean is a baseline that does not depend on rollout i. There is no
-    division by the std. `size` as in `zscore`. Source: 2510.23393, 2505.15201.
+    division by the std. k as in `advantages`, `size` as in `zscore`. Raises ValueError for G = 1
+    and for another k. Source: 2510.23393, 2505.15201.
 
-    >>> max_at_k_advantage(np.array([[0.0, 0.0, 1.0]]), k=2).round(6).tolist()
+    >>> max_at_k_advantage([[0, 0, 1]], k=2).round(6).tolist()
     [[-0.5, -0.5, 1.0]]
     """
+    r = check_finite(r, "r", 1, np.inf)
     G = r.shape[-1]
     k = min(max(2, G // 2), G - 1) if k is None else k
     if G < 2:

@@ -3,9 +3,9 @@
 import argparse
 import os
 import sys
-from difflib import get_close_matches
 
 from .. import __version__
+from ..checks import did_you_mean
 from ..files import BusyError, DamagedError
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
@@ -34,9 +34,7 @@ def run(arguments=None) -> int:
             options, unknown = parser(arguments).parse_known_args(arguments)
             if unknown:  # here, since argparse would name the help of `vpo-lite`
                 flags = list(options._parser._option_string_actions)
-                near = [get_close_matches(text.split("=")[0], flags, 1, 0.7) for text in unknown]
-                meant = ", ".join(flag for found in near for flag in found)
-                hint = f"; did you mean {meant}?" if meant else ""
+                hint = did_you_mean((text.split("=")[0] for text in unknown), flags)
                 options._parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             return options._run(options) or 0
     except Wrong as error:

@@ -59,7 +59,7 @@ def flags(made, arguments) -> None:
         "--answers",
         type=whole,
         metavar="N",
-        help=f"answers per problem (default: {ANSWERS})",
+        help=f"answers sampled for each problem (default: {ANSWERS})",
     )
     made.add_argument(
         "--show",
@@ -149,7 +149,6 @@ def _of_a_task(options) -> int:
     with requests():
         from ..decomposition.words import count
         from ..policy.loading import load_policy
-        from ..tasks.functions import ByFunctions
         from ..training.config import TrainConfig
         from ..training.contract import below_worst, check_early_problems, warning_of_worst
         from ..training.evaluate import check_answers, held_out_seeds
@@ -177,7 +176,7 @@ def _of_a_task(options) -> int:
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     if below:
         parts.append(in_lines(f"{warning_of_worst(task, below)}."))
-    functions = task.functions if isinstance(task, ByFunctions) else None
+    functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):
         parts.append(in_lines(f"{none}."))
     unread = not any(x.parsed.any() for x in pools)

@@ -36,7 +36,10 @@ def evaluate_flags(made, arguments) -> None:
     aliases = [f"--{noun}s" for noun in nouns if " " not in noun]
     made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
     made.add_argument(
-        "--answers", type=whole, metavar="N", help="answers per problem (default: the run's, 30)"
+        "--answers",
+        type=whole,
+        metavar="N",
+        help="answers sampled for each problem (default: the run's eval_answers, 30)",
     )
     made.add_argument(
         "--seed", type=whole, metavar="N", help="seed of the answers (default: the run's own)"

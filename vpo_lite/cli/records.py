@@ -7,7 +7,6 @@ from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
-from ..tasks.functions import ByFunctions
 from ..tasks.records import RecordTask, on_records, parted
 from ..tasks.rows import Row, rows_of
 from .flags import (
@@ -83,7 +82,7 @@ def check_data(options) -> int:
     failed = {} if options.score is None else _failures(task, loaded.records, options.score)
     if options.score is not None:
         counts["failed"] = len(failed)
-    functions = task.functions if isinstance(task, ByFunctions) else None
+    functions = task.reward_functions
     if functions and functions.asked:
         counts["none"] = functions.nones
     status = int(bool(loaded.damaged or failed) or not loaded.records)

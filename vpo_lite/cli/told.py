@@ -71,7 +71,6 @@ def warn_of_length(run) -> None:
 def warn_of_answers(run, start: dict) -> None:
     """Warn of a model that hardly writes the format: no answer then earns a reward."""
     from ..decomposition.words import differ_in_scale, never_earned
-    from ..tasks.functions import ByFunctions
 
     task = run.learner.task
     reached = start.get("reached") or {}  # a run of an older version lacks it
@@ -92,7 +91,8 @@ def warn_of_answers(run, start: dict) -> None:
             "completion ends there: add it to eos_token_id in the model's generation_config.json",
             0,
         )
-    if isinstance(task, ByFunctions) and (none := task.functions.warning_of_none()):
+    functions = task.reward_functions
+    if functions and (none := functions.warning_of_none()):
         say(f"before training, {none}", 0)
     if below := start.get("below_worst_rate"):  # a run of an older version lacks it
         from ..training.contract import warning_of_worst

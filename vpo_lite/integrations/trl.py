@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..tasks.base import Task, group_key
-from ..tasks.functions import Asked, ByFunctions, OfFunctions
+from ..tasks.functions import Asked, OfFunctions
 from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.measure import step_figures
@@ -178,8 +178,9 @@ class SetReward:
                 f"{self.unread / self.asked:.0%} of the answers could not be read: do the prompts "
                 "ask for their form, as those of dataset.map(reward.ask) do?"
             )
-        if isinstance(self.task, ByFunctions) and self.task.functions.asked >= ENOUGH:
-            words["none"] = self.task.functions.warning_of_none()
+        functions = self.task.reward_functions
+        if functions and functions.asked >= ENOUGH:
+            words["none"] = functions.warning_of_none()
         for kind, said in words.items():
             if said and kind not in self.warned:
                 self.warned.add(kind)

@@ -98,7 +98,7 @@ class TrlRun(AnyRun):
             learner = _learner(config)
             if whole(engine):
                 needed = functools.partial(memory_needed, processes=team.num_processes)
-                check_fits(learner.policy, config, learner.task, needed, quantised=False)
+                check_fits(learner.policy, config, learner.task, needed, native=False)
             check_measured(learner.policy, config, learner.task)
             one_step = config.but(steps=1, warmup_steps=0)
             dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask

@@ -9,9 +9,10 @@
       adv_estimator: grpo
       vpo: {task: hops, options: {}, answers: 3, K: 64, alpha: 1.0, seed: 0}
 
-The manager turns the rewards (m, d) of one rollout into one number, as
-:class:`~vpo_lite.integrations.rewards.RolloutReward` does: veRL scores the rollouts of a group in
-several processes. veRL's own estimator ``grpo`` then compares the group: std with G - 1, eps 1e-6.
+``answers`` is m, the answers in one rollout. The manager turns the rewards (m, d) of a rollout into
+one number, as :class:`~vpo_lite.integrations.rewards.RolloutReward` does: veRL scores the rollouts
+of a group in several processes. veRL's own estimator ``grpo`` then compares the group: std with
+G - 1, eps 1e-6.
 
 Without ``task`` the run's own reward function is called, once for each answer: see
 :class:`OwnScores`. ``objectives: [correct, brief]`` then names what it returns. Written for veRL

@@ -143,18 +143,8 @@ def evolve(
         else:
             keys = [(seed, "evolution tokens", call, search.key) for search in active]
             uniforms = np.stack([draw_uniforms(rollouts, limit, *key) for key in keys])
-            groups = sample_answers(
-                policy,
-                task,
-                [search.trace.instance for search in active],
-                m,
-                uniforms,
-                temperature=temperature,
-                **_begun(policy, active, fresh),
-            ).groups
-            for search, group in zip(active, groups, strict=True):
-                for row, R, spent in zip(group.answers, group.rewards, group.tokens, strict=True):
-                    search.take(call, row, R, int(spent))
+            begun = _begun(policy, active, fresh)
+            _ask(policy, task, call, active, m, uniforms, temperature=temperature, **begun)
         most = tries * m * rollouts
         _score(task, call, active, [search.combinations(most) for search in active])
         for search in active:
@@ -184,6 +174,19 @@ def _begun(policy: Policy, active: Sequence["_Search"], fresh: float) -> dict:
     if policy.pocket is not None:
         return {"prefixes": [search.prefix(policy.pocket, fresh) for search in active]}
     return {"notes": [search.note(fresh) for search in active]}
+
+
+def _ask(
+    policy: Policy, task: Task, call: int, active: Sequence["_Search"], m, uniforms, **how
+) -> None:
+    """Sample and score m answers in each rollout of each search, in one batch. Arguments as those
+    of :func:`sample_answers`.
+    """
+    instances = [search.trace.instance for search in active]
+    groups = sample_answers(policy, task, instances, m, uniforms, **how).groups
+    for search, group in zip(active, groups, strict=True):
+        for row, R, spent in zip(group.answers, group.rewards, group.tokens, strict=True):
+            search.take(call, row, R, int(spent))
 
 
 def _score(task: Task, call: int, active: Sequence["_Search"], answers) -> None:

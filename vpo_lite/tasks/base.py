@@ -80,6 +80,8 @@ class Task:
     - pocket_policy: name of the shipped policy that reads these problems, or None
     - repeats_by_reward: whether answers with the same reward vector have the same effect. Training
       then reads repeats off the rewards, and does not ask :meth:`same_effect`
+    - reward_functions: the :class:`~.reward_functions.RewardFunctions` that score the answers, or
+      None for a task that scores them itself
 
     A task of n records replaces ``seeds`` by ranges that are indices into them: ``train`` and
     ``held_out`` are needed, ``validation`` is for tuning. A run makes the task several times, so
@@ -108,6 +110,7 @@ class Task:
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
     repeats_by_reward: bool = False
+    reward_functions: Any = None  # its class imports this module
 
     def __init__(self, **options: Any):
         known = [option.name for option in self.options]

@@ -40,7 +40,7 @@ PROFILES = (  # quarters of speed, price and privacy, as a tool's name tells the
     ),
     ALL_ROUNDER,
 )
-MOST_BY_ONE = 0.85  # of a front may be covered by one plan, else the tools hardly conflict
+MOST_SINGLE = 0.85  # of a front may be covered by one plan, else the tools hardly conflict
 
 _CALL = r"[a-z]+_[0-9]{3}(?: [a-z]+=[a-z0-9]+)*"
 _PLAN = re.compile(rf"{_CALL}(?: ; {_CALL})?", re.ASCII)
@@ -107,7 +107,7 @@ class CallPlans(Task):
         while True:
             first, second = sorted(rng.permutation(len(KEYS))[:2])
             request = _drawn(intents[first], rng), _drawn(intents[second], rng)
-            if best_by_one(request) <= MOST_BY_ONE:
+            if best_single(request) <= MOST_SINGLE:
                 return request
 
     def key(self, instance) -> str:
@@ -278,7 +278,7 @@ def front_of(request: tuple[Part, Part]) -> np.ndarray:
     return front
 
 
-def best_by_one(request: tuple[Part, Part]) -> float:
+def best_single(request: tuple[Part, Part]) -> float:
     """The coverage of the best single plan at alpha = 1, exact.
 
     The best plan for weights w takes the best tool of each part. So the set reward of the front is
@@ -286,7 +286,7 @@ def best_by_one(request: tuple[Part, Part]) -> float:
     integrate. The best single plan takes the tools of the largest sum.
 
     >>> pure = Part("taxi", (), ("taxi_400", "taxi_040", "taxi_004"))
-    >>> round(best_by_one((pure, pure)), 3)  # .5 of 17/24
+    >>> round(best_single((pure, pure)), 3)  # .5 of 17/24
     0.706
     """
     parts = [_best_and_all(tuple(sorted(tool[-3:] for tool in part.tools))) for part in request]

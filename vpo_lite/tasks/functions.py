@@ -8,12 +8,13 @@ import copy
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import JsonValue, field_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from ..checks import LARGEST, check_finite, is_encodable, shown
 from ..options import Option
@@ -28,10 +29,21 @@ HANDED = ("prompts", "completions", *OF_TRL)
 LEFT_OUT = ("prompt", "completion")  # columns that functions do not see, as in TRL
 
 
+def _without_nan(column):
+    """Refuse NaN and infinity, of which a function would make rewards without a word."""
+    inner = column.values() if isinstance(column, dict) else column
+    for x in inner if isinstance(column, dict | list) else ():
+        _without_nan(x)
+    if isinstance(column, float) and not math.isfinite(column):
+        raise ValueError("should hold finite numbers, and null where there is none")
+    return column
+
+
 class FunctionsRow(Row):
-    """A row: its prompt, and columns of any names."""
+    """A row: its prompt, and columns of any names. Their numbers are finite, as JSON's are."""
 
     model_config = Row.model_config | {"extra": "allow"}
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_without_nan)]] = Field(init=False)
     prompt: JsonValue
 
     @field_validator("prompt")
@@ -75,7 +87,7 @@ class ByFunctions(Task):
 
     def use(self, functions: RewardFunctions, w_star) -> None:
         """Score with these functions. w_star: (d,), or None for equal weights."""
-        self.functions, d = functions, len(functions.names)
+        self.reward_functions, d = functions, len(functions.names)
         self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
         if self.weights.shape != (d,):
             raise ValueError(
@@ -85,13 +97,13 @@ class ByFunctions(Task):
             raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
 
     def objectives(self, instance) -> tuple[str, ...]:
-        return self.functions.names
+        return self.reward_functions.names
 
     def w_star(self, instance) -> np.ndarray:
         return self.weights
 
     def worst(self, instance) -> np.ndarray:
-        return np.array(self.functions.worst)
+        return np.array(self.reward_functions.worst)
 
     def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
         """The columns that functions are handed with answers to these rows: by default theirs."""
@@ -102,7 +114,7 @@ class ByFunctions(Task):
     def prompt(
         self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
     ) -> Prompt:
-        goals = "" if weights is None else weighed("goals", self.functions.names, weights)
+        goals = "" if weights is None else weighed("goals", self.reward_functions.names, weights)
         asked = self.asking(instance.prompt, m, goals)
         if isinstance(asked, str):
             return Prompt.words(asked)
@@ -142,9 +154,9 @@ class ByFunctions(Task):
         """Call every function once, with the answers of all instances."""
         asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
         texts = [text for some in answers for text in some]
-        R = np.zeros((0, len(self.functions.names)))
+        R = np.zeros((0, len(self.reward_functions.names)))
         if asked:
-            R = self.functions.rewards(lambda: self.handed(asked, texts), len(asked))
+            R = self.reward_functions.rewards(lambda: self.handed(asked, texts), len(asked))
         return np.split(R, np.cumsum([len(texts) for texts in answers]))[:-1]
 
     def handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
@@ -270,7 +282,7 @@ class FunctionsTask(ByFunctions, RecordTask):
     def check_machine(self) -> None:
         """Raise ValueError where a function does not take what it is handed."""
         first = self.instance(self.seeds["train"][0])
-        self.functions.check_call(self.handed([first], [""]), self.path)
+        self.reward_functions.check_call(self.handed([first], [""]), self.path)
 
 
 class OfFunctions(ByFunctions):

@@ -27,7 +27,7 @@ from .hop_chains import (
 )
 from .wording import numbered_form, weighed, weight_symbols, write_numbered
 
-MOST_BY_ONE = 0.85  # of a front may be covered by one answer, else the facts hardly conflict
+MOST_SINGLE = 0.85  # of a front may be covered by one answer, else the facts hardly conflict
 _PERSON = {name.lower(): name for name in PEOPLE}
 
 
@@ -95,7 +95,7 @@ class HopFacts(Task):
         rng = generator(seed, "hops", self.hops)
         while True:
             question = drawn(self.hops, 10 + seed % 3, rng)
-            if best_single(front_of(question, self.along)) <= MOST_BY_ONE:
+            if best_single(front_of(question, self.along)) <= MOST_SINGLE:
                 return question
 
     def summary(self, instance: HopQuestion) -> str:

@@ -26,7 +26,7 @@ from .wording import numbered_form, weighed, weight_symbols
 PLACES = 4  # digits of an input
 LONGEST = 3  # operations in a program
 SIZES = {1: (5, 6, 7, 8), 2: (4, 6, 8), 3: (5, 6, 7, 8)}  # tests of a problem, by its rules
-MOST_BY_ONE = 0.85  # of a front may be covered by one answer, else the tests hardly conflict
+MOST_SINGLE = 0.85  # of a front may be covered by one answer, else the tests hardly conflict
 
 OPERATIONS = {  # name -> what it does to digits (..., 4)
     "reverse": lambda x: x[..., ::-1],
@@ -131,7 +131,7 @@ class SingleRule(Task):
         n = sizes[seed % len(sizes)]
         while True:
             tests = self._drawn(n, rng)
-            if self.rules == 1 or best_single(front_of(tests)) <= MOST_BY_ONE:
+            if self.rules == 1 or best_single(front_of(tests)) <= MOST_SINGLE:
                 return tests
 
     def _drawn(self, n: int, rng) -> Examples:

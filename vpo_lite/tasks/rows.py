@@ -23,6 +23,7 @@ class Row(Schema):
 
 def rows_of(path, schema) -> Iterator[Any]:
     """The rows of a file in order, each checked by a schema; a DamagedError stands for a bad one.
+    Empty lines at the end are no rows; one between two rows is a bad one.
 
     Raises DamagedError for a file that cannot be read at all.
     """
@@ -36,16 +37,20 @@ def rows_of(path, schema) -> Iterator[Any]:
 
 
 def _json_lines(path, schema) -> Iterator[Any]:
+    empty = []  # lines, each an error if a row follows
     try:
         with open(path, "rb") as file:
             for line, text in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 1):
                 where = f"{path}, line {line}"
                 if len(text) > MOST_LINE:
                     raise DamagedError(f"{where}: longer than {MOST_LINE:,} bytes")
+                text = text.removeprefix(b"\xef\xbb\xbf")  # files that were joined, too
+                if not text.strip():
+                    empty.append(DamagedError(f"{where}: is empty; remove it"))
+                    continue
+                yield from empty
+                empty.clear()
                 try:
-                    text = text.removeprefix(b"\xef\xbb\xbf")  # files that were joined, too
-                    if not text.strip():
-                        raise DamagedError(f"{where}: is empty; remove it")
                     if line == 1 and text.lstrip().startswith(b"["):
                         raise DamagedError(f"{where}: a JSON list")
                     row = parse_json(text, schema, where)

@@ -58,6 +58,8 @@ def read_answers(
 
     - prompts: a prompt's prefix is put before its completions
     - tokens, truncated (P, G): 0 and False where they are not given
+
+    Raises TaskError where the task's parser or scorer gives what cannot work.
     """
     prompts = [Prompt()] * len(instances) if prompts is None else prompts
     shape = (len(instances), len(texts[0]))

@@ -1,12 +1,13 @@
 """The settings of a training run. A config that cannot work is refused when it is made."""
 
 import dataclasses
+import functools
 import math
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
+from ..checks import LEAST_ALPHA, MOST_ALPHA, did_you_mean, shown
 from ..estimators import METHODS, check_whiten
 from ..options import Option, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
@@ -39,15 +40,17 @@ _PRESETS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The settings of one run. Start from :meth:`preset`, change with :meth:`but`.
 
     The options of the task are given like settings and kept in ``task_options``. Raises ValueError
     for an unknown name and for a value that cannot work.
 
-    >>> TrainConfig.preset("demo", method="grpo").answers      # GRPO scores one answer per rollout
-    1
+    >>> TrainConfig(lrr=1e-3)
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown setting 'lrr'; did you mean lr?
     >>> TrainConfig.preset("demo", alpha=0)
     Traceback (most recent call last):
     ...
@@ -81,7 +84,7 @@ class TrainConfig:
     pay_repeats: bool = setting(
         False, "a repeat within a rollout keeps its rewards; default: it has the worst vector"
     )
-    epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
+    epochs: int = setting(1, "PPO epochs: passes over a step's rollouts", least=1, most=1000)
     lr: float = setting(
         1e-3, "learning rate of AdamW; LoRA learns at 1e-5 to 1e-3", above=0, most=1
     )
@@ -146,7 +149,7 @@ class TrainConfig:
     )
     eval_answers: int | None = setting(
         None,
-        "answers to each of them; default: 30, or a whole set if it has more",
+        "answers sampled for each of these problems; default: 30, or a whole set if it has more",
         least=1,
         most=MOST_ANSWERS,
     )
@@ -174,14 +177,12 @@ class TrainConfig:
         """The preset of this name, with ``changes``. Names: demo, patient, laptop, gpu, paper."""
         if not isinstance(name, str) or name not in _PRESETS:
             raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(_PRESETS)}")
-        settings = dict(zip(_COLUMNS, _PRESETS[name], strict=True))
-        return cls(**_sorted_out(settings | changes))
+        return cls(**dict(zip(_COLUMNS, _PRESETS[name], strict=True)) | changes)
 
     def but(self, **changes: Any) -> "TrainConfig":
         """A copy with settings or task options changed. Another task starts from its defaults."""
         kept = self.task_options if task_name(changes.get("task", self.task)) == self.task else {}
-        changes = _sorted_out({"task": self.task, "task_options": kept} | changes)
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **{"task_options": kept} | changes)
 
     def __post_init__(self):
         object.__setattr__(self, "task", task_name(self.task))
@@ -192,7 +193,6 @@ class TrainConfig:
             object.__setattr__(self, "device", str(self.device))
         for option in _OPTIONS:
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
-        _check_options(self.task_options)
         task = self.make_task()
         given = {
             o.name: getattr(task, o.name)
@@ -312,7 +312,7 @@ class TrainConfig:
         kept = {name: value for name, value in values.items() if name in known or value is not None}
         if kept.get("K") == "inf":
             kept["K"] = math.inf
-        return cls(**_sorted_out(kept))
+        return cls(**kept)
 
 
 def _sorted_out(changes: dict) -> dict:
@@ -327,20 +327,24 @@ def _sorted_out(changes: dict) -> dict:
         )
     for name in changes:
         if name not in settings and name not in own:
-            raise ValueError(
-                f"unknown setting {shown(name)}: there are "
-                f"{', '.join(sorted(settings - {'task_options'}))}; "
-                f"and of task {task.name!r}: {', '.join(sorted(own)) or 'none'}"
-            )
+            there = f": there are {', '.join(sorted(settings - {'task_options'}))}; and of task "
+            there += f"{task.name!r}: {', '.join(sorted(own)) or 'none'}"
+            near = did_you_mean([name], settings | own)
+            raise ValueError(f"unknown setting {shown(name)}{near or there}")
     given = changes.get("task_options", {})
-    _check_options(given)
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"task_options = {shown(given)}: must be a dict of settings by name")
     options = given | {k: v for k, v in changes.items() if k in own}
     return {k: v for k, v in changes.items() if k in settings} | {"task_options": options}
 
 
-def _check_options(given) -> None:
-    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
-        raise ValueError(f"task_options = {shown(given)}: must be a dict of settings by name")
-
-
 _OPTIONS = options_of(TrainConfig)
+_init = TrainConfig.__init__
+
+
+@functools.wraps(_init)
+def _init_sorted_out(self, **settings):
+    _init(self, **_sorted_out(settings))
+
+
+TrainConfig.__init__ = _init_sorted_out

@@ -32,14 +32,16 @@ def evaluate(
     task: Task | None = None,
     tell: Callable[[int, int], object] | None = None,
 ) -> dict:
-    """The figures of a policy: means over problems, from ``answers`` answers to each problem.
+    """The figures of a policy: means over problems, from a pool of answers to each problem.
 
-    A run on one problem is evaluated on that problem. Any other run is evaluated on the first
-    ``problems`` held-out ones. Both numbers are by default the config's: 64 problems, or all where
-    the task has fewer, and 30 answers. A rollout holds one answer, or m answers; the pool is cut to
-    ``answers``. Every answer keeps its own reward vector, also a repeat. A set is one rollout, or
-    ``set_size`` consecutive single answers. ``tell`` is called first, and after each problem, with
-    the number of those that are done, and of all. The dict holds
+    - problems: how many, the first held-out ones; by default the config's ``eval_problems``. A run
+      on one problem is evaluated on that problem
+    - answers: in a pool; by default the config's ``eval_answers``. Rollouts hold one answer or m,
+      and the pool is cut to this number
+    - tell: called first, and after each problem, with the number of those that are done, and of all
+
+    Every answer keeps its own reward vector, also a repeat. A set is one rollout, or ``set_size``
+    consecutive single answers. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
     - coverage: mean over sets, exact at alpha = 1; None without a known front

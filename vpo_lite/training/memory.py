@@ -188,12 +188,12 @@ def made_to_fit(policy: Policy, config: TrainConfig, task) -> TrainConfig:
 
 
 def check_fits(
-    policy: Policy, config: TrainConfig, task=None, needed=memory_needed, quantised: bool = True
+    policy: Policy, config: TrainConfig, task=None, needed=memory_needed, native: bool = True
 ) -> None:
     """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
     device has in all, or more positions than the model has.
 
-    needed: as :func:`memory_needed`, of the engine that trains; quantised: as in :func:`cures`
+    needed: as :func:`memory_needed`, of the engine that trains; native: whether that is ours
     """
     task = task or config.make_task()
     longest, new = lengths(policy, config, task)
@@ -203,7 +203,7 @@ def check_fits(
         smallest = config.but(micro_batch=1, sample_batch=1)
         least = needed(policy, smallest, task)
         worst = (least, smallest) if least.peak > there else (need, config)
-        cure = cures(*worst, quantised)
+        cure = cures(*worst, native)
         raise ValueError(
             f"this run needs {need} for requests of up to {longest:,} tokens, and {policy.device} "
             f"has {size(there)} in all: {', or '.join(cure)}"
@@ -230,16 +230,16 @@ def enough_memory(config: TrainConfig):
         ) from error
 
 
-def cures(need: Memory, config: TrainConfig, quantised: bool = True) -> list[str]:
+def cures(need: Memory, config: TrainConfig, native: bool = True) -> list[str]:
     """What lowers this need, as texts. Those that act on its larger part come first.
 
-    quantised: whether the engine trains beside quantised parameters
+    native: whether our own engine trains; another takes neither sample_batch nor load_in
     """
     rows = config.prompts * config.group_size
     if need.sampling > need.update:
         sampled = config.sample_batch or rows
         return [
-            *([f"set sample_batch below {sampled:,}"] if sampled > 1 else []),
+            *([f"set sample_batch below {sampled:,}"] if native and sampled > 1 else []),
             f"lower prompts ({config.prompts:,})",
             f"group_size ({config.group_size:,})",
             f"max_new_tokens ({config.max_new_tokens or 'as the task asks'})",
@@ -249,7 +249,7 @@ def cures(need: Memory, config: TrainConfig, quantised: bool = True) -> list[str
     update = [f"set micro_batch below {rows:,}"] if rows > 1 else []
     update += [] if config.gradient_checkpointing else ["turn on gradient_checkpointing"]
     update += [f"lower max_new_tokens ({config.max_new_tokens or 'as the task asks'})"]
-    base = ["load_in 4bit"] if quantised and config.load_in != "4bit" else []
+    base = ["load_in 4bit"] if native and config.load_in != "4bit" else []
     return [*base, *update] if need.parameters > need.update else [*update, *base]
 
 

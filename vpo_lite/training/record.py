@@ -69,10 +69,10 @@ class StepRecord:
     - truncated_rate: of the rollouts, those cut off at the token limit
     - objectives: means by name, empty where names differ from problem to problem
     - slots: mean ``w* . r`` of the 1st, 2nd, ... answer
-    - silent_groups: share of groups whose advantages were all 0
+    - silent_groups: share of groups whose advantages were all 0 (TRL: frac_reward_zero_std)
     - entropy: nats per token
     - kl: k3 to the reference, nats per token; None on steps that do not measure it
-    - clip_share: share of the tokens at which the clip was active
+    - clip_share: share of the tokens at which the clip was active (clip fraction)
     - gradient_norm: before clipping; loss
     - tokens: how many were sampled
     - seconds, rollout_seconds: of the step, and of its sampling and scoring

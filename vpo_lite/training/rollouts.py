@@ -49,6 +49,9 @@ def sample_answers(
     - notes: P texts that end the requests in words, or None
     - stop: a token that ends a rollout, too; None for the one that the policy names, if any
     - temperature, dtype, compiled, at_once: as in :meth:`Policy.sample`
+
+    Returns a :class:`Sampled`: P groups with rewards (G, m, d), and P * G rollouts. Raises
+    TaskError for what the task gives that cannot work.
     """
     weights = [None] * len(instances) if weights is None else weights
     prompts = [

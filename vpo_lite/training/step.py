@@ -6,6 +6,7 @@ in one line, the call of ``estimators.estimate``.
 
 import math
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..policy.adapter import adapter_folder
 from ..policy.decoder import DecoderView, compiler_missing
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
+from ..policy.sampling import Rollouts
 from ..policy.threads import SMALL_UPDATE, one_thread_if_small, torch_threads
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
@@ -85,14 +87,15 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     step: counts from 0, and keys every random draw.
     """
     started, policy, task = time.perf_counter(), learner.policy, learner.task
+    method = estimators.METHODS[config.method]
     instances = problems_of_step(task, config.seed, step, config.prompts)  # P problems
     keys = [group_key(task, x, slot) for slot, x in enumerate(instances)]
     weights = draw_weights(task, config, instances, keys, step)  # P times (K, d), shared in a group
-    tokens = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
-    draws = [(config.group_size, tokens, config.seed, "rollout", step, key) for key in keys]
+    longest = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
+    draws = [(config.group_size, longest, config.seed, "rollout", step, key) for key in keys]
     uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
     single = single_weights(config.method, weights, len(instances))
-    shown = single if estimators.METHODS[config.method].weight_in_prompt else None
+    shown = single if method.weight_in_prompt else None
     how = dict(temperature=config.temperature, dtype=config.rollout_dtype, weights=shown)
     how |= dict(compiled=config.compile, at_once=config.sample_batch)
     groups, rollouts, scoring = sample_answers(  # P groups of G rollouts of m answers
@@ -100,11 +103,12 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     )
     sampled = time.perf_counter()
     pay = config.pay_repeats
-    R = [group.for_training(task.worst(group.instance), pay) for group in groups]
+    R = [x.for_training(task.worst(x.instance), pay) for x in groups]  # P times (G, m, d)
     trained, gave_way = rollouts, False
-    if estimators.METHODS[config.method].recombines:  # R: P times (G, m, d)
-        how = (learner.found, weights, config.alpha, tokens)
-        R, trained, gave_way = recombine(policy, task, groups, rollouts, R, *how)
+    if method.recombines:
+        R, trained, gave_way = recombine(
+            policy, task, groups, rollouts, R, learner.found, weights, config.alpha, longest
+        )
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     credit |= dict(eps=config.eps, whiten=config.whiten)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
@@ -118,7 +122,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     for parameters in learner.optimizer.param_groups:
         parameters["lr"] = config.lr_at(step)
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
-        update = update_policy(learner, config, trained, advantages, tokens, measure_kl, where)
+        update = update_policy(learner, config, trained, advantages, longest, measure_kl, where)
     own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
     kept = zip(groups, own, single, strict=True)
     return StepRecord(
@@ -153,15 +157,19 @@ class Update(NamedTuple):
 def update_policy(
     learner: Learner,
     config: TrainConfig,
-    rollouts,
-    advantages,
+    rollouts: Rollouts,
+    advantages: np.ndarray,
     longest: int,
     measure_kl: bool,
     where: str = "a step",
 ) -> Update:
-    """Take ``config.epochs`` passes of the clipped loss over the rollouts.
+    """Take ``config.epochs`` passes over the rollouts, each one step of AdamW on the loss
 
-    - advantages: (P, G)
+        clipped_loss + kl * kl_to_reference - entropy * entropy_bonus
+
+    whose gradient, summed over the micro-batches, is clipped to norm 1.
+
+    - advantages: (P, G), one number for all tokens of a rollout
     - longest: the token limit of a rollout
     - measure_kl: whether the KL to the reference is computed
     - where: step and prompt, for an error
@@ -170,39 +178,18 @@ def update_policy(
     """
     policy, mask = learner.policy, rollouts.mask
     rows = config.micro_batch or len(mask)
-    cuts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
-    parts = [(cut, rollouts.rows(cut)) for cut in cuts]
     weights = token_weights(mask, config.aggregation, longest)
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
-    reference, old = [], []  # log-probabilities of each part; old: by the policy in the first pass
+    cuts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
+    parts = [_Part(rollouts.rows(cut), gain[cut], weights[cut]) for cut in cuts]
     if measure_kl:  # here, because no backward pass holds memory yet
         with policy.reference():
-            reference = [policy.token_logprobs(some, config.temperature)[0] for _, some in parts]
-    gaps, drawn = [], []  # to the sampler; tokens that it drew: none of a recombined set
-    for epoch in range(config.epochs):
+            for part in parts:
+                part.reference = policy.token_logprobs(part.rollouts, config.temperature)[0]
+    for _ in range(config.epochs):
         learner.optimizer.zero_grad(set_to_none=True)
-        # Scalars of each part. They stay on the device: to read one is to wait for it.
-        losses, kls, entropies, clips = [], [], [], []
-        for i, (part, some) in enumerate(parts):
-            logp, entropy = policy.token_logprobs(
-                some, config.temperature, entropy_gradient=config.entropy > 0
-            )
-            if epoch == 0:
-                old.append(logp.detach())
-                gap = (old[i] - rollouts.logprobs[part]).nan_to_num(0.0).abs()
-                gaps.append((gap * mask[part]).sum())
-                drawn.append((mask[part] & ~rollouts.logprobs[part].isnan()).sum())
-            loss, clipped = clipped_loss(logp, old[i], gain[part], weights[part], config.clip)
-            if measure_kl:
-                kl = kl_to_reference(logp, reference[i], weights[part])
-                loss = loss + config.kl * kl if config.kl else loss
-                kls.append(kl.detach())
-            if config.entropy:
-                loss = loss - config.entropy * entropy_bonus(entropy, weights[part])
-            loss.backward()
-            losses.append(loss.detach())
-            clips.append(clipped)
-            entropies.append((entropy.detach() * mask[part]).sum())
+        found = [_add_gradient(policy, config, part) for part in parts]
+        losses, kls, clips, entropies = zip(*found, strict=True)
         norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
         total, length = _sum(losses), norm.item()
         if not (math.isfinite(total) and math.isfinite(length)):
@@ -219,8 +206,58 @@ def update_policy(
         clip_share=_sum(clips) / tokens,
         gradient_norm=length,
         entropy=_sum(entropies) / tokens,
-        sampler_gap=_sum(gaps) / max(_sum(drawn), 1),
+        sampler_gap=_sampler_gap(parts),
     )
+
+
+@dataclass
+class _Part:
+    """A micro-batch of b rollouts.
+
+    - gain (b,), weights (b, T): advantages, and token weights in the loss of the whole batch
+    - reference, old (b, T): log-probabilities under the reference, and under the policy in the
+      first pass
+    """
+
+    rollouts: Rollouts
+    gain: torch.Tensor
+    weights: torch.Tensor
+    reference: torch.Tensor | None = None
+    old: torch.Tensor | None = None
+
+
+def _add_gradient(policy: Policy, config: TrainConfig, part: _Part) -> tuple[torch.Tensor, ...]:
+    """Add a micro-batch's gradient to that of the parameters.
+
+    Returns its parts of the loss and of the KL, and its sums of clipped tokens and of the tokens'
+    entropies. These scalars stay on the device: to read one is to wait for it.
+    """
+    logp, entropy = policy.token_logprobs(
+        part.rollouts, config.temperature, entropy_gradient=config.entropy > 0
+    )
+    if part.old is None:
+        part.old = logp.detach()
+    loss, clipped = clipped_loss(logp, part.old, part.gain, part.weights, config.clip)
+    kl = torch.zeros_like(loss)
+    if part.reference is not None:
+        kl = kl_to_reference(logp, part.reference, part.weights)
+        loss = loss + config.kl * kl if config.kl else loss
+    if config.entropy:
+        loss = loss - config.entropy * entropy_bonus(entropy, part.weights)
+    loss.backward()
+    return loss.detach(), kl.detach(), clipped, (entropy.detach() * part.rollouts.mask).sum()
+
+
+def _sampler_gap(parts: list[_Part]) -> float:
+    """The mean distance of the policy's log-probabilities to the sampler's, over the tokens that it
+    drew: none of a recombined set.
+    """
+    gaps, drawn = [], []
+    for part in parts:
+        sampled, mask = part.rollouts.logprobs, part.rollouts.mask
+        gaps.append(((part.old - sampled).nan_to_num(0.0).abs() * mask).sum())
+        drawn.append((mask & ~sampled.isnan()).sum())
+    return _sum(gaps) / max(_sum(drawn), 1)
 
 
 def _sum(scalars) -> float:
