@@ -1,19 +1,24 @@
 """Policies inside OpenEvolve: the real package, no network. Skipped where it is not installed."""
 
+import asyncio
+import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small_models import byte_model
 
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.archive import Archive
 from vpo_lite.search.evolution import evolve
-from vpo_lite.search.openevolve import Islands
+from vpo_lite.search.openevolve import Islands, PolicyClient, metrics_of, run_stock
 from vpo_lite.tasks.program_rules import HiddenRules
+from vpo_lite.training.rollouts import sample_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 TWO = HiddenRules(branches=2)
@@ -25,6 +30,54 @@ def test_without_the_package_one_line_names_the_cure(monkeypatch):
         ValueError, match=r"^OpenEvolve cannot be imported .*vpo_lite\[openevolve\]"
     ):
         Islands([1.0])
+
+
+def test_metrics_are_the_rewards_of_the_text_and_malformed_ones_the_worst():
+    x = TWO.instance(3)
+    right = metrics_of("programs", {"branches": 2}, 3, f" {x.rules[0]}\n")
+    passed = TWO.score([x], [[x.rules[0]]])[0][0]
+    assert [right[f"reward_{i + 1}"] for i in range(len(passed))] == passed.tolist()
+    assert right["combined_score"] == pytest.approx(passed.mean()) and 0 < passed.mean() < 1
+    wrong = metrics_of("programs", {"branches": 2}, 3, "no program at all")
+    assert set(wrong) == set(right) and set(wrong.values()) == {0.0}
+
+
+def test_a_model_that_is_asked_in_words_is_shown_the_parent_that_openevolve_chose(
+    tmp_path, monkeypatch
+):
+    """It was asked the problem alone: every child was independent of the search."""
+    asked = []
+
+    def spied(policy, task, instances, m, uniforms, *, notes):
+        asked.append(notes[0])
+        return sample_answers(policy, task, instances, m, uniforms, notes=notes)
+
+    monkeypatch.setattr("vpo_lite.search.openevolve.sample_answers", spied)
+    monkeypatch.setattr("vpo_lite.search.openevolve.longest_completion", lambda *_: 8)
+    model = str(byte_model(tmp_path / "model", 16, 32, 1, 2, 1))
+    x = TWO.instance(1)
+    right = x.rules[0]
+    for parent in ("nothing yet", right):
+        client = PolicyClient(model, "programs", '{"branches": 2}', 1, 2, 0)
+        asyncio.run(client.generate(f"# Current Program\n```text\n{parent}\n```"))
+    rewards = TWO.score([x], [[right]])[0][0]
+    line = ", ".join(f"{n} {r:.2f}" for n, r in zip(TWO.objectives(x), rewards, strict=True))
+    assert asked[0] == "" and f"{TWO.write(x, [right])}\n{line}" in asked[1]
+
+
+@pytest.mark.parametrize("prompt", ["# Current Program\n```text\nnothing yet\n```", "no program"])
+def test_before_there_is_an_answer_every_policy_begins_anew(prompt, monkeypatch):
+    """A route cannot be written from the text that OpenEvolve starts with: it was a KeyError."""
+    begun = []
+
+    def spied(policy, task, instances, m, uniforms, *, prefixes):
+        begun.append(prefixes)
+        return sample_answers(policy, task, instances, m, uniforms, prefixes=prefixes)
+
+    monkeypatch.setattr("vpo_lite.search.openevolve.sample_answers", spied)
+    client = PolicyClient("pocket-6x6", "maze", "{}", 1, 2, 0)
+    asyncio.run(client.generate(prompt))
+    assert begun == [[""]]
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +177,33 @@ print([e.answer for e in found], [len(i) for i in archive.database.islands])
         for seed in "12"
     }
     assert len(told) == 1 and "[" in told.pop()
+
+
+def test_more_answers_than_the_policy_writes_are_refused_before_a_process_starts(tmp_path):
+    """In the worker it would be an error of each call, and the search would go on with nothing."""
+    how = dict(iterations=8, seed=0, folder=tmp_path / "run")
+    with pytest.raises(ValueError, match="m = 6: this policy writes 1 to 5 answers"):
+        run_stock("pocket-programs", "programs", 1, m=6, **how)
+    with pytest.raises(ValueError, match="this policy was made for task 'maze'"):
+        run_stock("pocket-6x6", "programs", 1, m=1, **how)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [1, 3])
+def test_openevolves_own_program_runs_with_a_policy_and_leaves_nothing_behind(
+    openevolve, tmp_path, m
+):
+    root, handlers = logging.getLogger(), list(logging.getLogger().handlers)
+    states = random.getstate(), np.random.get_state()[1].tolist(), root.level
+    signals = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    threads = os.environ.get("OMP_NUM_THREADS")
+    how = dict(m=m, iterations=8, seed=0, options={"branches": 2}, folder=tmp_path / "run")
+    result = run_stock("pocket-programs", "programs", 1, **how)
+    assert (random.getstate(), np.random.get_state()[1].tolist(), root.level) == states
+    assert root.handlers == handlers and os.environ.get("OMP_NUM_THREADS") == threads
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == signals
+    x = TWO.instance(1)
+    (score,) = TWO.score([x], [[result.best_code]])[0].mean(axis=1)
+    assert result.best_score == pytest.approx(score) and score > 0
+    assert result.metrics == metrics_of("programs", {"branches": 2}, 1, result.best_code)

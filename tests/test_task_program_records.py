@@ -13,7 +13,9 @@ from test_records import config, model, refused  # noqa: F401
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.search.openevolve import metrics_of
 from vpo_lite.tasks import program_texts, sandbox
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.program_records import ProgramRecords
 from vpo_lite.tasks.program_texts import passes
 from vpo_lite.tasks.programs import ProgramsTask
@@ -406,3 +408,5 @@ def test_where_there_is_no_sandbox_nothing_is_sampled(model, tmp_path, monkeypat
     ]
     for command in (asked, ["evaluate", str(run.path)]):
         assert "only in a sandbox" in refused(capsys, *command)
+    with pytest.raises(TaskError, match="only in a sandbox"):
+        metrics_of("programs", {"mode": "faithful"}, 0, "print(1)")

@@ -1,22 +1,52 @@
-"""OpenEvolve's population as the archive of an evolutionary search.
+"""The same policies inside OpenEvolve, the open AlphaEvolve, without a network.
 
-OpenEvolve is an open version of AlphaEvolve. A set of m answers gives m children a call, and
-budgets are counted as everywhere. It is the optional extra ``openevolve``, and is imported when
-:class:`Islands` is used.
+There are two doors. :class:`Islands` is OpenEvolve's own population as the archive of
+:func:`vpo_lite.search.evolution.evolve`. A set of m answers then gives m children a call, and
+budgets are counted as everywhere. :func:`run_stock` runs OpenEvolve's whole program, with a policy
+in place of its client of a language model. It takes one child from each call.
+
+OpenEvolve is the optional extra ``openevolve``. It is imported when one of the two is used.
 """
 
 import contextlib
 import importlib
+import json
+import logging
+import os
 import random
+import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, MutableSet
+from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
 from ..checks import check_whole
+from ..policy.loading import load_policy
+from ..policy.shipped import description
+from ..randomness import generator
+from ..tasks.base import TaskError
+from ..tasks.registry import task_class
+from ..tasks.wording import known_answers
+from ..training.answers import score_answers
+from ..training.contract import objectives_of, worst_of
+from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 from .archive import Archive, Elite
+from .evolution import beginning, written
 
 INSPIRATIONS = 5  # sampled with each parent, as OpenEvolve does
+START = "nothing yet"  # what the search begins from
+CURRENT = re.compile(r"# Current Program\n```text\n(.*?)\n?```", re.DOTALL)
+EVALUATOR = """from pathlib import Path
+
+from vpo_lite.search.openevolve import metrics_of
+
+
+def evaluate(program_path):
+    return metrics_of({name!r}, {options!r}, {problem!r}, Path(program_path).read_text("utf-8"))
+"""
 
 
 def _openevolve(module: str) -> ModuleType:
@@ -26,6 +56,9 @@ def _openevolve(module: str) -> ModuleType:
         raise ValueError(
             f"OpenEvolve cannot be imported ({error}); cure: pip install 'vpo_lite[openevolve]'"
         ) from error
+
+
+# --- its population as an archive -----------------------------------------------------------------
 
 
 class Islands(Archive):
@@ -139,3 +172,179 @@ def _random_from(seed: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
+
+
+# --- its whole program ----------------------------------------------------------------------------
+
+
+def run_stock(
+    policy: str,
+    task: str,
+    problem: int,
+    *,
+    m: int,
+    iterations: int,
+    seed: int,
+    folder,
+    options: dict | None = None,
+    islands: int = 3,
+):
+    """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
+    the best answer, ``best_score`` its w* . r, ``metrics`` its rewards by name.
+
+    OpenEvolve starts one worker process, in which the policy is loaded (seconds). It evaluates by
+    a file that is written to the folder. A script that calls this must be importable, with its
+    code under ``if __name__ == "__main__"``.
+
+    One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children. The
+    next m - 1 calls take the others, which are not grown from the parents that OpenEvolve chose for
+    these calls. :class:`Islands` has no such flaw. A run cannot be repeated exactly, because
+    OpenEvolve draws from sets whose order differs between processes.
+
+    - policy: a name or a folder, as for ``load_policy``
+    - task, options, problem: the task's name, its options, and the seed of the problem
+    - folder: for its logs, checkpoints and the best program
+
+    Its changes to shared state are undone: random streams, handlers of the log and of signals.
+
+    Raises ValueError where OpenEvolve is not installed, and for what task or policy refuse.
+    """
+    for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
+        check_whole(value, name)
+    options, folder = dict(options or {}), Path(folder)
+    made = task_class(task)(**options)
+    made.check_machine()
+    made.check_policy(m, description(policy))
+    config, instance = _openevolve("config"), made.instance(problem)
+    names = _features(len(made.objectives(instance)))
+    bins = Archive(made.w_star(instance)).bins
+    folder.mkdir(parents=True, exist_ok=True)
+    evaluator, start = folder / "evaluator.py", folder / "start.txt"
+    evaluator.write_text(EVALUATOR.format(name=task, options=options, problem=problem), "utf-8")
+    start.write_text(START, "utf-8")
+    client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
+    model = config.LLMModelConfig(name="policy", init_client=client)
+    grid = dict(feature_dimensions=names, feature_bins=dict.fromkeys(names, bins))
+    once = dict(parallel_evaluations=1, cascade_evaluation=False, max_retries=0)
+    settings = config.Config(
+        max_iterations=iterations,
+        log_level="WARNING",
+        random_seed=seed,
+        language="text",
+        file_suffix=".txt",
+        diff_based_evolution=False,
+        max_tasks_per_child=10**6,  # a new process instead of a fork, which may hang with torch
+        llm=config.LLMConfig(models=[model], evaluator_models=[model]),
+        database=config.DatabaseConfig(num_islands=islands, log_prompts=False, **grid),
+        evaluator=config.EvaluatorConfig(**once),
+    )
+    with _undone():
+        return _openevolve("api").run_evolution(
+            start, evaluator, settings, iterations, str(folder), cleanup=False
+        )
+
+
+class PolicyClient:
+    """A policy as OpenEvolve's client of a language model. It loads the policy on its first call.
+
+    Settings are those of :func:`run_stock`, the options as JSON.
+    """
+
+    def __init__(self, policy, task, options, problem, m, seed, config=None):
+        self.model = f"policy {policy}"  # OpenEvolve looks it up
+        self.last_usage = None
+        self._settings = policy, task, options, problem, m, seed
+        self._waiting: list[str] = []
+        self._calls, self._loaded = 0, None
+
+    async def generate(self, prompt: str, **settings) -> str:
+        return await self.generate_with_context("", [{"role": "user", "content": prompt}])
+
+    async def generate_with_context(self, system_message: str, messages, **settings) -> str:
+        """The next answer, in the form that OpenEvolve reads; empty where it was malformed."""
+        if not self._waiting:
+            found = CURRENT.findall(messages[-1]["content"])
+            self._waiting = self._written(found[-1].strip() if found else "")
+        answer = self._waiting.pop(0)
+        return f"```text\n{answer}\n```" if answer else ""
+
+    def _written(self, parent: str) -> list[str | None]:
+        name, task, options, problem, m, seed = self._settings
+        if self._loaded is None:
+            made = task_class(task)(**json.loads(options))
+            self._loaded = load_policy(name), made, made.instance(problem)
+        policy, task, instance = self._loaded
+        key = task.key(instance)
+        self._calls += 1
+        limit = longest_completion(policy, task, m, [instance])
+        uniforms = draw_uniforms(1, limit, seed, "openevolve tokens", self._calls, key)[None]
+        begins = parent in ("", START)  # no answer yet, so nothing that a task can write
+        if policy.pocket is None:
+            begun = dict(notes=["" if begins else _note(task, instance, parent)])
+        else:
+            text = "" if begins else written(task, instance, parent, policy.pocket)
+            rng = generator(seed, "openevolve", self._calls, key)
+            begun = dict(prefixes=[beginning(text, rng) if text else ""])
+        (group,) = sample_answers(policy, task, [instance], m, uniforms, **begun).groups
+        self.last_usage = {"completion_tokens": int(group.tokens[0])}
+        return group.answers[0]
+
+
+def _note(task, instance, parent: str) -> str:
+    """The parent with its rewards, for a model that is asked in words; empty if it has none."""
+    rewards = _rewards(task, instance, parent)
+    if rewards is None:
+        return ""
+    known = (task.write(instance, [parent]), rewards)
+    return known_answers(objectives_of(task, instance), [known])
+
+
+def _rewards(task, instance, answer: str) -> np.ndarray | None:
+    """The rewards (d,) of an answer; None if it is malformed."""
+    try:
+        return score_answers(task, [instance], [[[answer]]])[0][0, 0]
+    except TaskError:  # the scorer itself failed, such as for want of a sandbox
+        raise
+    except ValueError:
+        return None
+
+
+def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
+    """What OpenEvolve measures an answer by: ``combined_score`` (w* . r) and the rewards.
+
+    A malformed answer has the worst rewards.
+
+    >>> metrics_of("programs", {"mode": "single"}, 0, "no program")["combined_score"]
+    0.0
+    """
+    task = task_class(name)(**options)
+    instance = task.instance(problem)
+    rewards = _rewards(task, instance, answer.strip())
+    rewards = worst_of(task, instance) if rewards is None else rewards
+    named = dict(zip(_features(len(rewards)), map(float, rewards), strict=True))
+    return {"combined_score": float(task.w_star(instance) @ rewards), **named}
+
+
+@contextlib.contextmanager
+def _undone() -> Iterator[None]:
+    """Around a run of OpenEvolve: what it changes of the process is put back."""
+    root, python, arrays = logging.getLogger(), random.getstate(), np.random.get_state()
+    level, handlers = root.level, list(root.handlers)
+    signals = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if threads is None:
+            os.environ.pop("OMP_NUM_THREADS")
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+        for handler in [h for h in root.handlers if h not in handlers]:
+            root.removeHandler(handler)
+            handler.close()
+        root.setLevel(level)
+        random.setstate(python)
+        np.random.set_state(arrays)
