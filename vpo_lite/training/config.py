@@ -10,7 +10,7 @@ from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
 from ..estimators import METHODS, check_whiten
 from ..options import Option, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
-from ..tasks import DEFAULT, Task, task_class, task_name
+from ..tasks import DEFAULT, Task, task_class, task_name, task_names
 from ..tasks.base import MAX_ANSWERS
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
@@ -55,23 +55,28 @@ class TrainConfig:
     """
 
     method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=METHODS.keys())
-    task: str = setting(DEFAULT, "task: a name, or package.module:Class")
+    task: str = setting(DEFAULT, f"task: {', '.join(task_names())}, or package.module:Class")
     task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
-        "auto", "shipped name, folder or hub NAME[@REVISION]; auto: the task's shipped policy"
+        "auto", "shipped policy, folder or hub NAME[@REVISION]; auto: the task's shipped policy"
     )
     m: int = setting(
-        3, "answers in one rollout; methods for single answers take 1", least=1, most=MAX_ANSWERS
+        3, "answers in one rollout; methods for single answers use 1", least=1, most=MAX_ANSWERS
     )
-    set_size: int = setting(3, "single answers in a compared set", least=1, most=10_000)
+    set_size: int = setting(
+        3, "methods for single answers: answers in a set that is measured", least=1, most=10_000
+    )
     K: float = setting(
         64, "weights per prompt group; inf: the exact mean", least=1, most=MOST_WEIGHTS, inf=True
     )
     alpha: float = setting(
-        1.0, "Dirichlet concentration of the weights", least=LEAST_ALPHA, most=MOST_ALPHA
+        1.0, "Dirichlet concentration of the weights, above 0", least=LEAST_ALPHA, most=MOST_ALPHA
     )
     k: int | None = setting(
-        None, "search budget of max_at_k, 1 to G - 1; default: max(2, G // 2)", least=1, most=10**6
+        None,
+        "max_at_k: k of its best of k, 1 to G - 1; default: max(2, G // 2)",
+        least=1,
+        most=10**6,
     )
     steps: int = setting(40, "training steps", least=1, most=10**9)
     prompts: int = setting(4, "prompts P in a step", least=1, most=10**6)
@@ -79,39 +84,36 @@ class TrainConfig:
         16, "rollouts G per prompt: the group that advantages compare", least=2, most=10**6
     )
     pay_repeats: bool = setting(
-        False, "a repeat within a rollout keeps its rewards; default: it has the worst vector"
+        False, "a repeated answer of a rollout keeps its rewards; default: it gets the worst vector"
     )
-    epochs: int = setting(1, "passes over the rollouts of a step", least=1, most=1000)
+    epochs: int = setting(1, "updates from the rollouts of a step", least=1, most=1000)
     lr: float = setting(
         1e-3, "learning rate of AdamW; LoRA learns at 1e-5 to 1e-3", above=0, most=1
     )
     warmup_steps: int = setting(
-        0, "first steps, in which the learning rate rises from 0 to lr", least=0, most=10**9
+        0, "first steps, in which the learning rate rises from 0 to --lr", least=0, most=10**9
     )
     lr_schedule: str = setting(
         "constant",
-        "learning rate after them: constant, or cosine, which falls to 0 at the end",
+        "learning rate after the warm-up: constant, or cosine, which falls to 0 at the end",
         choices=SCHEDULES,
     )
     rank: int = setting(16, "rank of LoRA", least=1, most=4096)
-    lora_alpha: int = setting(32, "scale of LoRA, divided by the rank", least=1, most=10**6)
+    lora_alpha: int = setting(32, "LoRA's output is multiplied by N / rank", least=1, most=10**6)
     kl: float = setting(
-        0.0,
-        "coefficient of the KL to the reference in the loss; 0: the KL is only reported",
-        least=0,
-        most=1e6,
+        0.0, "coefficient of the KL to the start model; 0: only report it", least=0, most=1e6
     )
     entropy: float = setting(
-        0.0,
-        "coefficient of an entropy bonus in the loss: keeps the tokens' distribution broad",
-        least=0,
-        most=1e6,
+        0.0, "coefficient of an entropy bonus, which keeps sampling broad", least=0, most=1e6
     )
-    clip: float = setting(0.2, "PPO's ratio clip", above=0, most=1e6)
-    eps: float = setting(1e-4, "added to the group's standard deviation", above=0, most=1e6)
+    clip: float = setting(0.2, "PPO's clip: ratios count from 1 - X to 1 + X", above=0, most=1e6)
+    eps: float = setting(1e-4, "added to the divisor of advantages", above=0, most=1e6)
     whiten: bool = setting(False, "gdpo: also divide by the standard deviation of the batch")
     aggregation: str = setting(
-        "token", "token weights in the loss: " + ", ".join(AGGREGATIONS), choices=AGGREGATIONS
+        "token",
+        "what counts alike in the loss: token: all tokens; sequence: all rollouts; constant: all "
+        "tokens, divided by the most that a rollout may have",
+        choices=AGGREGATIONS,
     )
     micro_batch: int | None = setting(
         None, "rollouts in one forward pass: less memory, the same gradient", least=1, most=10**9
@@ -119,9 +121,11 @@ class TrainConfig:
     sample_batch: int | None = setting(
         None, "rollouts sampled at a time: less memory, the same rollouts", least=1, most=10**9
     )
-    temperature: float = setting(1.0, "temperature of sampling and scoring", least=0.01, most=100)
+    temperature: float = setting(
+        1.0, "temperature of sampling and loss, 0.01 to 100", least=0.01, most=100
+    )
     max_new_tokens: int | None = setting(
-        None, "tokens in one completion; default: what the task asks", least=1, most=10**6
+        None, "most tokens in a completion; default: what the task asks", least=1, most=10**6
     )
     dtype: str = setting(
         "auto", "number format of the base parameters: " + ", ".join(DTYPES), choices=DTYPES
@@ -146,7 +150,7 @@ class TrainConfig:
     )
     eval_answers: int | None = setting(
         None,
-        "answers to each of them; default: 30, or a whole set if it has more",
+        "answers to each of these; default: 30, or one set if larger",
         least=1,
         most=MOST_ANSWERS,
     )
@@ -156,12 +160,9 @@ class TrainConfig:
     threads: int | None = setting(
         None, "threads of torch on the CPU; default: torch decides", least=1, most=1024
     )
-    save_every: int = setting(1, "steps between two states to resume from", least=1, most=10**9)
+    save_every: int = setting(1, "steps between two states for --resume", least=1, most=10**9)
     keep_texts: int = setting(
-        0,
-        "completions of each step that texts.jsonl keeps, with their rewards",
-        least=0,
-        most=10**6,
+        0, "completions of each step that texts.jsonl keeps", least=0, most=10**6
     )
 
     @classmethod
