@@ -12,6 +12,7 @@ from recorded import replayed
 
 import vpo_lite as vpo
 from envs.layouts import PRESETS
+from vpo_lite.tasks import task_class, task_names
 from vpo_lite.training.config import _PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -218,6 +219,15 @@ def test_the_reference_names_every_method_and_layout():
     assert rows == [(name, single[way.single_answer]) for name, way in vpo.METHODS.items()]
     layouts = REFERENCE.partition("**Layouts of the maze**")[2].partition("\n\n")[0]
     assert re.findall(r"`([a-z]+-\dx\d)`", layouts) == list(PRESETS)
+
+
+def test_the_reference_names_every_option_of_a_run_and_of_the_tasks():
+    options = [
+        *vpo.TrainConfig.options(),
+        *(o for n in task_names() for o in task_class(n).options),
+    ]
+    missing = {option.flag for option in options} - set(re.findall(r"--[\w-]+", REFERENCE))
+    assert not missing, missing
 
 
 def test_the_table_of_presets_is_what_they_set():
