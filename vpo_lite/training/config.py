@@ -74,7 +74,7 @@ class TrainConfig:
     )
     k: int | None = setting(
         None,
-        "max_at_k: k of its best of k, 1 to G - 1; default: max(2, G // 2)",
+        "max_at_k: best of N answers, 1 to G - 1; default: max(2, G // 2)",
         least=1,
         most=10**6,
     )
