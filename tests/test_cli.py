@@ -239,11 +239,41 @@ def test_every_setting_and_every_option_of_the_task_has_a_flag_with_help():
     assert all(o.help for o in (*TrainConfig.options(), *MazeTask.options))
 
 
+KINDS = ["export model", "export verl", "export lesson", "course build", "course sheet"]
+
+
 def test_every_flag_of_every_command_has_a_help():
-    kinds = ["export model", "export verl", "export lesson", "course build", "course sheet"]
-    for asked in (*_COMMANDS, *kinds, "notebooks copy"):
+    for asked in (*_COMMANDS, *KINDS, "notebooks copy"):
         for command in _parsers(parser(asked.split())):
             assert all(a.help for a in _flags(command)), command.prog
+
+
+@pytest.mark.parametrize("asked", ["", *_COMMANDS, *KINDS, "notebooks copy"])
+def test_a_page_of_help_fits_80_columns_and_its_examples_parse(asked, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*asked.split(), "--help"])
+    text, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    long = [x for x in (text + examples).splitlines() if len(x) > 80]
+    assert all("--plan |" in x for x in long), long  # argparse does not break such a group
+    lines = re.findall(r"^  vpo-lite (.+?)(?: +#.*)?$", examples.replace("\\\n", ""), re.MULTILINE)
+    assert lines or asked in ("export", "course", "notebooks")  # these list their kinds
+    for line in lines:
+        assert line.startswith(asked)
+        parser(line.split()).parse_args(line.split())
+
+
+@pytest.mark.parametrize("preset", ["demo", "gpu"])
+def test_the_help_of_train_states_the_defaults_of_the_preset(preset, capsys):
+    from vpo_lite.training.config import TrainConfig
+
+    with pytest.raises(SystemExit):
+        main(["train", "--preset", preset, "--help"])
+    text = " ".join(capsys.readouterr().out.partition(f"preset {preset}:\n")[2].split())
+    config = TrainConfig.preset(preset)
+    for name in ("steps", "prompts", "group-size", "K", "lr", "rank", "kl", "eps", "save-every"):
+        value = getattr(config, name.replace("-", "_"))
+        assert re.search(rf"--{name} [NX] [^()]*\(default: {value:g}\)", text), name
 
 
 def _parsers(one):

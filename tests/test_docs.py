@@ -12,7 +12,8 @@ from recorded import replayed
 
 import vpo_lite as vpo
 from envs.layouts import PRESETS
-from vpo_lite.training.config import _PRESETS
+from vpo_lite.tasks import task_class, task_names
+from vpo_lite.training.presets import PRESETS as TRAINING_PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
@@ -220,10 +221,19 @@ def test_the_reference_names_every_method_and_layout():
     assert re.findall(r"`([a-z]+-\dx\d)`", layouts) == list(PRESETS)
 
 
+def test_the_reference_names_every_option_of_a_run_and_of_the_tasks():
+    options = [
+        *vpo.TrainConfig.options(),
+        *(o for n in task_names() for o in task_class(n).options),
+    ]
+    missing = {option.flag for option in options} - set(re.findall(r"--[\w-]+", REFERENCE))
+    assert not missing, missing
+
+
 def test_the_table_of_presets_is_what_they_set():
     names = ["steps", "prompts", "group_size", "K", "lr", "rank", "kl", "temperature"]
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d. |]+) \|$", REFERENCE, re.MULTILINE)
-    assert [name for name, _ in rows] == list(_PRESETS)
+    assert [name for name, _ in rows] == list(TRAINING_PRESETS)
     for name, row in rows:
         config = vpo.TrainConfig.preset(name)
         assert [float(x) for x in row.split(" | ")] == [getattr(config, x) for x in names]

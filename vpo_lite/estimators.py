@@ -9,7 +9,7 @@ much this rollout is better than its group. Training multiplies the log-probabil
 of the rollout by it. The methods differ here and nowhere else.
 
 Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2510.23393,
-2505.15201 (PKPO), 2606.06080; GDPO (NVlabs), as in 2605.22817; MaxRL 2602.02710.
+2505.15201 (PKPO), 2606.06080; GDPO 2601.05242, as in 2605.22817; MaxRL 2602.02710.
 
 Longer than 350 lines because all methods stand side by side, with what they are made of.
 """

@@ -27,7 +27,7 @@ class Option:
       default has a flag that turns it off, ``--no-name``
     - type: int (below 2^63), float, str (no NUL, no lone surrogate) or bool
     - default: the value of a setting that is not given; None is allowed only as the default
-    - help: one line
+    - help: one line; a page of help adds the default, unless the line has the word
     - choices: the values that are allowed; empty for any
     - least, above, most: limits of a number (``above`` itself is not allowed)
     - inf: infinity is allowed beside whole numbers, on the command line as ``inf``; a float that

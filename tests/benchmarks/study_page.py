@@ -20,7 +20,7 @@ from vpo_lite.studies.results import SHIPPED
 
 PAGE = Path(__file__).parents[2] / "notebooks" / "STUDY.md"
 TABLE = re.compile(r"(<!-- (.+?) -->\n)((?:\|.*\n)*)")
-# Of the paper: the project's page [W], its plots digitised (pass@k +-.003) [F], readers' notes [N].
+# Of the paper: the project's page [W], and its plots, digitised (pass@k +-.003) [F].
 PAPER = {
     "pass@1": ("code: GRPO .388, VPO .273 [F]", "solved", 1),
     "pass@3": ("code: .440, .450 [F]", "solved", 3),
@@ -55,7 +55,7 @@ def beside_the_paper() -> str:
     told = "maze: GRPO .003, VPO 1.01; questions: .054, .59 [W]"
     lines.append(f"| diversity, all answers | {told} | {' | '.join(here)} |")
     here = (_pair(f, "best", 30, "max_at_k", "Max@k") for f in (found, mazes))
-    told = "maze: Max@k .577, VPO .593 [N]"
+    told = "maze: Max@k .577, VPO .593 [W]"
     lines.append(f"| best@30 under w* | {told} | {' | '.join(here)} |")
     ours = []
     for name in ("rules", "programs"):

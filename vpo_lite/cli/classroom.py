@@ -16,7 +16,8 @@ def _checked_port(port: int) -> int:
 
 
 def _add_browser(made) -> None:
-    made.add_argument("--browser", choices=BROWSER, default="auto", help="open a browser window")
+    help = "open a browser window (default: auto: where there is a display)"
+    made.add_argument("--browser", choices=BROWSER, default="auto", help=help)
 
 
 # --- doctor ---------------------------------------------------------------------------------------
@@ -27,7 +28,7 @@ def doctor_flags(made, arguments) -> None:
         "--class",
         dest="for_a_class",
         action="store_true",
-        help="check what a class needs, the day before: under a minute",
+        help="check what a class needs, the day before; takes less than a minute",
     )
 
 
@@ -64,7 +65,7 @@ def lab_flags(made, arguments) -> None:
         nargs="?",
         type=path,
         metavar="FOLDER",
-        help="a folder with notebooks, as `vpo-lite notebooks copy` makes (default: the "
+        help="folder with notebooks, as `vpo-lite notebooks copy` makes it (default: the "
         "repository's own)",
     )
     made.add_argument(
@@ -72,7 +73,7 @@ def lab_flags(made, arguments) -> None:
         type=whole,
         default=serve.LAB_PORT,
         metavar="N",
-        help=f"default: {serve.LAB_PORT}; the next free one is taken",
+        help=f"port of the server (default: {serve.LAB_PORT}, or the next free one)",
     )
     _add_browser(made)
 
@@ -85,13 +86,13 @@ def lab(options) -> int:
 
 
 def notebooks_flags(made, arguments) -> None:
-    said = "copy the notebooks into a new or an empty folder"
-    copy = Command(said, _copy_flags, _copy)
+    said = "copy the notebooks into a folder"
+    copy = Command(said, _copy_flags, _copy, "vpo-lite notebooks copy course")
     add_commands(made, arguments[1:], {"copy": copy}, "KIND")
 
 
 def _copy_flags(made, arguments) -> None:
-    made.add_argument("destination", type=path, metavar="DEST", help="the folder")
+    made.add_argument("destination", type=path, metavar="DEST", help="a new or an empty folder")
 
 
 def _copy(options) -> int:
@@ -108,35 +109,44 @@ def _copy(options) -> int:
 
 def flags(made, arguments) -> None:
     made.add_argument(
-        "code", nargs="?", metavar="CODE", help="a share code; default: the first notebook's panel"
+        "code",
+        nargs="?",
+        metavar="CODE",
+        help="share code of the panel to open (default: the panel of the first notebook)",
     )
     made.add_argument(
         "--recording",
         type=at_home,
         metavar="NAME|FOLDER",
-        help="show this recorded run: one that ships, or a folder that lab.record() wrote",
+        help="show a recorded run: one that ships, such as three_methods/seed-0, or a folder that "
+        "lab.record() wrote",
     )
     made.add_argument(
         "--room",
         action="store_true",
-        help="serve to the network, and ask for a token; without it only this machine is served",
+        help="serve other machines of the network, too, and ask for a token (default: only this "
+        "machine)",
     )
     made.add_argument(
         "--token",
         metavar="TEXT",
-        help=f"with --room: at least {serve.LEAST_TOKEN} characters (default: a random one)",
+        help=f"with --room: {serve.LEAST_TOKEN} characters or more (default: a random token)",
     )
     made.add_argument(
         "--viewers",
         type=whole,
         default=serve.VIEWERS,
         metavar="N",
-        help="pages that may be open at a time; each has a kernel of its own, of "
+        help="pages that may be open at a time; each runs a kernel of its own, of "
         f"{serve.LOOKING:g} GiB, {serve.TRAINING:g} GiB while it trains (default: "
         f"{serve.VIEWERS})",
     )
     made.add_argument(
-        "--port", type=whole, default=serve.PORT, metavar="N", help=f"default: {serve.PORT}"
+        "--port",
+        type=whole,
+        default=serve.PORT,
+        metavar="N",
+        help=f"port of the server (default: {serve.PORT})",
     )
     _add_browser(made)
 

@@ -20,7 +20,7 @@ from . import (
     study,
     train,
 )
-from .flags import Command, Parser, Wrong, add_commands, json_alone, of_a_file, say
+from .flags import Command, Parser, Wrong, add_commands, in_examples, json_alone, of_a_file, say
 
 
 def run(arguments=None) -> int:
@@ -51,61 +51,99 @@ def run(arguments=None) -> int:
 def parser(arguments=()) -> argparse.ArgumentParser:
     """The parser for these arguments. Only the command that they name gets its flags."""
     made = Parser(
-        prog="vpo-lite", description="Learn, try and teach Vector Policy Optimization (VPO)."
+        prog="vpo-lite",
+        description="Learn, try and teach Vector Policy Optimization (VPO).\n"
+        "`vpo-lite COMMAND --help` explains a command.",
+        epilog=in_examples(_FIRST),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"vpo_lite {__version__}")
     add_commands(made, arguments, _COMMANDS, "COMMAND")
     return made
 
 
+_FIRST = """\
+vpo-lite doctor   # is everything there?
+vpo-lite lab      # open the notebooks
+vpo-lite train --task hops --problem 3 --method vpo --out runs/vpo"""
+
 _COMMANDS = {
-    "train": Command("train a LoRA policy, leave a run folder", train.flags, train.run),
+    "train": Command(
+        "train a policy with VPO, GRPO or another method, into a run folder",
+        train.flags,
+        train.run,
+        "vpo-lite train --task hops --problem 3 --method vpo --out runs/vpo\n"
+        "vpo-lite train --task functions --data rows.jsonl --preset gpu \\\n"
+        "    --reward-funcs my_rewards:correct,brief --model FOLDER --out runs/a\n"
+        "vpo-lite train --resume runs/vpo",
+    ),
     "report": Command(
-        "say what a reward vector offers VPO, before any training: a task's, or of a file",
+        "say before any training what VPO can gain on a task or on rewards in a file",
         decomposition.flags,
         decomposition.run,
+        "vpo-lite report --task hops --show 2\nvpo-lite report --rewards rewards.npy",
     ),
     "evaluate": Command(
-        "measure a run's policy again", measure.evaluate_flags, measure.evaluate_runs
+        "measure the trained policy of a run again",
+        measure.evaluate_flags,
+        measure.evaluate_runs,
+        "vpo-lite evaluate runs/vpo --problems 200 --seed 1",
     ),
     "compare": Command(
-        "a table of several runs, means by kind of run", measure.compare_flags, measure.compare_runs
+        "compare runs in a table; runs that differ only in the seed share a row",
+        measure.compare_flags,
+        measure.compare_runs,
+        "vpo-lite compare runs/vpo runs/grpo --html report.html",
     ),
     "export": Command(
-        "a trained model in one piece, a run for another engine (veRL), or recorded runs as a page "
-        "(lesson)",
+        "write a trained model, a run for veRL, or a lesson of recorded runs",
         export.flags,
         None,
     ),
     "course": Command(
-        "what a teacher takes into a class: copies of the notebooks, the cheat sheet",
-        course.flags,
-        None,
+        "write what a class needs: copies of the notebooks, the cheat sheet", course.flags, None
     ),
     "study": Command(
-        "run a declared study: methods, learning rates and seeds, one small file a run",
+        "train and compare several methods, learning rates and seeds",
         study.flags,
         study.run,
+        "vpo-lite study programs --workers 2\nvpo-lite study programs --table any@30 diversity",
     ),
     "score": Command(
-        "score texts from any source on records", records.score_flags, records.score_answers
+        "score texts from any source as answers to records",
+        records.score_flags,
+        records.score_answers,
+        "vpo-lite score --task hops --data records.jsonl --answers answers.jsonl",
     ),
     "data": Command(
         "check a file of records: what loads, what is dropped and why",
         records.data_flags,
         records.check_data,
+        "vpo-lite data check records.jsonl --task hops",
     ),
-    "pretrain": Command("make a pocket policy from a seed", pretrain.flags, pretrain.run),
+    "pretrain": Command(
+        "train a small policy from scratch, like those that ship",
+        pretrain.flags,
+        pretrain.run,
+        "vpo-lite pretrain --task hops --out pocket-hops",
+    ),
     "doctor": Command(
-        "what was found on this machine, what is missing, and the cure",
+        "check this machine: what was found, what is missing, and the cure",
         classroom.doctor_flags,
         classroom.doctor,
+        "vpo-lite doctor --class",
     ),
-    "lab": Command("open the notebooks in JupyterLab", classroom.lab_flags, classroom.lab),
+    "lab": Command(
+        "open the notebooks in JupyterLab",
+        classroom.lab_flags,
+        classroom.lab,
+        "vpo-lite lab course",
+    ),
     "notebooks": Command("copy the notebooks out of the package", classroom.notebooks_flags, None),
     "classroom": Command(
-        "serve the panel without code cells: to this machine, or with a token to a room",
+        "serve the panel without code cells, to this machine or to a room",
         classroom.flags,
         classroom.run,
+        "vpo-lite classroom --room --viewers 8",
     ),
 }

@@ -10,7 +10,7 @@ def flags(made, arguments) -> None:
 
 
 def _sheet_flags(made, arguments) -> None:
-    made.add_argument("--out", type=path, required=True, metavar="FILE", help="a page, FILE.html")
+    made.add_argument("--out", type=path, required=True, metavar="FILE", help="new page, FILE.html")
 
 
 def _sheet(options) -> int:
@@ -27,14 +27,14 @@ def _build_flags(made, arguments) -> None:
     made.add_argument(
         "--student",
         action="store_true",
-        help="blanks without solutions, and without the teacher's guide; "
-        "without this flag: solutions between nbgrader's marks, for its folder source/NAME",
+        help="leave out solutions and the teacher's guide (default: keep the solutions, between "
+        "nbgrader's marks, for its folder source/NAME)",
     )
     made.add_argument(
         "--notebooks",
         type=path,
         metavar="FOLDER",
-        help="your own copies (default: those that ship)",
+        help="your own copies of the notebooks (default: those that ship)",
     )
 
 
@@ -57,7 +57,15 @@ def _build(options) -> int:
 
 _KINDS = {
     "build": Command(
-        "copies of the notebooks: for students, or for nbgrader", _build_flags, _build
+        "copy the notebooks for students, or for nbgrader",
+        _build_flags,
+        _build,
+        "vpo-lite course build student --student",
     ),
-    "sheet": Command("the cheat sheet: VPO on one page, to be printed", _sheet_flags, _sheet),
+    "sheet": Command(
+        "write the cheat sheet: VPO on one page, to print",
+        _sheet_flags,
+        _sheet,
+        "vpo-lite course sheet --out sheet.html",
+    ),
 }

@@ -39,15 +39,15 @@ def flags(made, arguments) -> None:
         "--rewards",
         type=path,
         metavar="FILE",
-        help="rewards R (P, G, m, d) that you have, instead of a task's: FILE.npy, or FILE.json "
-        "with lists; also (n, d), (P, n, d)",
+        help="rewards that you have; the report is about these, not about a task: FILE.npy, or "
+        "FILE.json with lists, of shape (P, G, m, d), (P, n, d) or (n, d)",
     )
     made.add_argument(
         "--worst",
         type=float,
         nargs="+",
         metavar="X",
-        help="with --rewards: the d rewards of a worthless answer (default: 0)",
+        help="with --rewards: the d rewards of a missing answer (default: 0 in each objective)",
     )
     made.add_argument(
         "--problems",
@@ -65,14 +65,12 @@ def flags(made, arguments) -> None:
         "--show",
         type=whole,
         metavar="N",
-        help="print the first request and N completions to it, with what their answers earn "
-        "(default: 0, or 1 if no answer at all could be read)",
+        help="also print the first request, and N completions with what their answers earn "
+        "(default: 0, or 1 if no answer could be read)",
     )
-    made.add_argument(
-        "--html", type=path, metavar="FILE", help="write text and figure as a page, too"
-    )
-    made.add_argument("--json", action="store_true", help="print all figures as JSON, no bar")
-    add_settings(made, arguments, _settings(), "settings, by default those of preset demo")
+    made.add_argument("--html", type=path, metavar="FILE", help="also write the report as a page")
+    made.add_argument("--json", action="store_true", help="print all figures as JSON, without bar")
+    add_settings(made, arguments, _settings(), "demo")
 
 
 def _settings():

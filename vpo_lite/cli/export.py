@@ -29,21 +29,25 @@ def _verl_flags(made, arguments) -> None:
         "--preset",
         default="gpu",
         metavar="NAME",
-        help="demo, patient, laptop, gpu or paper (default: gpu)",
+        help="set of defaults for the settings below: demo, patient, laptop, gpu or paper "
+        "(default: gpu)",
     )
     made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
     made.add_argument(
-        "--gpus", type=whole, default=1, metavar="N", help="GPUs of a node (default: 1)"
+        "--gpus", type=whole, default=1, metavar="N", help="GPUs on each node (default: 1)"
     )
-    made.add_argument("--nodes", type=whole, default=1, metavar="N", help="nodes (default: 1)")
+    made.add_argument(
+        "--nodes", type=whole, default=1, metavar="N", help="nodes of the cluster (default: 1)"
+    )
     made.add_argument(
         "--estimator",
         default="grpo",
         metavar="NAME",
-        help="grpo: veRL's own (default); vpo: population std and --eps",
+        help="what normalises scores in a group: grpo, veRL's own (default), or vpo, ours: by "
+        "the population's standard deviation and --eps",
     )
     made.add_argument("--problems", dest="eval_problems", type=whole, help=argparse.SUPPRESS)
-    add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
+    add_settings(made, arguments, TrainConfig.options(), "gpu")
 
 
 def _verl(options) -> int:
@@ -74,14 +78,15 @@ def _lesson_flags(made, arguments) -> None:
         nargs="+",
         type=at_home,
         metavar="RECORDING",
-        help="a folder that lab.record() wrote, or the name of a recording that the package "
-        "carries; several must be of one problem",
+        help="a folder that lab.record() wrote, or the name of a recording that ships, such as "
+        "three_methods/seed-0; several must be of one problem",
     )
-    made.add_argument("--out", type=path, required=True, metavar="FILE", help="a page, FILE.html")
+    made.add_argument("--out", type=path, required=True, metavar="FILE", help="new page, FILE.html")
     made.add_argument(
         "--unseen",
         action="store_true",
-        help="open at step 1, and draw the curves only up to the step on show: for a vote",
+        help="open the page at step 1, and draw its curves only up to the current step, so that a "
+        "class can vote first",
     )
 
 
@@ -101,7 +106,7 @@ def _model_flags(made, arguments) -> None:
     )
     made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
     made.add_argument(
-        "--base", type=at_home, metavar="NAME", help="the adapter's base model, if it has moved"
+        "--base", type=at_home, metavar="NAME", help="folder of the base model, if it has moved"
     )
     made.add_argument(
         "--dtype",
@@ -128,14 +133,21 @@ def _model(options) -> int:
 
 _KINDS = {
     "model": Command(
-        "a trained adapter and its base as one model of transformers",
+        "write base model and trained adapter as one model of transformers",
         _model_flags,
         _model,
+        "vpo-lite export model runs/qwen --out merged",
     ),
     "verl": Command(
-        "a run as data and configuration of veRL, for a Ray cluster", _verl_flags, _verl
+        "write a run as data and configuration of veRL, for a Ray cluster",
+        _verl_flags,
+        _verl,
+        "vpo-lite export verl --model FOLDER --gpus 8 --nodes 2 --out runs/b",
     ),
     "lesson": Command(
-        "recorded runs as one page for a class, with a live alpha", _lesson_flags, _lesson
+        "write recorded runs as one HTML page for a class",
+        _lesson_flags,
+        _lesson,
+        "vpo-lite export lesson three_methods/seed-0 --unseen --out lesson.html",
     ),
 }

@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..checks import shown, shown_path
 from ..options import Option
@@ -39,6 +40,7 @@ class Command(NamedTuple):
     help: str
     flags: Callable  # adds its flags to its parser: (parser, arguments)
     run: Callable | None  # options -> exit status; None: its flags set it
+    example: str = ""  # command lines, below the help
 
 
 def add_commands(made, arguments, commands: dict[str, Command], what: str) -> None:
@@ -53,11 +55,21 @@ def add_commands(made, arguments, commands: dict[str, Command], what: str) -> No
     chosen = next((a for a in arguments if not a.startswith("-")), None)
     for name, command in commands.items():
         one = parsers.add_parser(
-            name, help=command.help, description=command.help, allow_abbrev=False
+            name,
+            help=command.help,
+            description=textwrap.fill(command.help, 78),
+            epilog=in_examples(command.example),
+            formatter_class=argparse.RawDescriptionHelpFormatter,  # breaks no line of an example
+            allow_abbrev=False,
         )
         one.set_defaults(_run=command.run, _parser=one)  # a task may have an option named run
         if name == chosen:
             command.flags(one, arguments)
+
+
+def in_examples(lines: str) -> str | None:
+    """Command lines, as the end of a help page."""
+    return "examples:\n" + textwrap.indent(lines, "  ") if lines else None
 
 
 def say(message, status: int) -> int:
@@ -113,10 +125,15 @@ def requests():
         raise Wrong(of_a_file(error)) from error
 
 
-def add_options(made, options: tuple[Option, ...]) -> None:
-    """Add a flag for each option. `given` reads the texts."""
+def add_options(made, options: tuple[Option, ...], defaults: Mapping[str, Any] = {}) -> None:
+    """Add a flag for each option. `given` reads the texts. The help states its default: that of
+    ``defaults``, by the option's name, or else the option's own.
+    """
     for option in options:
-        help = option.help.replace("%", "%%")
+        default, help = defaults.get(option.name, option.default), option.help
+        if option.type is not bool and default is not None and "default" not in help:
+            help += f" (default: {default:g})" if option.type is float else f" (default: {default})"
+        help = help.replace("%", "%%")
         if option.type is bool:
             made.add_argument(
                 option.flag,
@@ -152,13 +169,21 @@ def add_task_options(made, arguments, default: str | None = None) -> None:
 
 def add_device(made) -> None:
     """Add the flag of the device, for a command that takes it without the settings of a run."""
-    help = "auto (default), cpu, cuda or mps"
+    help = "device: auto, cpu, cuda or mps (default: auto)"
     made.add_argument("--device", default="auto", metavar="NAME", help=help)
 
 
-def add_settings(made, arguments, settings: tuple[Option, ...], about: str) -> None:
-    """Add a flag for each setting, and for each option of the task that ``--task`` names."""
-    add_options(made.add_argument_group(about), settings)
+def add_settings(made, arguments, settings: tuple[Option, ...], preset: str) -> None:
+    """Add a flag for each setting of a run, with the default of the preset that ``--preset`` names
+    among the arguments (else ``preset``), and for each option of the task that ``--task`` names.
+    """
+    from ..training.config import TrainConfig
+
+    name = named(made, "--preset", preset, arguments)
+    with requests():
+        defaults = vars(TrainConfig.preset(name))
+    title = f"settings, with the defaults of preset {name}"
+    add_options(made.add_argument_group(title), settings, defaults)
     add_task_options(made, arguments, DEFAULT)
 
 

@@ -20,18 +20,19 @@ from .flags import (
 
 def evaluate_flags(made, arguments) -> None:
     nouns = [task_class(name).noun for name in task_names()]  # what each task calls its problems
-    made.add_argument("folder", type=path, metavar="RUN", help="a run folder")
+    made.add_argument("folder", type=path, metavar="RUN", help="folder of a finished run")
     made.add_argument(
         "--adapter",
         type=path,
         metavar="FOLDER",
-        help="measure this adapter with the run's settings, such as one that veRL trained",
+        help="measure this adapter of the run's model instead, such as RUN/adapter-20 or one that "
+        "veRL trained",
     )
     made.add_argument(
         "--problems",
         type=whole,
         metavar="N",
-        help="held-out problems (default: the run's: 64, or all where there are fewer)",
+        help="held-out problems (default: as in the run)",
     )
     aliases = [f"--{noun}s" for noun in nouns if " " not in noun]
     made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
@@ -39,10 +40,10 @@ def evaluate_flags(made, arguments) -> None:
         "--answers",
         type=whole,
         metavar="N",
-        help="answers sampled for each problem (default: the run's eval_answers, 30)",
+        help="answers sampled for each problem (default: as in the run)",
     )
     made.add_argument(
-        "--seed", type=whole, metavar="N", help="seed of the answers (default: the run's own)"
+        "--seed", type=whole, metavar="N", help="seed of the answers (default: as in the run)"
     )
     add_device(made)
     made.add_argument("--json", action="store_true", help="print all figures as JSON")
@@ -92,9 +93,11 @@ def evaluate_runs(options) -> int:
 
 
 def compare_flags(made, arguments) -> None:
-    made.add_argument("folders", nargs="+", type=path, metavar="RUN", help="a finished run")
     made.add_argument(
-        "--html", type=path, metavar="FILE", help="write a report with curves that opens offline"
+        "folders", nargs="+", type=path, metavar="RUN", help="folders of finished runs"
+    )
+    made.add_argument(
+        "--html", type=path, metavar="FILE", help="also write a report with curves, as a page"
     )
     made.add_argument("--json", action="store_true", help="print all figures as JSON")
 

@@ -27,19 +27,35 @@ def flags(made, arguments) -> None:
     with requests():
         recipe = recipe_class(named(made, "--task", DEFAULT, arguments))
     made.add_argument(
-        "--out", type=path, required=True, metavar="FOLDER", help="goes on where it stopped"
+        "--out",
+        type=path,
+        required=True,
+        metavar="FOLDER",
+        help="folder of the policy; a stopped one is continued",
     )
     made.add_argument(
-        "--task", default=DEFAULT, metavar="NAME", help=f"what it reads (default: {DEFAULT})"
+        "--task",
+        default=DEFAULT,
+        metavar="NAME",
+        help=f"task that it learns to answer (default: {DEFAULT})",
     )
     add_options(made, recipe.options())
     add_device(made)
-    made.add_argument("--threads", type=whole, metavar="N", help="threads of torch on the CPU")
     made.add_argument(
-        "--workers", type=whole, default=1, metavar="N", help="processes that make demonstrations"
+        "--threads",
+        type=whole,
+        metavar="N",
+        help="threads of torch on the CPU (default: torch decides)",
     )
     made.add_argument(
-        "--compile", action="store_true", help="through torch.compile (needs a C++ compiler)"
+        "--workers",
+        type=whole,
+        default=1,
+        metavar="N",
+        help="processes that make demonstrations; 0: the training process does (default: 1)",
+    )
+    made.add_argument(
+        "--compile", action="store_true", help="train through torch.compile (needs a C++ compiler)"
     )
 
 

@@ -24,7 +24,7 @@ from .flags import (
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
 BAR = dict(unit="record", delay=2, leave=False)
-TASK = "whose records they are; with it, --help lists the options of the task"
+TASK = "task that reads the records; with it, --help lists the options of the task"
 
 
 class _Asked(Row):
@@ -37,19 +37,23 @@ class _Asked(Row):
 
 
 def data_flags(made, arguments) -> None:
-    made.add_argument("action", choices=("check",), help="check: count what a file holds")
-    made.add_argument("file", type=path, metavar="FILE", help="JSON lines or parquet")
+    made.add_argument("action", choices=("check",), help="the one thing to do with a file")
+    made.add_argument("file", type=path, metavar="FILE", help="records, as JSON lines or parquet")
     made.add_argument("--task", required=True, metavar="NAME", help=TASK)
     made.add_argument(
-        "--model", type=at_home, metavar="NAME", help="count the tokens of each request, too"
+        "--model", type=at_home, metavar="NAME", help="also count the tokens of each request"
     )
     made.add_argument(
-        "--m", type=whole, default=3, metavar="N", help="answers asked for in it (default: 3)"
+        "--m",
+        type=whole,
+        default=3,
+        metavar="N",
+        help="answers that a request asks for (default: 3)",
     )
     made.add_argument(
         "--score",
         metavar="TEXT",
-        help="score TEXT as an answer to each record: does the scorer fail on any?",
+        help="also score TEXT as an answer to each record, and name those on which this fails",
     )
     made.add_argument("--json", action="store_true", help="print all counts as JSON")
     add_task_options(made, arguments)
@@ -188,7 +192,8 @@ def score_flags(made, arguments) -> None:
         type=path,
         required=True,
         metavar="FILE",
-        help='JSON lines {"id", "record" (0-based line of the data), "m", "text"}',
+        help='answers to score, as JSON lines {"id": "a", "record": 0, "m": 3, "text": "..."}; '
+        "record counts the lines of the data from 0",
     )
     add_task_options(made, arguments)
 

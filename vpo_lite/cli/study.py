@@ -21,35 +21,31 @@ def flags(made, arguments) -> None:
         nargs="?",
         type=at_home,
         metavar="NAME",
-        help="a declared study, or a file NAME.toml",
+        help="a declared study, or your file NAME.toml; default: list the declared ones",
     )
-    made.add_argument("--out", type=path, metavar="FOLDER", help="default: runs/study-NAME")
-    made.add_argument("--kinds", nargs="+", metavar="KIND", help="these kinds of run alone")
-    made.add_argument("--seeds", type=whole, metavar="N", help="at most so many seeds of each kind")
+    made.add_argument(
+        "--out", type=path, metavar="FOLDER", help="study folder (default: runs/study-NAME)"
+    )
+    made.add_argument("--kinds", nargs="+", metavar="KIND", help="only these kinds (default: all)")
+    made.add_argument("--seeds", type=whole, metavar="N", help="at most N of each kind's seeds")
     made.add_argument(
         "--workers", type=whole, metavar="N", help="processes that share the runs (default: 1)"
     )
     what = made.add_mutually_exclusive_group()
-    what.add_argument(
-        "--plan", action="store_true", help="print the runs and which are finished; run nothing"
-    )
+    what.add_argument("--plan", action="store_true", help="list the runs and their state, and end")
     what.add_argument(
         "--commands",
         action="store_true",
-        help="print the runs that can be done now as commands, for a scheduler; run nothing",
+        help="print a command for each run that can start now, for a scheduler, and end",
     )
-    what.add_argument(
-        "--run", dest="run_key", metavar="KEY", help="this run alone, as --plan names it"
-    )
-    what.add_argument(
-        "--search", action="store_true", help="evolution with the policies of the finished runs"
-    )
+    what.add_argument("--run", dest="run_key", metavar="KEY", help="only this run of the --plan")
+    what.add_argument("--search", action="store_true", help="evolution with the trained policies")
     what.add_argument(
         "--table",
         nargs="*",
         metavar="FIGURE",
-        help="print the means of the finished runs, with + or - where one is significantly above "
-        f"or below the baseline (default: {' '.join(FIGURES)}); search: the table of the searches",
+        help="print the means of the finished runs; + or -: significantly above or below the "
+        f"baseline (default: {' '.join(FIGURES)}); --table search: print the searches",
     )
 
 

@@ -44,33 +44,37 @@ def flags(made, arguments) -> None:
     from ..training.config import TrainConfig
 
     made.add_argument(
-        "--preset", metavar="NAME", help="demo, patient, laptop, gpu or paper (default: demo)"
+        "--preset",
+        metavar="NAME",
+        help="set of defaults for the settings below: demo, patient, laptop, gpu or paper "
+        "(default: demo); with --help it shows them",
     )
     made.add_argument(
-        "--out", type=path, metavar="FOLDER", help="where the run goes (default: runs/TIME)"
+        "--out", type=path, metavar="FOLDER", help="new run folder (default: runs/TIME)"
     )
     made.add_argument(
         "--resume",
         type=path,
         metavar="FOLDER",
-        help="go on with this run; its settings come from it, but --steps may make it longer, and "
-        "what says how it is computed, such as --device, may change",
+        help="continue the run of this folder, with its settings; --steps may make it longer, and "
+        "how it is computed may change, such as --device and --micro-batch",
     )
     made.add_argument(
         "--engine",
         metavar="NAME",
-        help="what trains: native, or trl for several GPUs or machines (default: native)",
+        help="what samples and trains: native, or trl for several GPUs or machines (default: "
+        "native)",
     )
     made.add_argument(
         "--engine-options",
         nargs="+",
         metavar="NAME=VALUE",
-        help="of engine trl: fields of its GRPOConfig, such as use_vllm=true",
+        help="with --engine trl: fields of its GRPOConfig, such as use_vllm=true",
     )
     made.add_argument(
-        "--json", action="store_true", help="print the summary as JSON, no bar, no table"
+        "--json", action="store_true", help="print the summary as JSON, without bar and table"
     )
-    add_settings(made, arguments, TrainConfig.options(), "settings, by default those of the preset")
+    add_settings(made, arguments, TrainConfig.options(), "demo")
 
 
 def run(options) -> int:

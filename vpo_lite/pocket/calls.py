@@ -90,11 +90,11 @@ class CallsRecipe(Recipe):
     }
 
     plain_share: float = setting(
-        0.15, "share of the plans that are not on the front", least=0, most=1
+        0.15, "fraction of the plans that are not on the front", least=0, most=1
     )
-    wrong_share: float = setting(0.2, "share of the calls that serve nothing", least=0, most=1)
+    wrong_share: float = setting(0.2, "fraction of the calls that serve nothing", least=0, most=1)
     distinct_share: float = setting(
-        0.5, "share of the sets that repeat no plan of the front", least=0, most=1
+        0.5, "fraction of the sets that repeat no plan of the front", least=0, most=1
     )
     first_updates: int = setting(
         400, "updates at the beginning that show one or two plans of the front", least=0, most=10**9
@@ -102,7 +102,7 @@ class CallsRecipe(Recipe):
     last_updates: int = setting(
         100, "updates at the end that show half as many wrong calls", least=0, most=10**9
     )
-    updates: int = setting(900, "number of updates", least=1, most=10**9)
+    updates: int = setting(900, "updates of the model", least=1, most=10**9)
 
     def words(self) -> list[str]:
         return [

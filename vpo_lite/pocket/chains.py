@@ -69,21 +69,21 @@ class ChainsRecipe(Recipe):
     }
 
     wrong_share: float = setting(
-        0.02, "share of the names that are random ones, candidate or not", least=0, most=1
+        0.02, "fraction of the names that are random ones, candidate or not", least=0, most=1
     )
     distinct_share: float = setting(
-        0.5, "share of the sets that hold no chain twice", least=0, most=1
+        0.5, "fraction of the sets that hold no chain twice", least=0, most=1
     )
     first_updates: int = setting(
         80, "updates at the beginning with one candidate for each place", least=0, most=10**9
     )
-    updates: int = setting(700, "number of updates", least=1, most=10**9)
+    updates: int = setting(700, "updates of the model", least=1, most=10**9)
     batch: int = setting(64, "demonstrations in an update", least=1, most=65_536)
-    lr: float = setting(4e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    lr: float = setting(4e-3, "peak learning rate of AdamW, which then falls to 0", above=0, most=1)
     width: int = setting(64, "width of the model", least=1, most=16_384)
     layers: int = setting(2, "layers of the model", least=1, most=200)
     mlp: int = setting(192, "width of the model's MLP", least=1, most=65_536)
-    save_every: int = setting(100, "updates between two states to resume from", least=1, most=10**9)
+    save_every: int = setting(100, "updates between two stored states", least=1, most=10**9)
 
     def words(self) -> list[str]:
         names = [name for names in NAMES.values() for name in names]

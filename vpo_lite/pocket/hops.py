@@ -106,12 +106,12 @@ class HopsRecipe(Recipe):
 
     front_share: float = setting(
         0.6,
-        "share of the answers that are a point of the front; the others are any right chain",
+        "fraction of the answers that are a point of the front; the others are any right chain",
         least=0,
         most=1,
     )
     distinct_share: float = setting(
-        0.5, "share of the sets that repeat no chain before all are used", least=0, most=1
+        0.5, "fraction of the sets that repeat no chain before all are used", least=0, most=1
     )
     first_updates: int = setting(
         600,
@@ -122,12 +122,12 @@ class HopsRecipe(Recipe):
     right_updates: int = setting(
         250, "updates after these with one or two points of the front", least=0, most=10**9
     )
-    updates: int = setting(1_050, "number of updates", least=1, most=10**9)
+    updates: int = setting(1_050, "updates of the model", least=1, most=10**9)
     lr_updates: int | None = setting(
-        1_200, "updates after which the learning rate would be zero", least=1, most=10**9
+        1_200, "updates after which the learning rate would be 0", least=1, most=10**9
     )
     batch: int = setting(64, "demonstrations in an update", least=1, most=65_536)
-    lr: float = setting(3e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    lr: float = setting(3e-3, "peak learning rate of AdamW, which then falls to 0", above=0, most=1)
     layers: int = setting(3, "layers of the model", least=1, most=200)
     mlp: int = setting(256, "width of the model's MLP", least=1, most=65_536)
 

@@ -161,16 +161,16 @@ class MazeRecipe(Recipe):
         "lava": "touched lava",
     }
 
-    layout: str = setting("lite-6x6", "preset of the mazes", choices=tuple(envs.PRESETS))
+    layout: str = setting("lite-6x6", "layout of the mazes", choices=tuple(envs.PRESETS))
     mazes: int = setting(80_000, "different mazes to learn from", least=1, most=10**9)
     drawn_share: float = setting(
         0.15,
-        "share of freely drawn boards of any size up to the preset's",
+        "fraction of the boards that are drawn freely, of any size up to the layout's, 0 to 1",
         least=0,
         most=1,
     )
     smaller_share: float = setting(
-        0.0, "share of batches from the presets with smaller boards", least=0, most=1
+        0.0, "fraction of the batches from smaller layouts, 0 to 1", least=0, most=1
     )
 
     def __post_init__(self):

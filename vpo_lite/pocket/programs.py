@@ -69,17 +69,20 @@ class ProgramsRecipe(Recipe):
     }
 
     rule_share: float = setting(
-        0.65, "share of the answers that are a hidden rule; the others are random", least=0, most=1
+        0.65,
+        "fraction of the answers that are a hidden rule; the others are random",
+        least=0,
+        most=1,
     )
     distinct_share: float = setting(
-        0.5, "share of the sets that repeat no rule before all are used", least=0, most=1
+        0.5, "fraction of the sets that repeat no rule before all are used", least=0, most=1
     )
     first_updates: int = setting(
         400, "updates at the beginning that show rules only", least=0, most=10**9
     )
-    updates: int = setting(700, "number of updates", least=1, most=10**9)
+    updates: int = setting(700, "updates of the model", least=1, most=10**9)
     lr_updates: int | None = setting(
-        1_000, "updates after which the learning rate would be zero", least=1, most=10**9
+        1_000, "updates after which the learning rate would be 0", least=1, most=10**9
     )
 
     def words(self) -> list[str]:

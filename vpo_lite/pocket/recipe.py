@@ -44,18 +44,20 @@ class Recipe(ABC):
     longest: ClassVar[int] = 512
     columns: ClassVar[dict[str, str]] = {}
 
-    updates: int = setting(3_000, "number of updates", least=1, most=10**9)
+    updates: int = setting(3_000, "updates of the model", least=1, most=10**9)
     batch: int = setting(128, "demonstrations in an update", least=1, most=65_536)
-    lr: float = setting(2e-3, "AdamW's peak learning rate, with linear decay", above=0, most=1)
+    lr: float = setting(2e-3, "peak learning rate of AdamW, which then falls to 0", above=0, most=1)
     lr_updates: int | None = setting(
-        None, "updates after which it would be zero; default: all", least=1, most=10**9
+        None, "updates after which the learning rate would be 0; default: all", least=1, most=10**9
     )
-    seed: int = setting(0, "of every random draw", least=0, most=2**63 - 1)
+    seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     width: int = setting(128, "width of the model", least=1, most=16_384)
     layers: int = setting(4, "layers of the model", least=1, most=200)
-    heads: int = setting(4, "attention heads; width is an even multiple of them", least=1, most=256)
+    heads: int = setting(
+        4, "attention heads; --width is an even multiple of them", least=1, most=256
+    )
     mlp: int = setting(384, "width of the model's MLP", least=1, most=65_536)
-    save_every: int = setting(200, "updates between two states to resume from", least=1, most=10**9)
+    save_every: int = setting(200, "updates between two stored states", least=1, most=10**9)
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:

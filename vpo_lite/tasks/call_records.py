@@ -94,7 +94,7 @@ class CallRecords(RecordTask):
             "single_answer",
             str,
             "block",
-            "how one answer (m = 1) is scored: block (default): like an answer of a set; training: "
+            "how a single answer (m = 1) is scored: block (default): like one of a set; training: "
             "as the paper's release trains, where a blank one counts; evaluation: as the release "
             "evaluates, after an empty think block",
             choices=("block", "training", "evaluation"),

@@ -225,7 +225,7 @@ class FunctionsTask(ByFunctions, RecordTask):
             "reward_funcs",
             str,
             None,
-            "reward functions as TRL calls them, each an objective: package.module:first,second, "
+            "reward functions as TRL calls them, one per objective: package.module:first,second, "
             "or whole names between commas",
             code=True,
         ),
@@ -233,14 +233,14 @@ class FunctionsTask(ByFunctions, RecordTask):
             "reward_weights",
             str,
             None,
-            "w*, one number for each function, between commas; default: all equal. best@k uses it, "
-            "and methods that train on w*.r; gdpo and vpo do not",
+            "w*, one number per function, between commas; default: all equal. best@k uses it, and "
+            "so do methods that train on w*.r; vpo and gdpo do not",
         ),
         _Numbers(
             "worst_reward",
             float,
             0.0,
-            "what a missing answer earns: one number, or one for each function, between commas; no "
+            "what a missing answer earns: one number, or one per function, between commas; no "
             "function may return less",
             least=-LARGEST,
             most=LARGEST,

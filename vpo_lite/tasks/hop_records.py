@@ -87,24 +87,25 @@ class HopRecords(RecordTask):
             "citations",
             str,
             "strict",
-            "strict (default, as in the paper's release): numbers between commas, so [3] and 3 7 "
-            "are lost; loose: every run of digits",
+            "how citations are read: strict (default, as in the paper's release): numbers between "
+            "commas, so [3] and 3 7 are lost; loose: every run of digits",
             choices=("strict", "loose"),
         ),
         Option(
             "answer_words",
             str,
             "release",
-            "words of an answer: release (default): articles are dropped, then punctuation; "
-            "musique: the other way round, as in the data set's own scorer; 'a-team' differs",
+            "how an answer is cut into words: release (default): articles are dropped, then "
+            "punctuation; musique: the other way round, as in the data set's own scorer (it makes "
+            "a difference for 'a-team')",
             choices=("release", "musique"),
         ),
         Option(
             "held_out_order",
             str,
             "file",
-            "held-out questions are measured from the first on: file (default, as in the paper's "
-            "release): as they stand; hops: 2, 3 and 4 steps in turn, as many of each (the paper)",
+            "order in which held-out questions are measured: file (default, as in the paper's "
+            "release): as they stand; hops (as in the paper): 2, 3 and 4 steps in turn",
             choices=("file", "hops"),
         ),
     )

@@ -53,7 +53,7 @@ class MazeTask(Task):
             "layout",
             str,
             "lite-6x6",
-            "mazes: " + ", ".join(envs.PRESETS),
+            "layout of the mazes: " + ", ".join(envs.PRESETS),
             choices=tuple(envs.PRESETS),
         ),
         Option("maze_seed", int, None, "train on this one maze; without it, on many", least=0),
@@ -61,17 +61,24 @@ class MazeTask(Task):
             "maze",
             str,
             None,
-            "train on the maze drawn in this text file, in rows of . S E G D L B #",
+            "train on the maze drawn in this text file, with one of .#SEGDLB per square",
             file=True,
         ),
         Option(
             "maze_budget",
             int,
             None,
-            "moves in the drawn maze; default: shortest way + 2 sides",
+            "with --maze: most steps of a route; default: shortest way + 2 sides",
             least=1,
         ),
-        Option("reward_mode", str, "linear", "linear or convex_bonus", choices=envs.REWARD_MODES),
+        Option(
+            "reward_mode",
+            str,
+            "linear",
+            "linear: fractions of gold, diamonds and lava; convex_bonus: their squares, times 1.5 "
+            "after a bonus square",
+            choices=envs.REWARD_MODES,
+        ),
     )
 
     def __init__(self, **options):

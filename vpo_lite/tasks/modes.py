@@ -47,6 +47,7 @@ class TaskInModes(Task):
                     f"makes objects of its modes' classes; derive from one of them: {there}"
                 )
         about = "; ".join(f"{mode}: {form.about}" for mode, form in cls.modes.items())
+        about += "; default: the first of these that has the given options"
         mode = Option("mode", str, None, about, choices=tuple(cls.modes))
         own = {option.name: option for form in forms for option in form.options}
         cls.options = (mode, *own.values())

@@ -103,9 +103,10 @@ class ProgramRecords(RecordTask):
             "fences",
             str,
             "training",
-            "how a set is read: training (default, as the paper's release trains): two or more "
-            "python fences, or else the parts between lines ---, with or without a fence; "
-            "evaluation: the first m python fences, or else the parts between ---, even in a line",
+            "how a completion is cut into programs: training (default, as the paper's release "
+            "trains): two or more python fences, or else the parts between lines ---, with or "
+            "without a fence; evaluation (as the release evaluates): the first m python fences, or "
+            "else the parts between ---, even inside a line",
             choices=("training", "evaluation"),
         ),
         Option(
@@ -116,12 +117,12 @@ class ProgramRecords(RecordTask):
             "no .buffer, and lines at top level that only call exit are left out; python: as usual",
             choices=("release", "python"),
         ),
-        Option("seconds", float, 6.0, "time for one test", above=0, most=600),
+        Option("seconds", float, 6.0, "seconds that one test may take", above=0, most=600),
         Option(
             "memory",
             int,
             1024,
-            "MiB that a process of an answer may take; the paper's release: 8192",
+            "MiB of memory for each process of an answer, 64 or more; the paper's release: 8192",
             least=64,
             most=2**20,
         ),

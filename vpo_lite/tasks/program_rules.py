@@ -80,7 +80,7 @@ class Examples(NamedTuple):
 
 
 _OPTIONS = (
-    Option("operations", int, 1, "most operations in a hidden rule", least=1, most=LONGEST),
+    Option("operations", int, 1, "most operations in a hidden rule, 1 to 3", least=1, most=LONGEST),
     Option("problem", int, None, "train on this one set of tests; without it, on many", least=0),
 )
 

@@ -33,30 +33,30 @@ RECORD_OPTIONS = (
         "data",
         str,
         None,
-        "records: the data set's rows as JSON lines, or parquet where pyarrow is installed; "
-        "default: a few invented ones, for a first try",
+        "file of records or rows, as JSON lines or parquet (with pyarrow); default: a few invented "
+        "ones, for a first try",
         path=True,
     ),
     Option(
         "held_out_data",
         str,
         None,
-        "records to evaluate on; default: every tenth record of the data, left out of training",
+        "file of records to measure on; default: every tenth record of --data, not trained on",
         path=True,
     ),
     Option(
         "validation_data",
         str,
         None,
-        "records that a study tunes learning rates on; default: none",
+        "file of records on which a study tunes learning rates; default: none",
         path=True,
     ),
     Option(
         "repeats",
         str,
         "answer",
-        "a repeat within a rollout: the same answer (default), or the same reward vector, as in "
-        "the paper's release; training gives it the worst vector",
+        "what counts as a repeat within a rollout, which earns the worst vector: answer, the same "
+        "answer (default), or vector, the same reward vector, as in the paper's release",
         choices=("answer", "vector"),
     ),
 )

@@ -5,14 +5,15 @@ import functools
 import math
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, did_you_mean, shown
 from ..estimators import METHODS, check_whiten
 from ..options import Option, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
-from ..tasks import DEFAULT, Task, task_class, task_name
+from ..tasks import DEFAULT, Task, task_class, task_name, task_names
 from ..tasks.base import MAX_ANSWERS
+from .presets import PRESETS
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
 AGGREGATIONS = ("token", "sequence", "constant")
@@ -23,23 +24,22 @@ MOST_ANSWERS = 2_000  # to one problem that is measured
 OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "eval_every", "compile")
 OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing")
 
-_COLUMNS = ["steps", "prompts", "group_size", "K", "lr", "rank", "lora_alpha", "kl", "eps"]
-_COLUMNS += ["temperature", "save_every"]
-_PRESETS = {
-    # one problem, live, CPU
-    "demo": (40, 4, 16, 64, 1e-3, 16, 32, 0.0, 1e-4, 1.0, 1),
-    # as many answers, in smaller steps that explore more: for vpo_recombined
-    "patient": (80, 2, 16, 64, 1e-3, 16, 32, 0.0, 1e-4, 1.2, 1),
-    # many problems, CPU, minutes
-    "laptop": (250, 16, 8, 64, 4e-4, 16, 32, 1e-3, 1e-4, 1.0, 1),
-    # many problems or a Hugging Face model, one GPU; states are stored every 10 steps, since each
-    # holds the adapter and its two moments: 1.8 GiB for a model of 7B at rank 64
-    "gpu": (300, 32, 16, 100, 2e-4, 32, 64, 1e-3, 1e-6, 1.0, 10),
-    # the paper's, as far as one machine can; 16 steps of 128 prompts are its 2 epochs of 1,000
-    "paper": (16, 128, 8, 100, 1e-5, 64, 128, 1e-3, 1e-6, 1.0, 10),
-}
+_Config = TypeVar("_Config", bound=type)
 
 
+def _with_task_options(config: _Config) -> _Config:
+    """Let a config be made from the options of its task, too."""
+    made = config.__init__
+
+    @functools.wraps(made)
+    def make(self, **settings):
+        made(self, **_sorted_out(settings))
+
+    config.__init__ = make
+    return config
+
+
+@_with_task_options
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The settings of one run. Start from :meth:`preset`, change with :meth:`but`.
@@ -58,23 +58,28 @@ class TrainConfig:
     """
 
     method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=METHODS.keys())
-    task: str = setting(DEFAULT, "task: a name, or package.module:Class")
+    task: str = setting(DEFAULT, f"task: {', '.join(task_names())}, or package.module:Class")
     task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
-        "auto", "shipped name, folder or hub NAME[@REVISION]; auto: the task's shipped policy"
+        "auto", "shipped policy, folder or hub NAME[@REVISION]; auto: the task's shipped policy"
     )
     m: int = setting(
-        3, "answers in one rollout; methods for single answers take 1", least=1, most=MAX_ANSWERS
+        3, "answers in one rollout; methods for single answers use 1", least=1, most=MAX_ANSWERS
     )
-    set_size: int = setting(3, "single answers in a compared set", least=1, most=10_000)
+    set_size: int = setting(
+        3, "methods for single answers: answers in a set that is measured", least=1, most=10_000
+    )
     K: float = setting(
         64, "weights per prompt group; inf: the exact mean", least=1, most=MOST_WEIGHTS, inf=True
     )
     alpha: float = setting(
-        1.0, "Dirichlet concentration of the weights", least=LEAST_ALPHA, most=MOST_ALPHA
+        1.0, "Dirichlet concentration of the weights, above 0", least=LEAST_ALPHA, most=MOST_ALPHA
     )
     k: int | None = setting(
-        None, "search budget of max_at_k, 1 to G - 1; default: max(2, G // 2)", least=1, most=10**6
+        None,
+        "max_at_k: best of N answers, 1 to G - 1; default: max(2, G // 2)",
+        least=1,
+        most=10**6,
     )
     steps: int = setting(40, "training steps", least=1, most=10**9)
     prompts: int = setting(4, "prompts P in a step", least=1, most=10**6)
@@ -82,39 +87,38 @@ class TrainConfig:
         16, "rollouts G per prompt: the group that advantages compare", least=2, most=10**6
     )
     pay_repeats: bool = setting(
-        False, "a repeat within a rollout keeps its rewards; default: it has the worst vector"
+        False, "a repeated answer of a rollout keeps its rewards; default: it gets the worst vector"
     )
-    epochs: int = setting(1, "PPO epochs: passes over a step's rollouts", least=1, most=1000)
+    epochs: int = setting(
+        1, "PPO epochs: passes over a step's rollouts, an update each", least=1, most=1000
+    )
     lr: float = setting(
         1e-3, "learning rate of AdamW; LoRA learns at 1e-5 to 1e-3", above=0, most=1
     )
     warmup_steps: int = setting(
-        0, "first steps, in which the learning rate rises from 0 to lr", least=0, most=10**9
+        0, "first steps, in which the learning rate rises from 0 to --lr", least=0, most=10**9
     )
     lr_schedule: str = setting(
         "constant",
-        "learning rate after them: constant, or cosine, which falls to 0 at the end",
+        "learning rate after the warm-up: constant, or cosine, which falls to 0 at the end",
         choices=SCHEDULES,
     )
     rank: int = setting(16, "rank of LoRA", least=1, most=4096)
-    lora_alpha: int = setting(32, "scale of LoRA, divided by the rank", least=1, most=10**6)
+    lora_alpha: int = setting(32, "LoRA's output is multiplied by N / rank", least=1, most=10**6)
     kl: float = setting(
-        0.0,
-        "coefficient of the KL to the reference in the loss; 0: the KL is only reported",
-        least=0,
-        most=1e6,
+        0.0, "coefficient of the KL to the start model; 0: only report it", least=0, most=1e6
     )
     entropy: float = setting(
-        0.0,
-        "coefficient of an entropy bonus in the loss: keeps the tokens' distribution broad",
-        least=0,
-        most=1e6,
+        0.0, "coefficient of an entropy bonus, which keeps sampling broad", least=0, most=1e6
     )
-    clip: float = setting(0.2, "PPO's ratio clip", above=0, most=1e6)
-    eps: float = setting(1e-4, "added to the group's standard deviation", above=0, most=1e6)
+    clip: float = setting(0.2, "PPO's clip: ratios count from 1 - X to 1 + X", above=0, most=1e6)
+    eps: float = setting(1e-4, "added to the divisor of advantages", above=0, most=1e6)
     whiten: bool = setting(False, "gdpo: also divide by the standard deviation of the batch")
     aggregation: str = setting(
-        "token", "token weights in the loss: " + ", ".join(AGGREGATIONS), choices=AGGREGATIONS
+        "token",
+        "what counts alike in the loss: token: all tokens; sequence: all rollouts; constant: all "
+        "tokens, divided by the most that a rollout may have",
+        choices=AGGREGATIONS,
     )
     micro_batch: int | None = setting(
         None, "rollouts in one forward pass: less memory, the same gradient", least=1, most=10**9
@@ -122,9 +126,11 @@ class TrainConfig:
     sample_batch: int | None = setting(
         None, "rollouts sampled at a time: less memory, the same rollouts", least=1, most=10**9
     )
-    temperature: float = setting(1.0, "temperature of sampling and scoring", least=0.01, most=100)
+    temperature: float = setting(
+        1.0, "temperature of sampling and loss, 0.01 to 100", least=0.01, most=100
+    )
     max_new_tokens: int | None = setting(
-        None, "tokens in one completion; default: what the task asks", least=1, most=10**6
+        None, "most tokens in a completion; default: what the task asks", least=1, most=10**6
     )
     dtype: str = setting(
         "auto", "number format of the base parameters: " + ", ".join(DTYPES), choices=DTYPES
@@ -149,7 +155,7 @@ class TrainConfig:
     )
     eval_answers: int | None = setting(
         None,
-        "answers sampled for each of these problems; default: 30, or a whole set if it has more",
+        "answers sampled for each of these; default: 30, or one set if larger",
         least=1,
         most=MOST_ANSWERS,
     )
@@ -159,12 +165,9 @@ class TrainConfig:
     threads: int | None = setting(
         None, "threads of torch on the CPU; default: torch decides", least=1, most=1024
     )
-    save_every: int = setting(1, "steps between two states to resume from", least=1, most=10**9)
+    save_every: int = setting(1, "steps between two states for --resume", least=1, most=10**9)
     keep_texts: int = setting(
-        0,
-        "completions of each step that texts.jsonl keeps, with their rewards",
-        least=0,
-        most=10**6,
+        0, "completions of each step that texts.jsonl keeps", least=0, most=10**6
     )
 
     @classmethod
@@ -175,9 +178,9 @@ class TrainConfig:
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "TrainConfig":
         """The preset of this name, with ``changes``. Names: demo, patient, laptop, gpu, paper."""
-        if not isinstance(name, str) or name not in _PRESETS:
-            raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(_PRESETS)}")
-        return cls(**dict(zip(_COLUMNS, _PRESETS[name], strict=True)) | changes)
+        if not isinstance(name, str) or name not in PRESETS:
+            raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(PRESETS)}")
+        return cls(**PRESETS[name] | changes)
 
     def but(self, **changes: Any) -> "TrainConfig":
         """A copy with settings or task options changed. Another task starts from its defaults."""
@@ -339,12 +342,3 @@ def _sorted_out(changes: dict) -> dict:
 
 
 _OPTIONS = options_of(TrainConfig)
-_init = TrainConfig.__init__
-
-
-@functools.wraps(_init)
-def _init_sorted_out(self, **settings):
-    _init(self, **_sorted_out(settings))
-
-
-TrainConfig.__init__ = _init_sorted_out
