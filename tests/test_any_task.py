@@ -3,6 +3,7 @@ whose front nobody knows.
 """
 
 import argparse
+import importlib
 import itertools
 import json
 import math
@@ -661,6 +662,48 @@ def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
     assert main([*asked, "--task", "task_and_method:Letters"]) == 0
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["method"] == "beside_the_task"
     assert main(["train", "--resume", "r", "--steps", "2"]) == 0
+
+
+def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeypatch, capsys):
+    """Another process finds the method again: to resume, evaluate and compare the run."""
+    (tmp_path / "my_methods.py").write_text(f"{METHOD}\n\ndef plain(R, **_): pass\n")
+    (tmp_path / "others.py").write_text(METHOD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def in_another_process():
+        vpo.METHODS.pop("beside_the_task", None)
+        sys.modules.pop("my_methods", None)
+
+    monkeypatch.setitem(vpo.METHODS, "beside_the_task", None)  # gone after the test
+    in_another_process()
+    task = ["--task", "letters_of_the_test:Letters", "--model", model]
+    small = "--prompts 2 --group-size 2 --steps 1 --eval-problems 1 --eval-answers 3 --out r"
+    asked = ["train", "--method", "my_methods:beside_the_task", *task, *small.split()]
+    assert main(asked) == 0
+    stored = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert stored["method"] == "my_methods:beside_the_task"
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["method"] == "beside_the_task"
+    for later in (["train", "--resume", "r", "--steps", "2"], ["evaluate", "r"], ["compare", "r"]):
+        in_another_process()
+        assert main(later) == 0
+        assert "beside_the_task   " in capsys.readouterr().out
+    made = vpo.TrainConfig.from_json(stored)
+    assert made.method == "beside_the_task" and made.to_json() == stored
+    assert made.but(method="vpo").to_json()["method"] == "vpo"
+    importlib.import_module("others")  # registers its own under this name
+    for name, said in {
+        "my_methods:plain": "method 'my_methods:plain': decorate it with @vpo.estimators.method()",
+        "my_methods:absent": "cannot be found; module my_methods has no 'absent'",
+        "my_methods:beside_the_task": "'others:beside_the_task' has this name; rename yours",
+        "beside_them": "or yours as 'package.module:function'",
+    }.items():
+        assert main(["train", "--steps", "1", "--method", name]) == 2
+        assert said in capsys.readouterr().err, name
+    in_another_process()
+    (tmp_path / "my_methods.py").unlink()
+    assert main(["compare", "r"]) == 2
+    assert "config.json: method 'my_methods:beside_the_task': cannot" in capsys.readouterr().err
 
 
 def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):

@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from .. import estimators
 from ..checks import shortened, shown
 
 
@@ -39,6 +40,39 @@ def attribute(name: str, what: str) -> Any:
             raise ValueError(f"{what} {shown(name)}: cannot be found; {cure}")
         found = getattr(found, part)
     return found
+
+
+def method_name(method: Any) -> str:
+    """The name in METHODS of a method, which may be named as ``package.module:function``. Then its
+    module is imported if it is not there yet.
+
+    Raises ValueError for an unknown method, and where a module registers no such method.
+    """
+    named = isinstance(method, str)
+    module, colon, name = method.rpartition(":") if named else ("", "", "")
+    if colon and full_name(name) != method:
+        attribute(method, "method")
+        if name not in estimators.METHODS:
+            raise ValueError(f"method {shown(method)}: decorate it with @vpo.estimators.method()")
+        if full_name(name) != method:
+            there = full_name(name)
+            raise ValueError(f"method {shown(method)}: {there!r} has this name; rename yours")
+    if name not in estimators.METHODS:
+        known = shortened(", ".join(estimators.METHODS), 500)
+        raise ValueError(
+            f"unknown method {shown(method)}: there are {known}, or yours as "
+            "'package.module:function'"
+        )
+    return name
+
+
+def full_name(method: str) -> str:
+    """The name under which :func:`method_name` finds a method again; that of a shipped one is
+    short.
+    """
+    there = estimators.METHODS.get(method)
+    home = getattr(there, "estimate", estimators.zscore).__module__
+    return method if home == estimators.__name__ else f"{home}:{method}"
 
 
 def _why(error: BaseException, module: str) -> str:

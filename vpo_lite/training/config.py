@@ -12,6 +12,7 @@ from ..options import Option, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
 from ..tasks import DEFAULT, Task, task_class, task_name
 from ..tasks.base import MAX_ANSWERS
+from ..tasks.by_name import full_name, method_name
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
 AGGREGATIONS = ("token", "sequence", "constant")
@@ -54,7 +55,7 @@ class TrainConfig:
     ValueError: alpha = 0: must be a finite number, 1e-06 or more, at most 1,000,000
     """
 
-    method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=METHODS.keys())
+    method: str = setting("vpo", f"method: {', '.join(METHODS)}, or package.module:function")
     task: str = setting(DEFAULT, "task: a name, or package.module:Class")
     task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
@@ -185,6 +186,7 @@ class TrainConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "task", task_name(self.task))
+        object.__setattr__(self, "method", method_name(self.method))
         if isinstance(self.model, os.PathLike):
             object.__setattr__(self, "model", os.fspath(self.model))
         kind = type(self.device)
@@ -296,9 +298,11 @@ class TrainConfig:
         return task_class(self.task)(**self.task_options)
 
     def to_json(self) -> dict:
-        """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name."""
-        K = "inf" if self.K == math.inf else self.K
-        return dataclasses.asdict(self) | {"K": K, "model": self.base_model}
+        """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name, and a
+        method of yours has its module before its name.
+        """
+        named = {"model": self.base_model, "method": full_name(self.method)}
+        return dataclasses.asdict(self) | named | {"K": "inf" if self.K == math.inf else self.K}
 
     @classmethod
     def from_json(cls, values: dict) -> "TrainConfig":

@@ -186,9 +186,12 @@ def _run_of_010(stored: StoredRunOf010, answers: list[str]) -> Run:
 def _config(stored: StoredRun | StoredRunOf010) -> tuple[TrainConfig, Task]:
     with inside("config"):
         check_task(stored.config.get("task"))
+        method = stored.config.get("method")
+        if method != stored.method:
+            raise ValueError(f"method {shown(method)}, but the run is of {shown(stored.method)}")
+        if ":" in stored.method:  # a config would import its module
+            raise ValueError(f"method {shown(method)}: expected the short name of a method")
         config = TrainConfig.from_json(stored.config)
-        if config.method != stored.method:
-            raise ValueError(f"method {config.method!r}, but the run is of {shown(stored.method)}")
         return config, config.make_task()
 
 
