@@ -433,6 +433,21 @@ def test_answers_that_earn_less_than_a_missing_one_are_named(
     assert (warned in said) == (worst == 0), said
 
 
+@pytest.mark.parametrize("known", [1, 2, None])
+def test_answers_that_beat_the_front_are_named(model, tmp_path, monkeypatch, capsys, known):
+    """An answer earns one of two objectives. A front without the second gave a wrong coverage."""
+    monkeypatch.setattr(Letters, "front", lambda self, x: known and np.eye(x)[:known])
+    task = ("--task", "letters_of_the_test:Letters", "--most", "2", "--model", model)
+    assert main([*ONE_STEP, *task[2:], "--out", str(tmp_path / "run"), "--json"]) == 0
+    out, said = capsys.readouterr()
+    start = json.loads(out)["start"]
+    share = {1: start["objectives"]["rest 1"], 2: 0, None: None}[known]
+    assert start["above_front_rate"] == (None if share is None else pytest.approx(share))
+    assert bool(share) == (known == 1) == ("beat the front" in said)
+    assert main(["report", *task, "--answers", "20", "--problems", "4"]) == 0
+    assert (known == 1) == ("beat the front" in capsys.readouterr().out)
+
+
 def test_a_share_below_the_worst_leaves_out_what_rounding_misses():
     """Of four answers one lies below (0, -10) by more than 1e-6 of the size."""
     R = np.array([[0, -10], [-1e-17, -10], [0, -10 - 1e-6], [0, -10.001]])

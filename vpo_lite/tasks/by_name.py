@@ -49,7 +49,7 @@ def method_name(method: Any) -> str:
     Raises ValueError for an unknown method, and where a module registers no such method.
     """
     named = isinstance(method, str)
-    module, colon, name = method.rpartition(":") if named else ("", "", "")
+    _, colon, name = method.rpartition(":") if named else ("", "", "")
     if colon and full_name(name) != method:
         attribute(method, "method")
         if name not in estimators.METHODS:
