@@ -61,6 +61,7 @@ class Method:
     weights: str = "none"  # drawn per prompt: "none", "one" (P, 1, d) or "many" (P, K, d)
     weight_in_prompt: bool = False  # the policy reads its weights in the prompt
     recombines: bool = False  # a group's answers make one more rollout (training/recombine.py)
+    z_score: bool = False  # advantage = z-score of the score in its group, as TRL and veRL compare
 
     def __post_init__(self):
         check_choice(self.weights, "weights", ("none", "one", "many"))
@@ -337,7 +338,7 @@ def _one_of_several(where, method, R, W, w, settings):
 # ---- the methods ----
 
 
-@method(weights="many")
+@method(weights="many", z_score=True)
 def vpo(R, *, weights, alpha, eps, **_):
     """(1/K) sum_j max_i w_j . r_i (2605.22817).
 
@@ -350,14 +351,14 @@ def vpo(R, *, weights, alpha, eps, **_):
     return Estimate(U, zscore(U, eps, size))
 
 
-@method(single_answer=True)
+@method(single_answer=True, z_score=True)
 def grpo(R, *, w_star, eps, **_):
     """w* . r of the one answer (2402.03300)."""
     r = scalar(R, w_star)[..., 0]
     return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
-@method()
+@method(z_score=True)
 def multi_rlvr(R, *, w_star, eps, **_):
     """The sum of w* . r over the m answers (2603.24844).
 
@@ -368,7 +369,7 @@ def multi_rlvr(R, *, w_star, eps, **_):
     return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
-@method()
+@method(z_score=True)
 def set_max(R, *, w_star, eps, **_):
     """The max of w* . r over the m answers (ours).
 
@@ -422,14 +423,14 @@ def maxrl(R, *, w_star, eps, **_):
     return Estimate(r, np.where(flat, 0.0, (r - mean) / (mean + max(eps, 1e-300))))
 
 
-@method(single_answer=True, weights="one")
+@method(single_answer=True, weights="one", z_score=True)
 def random_weighting(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, not shown to the policy (ablation, 2605.22817)."""
     r = set_reward(R, weights)
     return Estimate(r, zscore(r, eps, _size(R, weights)))
 
 
-@method(single_answer=True, weights="one", weight_in_prompt=True)
+@method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
 def goal_conditioned(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
     r = set_reward(R, weights)

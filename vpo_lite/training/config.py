@@ -283,9 +283,9 @@ class TrainConfig:
 
     @property
     def code(self) -> dict[str, str]:
-        """What the task imports by name, by the option that names it; a task's own class, too."""
-        own = {"task": self.task} if ":" in self.task else {}
-        return own | self._given("code")
+        """What the run imports by name, by the setting or option that names it."""
+        named = {"task": self.task, "method": full_name(self.method)} | self._given("code")
+        return {name: value for name, value in named.items() if ":" in value}
 
     def _given(self, kind: str) -> dict[str, str]:
         """The options of a kind that have a value."""
