@@ -716,6 +716,11 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
         assert main(["train", "--steps", "1", "--method", name]) == 2
         assert said in capsys.readouterr().err, name
     in_another_process()
+    (tmp_path / "my_methods.py").write_text(METHOD.replace("eps,", "epsilon,"))
+    assert main(["compare", "r"]) == 2
+    error = capsys.readouterr().err
+    assert "= 'epsilon': expected one of" in error and "line 6 of " in error
+    assert error.strip().endswith("my_methods.py)")
     (tmp_path / "my_methods.py").unlink()
     assert main(["compare", "r"]) == 2
     assert "config.json: method 'my_methods:beside_the_task': cannot" in capsys.readouterr().err

@@ -67,6 +67,7 @@ class Method:
         check_choice(self.weights, "weights", ("none", "one", "many"))
 
 
+ARGUMENTS = ("weights", "alpha", "w_star", "k", "eps")  # that a method may name
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
 
@@ -79,8 +80,8 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     None where the exact mean is asked for (K = infinity).
 
     Raises ValueError for the name of a method that ships, since runs and figures go by the name;
-    for an unknown property; for a function without ``**_``; and for ``@method`` without
-    parentheses.
+    for an unknown property; for a function without ``**_``, or with an argument that it will not be
+    given; and for ``@method`` without parentheses.
     """
     if function:
         raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
@@ -91,6 +92,9 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
         name = function.__name__
         if inspect.getfullargspec(function).varkw is None:
             raise ValueError(f"method {name!r} must take **_ as its last parameter")
+        for asked in list(inspect.signature(function).parameters.values())[1:-1]:
+            if asked.default is asked.empty:
+                check_choice(asked.name, f"argument of method {name!r}", ARGUMENTS)
         there = getattr(METHODS.get(name), "estimate", function)
         if there.__module__ == __name__ != function.__module__:
             raise ValueError(f"method {name!r} is there already: give yours another name")

@@ -10,6 +10,8 @@ from typing import Any
 from .. import estimators
 from ..checks import shortened, shown
 
+HERE = f"{Path(__file__).parent.parent}{os.sep}"
+
 
 def attribute(name: str, what: str) -> Any:
     """The class, function or value that is named as ``package.module:Name``.
@@ -93,6 +95,7 @@ def _why(error: BaseException, module: str) -> str:
     if isinstance(error, SystemExit):
         cure = 'put what runs as a script under if __name__ == "__main__"'
         return f"its module ends the process when it is imported (exit {said}); {cure}"
-    at = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    at = [f for f in frames if not f.filename.startswith(HERE)][-1]  # what called a check of ours
     where = "" if isinstance(error, SyntaxError) else f", line {at.lineno} of {at.filename}"
     return f"its module cannot be imported ({type(error).__name__}: {said}{where})"
