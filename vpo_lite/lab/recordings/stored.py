@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, JsonValue
 
 from ...checks import check_rewards, shortened, shown
+from ...estimators import METHODS
 from ...files import DamagedError, Schema, parse_json
 from ...tasks.base import Task
 from ...training.config import TrainConfig
@@ -189,8 +190,8 @@ def _config(stored: StoredRun | StoredRunOf010) -> tuple[TrainConfig, Task]:
         method = stored.config.get("method")
         if method != stored.method:
             raise ValueError(f"method {shown(method)}, but the run is of {shown(stored.method)}")
-        if ":" in stored.method:  # a config would import its module
-            raise ValueError(f"method {shown(method)}: expected the short name of a method")
+        if method not in METHODS:  # where a name holds a module, a config would import that
+            raise ValueError(f"unknown method {shown(method)}: if it is yours, import it first")
         config = TrainConfig.from_json(stored.config)
         return config, config.make_task()
 
