@@ -3,6 +3,7 @@ whose front nobody knows.
 """
 
 import argparse
+import importlib
 import itertools
 import json
 import math
@@ -432,6 +433,21 @@ def test_answers_that_earn_less_than_a_missing_one_are_named(
     assert (warned in said) == (worst == 0), said
 
 
+@pytest.mark.parametrize("known", [1, 2, None])
+def test_answers_that_beat_the_front_are_named(model, tmp_path, monkeypatch, capsys, known):
+    """An answer earns one of two objectives. A front without the second gave a wrong coverage."""
+    monkeypatch.setattr(Letters, "front", lambda self, x: known and np.eye(x)[:known])
+    task = ("--task", "letters_of_the_test:Letters", "--most", "2", "--model", model)
+    assert main([*ONE_STEP, *task[2:], "--out", str(tmp_path / "run"), "--json"]) == 0
+    out, said = capsys.readouterr()
+    start = json.loads(out)["start"]
+    share = {1: start["objectives"]["rest 1"], 2: 0, None: None}[known]
+    assert start["above_front_rate"] == (None if share is None else pytest.approx(share))
+    assert bool(share) == (known == 1) == ("beat the front" in said)
+    assert main(["report", *task, "--answers", "20", "--problems", "4"]) == 0
+    assert (known == 1) == ("beat the front" in capsys.readouterr().out)
+
+
 def test_a_share_below_the_worst_leaves_out_what_rounding_misses():
     """Of four answers one lies below (0, -10) by more than 1e-6 of the size."""
     R = np.array([[0, -10], [-1e-17, -10], [0, -10 - 1e-6], [0, -10.001]])
@@ -658,9 +674,59 @@ def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
     )
     asked = ["train", "--method", "beside_the_task", *run.format(model).split()]
     assert main(asked) == 2 and "unknown method" in capsys.readouterr().err
-    assert main([*asked, "--task", "task_and_method:Letters"]) == 0
-    assert json.loads((tmp_path / "r" / "summary.json").read_text())["method"] == "beside_the_task"
+    with monkeypatch.context() as earlier:  # a version that did not name the method's module
+        earlier.setattr("vpo_lite.training.config.full_name", str)
+        assert main([*asked, "--task", "task_and_method:Letters"]) == 0
+    stored = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert stored["method"] == "beside_the_task"
     assert main(["train", "--resume", "r", "--steps", "2"]) == 0
+
+
+def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeypatch, capsys):
+    """Another process finds the method again: to resume, evaluate and compare the run."""
+    (tmp_path / "my_methods.py").write_text(f"{METHOD}\n\ndef plain(R, **_): pass\n")
+    (tmp_path / "others.py").write_text(METHOD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def in_another_process():
+        vpo.METHODS.pop("beside_the_task", None)
+        sys.modules.pop("my_methods", None)
+
+    monkeypatch.setitem(vpo.METHODS, "beside_the_task", None)  # gone after the test
+    in_another_process()
+    task = ["--task", "letters_of_the_test:Letters", "--model", model]
+    small = "--prompts 2 --group-size 2 --steps 1 --eval-problems 1 --eval-answers 3 --out r"
+    asked = ["train", "--method", "my_methods:beside_the_task", *task, *small.split()]
+    assert main(asked) == 0
+    stored = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert stored["method"] == "my_methods:beside_the_task"
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["method"] == "beside_the_task"
+    for later in (["train", "--resume", "r", "--steps", "2"], ["evaluate", "r"], ["compare", "r"]):
+        in_another_process()
+        assert main(later) == 0
+        assert "beside_the_task   " in capsys.readouterr().out
+    made = vpo.TrainConfig.from_json(stored)
+    assert made.method == "beside_the_task" and made.to_json() == stored
+    assert made.but(method="vpo").to_json()["method"] == "vpo"
+    importlib.import_module("others")  # registers its own under this name
+    for name, said in {
+        "my_methods:plain": "method 'my_methods:plain': decorate it with @vpo.estimators.method()",
+        "my_methods:absent": "cannot be found; module my_methods has no 'absent'",
+        "my_methods:beside_the_task": "'others:beside_the_task' has this name; rename yours",
+        "beside_them": "or yours as 'package.module:function'",
+    }.items():
+        assert main(["train", "--steps", "1", "--method", name]) == 2
+        assert said in capsys.readouterr().err, name
+    in_another_process()
+    (tmp_path / "my_methods.py").write_text(METHOD.replace("eps,", "epsilon,"))
+    assert main(["compare", "r"]) == 2
+    error = capsys.readouterr().err
+    assert "= 'epsilon': expected one of" in error and "line 6 of " in error
+    assert error.strip().endswith("my_methods.py)")
+    (tmp_path / "my_methods.py").unlink()
+    assert main(["compare", "r"]) == 2
+    assert "config.json: method 'my_methods:beside_the_task': cannot" in capsys.readouterr().err
 
 
 def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):

@@ -12,6 +12,7 @@ from recorded import replayed
 
 import vpo_lite as vpo
 from envs.layouts import PRESETS
+from vpo_lite.studies import declaration
 from vpo_lite.tasks import task_class, task_names
 from vpo_lite.training.presets import PRESETS as TRAINING_PRESETS
 
@@ -179,8 +180,19 @@ def test_the_python_runs(text, capsys, monkeypatch):
         assert [line.split()[0] for line in lines[-2:]] == ["1", "2"]
         assert there["answers"] == [" 7 ", None] and there["rewards"] == [[1, 1], [0, 0]]
         assert there["judged"].rewards.tolist() == [[1, 0.25], [0, 0]]
+        drawn = {t.name: (len(t.y), t.error_y.array[29] > 0) for t in there["figure"].data}
+        assert drawn == {"VPO, m = 3": (30, True), "GRPO, 3 x rollouts": (30, True)}
+        assert len(there["rows"]) == 1 + 2 * 5 * 30  # two kinds, five seeds, k = 1 to 30
     else:
         assert there["A"].shape == (there["P"], there["G"]) and abs(there["A"].mean()) < 1e-9
+
+
+def test_the_study_can_be_declared(tmp_path):
+    (declared,) = re.findall(r"```toml\n(.*?)```", REFERENCE, re.DOTALL)
+    (tmp_path / "mine.toml").write_text(declared)
+    study = declaration.read(tmp_path / "mine.toml")
+    assert [study.rates(kind) for kind in study.kinds] == [[4e-4, 1e-3]] * 2
+    assert study.job("grpo_x3", 1e-3, 0).config.group_size == 24
 
 
 # --- the demo -------------------------------------------------------------------------------------

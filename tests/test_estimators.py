@@ -498,6 +498,12 @@ def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
         def bare(R, eps):
             return R[..., 0, 0], R[..., 0, 0]
 
+    with pytest.raises(ValueError, match="method 'typo' = 'wstar': expected one of weights, alpha"):
+
+        @estimators.method()
+        def typo(R, *, wstar, temperature=0.1, **_):
+            return R[..., 0, 0], R[..., 0, 0]
+
     with pytest.raises(ValueError, match="'singel_answer': expected one of single_answer, weights"):
         estimators.method(singel_answer=True)
     with pytest.raises(ValueError, match=r"^method\(<function .*write @method\(\), with parenth"):
@@ -506,7 +512,13 @@ def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
         def zero(R, **_):
             return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
 
-    assert "zero" not in estimators.METHODS
+    assert not {"zero", "typo"} & set(estimators.METHODS)
+
+    @estimators.method()
+    def warm(R, w_star, *, temperature=0.1, **_):
+        return estimators.scalar(R, w_star)[..., 0], np.full(R.shape[:2], temperature)
+
+    assert (vpo.advantages("warm", R3) == 0.1).all()
 
 
 def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(

@@ -7,7 +7,8 @@ import pytest
 from colour_vision import SEEN, linear
 
 from envs.drawing import MARKERS, ROUTE_COLOURS
-from vpo_lite.looks import STYLES
+from vpo_lite.estimators import METHODS, Method
+from vpo_lite.looks import STYLES, look
 
 
 def lab(rgb):
@@ -41,6 +42,19 @@ def test_distance_of_known_colours():
 def test_no_answer_has_the_colour_of_a_method(method):
     near = {c: distance(c, STYLES[method].colour) for c in ROUTE_COLOURS}
     assert min(near.values()) >= 20, near
+
+
+def test_methods_of_ones_own_are_told_apart_wherever_they_are_drawn(monkeypatch):
+    """The first curve of a report was drawn as VPO, and two in the panel alike."""
+    for name in ("mine", "mine_too"):
+        monkeypatch.setitem(METHODS, name, Method(name, len))
+    drawn = [look(label, i) for i, label in enumerate(["mine", "vpo", "mine_too", "grpo"])]
+    assert [style.text for style in drawn] == ["mine", "VPO", "mine_too", "GRPO"]
+    for part in ("colour", "marker", "dash"):
+        assert len({getattr(style, part) for style in drawn}) == 4
+    assert look("mine, seed 1", 5) == look("mine")._replace(text="mine, seed 1")
+    monkeypatch.setitem(STYLES, "mine", look("gdpo")._replace(text="My own"))
+    assert look("mine") == look("gdpo")._replace(text="My own")
 
 
 @pytest.mark.parametrize("seen", SEEN)

@@ -172,6 +172,12 @@ def test_a_prompt_does_not_end_with_the_end():
         assert encode(ends, prompt) == encode(plain, prompt)
 
 
+def test_a_policy_shows_itself_in_a_line():
+    """A cell that ended with one printed all its layers."""
+    shown = repr(load_policy("pocket-6x6", device="cpu"))
+    assert shown.startswith("Policy(base='pocket-6x6', ") and len(shown) < 200
+
+
 def test_symbols_are_words_behind_a_bos_and_unknown_ones_are_named():
     policy = load_policy("pocket-6x6", device="cpu")
     known = policy.tokenizer.get_vocab()

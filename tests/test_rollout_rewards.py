@@ -8,10 +8,12 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.estimators import rollout_scores, zscore
-from vpo_lite.integrations.rewards import COMPARABLE, RolloutReward
+from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.tasks.base import group_key
+from vpo_lite.tasks.functions import Asked, OfFunctions
 from vpo_lite.training.step import Learner, train_step
 
+COMPARABLE = [name for name, method in vpo.METHODS.items() if method.z_score]
 OF_TASKS = {"maze": dict(layout="lite-6x6"), "programs": {}}  # of programs, d differs
 
 
@@ -24,6 +26,37 @@ def test_comparable_are_the_methods_that_take_a_z_score_of_their_own_score(metho
     alike = np.allclose(vpo.advantages(method, R, weights=W), zscore(score))
     recombines = vpo.METHODS[method].recombines  # it needs the whole group before it is compared
     assert (method in COMPARABLE) == (alike and not recombines)
+
+
+def test_a_method_of_ones_own_says_that_its_advantage_is_a_z_score(tmp_path, monkeypatch):
+    """Named with its module, as in another process, which has not imported it yet."""
+    (tmp_path / "compared.py").write_text("""
+import vpo_lite as vpo
+
+
+@vpo.estimators.method(z_score=True)
+def first_answer(R, *, w_star, eps, **_):
+    score = vpo.estimators.scalar(R, w_star)[..., 0]
+    return score, vpo.estimators.zscore(score, eps)
+
+
+@vpo.estimators.method()
+def last_answer(R, *, w_star, eps, **_):
+    score = vpo.estimators.scalar(R, w_star)[..., -1]
+    return score, vpo.estimators.zscore(score, eps)
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("first_answer", "last_answer"):
+        monkeypatch.setitem(vpo.METHODS, name, None)  # gone after the test
+        del vpo.METHODS[name]
+    reward = RolloutReward(method="compared:first_answer", answers=2)
+    assert reward.method == "first_answer"
+    task = OfFunctions([lambda completions, **_: [float(text) for text in completions]])
+    said = "<answer_1> 0.25 </answer_1> <answer_2> 0.5 </answer_2>"
+    (scored,) = reward.score(task, [Asked("Why?")], ["a"], [said], step=0)
+    assert scored.reward == 0.25
+    with pytest.raises(ValueError, match=r"'last_answer'.*and yours with @method\(z_score=True\)"):
+        RolloutReward(method="last_answer")
 
 
 @pytest.mark.slow

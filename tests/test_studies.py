@@ -468,11 +468,12 @@ def test_the_command_line_runs_and_plans(study, tmp_path, capsys):
     file.write_text(SMALL)
     out = ["--out", str(tmp_path / "out")]
     assert cli.main(["study", str(file), *out, "--kinds", "start"]) == 0
-    assert "any@6" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "any@6" in printed.out and printed.err == "vpo-lite: --table prints what came out\n"
     assert cli.main(["study", str(file), *out, "--kinds", "start"]) == 0
     assert capsys.readouterr() == (
         "",
-        "vpo-lite: all these runs are finished; --table prints what came out\n",
+        "vpo-lite: all these runs are finished\nvpo-lite: --table prints what came out\n",
     )
     assert cli.main(["study", str(file), *out, "--plan"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -350,6 +350,25 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatch):
+    """A worker of veRL has imported nothing of the user's before it reads the settings."""
+    pytest.importorskip("pyarrow")
+    (tmp_path / "of_the_export.py").write_text(
+        "import vpo_lite as vpo\n\n\n@vpo.estimators.method(z_score=True)\n"
+        "def exported_too(R, *, eps, **_):\n    score = R.mean(axis=(2, 3))\n"
+        "    return score, vpo.estimators.zscore(score, eps)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(vpo.METHODS, "exported_too", None)  # gone after the test
+    del vpo.METHODS["exported_too"]
+    named = "of_the_export:exported_too"
+    export(config_of(method=named, eval_problems=3), tmp_path / "out")
+    assert f"The module of `{named}` must be importable" in (tmp_path / "out/README.md").read_text()
+    del vpo.METHODS["exported_too"], sys.modules["of_the_export"]
+    settings = yaml.safe_load((tmp_path / "out/vpo.yaml").read_text())["algorithm"]["vpo"]
+    assert settings["method"] == named and read_settings(settings)[1].method == "exported_too"
+
+
 # --- settings, own rewards, the estimator: without veRL -------------------------------------------
 
 

@@ -61,11 +61,13 @@ class Method:
     weights: str = "none"  # drawn per prompt: "none", "one" (P, 1, d) or "many" (P, K, d)
     weight_in_prompt: bool = False  # the policy reads its weights in the prompt
     recombines: bool = False  # a group's answers make one more rollout (training/recombine.py)
+    z_score: bool = False  # advantage = z-score of the score in its group, as TRL and veRL compare
 
     def __post_init__(self):
         check_choice(self.weights, "weights", ("none", "one", "many"))
 
 
+ARGUMENTS = ("weights", "alpha", "w_star", "k", "eps")  # that a method may name
 METHODS: dict[str, Method] = {}  # by name, in the order of the table
 
 
@@ -78,8 +80,8 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     None where the exact mean is asked for (K = infinity).
 
     Raises ValueError for the name of a method that ships, since runs and figures go by the name;
-    for an unknown property; for a function without ``**_``; and for ``@method`` without
-    parentheses.
+    for an unknown property; for a function without ``**_``, or with an argument that it will not be
+    given; and for ``@method`` without parentheses.
     """
     if function:
         raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
@@ -90,6 +92,9 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
         name = function.__name__
         if inspect.getfullargspec(function).varkw is None:
             raise ValueError(f"method {name!r} must take **_ as its last parameter")
+        for asked in list(inspect.signature(function).parameters.values())[1:-1]:
+            if asked.default is asked.empty:
+                check_choice(asked.name, f"argument of method {name!r}", ARGUMENTS)
         there = getattr(METHODS.get(name), "estimate", function)
         if there.__module__ == __name__ != function.__module__:
             raise ValueError(f"method {name!r} is there already: give yours another name")
@@ -337,7 +342,7 @@ def _one_of_several(where, method, R, W, w, settings):
 # ---- the methods ----
 
 
-@method(weights="many")
+@method(weights="many", z_score=True)
 def vpo(R, *, weights, alpha, eps, **_):
     """(1/K) sum_j max_i w_j . r_i (2605.22817).
 
@@ -350,14 +355,14 @@ def vpo(R, *, weights, alpha, eps, **_):
     return Estimate(U, zscore(U, eps, size))
 
 
-@method(single_answer=True)
+@method(single_answer=True, z_score=True)
 def grpo(R, *, w_star, eps, **_):
     """w* . r of the one answer (2402.03300)."""
     r = scalar(R, w_star)[..., 0]
     return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
-@method()
+@method(z_score=True)
 def multi_rlvr(R, *, w_star, eps, **_):
     """The sum of w* . r over the m answers (2603.24844).
 
@@ -368,7 +373,7 @@ def multi_rlvr(R, *, w_star, eps, **_):
     return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
 
 
-@method()
+@method(z_score=True)
 def set_max(R, *, w_star, eps, **_):
     """The max of w* . r over the m answers (ours).
 
@@ -422,14 +427,14 @@ def maxrl(R, *, w_star, eps, **_):
     return Estimate(r, np.where(flat, 0.0, (r - mean) / (mean + max(eps, 1e-300))))
 
 
-@method(single_answer=True, weights="one")
+@method(single_answer=True, weights="one", z_score=True)
 def random_weighting(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, not shown to the policy (ablation, 2605.22817)."""
     r = set_reward(R, weights)
     return Estimate(r, zscore(r, eps, _size(R, weights)))
 
 
-@method(single_answer=True, weights="one", weight_in_prompt=True)
+@method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
 def goal_conditioned(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
     r = set_reward(R, weights)

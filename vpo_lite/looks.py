@@ -7,6 +7,8 @@ grey print and from the back of a room. tests/test_accessibility.py measures all
 
 from typing import NamedTuple
 
+from .estimators import METHODS
+
 
 class Look(NamedTuple):
     """How one method or label is drawn: the name as people write it, then plotly's names."""
@@ -40,16 +42,18 @@ ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
 
 def look(label: str, position: int = -1) -> Look:
     """The look of a label: a method's own if the label is or begins with its name, else by its
-    place in the figure. A method of yours is drawn as the last one; ``STYLES[name] = Look(...)``
-    gives it a look of its own.
+    place in the figure. Methods of yours take the looks from the end of the list: the first one
+    is drawn as the last method. ``STYLES[name] = Look(...)`` gives one a look of its own.
 
     >>> look("vpo").colour, look("grpo, seed 1").text
     ('#0072B2', 'GRPO, seed 1')
     """
-    for name in sorted(STYLES, key=len, reverse=True):  # the longest name that fits
+    own = [name for name in METHODS if name not in STYLES]
+    known = STYLES | {n: ANSWERS[~i % len(ANSWERS)]._replace(text=n) for i, n in enumerate(own)}
+    for name in sorted(known, key=len, reverse=True):  # the longest name that fits
         rest = str(label)[len(name) :]
         if str(label).startswith(name) and not rest[:1].isalnum() and rest[:1] != "_":
-            return STYLES[name]._replace(text=STYLES[name].text + rest)
+            return known[name]._replace(text=known[name].text + rest)
     return ANSWERS[position % len(ANSWERS)]._replace(text=str(label))
 
 

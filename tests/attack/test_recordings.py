@@ -306,6 +306,8 @@ def test_a_recording_imports_nothing(sound, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     refused(tmp_path / "r", config_with(sound[0], task="hostile_recorded:T"), "import it first")
+    named = of_run(config_with(sound[0], method="hostile_recorded:m"), method="hostile_recorded:m")
+    refused(tmp_path / "r", named, "config.*import it first")
     text = json.dumps([["vpo"], {"task": "hostile_recorded:T"}, {}, True])
     code = packed(text.encode()).translate(str.maketrans("+/", "-_", "="))
     refused(tmp_path / "r", change(sound[0], share=f"VPO2-{code}"), "import it first")

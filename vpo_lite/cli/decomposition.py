@@ -148,7 +148,12 @@ def _of_a_task(options) -> int:
         from ..decomposition.words import count
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
-        from ..training.contract import below_worst, check_early_problems, warning_of_worst
+        from ..training.contract import (
+            below_worst,
+            check_early_problems,
+            warning_of_front,
+            warning_of_worst,
+        )
         from ..training.evaluate import check_answers, held_out_seeds
 
         config = TrainConfig.preset("demo", **given_settings(_settings(), options))
@@ -174,6 +179,8 @@ def _of_a_task(options) -> int:
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     if below:
         parts.append(in_lines(f"{warning_of_worst(task, below)}."))
+    if front and front["above"]:
+        parts.append(in_lines(f"{warning_of_front(task, front['above'])}."))
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):
         parts.append(in_lines(f"{none}."))
@@ -220,7 +227,7 @@ def _examine(policy, task, config, seeds, answers, options):
 def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     """Coverage of the true fronts: of their best 1, 2, 3 answers, and of all sampled ones."""
     from ..metrics import coverage, price_of_conflict
-    from ..training.contract import blamed
+    from ..training.contract import above_front, blamed
 
     fronts = [task.front(x) for x in instances]
     if any(front is None for front in fronts):
@@ -228,6 +235,10 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     with blamed(task, "front(instance)", "; return None where there is no such front"):
         fronts = [np.asarray(f) - low for f, low in zip(fronts, worst, strict=True)]
         best = [price_of_conflict(front, alpha=alpha) for front in fronts]
+        above = [
+            above_front(front, pool - low)
+            for pool, low, front in zip(rewards, worst, fronts, strict=True)
+        ]
         sampled = [
             float(coverage(pool - low, front, alpha))
             for pool, low, front in zip(rewards, worst, fronts, strict=True)
@@ -235,6 +246,7 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     return {
         "coverage": {m: float(np.mean([one[m] for one in best])) for m in best[0]},
         "sampled": float(np.mean(sampled)),
+        "above": float(np.mean(above)),
     }
 
 

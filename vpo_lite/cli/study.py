@@ -202,8 +202,7 @@ def _share(study, folder, options) -> int:
 
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
     total = _total(study, options)
-    every = every_job(study).values()
-    mine = [job for job in every if job.kind in kinds and job.seed < most]
+    mine = [j for j in every_job(study).values() if j.kind in kinds and j.seed < most]
     arguments = _command(options, folder)[1:]
     arguments += ["--kinds", *options.kinds] if options.kinds else []
     arguments += ["--seeds", str(options.seeds)] if options.seeds else []
@@ -234,7 +233,8 @@ def _share(study, folder, options) -> int:
             errors += [log.read().strip()] if worker.returncode else []
     for error in dict.fromkeys(errors):  # often all of them say the same
         say(error.removeprefix("vpo-lite: ") or "a worker ended without a word", 1)
-    _tell_failed(failed if not errors else [])
+    if not errors:
+        _tell_end(failed, options)
     return int(bool(errors))
 
 
@@ -245,13 +245,12 @@ def _failed(study, folder, options) -> list[str]:
     return [failure_path(folder, job).name for job in _jobs(study, folder, options, "failed")]
 
 
-def _tell_failed(files: list[str]) -> None:
-    if files:
-        say(
-            f"left out, since they failed before: {', '.join(files)}; each of these files says "
-            "why, and without it the run is tried again",
-            0,
-        )
+def _tell_end(failed: list[str], options) -> None:
+    """Say which runs are left out, by their files, and how to see what came out."""
+    why = "each of these files says why, and without it the run is tried again"
+    if failed:
+        say(f"left out, since they failed before: {', '.join(failed)}; {why}", 0)
+    say(f"--table{' search' * options.search} prints what came out", 0)
 
 
 def _figures(study, asked: list[str]) -> list[str]:
@@ -300,8 +299,8 @@ def _run_all(study, folder, options) -> int | None:
             bar.write(_line(found))
             sys.stdout.flush()
     if found is None and not failed:
-        say("all these runs are finished; --table prints what came out", 0)
-    _tell_failed(failed)
+        say("all these runs are finished", 0)
+    _tell_end(failed, options)
 
 
 def _line(found) -> str:
@@ -344,3 +343,4 @@ def _search(study, folder, options) -> int | None:
             )
             sys.stdout.flush()
             bar.update()
+    _tell_end([], options)

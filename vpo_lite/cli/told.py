@@ -100,6 +100,10 @@ def warn_of_answers(run, start: dict) -> None:
         say(f"before training, {warning_of_worst(task, below)}", 0)
     elif not (unread or of_ours) and (never := never_earned(reached)):
         say(f"before training, {never}", 0)
+    if above := start.get("above_front_rate"):  # an older run lacks it, too
+        from ..training.contract import warning_of_front
+
+        say(f"before training, {warning_of_front(task, above)}", 0)
     if unequal := differ_in_scale(reached):
         say(f"before training, {unequal}", 0)
     warn_of_truncation(start["truncated_rate"], run, "before training")

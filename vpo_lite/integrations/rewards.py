@@ -14,19 +14,11 @@ import numpy as np
 
 from .. import checks, estimators
 from ..tasks.base import Prompt, Task
+from ..tasks.by_name import method_name
 from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
 from ..training.contract import w_star_of, worst_of
 from ..training.problems import draw_weights, single_weights
-
-COMPARABLE = (
-    "vpo",
-    "grpo",
-    "multi_rlvr",
-    "set_max",
-    "random_weighting",
-    "goal_conditioned",
-)  # methods whose advantage is the z-score of the rollout's own score within its group
 
 
 class Scored(NamedTuple):
@@ -62,11 +54,13 @@ class RolloutReward:
     pay_repeats: bool = False
 
     def __post_init__(self):
-        if self.method not in COMPARABLE:
+        object.__setattr__(self, "method", method_name(self.method))
+        if not estimators.METHODS[self.method].z_score:
+            there = ", ".join(name for name, m in estimators.METHODS.items() if m.z_score)
             raise ValueError(
                 f"method = {checks.shown(self.method)}: another engine compares rollouts by the "
-                f"z-score of their rewards, so there is {', '.join(COMPARABLE)}; train the others "
-                "natively"
+                f"z-score of their rewards, so there is {there}, and yours with "
+                "@method(z_score=True); train the others natively"
             )
         checks.check_whole(self.answers, "answers")
         single = estimators.METHODS[self.method].single_answer

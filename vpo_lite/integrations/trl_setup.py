@@ -32,6 +32,21 @@ REFUSED = {  # options of GRPOConfig with which a run would fail after its first
     "sync_ref_model": "the reference is the base, without the adapter",
     "use_liger_kernel": "it logs no entropy, which every step's record holds",
 }
+DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
+    "max_steps": "steps",
+    "num_generations": "group_size",
+    "generation_batch_size": "prompts",
+    "per_device_train_batch_size": "micro_batch",
+    "gradient_accumulation_steps": "micro_batch",
+    "max_completion_length": "max_new_tokens",
+    "learning_rate": "lr",
+    "beta": "kl",
+    "epsilon": "clip",
+    "entropy_coef": "entropy",
+    "loss_type": "aggregation",
+    "save_steps": "save_every",
+    "use_cpu": "device",
+}
 LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
@@ -210,8 +225,11 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         if name not in known:
             raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
         if name in ours or name in ("steps_per_generation", "generation_batch_size"):
+            by = DECIDED_BY.get(name, name)
+            flags = [f" ({o.flag})" for o in TrainConfig.options() if o.name == by]
             raise ValueError(
-                f"engine option {name}: the run's own settings decide it; leave it out"
+                f"engine option {name}: the run's own settings decide it{''.join(flags)}; leave it "
+                "out"
             )
         if name in REFUSED:
             raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")

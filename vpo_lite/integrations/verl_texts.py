@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from ..policy.tokenizer import NO_THINKING
+from ..tasks.by_name import full_name
 from ..training.config import TrainConfig
 from .rewards import RolloutReward
 
@@ -22,6 +23,7 @@ def configuration(
     """veRL's configuration of this run, as YAML. lengths: most tokens of a prompt, a completion."""
     prompt, response = lengths
     own = dataclasses.asdict(RolloutReward.of(config)) | {"eps": config.eps}
+    own["method"] = full_name(config.method)  # the workers import its module
     tenth = -(-config.steps // 10)  # rounded up: so no more than ten fit into the steps
     values = dict(
         estimator=estimator,

@@ -6,7 +6,7 @@ With the adapter switched off the model is the reference policy, so no second mo
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +43,8 @@ class Policy:
     - checkpointing: whether the layers are recomputed in the backward pass
     """
 
-    model: PeftModel
-    tokenizer: object
+    model: PeftModel = field(repr=False)  # pages of layers
+    tokenizer: object = field(repr=False)
     base: str
     pocket: dict | None
     dtype: str = "auto"

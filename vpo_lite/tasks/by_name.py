@@ -7,7 +7,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from .. import estimators
 from ..checks import shortened, shown
+
+HERE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 def attribute(name: str, what: str) -> Any:
@@ -41,6 +44,39 @@ def attribute(name: str, what: str) -> Any:
     return found
 
 
+def method_name(method: Any) -> str:
+    """The name in METHODS of a method, which may be named as ``package.module:function``. Then its
+    module is imported if it is not there yet.
+
+    Raises ValueError for an unknown method, and where a module registers no such method.
+    """
+    named = isinstance(method, str)
+    _, colon, name = method.rpartition(":") if named else ("", "", "")
+    if colon and full_name(name) != method:
+        attribute(method, "method")
+        if name not in estimators.METHODS:
+            raise ValueError(f"method {shown(method)}: decorate it with @vpo.estimators.method()")
+        if full_name(name) != method:
+            there = full_name(name)
+            raise ValueError(f"method {shown(method)}: {there!r} has this name; rename yours")
+    if name not in estimators.METHODS:
+        known = shortened(", ".join(estimators.METHODS), 500)
+        raise ValueError(
+            f"unknown method {shown(method)}: there are {known}, or yours as "
+            "'package.module:function'"
+        )
+    return name
+
+
+def full_name(method: str) -> str:
+    """The name under which :func:`method_name` finds a method again; that of a shipped one is
+    short.
+    """
+    there = estimators.METHODS.get(method)
+    home = getattr(there, "estimate", estimators.zscore).__module__
+    return method if home == estimators.__name__ else f"{home}:{method}"
+
+
 def _why(error: BaseException, module: str) -> str:
     """Why a module cannot be imported: it is not there, or it is and fails."""
     said = shortened(str(error), 300)
@@ -59,6 +95,7 @@ def _why(error: BaseException, module: str) -> str:
     if isinstance(error, SystemExit):
         cure = 'put what runs as a script under if __name__ == "__main__"'
         return f"its module ends the process when it is imported (exit {said}); {cure}"
-    at = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    at = [f for f in frames if not f.filename.startswith(HERE)][-1]  # what called a check of ours
     where = "" if isinstance(error, SyntaxError) else f", line {at.lineno} of {at.filename}"
     return f"its module cannot be imported ({type(error).__name__}: {said}{where})"

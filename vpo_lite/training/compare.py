@@ -120,7 +120,8 @@ def _kind(run: _Finished) -> dict:
     file for its path, and how many problems and answers were measured.
     """
     config, task = run.config, run.config.make_task()
-    settings = config.to_json() | {"m": config.answers, "single": config.single}
+    settings = config.to_json() | {"method": config.method, "m": config.answers}
+    settings["single"] = config.single
     settings |= {"eval_problems": _measured(run), "eval_answers": config.measured_answers}
     if config.answers > 1:
         settings["set_size"] = None  # the m answers are the set

@@ -13,6 +13,7 @@ from ..options import Option, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
 from ..tasks import DEFAULT, Task, task_class, task_name, task_names
 from ..tasks.base import MAX_ANSWERS
+from ..tasks.by_name import full_name, method_name
 from .presets import PRESETS
 
 # Choices that other modules implement. They stand here so that a config needs no torch.
@@ -57,7 +58,7 @@ class TrainConfig:
     ValueError: alpha = 0: must be a finite number, 1e-06 or more, at most 1,000,000
     """
 
-    method: str = setting("vpo", "method: " + ", ".join(METHODS), choices=METHODS.keys())
+    method: str = setting("vpo", f"method: {', '.join(METHODS)}, or package.module:function")
     task: str = setting(DEFAULT, f"task: {', '.join(task_names())}, or package.module:Class")
     task_options: dict = field(default_factory=dict, hash=False)
     model: str = setting(
@@ -189,6 +190,7 @@ class TrainConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "task", task_name(self.task))
+        object.__setattr__(self, "method", method_name(self.method))
         if isinstance(self.model, os.PathLike):
             object.__setattr__(self, "model", os.fspath(self.model))
         kind = type(self.device)
@@ -284,9 +286,9 @@ class TrainConfig:
 
     @property
     def code(self) -> dict[str, str]:
-        """What the task imports by name, by the option that names it; a task's own class, too."""
-        own = {"task": self.task} if ":" in self.task else {}
-        return own | self._given("code")
+        """What the run imports by name, by the setting or option that names it."""
+        named = {"task": self.task, "method": full_name(self.method)} | self._given("code")
+        return {name: value for name, value in named.items() if ":" in value}
 
     def _given(self, kind: str) -> dict[str, str]:
         """The options of a kind that have a value."""
@@ -299,9 +301,11 @@ class TrainConfig:
         return task_class(self.task)(**self.task_options)
 
     def to_json(self) -> dict:
-        """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name."""
-        K = "inf" if self.K == math.inf else self.K
-        return dataclasses.asdict(self) | {"K": K, "model": self.base_model}
+        """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name, and a
+        method of yours has its module before its name.
+        """
+        named = {"model": self.base_model, "method": full_name(self.method)}
+        return dataclasses.asdict(self) | named | {"K": "inf" if self.K == math.inf else self.K}
 
     @classmethod
     def from_json(cls, values: dict) -> "TrainConfig":

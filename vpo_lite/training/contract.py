@@ -171,6 +171,28 @@ def warning_of_worst(task: Task, share: float) -> str:
     )
 
 
+def above_front(front, rewards: np.ndarray) -> float | None:
+    """The share of rewards (n, d) that no point of a front (f, d) reaches in every objective, up to
+    rounding; None where there is no front. It is 0 for a complete front.
+
+    >>> above_front([[1, 0], [0, 1]], np.array([[0, 1], [0, 0], [0.5, 0.5], [0, 1 + 1e-9]]))
+    0.25
+    """
+    if front is None:
+        return None
+    reached = [(~is_below(np.asarray(front), r)).all(axis=-1).any() for r in rewards]
+    return 1 - float(np.mean(reached))
+
+
+def warning_of_front(task: Task, share: float) -> str:
+    """What to say where no point of the front reaches this share of the answers."""
+    return (
+        f"{share:.1%} of the answers beat the front: no point of it is as good in every objective, "
+        "so coverage and its ceiling are wrong; let front(instance) of task "
+        f"{task.name!r} give the complete front, or None"
+    )
+
+
 def w_star_of(task: Task, instance) -> np.ndarray:
     """The fixed weights (d,), finite."""
     return _vector(task, "w_star", instance, "weights", LARGEST_WEIGHT)

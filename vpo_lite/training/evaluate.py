@@ -53,6 +53,8 @@ def evaluate(
     - pass_at_k {"1": ...}: probability that one of k answers is solved, unbiased
     - parse_rate, valid_rate, solved_rate, repeat_rate: shares of the answers
     - below_worst_rate: share of the answers that earn less than a missing one in some objective
+    - above_front_rate: share of the answers that no point of the front reaches; 0 for a complete
+      front, None without one
     - truncated_rate: share of the rollouts
     - objectives {name: mean}: empty where the names differ from problem to problem
     - reached {name: mean over problems}: the highest reward above that of a missing answer; empty

@@ -9,7 +9,7 @@ from ..exact import exact_set_reward
 from ..tasks.base import Task
 from .answers import Answers
 from .config import TrainConfig
-from .contract import below_worst, coverage_of, objectives_of, w_star_of, worst_of
+from .contract import above_front, below_worst, coverage_of, objectives_of, w_star_of, worst_of
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
 # Points of the figures of a step without a closed form: a tenth of the step's time at most.
@@ -84,6 +84,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         solved_rate=float(solved.mean()),
         repeat_rate=float(repeats.mean()),
         below_worst_rate=below_worst(task, x, rewards),
+        above_front_rate=above_front(front, rewards),
         truncated_rate=float(pool.truncated.mean()),
         objectives=_by_name(names, rewards.mean(0)),
         reached=_by_name(names, rewards.max(0) - worst_of(task, x)),

@@ -95,6 +95,7 @@ class Figures(Means):
     pass_at_k: dict[Budget, Share] | None = None
     solved_rate: Share | None = None
     below_worst_rate: Share | None = None
+    above_front_rate: Share | None = None
     reached: dict[str, float] | None = None
     truncated_rate: Share | None = None
     answers: Count | None = None

@@ -47,6 +47,8 @@ def check_unchanged(folder: Path, about: dict[str, str], learner, config: TrainC
     now = json.loads(json.dumps(config.to_json()))
     if isinstance(options := before.get("task_options"), dict):  # check_files knows the data
         options.update((n, f) for n, f in config.files.items() if n in options)
+    if before.get("method") == config.method:  # an earlier version did not name its module
+        before["method"] = now["method"]
     free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
     others = [n for n in now if n not in free and now[n] != before.get(n)]
     if others:

@@ -165,7 +165,7 @@ def _written(run: Run, numbers: dict, text_numbers: dict) -> dict:
     usual = run.config.answers > 1 or set(sizes) == {run.config.set_size}
     return {
         "method": run.method,
-        "config": run.config.but(threads=None).to_json(),
+        "config": run.config.but(threads=None).to_json() | {"method": run.method},  # no module
         "records": packed(json.dumps(records).encode()),
         "shapes": [[list(g.rewards.shape) for g in record.groups] for record in run.records],
         "problems": checksum(task, [g.instance for g in groups]),

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, JsonValue
 
 from ...checks import check_rewards, shortened, shown
+from ...estimators import METHODS
 from ...files import DamagedError, Schema, parse_json
 from ...tasks.base import Task
 from ...training.config import TrainConfig
@@ -186,9 +187,12 @@ def _run_of_010(stored: StoredRunOf010, answers: list[str]) -> Run:
 def _config(stored: StoredRun | StoredRunOf010) -> tuple[TrainConfig, Task]:
     with inside("config"):
         check_task(stored.config.get("task"))
+        method = stored.config.get("method")
+        if method != stored.method:
+            raise ValueError(f"method {shown(method)}, but the run is of {shown(stored.method)}")
+        if method not in METHODS:  # where a name holds a module, a config would import that
+            raise ValueError(f"unknown method {shown(method)}: if it is yours, import it first")
         config = TrainConfig.from_json(stored.config)
-        if config.method != stored.method:
-            raise ValueError(f"method {config.method!r}, but the run is of {shown(stored.method)}")
         return config, config.make_task()
 
 
