@@ -535,3 +535,21 @@ def test_the_page_of_this_machine_has_no_code_and_alpha_moves_the_rings():
             time.sleep(0.2)
         assert kernels(process) == [], "a closed page gives its place back"
         assert not opened.wrong
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_page_whose_server_died_says_so_and_what_to_do():
+    with classroom() as (process, address, _), harness.browser(1280, 720) as context:
+        page = context.new_page()
+        with page.expect_response(lambda answer: "/api/kernels/" in answer.url) as found:
+            page.goto(address)
+        assert found.value.ok
+        page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
+        assert page.locator("#vpo-gone").inner_text() == ""
+        process.kill()
+        page.locator("#vpo-gone button", has_text="Reload").wait_for()
+        said = page.locator("#vpo-gone").inner_text()
+        assert "lost its server" in said and "Reload the page when the server runs again" in said
+        corner = page.locator("#vpo-gone").bounding_box()
+        assert corner["y"] == 0, "in sight, wherever the page is scrolled to"
