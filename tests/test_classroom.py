@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import shlex
@@ -69,6 +70,18 @@ def test_a_copy_holds_the_course_as_it_ships_and_says_what_is_next(folder, tmp_p
         said.startswith(f"{len(wanted)} files copied")
         and shlex.join(["vpo-lite", "lab", str(copied)]) in said
     )
+
+
+def test_no_link_leads_out_of_a_copy(tmp_path):
+    notebooks.copy(tmp_path)
+    texts = [page.read_text(encoding="utf-8") for page in tmp_path.glob("*.md")]
+    for page in tmp_path.glob("*.ipynb"):
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        texts += ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+    links = [link for text in texts for link in re.findall(r"\]\(([^)#\s]+)", text)]
+    beside = [link for link in links if "://" not in link]
+    assert len(beside) > 10
+    assert [link for link in beside if not (tmp_path / link).is_file()] == []
 
 
 def test_a_copy_is_completed_and_nothing_else_is_written(tmp_path):
