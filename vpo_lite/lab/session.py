@@ -294,7 +294,7 @@ class Session:
         last = {m: tracks[m] for m in session.methods if m in tracks}
         session._stretch = Stretch(session.settings, last or tracks)
         session._state, session._made_by = "recorded", recording.command
-        session._message = recording.command and f"Made by: {recording.command}"
+        session._message = ""
         return session
 
     # --- what one can ask -------------------------------------------------------------------------
