@@ -136,6 +136,7 @@ def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text
         assert np.allclose(earned, [1, part["G"], part["D"], 1 - part["L"]])
     programs = _page(lesson_of("programs/seed-0"))
     assert "<dt>The maze</dt>" not in programs and "<dt>Rollout</dt>" in programs
+    assert programs.index("<dt>Policy</dt>") < programs.index("<dt>Rollout</dt>"), "used there"
 
 
 def test_a_second_run_of_a_method_is_told_apart():

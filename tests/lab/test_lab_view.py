@@ -208,6 +208,8 @@ def test_sentence_says_the_numbers(trained):
     )
     assert f"holds {held} of {len(front)} points" in text
     assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
+    both = "covers 0.90 of the front, the best 2 cover more than 0.99, the best 3 cover 1.00."
+    assert both in " ".join(Lab(maze_seed=1000).sentence().split()), "two miss a part of the front"
     assert "the answer with the best mean is the best" in " ".join(Lab(m=1).sentence().split())
     assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used
