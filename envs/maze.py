@@ -63,7 +63,8 @@ class Maze:
 
         Raises:
             ValueError: an unknown symbol, ragged rows, no or several S or E, no path to E, or a
-                budget below the shortest path. The message names row and column, counted from 1.
+                budget below the shortest path. The message names squares as `square_name` does;
+                in a text that is no grid yet, row and column, counted from 1.
 
         >>> Maze.from_text("SE").budget
         5
@@ -80,7 +81,7 @@ class Maze:
                 found[symbol].append((r, c))
         for symbol, name in (("S", "start"), ("E", "exit")):
             if len(found[symbol]) != 1:
-                places = " and ".join(f"row {r + 1}, column {c + 1}" for r, c in found[symbol][:3])
+                places = " and ".join(map(_name, found[symbol][:3]))
                 more = f" ({places})" if places else f"; put {symbol} on a free square"
                 raise ValueError(
                     f"text: a maze needs exactly one {symbol} ({name}), "
@@ -95,8 +96,8 @@ class Maze:
         shortest = _grid.distance(_grid.bit(start, stride), _grid.bit(exit_, stride), free, stride)
         if shortest is None:
             raise ValueError(
-                f"text: no way from S (row {start[0] + 1}, column {start[1] + 1}) to "
-                f"E (row {exit_[0] + 1}, column {exit_[1] + 1}); open a wall between them"
+                f"text: no way from S ({_name(start)}) to E ({_name(exit_)}); "
+                "open a wall between them"
             )
         return cls(
             text="\n".join(" ".join(row) for row in rows),
@@ -178,8 +179,7 @@ class Maze:
         >>> Maze.from_text("S . .\\n. . .\\n. . E").square_name((2, 1))
         'b3'
         """
-        row, column = self._check_position(position)
-        return f"{chr(ord('a') + column)}{row + 1}"
+        return _name(self._check_position(position))
 
     def describe(self) -> Description:
         """Returns which rules of the generated mazes hold: a dict that prints as a table.
@@ -211,6 +211,11 @@ class Maze:
                 f"position: {(row, column)} lies outside the maze of shape {self.shape}"
             )
         return row, column
+
+
+def _name(square):
+    row, column = square
+    return f"{chr(ord('a') + column)}{row + 1}"
 
 
 def _parse_rows(text):

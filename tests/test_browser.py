@@ -247,6 +247,23 @@ def test_a_cell_that_shows_the_panel_is_run_again_and_its_plots_go_on(start):
     page.evaluate(WITHOUT_IT)
 
 
+RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+
+
+def test_after_a_restart_the_panel_says_to_run_its_cell_again(start):
+    page = start.page
+    page.evaluate(RESTART)
+    page.wait_for_selector(".vpo-lab.jupyter-widgets-disconnected", state="attached")
+    parts = page.locator(".vpo-lab > *")
+    assert parts.count() > 3 and not any(part.is_visible() for part in parts.all())
+    said = "getComputedStyle(document.querySelector('.vpo-lab'), '::before').content"
+    assert "Run its cell again" in page.evaluate(said)
+    page.wait_for_function(harness.CONNECTED)
+    start.run_all()
+    page.wait_for_selector(".vpo-board svg.maze")
+    assert "The kernel stopped" not in page.evaluate(said)
+
+
 def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
     """The kernel lives on. It also holds a closed panel: if one widget of it were left that named a
     closed one, the second browser would stay at "Loading widget..." for all panels.

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import shlex
@@ -69,6 +70,18 @@ def test_a_copy_holds_the_course_as_it_ships_and_says_what_is_next(folder, tmp_p
         said.startswith(f"{len(wanted)} files copied")
         and shlex.join(["vpo-lite", "lab", str(copied)]) in said
     )
+
+
+def test_no_link_leads_out_of_a_copy(tmp_path):
+    notebooks.copy(tmp_path)
+    texts = [page.read_text(encoding="utf-8") for page in tmp_path.glob("*.md")]
+    for page in tmp_path.glob("*.ipynb"):
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        texts += ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+    links = [link for text in texts for link in re.findall(r"\]\(([^)#\s]+)", text)]
+    beside = [link for link in links if "://" not in link]
+    assert len(beside) > 10
+    assert [link for link in beside if not (tmp_path / link).is_file()] == []
 
 
 def test_a_copy_is_completed_and_nothing_else_is_written(tmp_path):
@@ -535,3 +548,26 @@ def test_the_page_of_this_machine_has_no_code_and_alpha_moves_the_rings():
             time.sleep(0.2)
         assert kernels(process) == [], "a closed page gives its place back"
         assert not opened.wrong
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
+    with classroom() as (process, address, _), harness.browser(1280, 720) as context:
+        page = context.new_page()
+        with page.expect_response(lambda answer: "/api/kernels/" in answer.url) as found:
+            page.goto(address)
+        assert found.value.ok
+        page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
+        assert page.locator("#vpo-gone").inner_text() == ""
+        again = page.locator("#vpo-gone button", has_text="Reload")
+        kernels(process)[0].kill()  # as a machine without memory does; another one takes its place
+        again.click()
+        page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
+        assert page.locator("#vpo-gone").inner_text() == ""
+        process.kill()
+        again.wait_for()
+        said = page.locator("#vpo-gone").inner_text()
+        assert "lost its server" in said and "Reload the page when the server runs again" in said
+        corner = page.locator("#vpo-gone").bounding_box()
+        assert corner["y"] == 0, "in sight, wherever the page is scrolled to"

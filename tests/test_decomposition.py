@@ -462,7 +462,7 @@ def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     assert "20 answers to each of 1 held-out problem, seed 0" in out
     assert "completion, gold, diamond, avoid_lava" in " ".join(out.split()) and "true front" in out
     text = page.read_text()
-    assert "<h1>vpo_lite: report on rewards</h1>" in text and text.rstrip().endswith("</html>")
+    assert "<h1>vpo_lite: report on rewards</h1>" in text and text.splitlines()[-2] == "</html>"
     assert html("{}", out.strip()) in text
     assert 'src="http' not in text.split("<script")[0]
 

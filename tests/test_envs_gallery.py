@@ -93,6 +93,13 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
     assert "--out: cannot write" in capsys.readouterr().err
 
 
+def test_a_picture_does_not_take_the_place_of_its_maze(tmp_path, capsys):
+    (drawn := tmp_path / "mine.txt").write_text("S . E")
+    assert main(["--maze", str(drawn), "--out", str(drawn)]) == 2
+    assert "mine.txt: the picture is SVG; name it FILE.svg" in capsys.readouterr().err
+    assert drawn.read_text() == "S . E"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")
 def test_a_reader_that_goes_away_is_no_fault(tmp_path):
     done = subprocess.run(

@@ -55,14 +55,12 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
         (
             "S .\nS E",
             None,
-            "text: a maze needs exactly one S (start), this one has 2 "
-            "(row 1, column 1 and row 2, column 1)",
+            "text: a maze needs exactly one S (start), this one has 2 (a1 and a2)",
         ),
         (
             "S E\n. E",
             None,
-            "text: a maze needs exactly one E (exit), this one has 2 "
-            "(row 1, column 2 and row 2, column 2)",
+            "text: a maze needs exactly one E (exit), this one has 2 (b1 and b2)",
         ),
         (
             ". .\n. E",
@@ -73,8 +71,7 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
         (
             "S # .\n# . E",
             None,
-            "text: no way from S (row 1, column 1) to E (row 2, column 3); "
-            "open a wall between them",
+            "text: no way from S (a1) to E (c2); open a wall between them",
         ),
         ("", None, "text: the grid is empty; write rows of the symbols . S E G D L B #"),
         ("  \n\t\n", None, "text: the grid is empty"),

@@ -184,9 +184,10 @@ def test_a_lab_opens_a_maze_by_its_name():
     assert lab.maze == envs.generate("paper-9x9", 1002) and lab.maze_name == "large fork"
     assert lab.config.model == "auto" and lab.config.base_model == "pocket-9x9"
     assert "A fork on nine squares" in lab.view().message
+    assert lab.config.m == 3 and lab.view().message.endswith(" Try m = 2.")
     lab.new_maze("three needed")
     assert lab.config.base_model == "pocket-6x6" and lab.maze.size == 6
-    assert "Try m = 3." in lab.view().message
+    assert "Try" not in lab.view().message, "m is 3 already"
     assert lab.set_maze("S . G\n# . .\nD . E").maze_name is None
 
 

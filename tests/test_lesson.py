@@ -18,6 +18,7 @@ from vpo_lite.lab import judging, recordings
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, write_lesson
 from vpo_lite.lab.lesson.content import sobol_tables
 from vpo_lite.lab.view import Run
+from vpo_lite.metrics import best_subset
 from vpo_lite.objective import sobol_points
 from vpo_lite.tasks.maze import MazeTask
 
@@ -53,7 +54,7 @@ def text(page_file):
 
 
 def test_one_small_file_that_asks_for_nothing(text):
-    assert len(text.encode()) < 250_000 and text.rstrip().endswith("</html>")
+    assert len(text.encode()) < 250_000 and text.splitlines()[-2] == "</html>"
     for address in re.findall(r"\w+://[^\"'\s`]*", text):
         assert address == "http://www.w3.org/2000/svg", "the name of SVG is no address"
     assert not re.findall(r"\b(?:src|href|url|import|fetch)\s*[=(]", text)
@@ -110,13 +111,13 @@ def test_the_boards_walk_the_answers_that_were_written(lesson, data):
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_the_points_come_back_by_exclusive_or(d):
-    first, *digits = np.array(sobol_tables(d, judging.POINTS)["full"][3])
+    first, *digits = np.array(sobol_tables(d, exact.POINTS)["full"][3])
     points = [first]
     for n in range(1, 2 ** len(digits)):
         lowest = (n & -n).bit_length() - 1
         points.append(points[-1] ^ digits[lowest])
     wanted = sobol_points(len(points), d, rng=np.random.default_rng(3))
-    assert len(points) * exact.SCRAMBLINGS == judging.POINTS
+    assert len(points) * exact.SCRAMBLINGS == exact.POINTS
     assert np.array_equal(np.array(points) / 2**30, wanted)
 
 
@@ -135,6 +136,7 @@ def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text
         assert np.allclose(earned, [1, part["G"], part["D"], 1 - part["L"]])
     programs = _page(lesson_of("programs/seed-0"))
     assert "<dt>The maze</dt>" not in programs and "<dt>Rollout</dt>" in programs
+    assert programs.index("<dt>Policy</dt>") < programs.index("<dt>Rollout</dt>"), "used there"
 
 
 def test_a_second_run_of_a_method_is_told_apart():
@@ -203,11 +205,10 @@ def test_steps_that_draw_different_problems_are_refused():
         Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
 
 
-def test_a_folder_of_ones_own_and_a_page_that_is_written_again(tmp_path, capsys):
+def test_a_folder_of_ones_own(tmp_path, capsys):
     recording = recordings.read("few_weights/K-64")
     recordings.write(tmp_path / "mine", recording)
     page = tmp_path / "x.html"
-    page.write_text("what stood here before")
     assert main(["export", "lesson", str(tmp_path / "mine"), "--out", str(page)]) == 0
     assert "x.html" in capsys.readouterr().out
     assert str(tmp_path / "mine") in page.read_text()
@@ -287,6 +288,12 @@ def alphas(page):
     return page.evaluate("() => JSON.parse(document.getElementById('data').textContent).alphas")
 
 
+def covered(moment, front, alpha):
+    """The mean coverage of the sets of a step, as the library says."""
+    [sets] = moment.sets
+    return metrics.coverage(sets.rewards, front, alpha) @ sets.counts / sets.counts.sum()
+
+
 def cells(page):
     """{run: the numbers of its row}"""
     rows = page.locator("#runs tbody tr").all()
@@ -304,7 +311,7 @@ def sets_to_compare():
         if i % 7 == 0:
             R = R * 10.0 ** rng.integers(-3, 3) - 0.3
         found.append((R.tolist(), float(alphas[0 if i % 3 == 0 else rng.integers(1, 5)])))
-    return found, {d: sobol_tables(d, judging.POINTS) for d in range(1, 7)}
+    return found, {d: sobol_tables(d, exact.POINTS) for d in range(1, 7)}
 
 
 @pytest.mark.browser
@@ -318,7 +325,7 @@ def test_a_thousand_sets_are_worth_what_the_library_says(shared):
     )
     used = set()
     for (R, alpha), answer in zip(cases, found, strict=True):
-        wanted = exact.integrate(np.array(R)[None], alpha, judging.POINTS)
+        wanted = exact.integrate(np.array(R)[None], alpha, exact.POINTS)
         assert answer["value"] == pytest.approx(float(wanted.value[0]), rel=1e-9, abs=1e-9)
         assert answer["shares"] == pytest.approx(wanted.win_shares[0].tolist(), abs=1e-3)
         assert answer["method"] == wanted.method
@@ -332,27 +339,29 @@ def test_a_thousand_sets_are_worth_what_the_library_says(shared):
 def test_alpha_by_keyboard_gives_the_librarys_coverage(page, lesson, alpha):
     steps = alphas(page).index(alpha) - alphas(page).index(1)
     turn(page, "alpha", "ArrowRight" if steps > 0 else "ArrowLeft", abs(steps))
-    shown = cells(page)
+    shown, front = cells(page), lesson.view.front
     for one in lesson.shown:
-        assert shown[one.label][0] == f"{one.run.coverages(alpha)[-1]:.3f}"
-    ceilings = judging.target(lesson.view.front, 3, alpha).ceilings
+        assert shown[one.label][0] == f"{covered(one.run.moment, front, alpha):.3f}"
+    best = [front[best_subset(front, m, alpha).indices] for m in (1, 2, 3)]
+    ceilings = [float(metrics.coverage(answers, front, alpha)) for answers in best]
     words = page.inner_text("#words")
     assert f"Step 40 of 40, α = {alpha}." in words
     assert f"The best single answer covers {ceilings[0]:.3f}, the best 2 {ceilings[1]:.3f}" in words
     said = page.get_attribute("#judged svg", "aria-label")
     for one in lesson.shown:
-        first, last = one.run.coverages(alpha)[0], one.run.coverages(alpha)[-1]
+        first, last = (covered(one.run.moments[i], front, alpha) for i in (0, -1))
         assert f"{one.label} from {first:.2f} to {last:.2f}" in said
-    best = lesson.view.front[list(judging.target(lesson.view.front, 3, alpha).best)]
     boards = page.locator("#board figure").all()
     for board, rewards in zip(
-        boards, [*(one.run.moment.rewards for one in lesson.shown), best], strict=True
+        boards, [*(one.run.moment.rewards for one in lesson.shown), best[-1]], strict=True
     ):
         texts = board.locator(".share b").all_inner_texts()
         shares = [int(re.sub(r"\D", "", text)) for text in texts]
         assert shares == [round(100 * share) for share in exact.exact_shares(rewards, alpha)]
     if alpha == 20:  # 4 million draws from Dir(20): 0.183, 0.715, 0.102
         assert shares == [18, 71, 10]
+    if alpha == 0.05:  # 4 million draws from Dir(0.05): 0.8042
+        assert f"{ceilings[0]:.3f}" == "0.804"
 
 
 @pytest.mark.browser

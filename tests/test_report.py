@@ -48,7 +48,7 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
     assert main(["compare", *runs, "--html", str(page)]) == 0
     assert f"{page}: open it in a browser" in capsys.readouterr().out
     text = page.read_text()
-    assert text.rstrip().endswith("</html>")
+    assert text.splitlines()[-2] == "</html>"
     markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)\s*=\s*["']""", markup)
     assert not re.findall(r"<script[^>]+src=", text)
@@ -147,3 +147,42 @@ def test_a_page_with_another_name_or_a_folder_is_refused_first(name, said, tmp_p
     assert main(["compare", "no_run", "--html", str(tmp_path / name)]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and said in error and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "request_for",
+    [
+        ["course", "sheet", "--out"],
+        ["export", "lesson", "few_weights/K-64", "--out"],
+        ["compare", "no_run", "--html"],
+        ["report", "--rewards", "no_rewards.npy", "--html"],
+    ],
+)
+def test_no_page_takes_the_place_of_a_file_that_the_kit_did_not_write(
+    request_for, tmp_path, capsys
+):
+    page = tmp_path / "notes.html"
+    for content in (b"my notes", b"", b"\xff", b"<!-- written by vpo-lite: 0123456789abcdef -->"):
+        page.write_bytes(content)
+        assert main([*request_for, str(page)]) == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1 and "notes.html" in error
+        assert "vpo-lite did not write it" in error and "name another file" in error
+        assert page.read_bytes() == content and list(tmp_path.iterdir()) == [page]
+
+
+def test_a_page_is_written_again_unless_somebody_changed_it(tmp_path, capsys):
+    page = tmp_path / "class.html"
+    sheet, lesson = ["course", "sheet"], ["export", "lesson", "few_weights/K-64"]
+    assert main([*sheet, "--out", str(page)]) == 0
+    first = page.read_bytes()
+    page.write_bytes(first.replace(b"\n", b"\r\n"))  # as Windows ends lines, or git
+    assert main([*sheet, "--out", str(page)]) == 0
+    assert page.read_bytes() == first
+    assert main([*lesson, "--out", str(page)]) == 0, "another page of the kit"
+    page.write_text(page.read_text().replace("Play", "Press here"))
+    changed = page.read_bytes()
+    for command in (sheet, lesson):
+        assert main([*command, "--out", str(page)]) == 2
+        assert "it was changed since" in capsys.readouterr().err
+    assert page.read_bytes() == changed

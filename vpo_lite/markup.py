@@ -6,6 +6,8 @@ written in the template of :func:`html` or in a file of this package only, and w
 escaped.
 """
 
+import contextlib
+import hashlib
 import json
 import os
 import re
@@ -15,10 +17,11 @@ from html import escape, unescape
 from pathlib import Path
 
 from .checks import shown, shown_path
-from .files import not_written, write_atomically
+from .files import DamagedError, not_written, read_bytes, write_atomically
 
 PACKAGE = Path(__file__).parent
 WIDTH = 100  # columns of a printed text
+LARGEST = 2**26  # bytes of a page that may be replaced
 
 
 class Html(str):
@@ -106,8 +109,10 @@ def _safe(part) -> str:
 
 
 def page_path(path, what: str) -> Path:
-    """The path of a page to be written. Raises ValueError for a folder, unless it is .html, and
-    where its folder is missing or cannot be written: call it before long work.
+    """The path of a page to be written: call it before long work.
+
+    Raises ValueError for a folder, unless it is .html, where its folder is missing or cannot be
+    written, and for a file that `write_page` would not replace.
     """
     path = Path(path)
     if path.is_dir():
@@ -120,16 +125,43 @@ def page_path(path, what: str) -> Path:
             f"{shown_path(path)}: cannot be written ({shown_path(folder)} is no folder, or one in "
             "which nothing may be written)"
         )
+    _check_replaceable(path)
     return path
 
 
 def write_page(path, page: str) -> Path:
     """Write a page, whole or not at all; a link stays a link. Returns its path.
 
-    Raises ValueError where it cannot be written.
+    It replaces a page that was written here and not changed since. Raises ValueError for any other
+    file, and where the page cannot be written.
     """
+    _check_replaceable(path)
     try:
-        write_atomically(os.path.realpath(path), page)  # Path.resolve fails where links go round
+        # Path.resolve fails where links go round
+        write_atomically(os.path.realpath(path), f"{page.rstrip()}\n{_mark(page)}\n")
     except OSError as error:
         raise ValueError(not_written(path, error)) from error
     return Path(path)
+
+
+def _mark(page: str) -> str:
+    """The last line of a page: that we wrote it, and what it held. Its white space does not count:
+    line ends depend on the system.
+    """
+    digest = hashlib.sha256("".join(page.split()).encode()).hexdigest()
+    return f"<!-- written by vpo-lite: {digest[:16]} -->"
+
+
+def _check_replaceable(path) -> None:
+    place = os.path.realpath(path)
+    if not os.path.lexists(place) or os.path.islink(place):  # a link that leads round holds nothing
+        return
+    with contextlib.suppress(DamagedError, UnicodeDecodeError):
+        if os.path.isfile(place):  # the rest may block whoever opens it
+            page, _, mark = read_bytes(place, most=LARGEST).decode().rstrip().rpartition("\n")
+            if mark == _mark(page):
+                return
+    raise ValueError(
+        f"{shown_path(path)}: exists, and vpo-lite did not write it, or it was changed since; name "
+        "another file, or delete this one"
+    )

@@ -11,7 +11,7 @@ from lab_harness import SMALL, WAIT, record
 
 from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
-from vpo_lite.exact import exact_set_reward, exact_shares
+from vpo_lite.exact import exact_set_reward
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import DIVERSITY, offered
 from vpo_lite.lab.drawings import board_groups
@@ -160,24 +160,21 @@ def test_on_maze_1233_the_best_pair_depends_on_alpha():
     assert (best_of_all(front, 2, 0.1)[0] != best_of_all(front, 2, 10.0)[0]).any()
 
 
-def test_win_shares_are_those_of_the_weightings_of_now(trained):
-    rewards = trained.runs["vpo"].moments[-1].rewards
+def test_win_shares_are_over_all_weights_at_the_alpha_of_now_whatever_K(trained):
+    rewards = trained.maze.pareto_front().rewards
     for alpha in (0.1, 1.0, 10.0):
-        trained.change(alpha=alpha, K=math.inf)
-        assert trained.view().win_shares(rewards) == pytest.approx(exact_shares(rewards, alpha))
-        trained.change(K=256)
-        sampled = trained.view().win_shares(rewards)
-        assert (
-            sampled.sum() == pytest.approx(1)
-            and abs(sampled - exact_shares(rewards, alpha)).max() < 0.12
-        )
+        W = np.random.default_rng(0).dirichlet([alpha] * 4, 100_000)
+        counted = np.bincount((W @ rewards.T).argmax(axis=1), minlength=len(rewards)) / len(W)
+        assert len(rewards) > 1 and counted.max() < 0.9
+        for K in (math.inf, 1, 256):
+            trained.change(alpha=alpha, K=K)
+            assert trained.view().win_shares(rewards) == pytest.approx(counted, abs=0.01)
         dots = trace(trained.figure(), "weightings")
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
 
 
 @pytest.mark.slow
-def test_of_a_million_weights_two_thousand_are_drawn_and_all_are_counted(trained):
-    rewards = trained.runs["vpo"].moments[-1].rewards
+def test_of_a_million_weights_two_thousand_are_drawn(trained):
     trained.change(alpha=1.0, K=1_000_000)
     figure = trained.figure()
     assert (
@@ -186,7 +183,6 @@ def test_of_a_million_weights_two_thousand_are_drawn_and_all_are_counted(trained
     assert "of VPO: 2,000 of 1,000,000 weights" in figure.to_json()
     view = trained.view()
     assert len(view.weights) == 1_000_000
-    assert view.win_shares(rewards) == pytest.approx(exact_shares(rewards, 1.0), abs=3e-3)
     trained.change(K=64)
     assert "of VPO: 64 weights" in trained.figure().to_json()
 
@@ -214,6 +210,8 @@ def test_sentence_says_the_numbers(trained):
     )
     assert f"holds {held} of {len(front)} points" in text
     assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
+    both = "covers 0.90 of the front, the best 2 cover more than 0.99, the best 3 cover 1.00."
+    assert both in " ".join(Lab(maze_seed=1000).sentence().split()), "two miss a part of the front"
     assert "the answer with the best mean is the best" in " ".join(Lab(m=1).sentence().split())
     assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used

@@ -30,6 +30,9 @@ CSS = """
   outline: 3px solid #0072B2 !important; outline-offset: 1px; }
 [data-jp-theme-light="false"] .vpo-lab :is(select, input, button, summary, .noUi-handle,
   .widget-readout):focus-visible { outline-color: #56B4E9 !important; }
+.vpo-lab.jupyter-widgets-disconnected > * { display: none; }
+.vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
+  content: "The kernel stopped, and this panel with it. Run its cell again."; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }

@@ -112,7 +112,8 @@ class Lab(Session):
         message = f"Maze {shown(chosen['maze_seed'])}{f' of {layout}' if layout else ''}."
         if isinstance(seed, str):
             named = by_name(seed)
-            message = f"{named.title}. {named.look_for} Try m = {named.m}."
+            message = f"{named.title}. {named.look_for}"
+            message += f" Try m = {named.m}." * (named.m != self.config.m)
         return self.pick(message, **chosen)
 
     def set_maze(self, text: str | envs.Maze, budget: int | None = None) -> Self:

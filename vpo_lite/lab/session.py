@@ -255,8 +255,8 @@ class Session:
         """Write the runs, with all answers of all steps, for `replay`. Returns the file's path.
 
         folder: to write recording.json into; None: recordings/METHODS-PROBLEM-N in the current
-        folder, N counting up, so that nothing is overwritten. command: what made the runs, to be
-        shown with them; those of a recording keep theirs. ValueError where there are no runs.
+        folder, N counting up, so that nothing is overwritten. command: what made the runs, for
+        a lesson to say; those of a recording keep theirs. ValueError where there are no runs.
         """
         check(command=command)
         with self._lock:
@@ -294,7 +294,7 @@ class Session:
         last = {m: tracks[m] for m in session.methods if m in tracks}
         session._stretch = Stretch(session.settings, last or tracks)
         session._state, session._made_by = "recorded", recording.command
-        session._message = recording.command and f"Made by: {recording.command}"
+        session._message = ""
         return session
 
     # --- what one can ask -------------------------------------------------------------------------

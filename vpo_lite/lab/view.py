@@ -13,7 +13,7 @@ import numpy as np
 from .. import metrics
 from ..estimators import METHODS
 from ..exact import exact_set_reward, exact_shares
-from ..objective import sample_weights, winners
+from ..objective import sample_weights
 from ..policy import shipped
 from ..randomness import generator
 from ..tasks.base import Task, group_key
@@ -278,13 +278,8 @@ class View:
         )
 
     def win_shares(self, rewards: np.ndarray) -> np.ndarray:
-        """How often each of the answers (m, d) wins: under the K weights, or exactly with
-        K = infinity.
-        """
-        if self.config.K == math.inf:
-            return exact_shares(rewards, self.config.alpha)
-        won = winners(rewards, self.weights)
-        return np.bincount(won, minlength=len(rewards)) / self.config.K
+        """How often each of the answers (m, d) wins over all weights, whatever K."""
+        return exact_shares(rewards, self.config.alpha)
 
     def token_limit(self, run: Run) -> int:
         """Tokens after which the last step of a run cut its rollouts off."""

@@ -59,10 +59,14 @@ def _before_training(view: View) -> str:
 def _ceilings(view: View) -> str:
     """How much of the front the best few answers cover, as it is judged."""
     first, *others = view.ceilings
-    rest = "".join(f", the best {i} cover {level:.2f}" for i, level in enumerate(others, start=2))
-    return (
-        f"At α = {view.judged_at:g} the best single answer covers {first:.2f} of the front{rest}."
-    )
+    rest = "".join(f", the best {i} cover {_part(x)}" for i, x in enumerate(others, start=2))
+    at = f"At α = {view.judged_at:g}"
+    return f"{at} the best single answer covers {_part(first)} of the front{rest}."
+
+
+def _part(coverage: float) -> str:
+    """In two digits; 1.00 only where nothing is missing."""
+    return "more than 0.99" if 0.995 <= coverage < 1 - 1e-9 else f"{coverage:.2f}"
 
 
 def _of_a_run(view: View, run: Run) -> str:

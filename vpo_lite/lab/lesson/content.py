@@ -13,7 +13,6 @@ from ...checks import shortened
 from ...exact import POINTS, SCRAMBLINGS
 from ...looks import STYLES, Look, look
 from ...objective import sobol_points
-from .. import judging
 from ..codes import decode
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of, of_front
 from ..faces import face_of
@@ -144,10 +143,7 @@ class Lesson:
             ],
             "alphas": self._alphas,
             "alpha": self._alphas.index(self._alpha),
-            "sobol": {  # fewer points for the many sets of a run, as in the panel
-                "judged": sobol_tables(face.d, judging.POINTS),
-                "shares": sobol_tables(face.d, POINTS),
-            },
+            "sobol": sobol_tables(face.d, POINTS),
             "front": front,
             "runs": runs,
             "points": points.rows,

@@ -12,7 +12,7 @@ const alphaNow = () => data.alphas[state.alpha];
 const momentOf = (run) => run.steps[Math.min(state.step, run.steps.length) - 1];
 const seen = (steps) => data.unseen ? steps.slice(0, state.step) : steps; // the rest is to be predicted, also from the ends of the axes
 const rows = (indices) => indices.map((i) => points[i]);
-const integral = (indices, points) => exact.integrate(rows(indices), alphaNow(), points);
+const integral = (indices) => exact.integrate(rows(indices), alphaNow(), data.sobol);
 
 // ---- what sets are worth at the α of now ----
 
@@ -23,7 +23,7 @@ function kindOf(set) {
   if (!kinds.has(key)) kinds.set(key, { useful, worths: [] });
   return kinds.get(key);
 }
-const worth = ({ useful, worths }) => worths[state.alpha] ??= integral(useful, data.sobol.judged).value;
+const worth = ({ useful, worths }) => worths[state.alpha] ??= integral(useful).value;
 const reward = (set) => worth(kindOf(set));
 for (const run of runs) {
   for (const moment of run.steps) moment.sets = moment.sets.map(([count, ...set]) => [count, kindOf(set)]);
@@ -43,7 +43,7 @@ const asked = () => best().at(-1)?.indices ?? [];
 
 // the set on show at Who wins: [[answer, point], ...]
 const setOf = (who) => who < runs.length ? momentOf(runs[who]).typical : asked().map((i) => front[i]);
-const sharesOf = (set) => integral(set.map(([, point]) => point), data.sobol.shares).shares;
+const sharesOf = (set) => integral(set.map(([, point]) => point)).shares;
 
 // ---- the board: the panel's own, with these values in the place of a kernel ----
 
@@ -177,7 +177,7 @@ function drawWinners() {
     return charts.shares(figure, { parts: set.map((_, i) => ({ share: shares[i], style: style(i), name: String(i + 1) })), said });
   }
   const found = winning.map((i) => ({ i, polygon: region(i, vectors, corners), style: style(i), name: String(i + 1) })).filter(({ polygon }) => polygon.length);
-  const W = exact.weights(alphaNow(), data.d, data.sobol.judged), dots = [];
+  const W = exact.weights(alphaNow(), data.d, data.sobol), dots = [];
   for (let at = 0; at < DOTS * data.d; at += data.d) {
     const w = W.subarray(at, at + data.d), scores = vectors.map((v) => sum(v.map((r, k) => w[k] * r)));
     const most = Math.max(...scores), total = Math.max(sum(corners.map((c) => w[c])), 1e-12);

@@ -14,6 +14,11 @@ from ..words import where
 from .content import Lesson, Shown
 
 WORDS = (
+    (
+        "Policy",
+        "The language model in training. In each step it writes many rollouts. Then those with a "
+        "higher score than the others become more likely.",
+    ),
     ("Rollout", "One text that the policy writes. It holds one answer or several."),
     (
         "Set",
