@@ -111,7 +111,8 @@ def page_path(path, what: str) -> Path:
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
+        inside = shown_path(path / "x.html")
+        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {inside}")
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{shown(str(path))}: {what} is a page; name it FILE.html")
     folder = os.path.dirname(os.path.realpath(path))
