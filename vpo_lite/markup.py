@@ -130,7 +130,8 @@ def write_page(path, page: str) -> Path:
     Raises ValueError where it cannot be written.
     """
     try:
-        write_atomically(os.path.realpath(path), page)  # Path.resolve fails where links go round
+        text = page.encode(errors="backslashreplace").decode()  # of folders with odd names
+        write_atomically(os.path.realpath(path), text)  # Path.resolve fails where links go round
     except OSError as error:
         raise ValueError(not_written(path, error)) from error
     return Path(path)
