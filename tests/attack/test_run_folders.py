@@ -235,7 +235,9 @@ def test_a_full_disk_costs_no_step_that_was_done(stopped, runs, capsys, limit):
     assert (stopped / adapter).read_bytes() == (whole.path / adapter).read_bytes()
 
 
-def test_a_finished_run_that_a_full_disk_keeps_from_becoming_longer_stays_finished(finished, capsys):
+def test_a_finished_run_that_a_full_disk_keeps_from_becoming_longer_stays_finished(
+    finished, capsys
+):
     before = tree(finished)
     with full_disk((finished / "metrics.jsonl").stat().st_size - 1):
         assert main(["train", "--resume", str(finished), "--steps", "4"]) == 2
