@@ -434,31 +434,41 @@ class Session:
 
     def _train(self, once=False):
         with Session._one_trainer, self._lock:
-            before = self._stretch
-            done = self._move("train_anew" if self._restart() else "train")
-            if done == "refuse":
-                self._say("It is training already.")
-                return self
-            other = self.pause_other("another lab trains now")
-            if before is not None:
-                before.halt.set()
-            steps = self.settings.config.steps
-            if done == "go_on" and any(t.steps < steps for t in before.tracks.values()):
-                tracks = before.tracks
-            else:
-                tracks = self._fresh_tracks()
-            self._look, self._error, self.last_error = None, "", None
-            self._stretch = stretch = Stretch(self.settings, tracks, once)
-            self._say(self._first_words())
-            self._thread = stretch.begin(
-                after=[rehearsal.thread, self._thread, other and other._thread],
-                config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
-                seen=self._saw,
-                ended=self._ended,
-            )
-            Session._training = weakref.ref(self)
+            try:
+                done = self._move("train_anew" if self._restart() else "train")
+                if done == "refuse":
+                    self._say("It is training already.")
+                    return self
+                self._begin(done, once)
+            except BaseException as error:  # an interrupt, or no thread can be started
+                if self._stretch is not None:
+                    self._stretch.halt.set()
+                self._move("thread_failed")  # else it would be running, and refuse, for good
+                self.report(error)
+                raise
         heed(_interrupted, while_=_trains)
         return self
+
+    def _begin(self, done, once):
+        """Train in a new thread, after the move ``done``."""
+        before, other = self._stretch, self.pause_other("another lab trains now")
+        if before is not None:
+            before.halt.set()
+        steps = self.settings.config.steps
+        if done == "go_on" and any(t.steps < steps for t in before.tracks.values()):
+            tracks = before.tracks
+        else:
+            tracks = self._fresh_tracks()
+        self._look, self._error, self.last_error = None, "", None
+        self._stretch = stretch = Stretch(self.settings, tracks, once)
+        self._say(self._first_words())
+        self._thread = stretch.begin(
+            after=[rehearsal.thread, self._thread, other and other._thread],
+            config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
+            seen=self._saw,
+            ended=self._ended,
+        )
+        Session._training = weakref.ref(self)
 
     def _fresh_tracks(self) -> dict[str, Track]:
         """New runs; those of other methods stay, for comparison, but cannot go on."""

@@ -64,7 +64,7 @@ class Stretch:
                     if thread is not None:
                         thread.join()
                 done = not self.halt.is_set() and self._train(config_of, seen)
-            except (Exception, SystemExit) as error:  # nobody sees the traceback of a thread
+            except BaseException as error:  # nobody sees the traceback of a thread
                 ended(self, "thread_failed", error)
             else:
                 ended(self, "thread_done" if done else "thread_left", None)
@@ -123,7 +123,7 @@ class Rehearsal:
             from ..training.loop import train
 
             list(train(config.but(steps=1, prompts=1)))
-        except Exception as error:  # the session says it when somebody presses Train
+        except BaseException as error:  # the session says it when somebody presses Train
             self.error = "".join(traceback.format_exception(error))
 
 
