@@ -261,6 +261,25 @@ def test_training_that_cannot_begin_leaves_a_lab_that_can_train(slow, monkeypatc
     assert lab.join(WAIT) and lab.state == "finished" and len(lab.records) == 2
 
 
+def test_an_interrupt_while_a_lab_halts_keeps_no_lock(slow, monkeypatch):
+    """Python's Event, once its lock is taken, may be interrupted before it can give it back."""
+    enter, main = threading.Condition.__enter__, threading.main_thread()
+
+    def interrupted(self):
+        entered = enter(self)
+        if threading.current_thread() is main:
+            raise InterruptedError
+        return entered
+
+    lab = Lab(steps=1000)
+    lab.train()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Condition, "__enter__", interrupted)
+        lab.pause()
+        lab.stop()
+    assert until(lambda: lab.state == "stopped")
+
+
 def test_interrupt_while_waiting_stops_training(slow, monkeypatch):
     lab = Lab(steps=1000)
     lab.train()

@@ -442,7 +442,7 @@ class Session:
                 self._begin(done, once)
             except BaseException as error:  # an interrupt, or no thread can be started
                 if self._stretch is not None:
-                    self._stretch.halt.set()
+                    self._stretch.halted = True
                 self._move("thread_failed")  # else it would be running, and refuse, for good
                 self.report(error)
                 raise
@@ -453,7 +453,7 @@ class Session:
         """Train in a new thread, after the move ``done``."""
         before, other = self._stretch, self.pause_other("another lab trains now")
         if before is not None:
-            before.halt.set()
+            before.halted = True
         steps = self.settings.config.steps
         if done == "go_on" and any(t.steps < steps for t in before.tracks.values()):
             tracks = before.tracks
@@ -494,7 +494,7 @@ class Session:
                 self._say(message)
             elif done != ".":
                 self._farewell = message
-                self._stretch.halt.set()
+                self._stretch.halted = True
                 self._say("Finishing this step …")
         return self
 
@@ -504,7 +504,7 @@ class Session:
             self._take(settings)
         self._move("forget")
         if self._stretch is not None:
-            self._stretch.halt.set()  # what its last step still sees goes into runs nobody shows
+            self._stretch.halted = True  # what its last step still sees goes into runs nobody shows
         self._stretch, self._tracks, self._look = None, {}, None
         self._earlier, self._made_by = (), ""
         self._error, self.last_error = "", None
@@ -536,7 +536,7 @@ class Session:
             if stretch is not self._stretch:
                 return
             done = self._move(how)
-            halted = stretch.halt.is_set()
+            halted = stretch.halted
             if error is not None:
                 self.report(error)
             paused = self._farewell if halted else f"One step. {GO_ON}"

@@ -6,7 +6,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..training.config import TrainConfig
@@ -35,13 +35,15 @@ class Track:
 class Stretch:
     """The settings that training begins with, its runs, and the request to halt.
 
-    once: one step of every run, instead of all that are left.
+    - once: one step of every run, instead of all that are left
+    - halted: set from any thread. An Event would keep its lock for good where an interrupt comes
+      while it is set
     """
 
     settings: Settings
     tracks: dict[str, Track]
     once: bool = False
-    halt: threading.Event = field(default_factory=threading.Event)
+    halted: bool = False
 
     def begin(
         self,
@@ -63,7 +65,7 @@ class Stretch:
                 for thread in after:
                     if thread is not None:
                         thread.join()
-                done = not self.halt.is_set() and self._train(config_of, seen)
+                done = not self.halted and self._train(config_of, seen)
             except BaseException as error:  # nobody sees the traceback of a thread
                 ended(self, "thread_failed", error)
             else:
@@ -83,7 +85,7 @@ class Stretch:
         loops = {}
         while True:
             for method, track in self.tracks.items():
-                if self.halt.is_set():
+                if self.halted:
                     return False
                 config = config_of(method)
                 if track.steps >= config.steps:
