@@ -50,12 +50,12 @@ def shown(value, most: int = 60) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """A text in one line, cut where it is long.
+    """A text in one line, cut where it is long. A terminal does not obey its control characters.
 
-    >>> shortened("to   be\\nor not")
-    'to be or not'
+    >>> shortened("to   be\\nor not"), shortened("\\033[2J") == r"\\x1b[2J"
+    ('to be or not', True)
     """
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
 
 
@@ -68,6 +68,13 @@ def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
     names = list(names)
     near = [match for name in unknown for match in get_close_matches(name, names, 1, 0.7)]
     return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are written out, but for the ends of lines."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def command(*words) -> str:

@@ -214,10 +214,10 @@ def estimate(
         if len({r.shape for r in R}) > 1:
             return _prompt_by_prompt(method, R, weights, w_star, settings)
     R = check_rewards(R)
-    if R.ndim != 4 or R.shape[1] == 0:
+    if R.ndim != 4 or 0 in R.shape:
         raise ValueError(
-            f"R has shape {R.shape}: expected (P, G, m, d), or a list of P arrays (G, m, d_p); "
-            "for rollouts in one row, (N, m, d), give groups="
+            f"R has shape {R.shape}: expected (P, G, m, d), none of them 0, or a list of P arrays "
+            "(G, m, d_p); for rollouts in one row, (N, m, d), give groups="
         )
     P, _, m, d = R.shape
     if METHODS[method].single_answer and m != 1:

@@ -116,7 +116,8 @@ def page_path(path, what: str) -> Path:
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {path.name}/x.html")
+        inside = shown_path(path / "x.html")
+        raise ValueError(f"{shown(str(path))} is a folder; name a file in it: {inside}")
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{shown(str(path))}: {what} is a page; name it FILE.html")
     folder = os.path.dirname(os.path.realpath(path))
@@ -137,6 +138,7 @@ def write_page(path, page: str) -> Path:
     """
     _check_replaceable(path)
     try:
+        page = page.encode(errors="backslashreplace").decode()  # of folders with odd names
         # Path.resolve fails where links go round
         write_atomically(os.path.realpath(path), f"{page.rstrip()}\n{_mark(page)}\n")
     except OSError as error:

@@ -15,6 +15,8 @@ This file draws weights (`sample_weights`), averages over them (`set_reward`) an
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln
@@ -198,7 +200,8 @@ def _reduced(R, W, reduce):
     *lead, m, d = R.shape
     *prefix, K, _ = W.shape
     if not lead or R.size // d * K <= 16 * BLOCK:
-        flat = R.reshape(*prefix, -1, d) @ np.swapaxes(W, -1, -2)  # one product per W, for all sets
+        answers = prod(lead[len(prefix) :]) * m  # -1 would fail for no sets
+        flat = R.reshape(*prefix, answers, d) @ np.swapaxes(W, -1, -2)  # one product per W
         return reduce(flat.reshape(*lead, m, K), R, W)
     if len(R) == 1:
         return _reduced(R[0], W[0] if prefix else W, reduce)[None]

@@ -219,3 +219,14 @@ def test_what_was_killed_can_be_done_again(tmp_path, kind, count):
     assert main([*kind, str(out)]) == 0
     assert main([*kind, str(tmp_path / "whole")]) == 0
     assert tree(out) == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("folder, page", [(".", "x.html"), ("sub", "sub/x.html"), ("/", "/x.html")])
+def test_a_folder_in_the_place_of_a_page_is_met_with_a_page_inside_it(
+    tmp_path, capsys, monkeypatch, folder, page
+):
+    """At `.` the hint was /x.html."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    assert main(["course", "sheet", "--out", folder]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"is a folder; name a file in it: {page}")

@@ -782,3 +782,22 @@ def test_low_a_dotless_i_is_no_move():
     maze = task.instance(0)
     assert task.read(maze, "right Right") == "RR"
     assert task.read(maze, "r\u0131ght right") is None
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
+def test_no_prompts_and_no_rollouts_are_refused(method, shape):
+    """Most methods spoke of a zero-size array, or of a shape (0, newaxis, 2)."""
+    drawn = vpo.METHODS[method].weights
+    R = np.zeros((*shape, 1 if vpo.METHODS[method].single_answer else 3, 2))
+    credit = {} if drawn == "none" else {"weights": np.zeros((shape[0], 1, 2))}
+    with pytest.raises(
+        ValueError, match=r"^R has shape .*: expected \(P, G, m, d\), none of them 0"
+    ):
+        vpo.advantages(method, R, **credit)
+
+
+def test_no_sets_have_no_rewards_and_no_winners():
+    for W in (np.ones((5, 2)), np.ones((0, 5, 2))):
+        assert vpo.set_reward(np.zeros((0, 4, 3, 2)), W).shape == (0, 4)
+        assert vpo.winners(np.zeros((0, 4, 3, 2)), W).shape == (0, 4, 5)

@@ -279,3 +279,24 @@ def test_a_message_is_one_short_line_whatever_it_repeats(capsys):
     assert flags.say("a\n" + "x" * 5000 + " and the cure", 2) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) < 1000 and line.startswith("vpo-lite: a xxx") and line.endswith("the cure")
+
+
+# --- a machine without streams, or with another alphabet ------------------------------------------
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_closed_stream_fails_nothing(finished, monkeypatch, closed):
+    """Python has None there: `>&-` in a shell, and programs without a console on Windows."""
+    monkeypatch.setattr(sys, closed, None)
+    assert main(["compare", str(finished)]) == 0
+    assert main(["compare", str(finished / "nothing")]) == 2
+    getattr(sys, closed).close()
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are Unicode there")
+def test_a_page_shows_a_folder_whose_name_is_no_unicode(finished, tmp_path, capsys):
+    """As every name with ü is where the locale is C: the message spoke of a codec."""
+    odd = shutil.copytree(finished, tmp_path / os.fsdecode(b"runs-\xff"))
+    page = tmp_path / "page.html"
+    assert main(["compare", str(odd), str(finished), "--html", str(page)]) == 0
+    assert r"runs-\udcff" in page.read_text(encoding="utf-8")

@@ -235,6 +235,17 @@ def test_a_full_disk_costs_no_step_that_was_done(stopped, runs, capsys, limit):
     assert (stopped / adapter).read_bytes() == (whole.path / adapter).read_bytes()
 
 
+def test_a_finished_run_that_a_full_disk_keeps_from_becoming_longer_stays_finished(
+    finished, capsys
+):
+    before = tree(finished)
+    with full_disk((finished / "metrics.jsonl").stat().st_size - 1):
+        assert main(["train", "--resume", str(finished), "--steps", "4"]) == 2
+    said = capsys.readouterr().err
+    assert re.search(TOO_LARGE, said) and "Traceback" not in said
+    assert tree(finished) == before
+
+
 @pytest.mark.slow
 def test_a_small_disk_that_is_really_full(small_config, tmp_path, capsys):
     """The same on a file system of 96 kB, where the machine lets us mount one."""

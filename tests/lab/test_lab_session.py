@@ -3,6 +3,7 @@ drives.
 """
 
 import gc
+import threading
 import weakref
 
 import pytest
@@ -225,7 +226,12 @@ def test_steps_added_after_the_end_go_on_from_there(slow):
     assert lab.join(WAIT) and [r.step for r in lab.records] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])  # a task may call sys.exit
+class Panic(BaseException):
+    """As libraries in Rust raise it, such as tokenizers: it is no Exception."""
+
+
+# a task may call sys.exit
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, Panic, KeyboardInterrupt])
 def test_exception_in_the_middle_of_training(slow, monkeypatch, error):
     def fail(*_):
         raise error("why")
@@ -236,6 +242,42 @@ def test_exception_in_the_middle_of_training(slow, monkeypatch, error):
     assert lab.join(WAIT) and lab.state == "failed"
     assert lab.view().error == f"{error.__name__}: why"
     assert f"{error.__name__}: why" in status_line(lab.view())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("can't start new thread")])
+def test_training_that_cannot_begin_leaves_a_lab_that_can_train(slow, monkeypatch, error):
+    """An interrupt may come when no thread is there yet. It was running for good, and refused."""
+
+    def cannot(*_):
+        raise error
+
+    lab = Lab(steps=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", cannot)
+        with pytest.raises(type(error)):
+            lab.train()
+    assert lab.state == "failed" and type(error).__name__ in lab.view().error
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished" and len(lab.records) == 2
+
+
+def test_an_interrupt_while_a_lab_halts_keeps_no_lock(slow, monkeypatch):
+    """Python's Event, once its lock is taken, may be interrupted before it can give it back."""
+    enter, main = threading.Condition.__enter__, threading.main_thread()
+
+    def interrupted(self):
+        entered = enter(self)
+        if threading.current_thread() is main:
+            raise InterruptedError
+        return entered
+
+    lab = Lab(steps=1000)
+    lab.train()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Condition, "__enter__", interrupted)
+        lab.pause()
+        lab.stop()
+    assert until(lambda: lab.state == "stopped")
 
 
 def test_interrupt_while_waiting_stops_training(slow, monkeypatch):

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import shown_path
+from ..checks import printable, shown_path
 from ..markup import in_lines
 from .flags import (
     OF_A_PAGE,
@@ -255,7 +255,7 @@ def _seen(task, pool, count: int) -> list[str]:
     from ..training.contract import objectives_of
 
     names = objectives_of(task, pool.instance)
-    parts = [f"The first request:\n\n{_printable(pool.prompt.text)}"] if count else []
+    parts = [f"The first request:\n\n{printable(pool.prompt.text)}"] if count else []
     for i, text in enumerate(pool.texts[: int(count)]):
         earned = [
             "cannot be read"
@@ -264,13 +264,8 @@ def _seen(task, pool, count: int) -> list[str]:
             for answer, rewards in zip(pool.answers[i], pool.rewards[i], strict=True)
         ]
         lines = "\n".join(f"answer {j}: {one}" for j, one in enumerate(earned, 1))
-        parts.append(f"Completion {i + 1}:\n\n{_printable(text)}\n\n{lines}")
+        parts.append(f"Completion {i + 1}:\n\n{printable(text)}\n\n{lines}")
     return parts
-
-
-def _printable(text: str) -> str:
-    """A text whose control characters a terminal does not obey."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _of_the_front(front: dict) -> str:

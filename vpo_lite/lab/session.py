@@ -434,31 +434,41 @@ class Session:
 
     def _train(self, once=False):
         with Session._one_trainer, self._lock:
-            before = self._stretch
-            done = self._move("train_anew" if self._restart() else "train")
-            if done == "refuse":
-                self._say("It is training already.")
-                return self
-            other = self.pause_other("another lab trains now")
-            if before is not None:
-                before.halt.set()
-            steps = self.settings.config.steps
-            if done == "go_on" and any(t.steps < steps for t in before.tracks.values()):
-                tracks = before.tracks
-            else:
-                tracks = self._fresh_tracks()
-            self._look, self._error, self.last_error = None, "", None
-            self._stretch = stretch = Stretch(self.settings, tracks, once)
-            self._say(self._first_words())
-            self._thread = stretch.begin(
-                after=[rehearsal.thread, self._thread, other and other._thread],
-                config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
-                seen=self._saw,
-                ended=self._ended,
-            )
-            Session._training = weakref.ref(self)
+            try:
+                done = self._move("train_anew" if self._restart() else "train")
+                if done == "refuse":
+                    self._say("It is training already.")
+                    return self
+                self._begin(done, once)
+            except BaseException as error:  # an interrupt, or no thread can be started
+                if self._stretch is not None:
+                    self._stretch.halted = True
+                self._move("thread_failed")  # else it would be running, and refuse, for good
+                self.report(error)
+                raise
         heed(_interrupted, while_=_trains)
         return self
+
+    def _begin(self, done, once):
+        """Train in a new thread, after the move ``done``."""
+        before, other = self._stretch, self.pause_other("another lab trains now")
+        if before is not None:
+            before.halted = True
+        steps = self.settings.config.steps
+        if done == "go_on" and any(t.steps < steps for t in before.tracks.values()):
+            tracks = before.tracks
+        else:
+            tracks = self._fresh_tracks()
+        self._look, self._error, self.last_error = None, "", None
+        self._stretch = stretch = Stretch(self.settings, tracks, once)
+        self._say(self._first_words())
+        self._thread = stretch.begin(
+            after=[rehearsal.thread, self._thread, other and other._thread],
+            config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
+            seen=self._saw,
+            ended=self._ended,
+        )
+        Session._training = weakref.ref(self)
 
     def _fresh_tracks(self) -> dict[str, Track]:
         """New runs; those of other methods stay, for comparison, but cannot go on."""
@@ -484,7 +494,7 @@ class Session:
                 self._say(message)
             elif done != ".":
                 self._farewell = message
-                self._stretch.halt.set()
+                self._stretch.halted = True
                 self._say("Finishing this step …")
         return self
 
@@ -494,7 +504,7 @@ class Session:
             self._take(settings)
         self._move("forget")
         if self._stretch is not None:
-            self._stretch.halt.set()  # what its last step still sees goes into runs nobody shows
+            self._stretch.halted = True  # what its last step still sees goes into runs nobody shows
         self._stretch, self._tracks, self._look = None, {}, None
         self._earlier, self._made_by = (), ""
         self._error, self.last_error = "", None
@@ -526,7 +536,7 @@ class Session:
             if stretch is not self._stretch:
                 return
             done = self._move(how)
-            halted = stretch.halt.is_set()
+            halted = stretch.halted
             if error is not None:
                 self.report(error)
             paused = self._farewell if halted else f"One step. {GO_ON}"

@@ -6,7 +6,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..training.config import TrainConfig
@@ -35,13 +35,15 @@ class Track:
 class Stretch:
     """The settings that training begins with, its runs, and the request to halt.
 
-    once: one step of every run, instead of all that are left.
+    - once: one step of every run, instead of all that are left
+    - halted: set from any thread. An Event would keep its lock for good where an interrupt comes
+      while it is set
     """
 
     settings: Settings
     tracks: dict[str, Track]
     once: bool = False
-    halt: threading.Event = field(default_factory=threading.Event)
+    halted: bool = False
 
     def begin(
         self,
@@ -63,8 +65,8 @@ class Stretch:
                 for thread in after:
                     if thread is not None:
                         thread.join()
-                done = not self.halt.is_set() and self._train(config_of, seen)
-            except (Exception, SystemExit) as error:  # nobody sees the traceback of a thread
+                done = not self.halted and self._train(config_of, seen)
+            except BaseException as error:  # nobody sees the traceback of a thread
                 ended(self, "thread_failed", error)
             else:
                 ended(self, "thread_done" if done else "thread_left", None)
@@ -83,7 +85,7 @@ class Stretch:
         loops = {}
         while True:
             for method, track in self.tracks.items():
-                if self.halt.is_set():
+                if self.halted:
                     return False
                 config = config_of(method)
                 if track.steps >= config.steps:
@@ -123,7 +125,7 @@ class Rehearsal:
             from ..training.loop import train
 
             list(train(config.but(steps=1, prompts=1)))
-        except Exception as error:  # the session says it when somebody presses Train
+        except BaseException as error:  # the session says it when somebody presses Train
             self.error = "".join(traceback.format_exception(error))
 
 

@@ -32,7 +32,7 @@ class Drawing:
         self.unfinished = torch.ones(shape[:1], dtype=torch.bool, **here)
         self.tokens = torch.full(shape, pad_id, **here)
         self.mask = torch.zeros(shape, dtype=torch.bool, **here)
-        self.logprobs = torch.zeros(shape, **here)
+        self.logprobs = torch.zeros(shape, dtype=torch.float32, **here)
 
     def draw(self, logits) -> None:
         """Draw the next token of every row from its logits (B, V)."""

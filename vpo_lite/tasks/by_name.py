@@ -30,7 +30,12 @@ def attribute(name: str, what: str) -> Any:
     except (Exception, SystemExit) as error:  # an import can fail in any way, and end a script
         raise ValueError(f"{what} {shown(name)}: {_why(error, module_name)}") from error
     for part in path.split("."):
-        if not hasattr(found, part):
+        try:
+            there = hasattr(found, part)
+        except Exception as error:  # a module may import what it names when it is asked for it
+            said = shortened(f"{type(error).__name__}: {error}", 300)
+            raise ValueError(f"{what} {shown(name)}: cannot be looked up ({said})") from error
+        if not there:
             cure = f"module {module_name} has no {shown(path)}"
             own, file = f"{module_name}.py", getattr(sys.modules[module_name], "__file__", None)
             if os.path.exists(own) and not (file and os.path.samefile(file, own)):

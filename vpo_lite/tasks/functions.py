@@ -251,12 +251,16 @@ class FunctionsTask(ByFunctions, RecordTask):
     def __init__(self, **options):
         super().__init__(**options)
         if (self.data is None) != (self.reward_funcs is None):
-            there = "data without reward_funcs" if self.data else "reward_funcs without data"
-            raise ValueError(f"{there}: name the rows and the functions that score them")
+            given = ("data", "reward_funcs")
+            there, absent = given if self.reward_funcs is None else given[::-1]
+            raise ValueError(
+                f"{there} without {absent}: name the rows and the functions that score them"
+            )
         given, worst = self.reward_weights, self.worst_reward
         weights = None if given is None else _numbers("reward_weights", given)
         worst = _numbers("worst_reward", worst) if isinstance(worst, str) else worst
-        functions = RewardFunctions.named(self.reward_funcs or EXAMPLE, worst)
+        named = EXAMPLE if self.reward_funcs is None else self.reward_funcs
+        functions = RewardFunctions.named(named, worst)
         self.use(functions, weights)
 
     def record(self, row: FunctionsRow) -> Asked:

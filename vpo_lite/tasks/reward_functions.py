@@ -141,9 +141,9 @@ class RewardFunctions:
 def _called(name: str, function: Callable, given: Mapping):
     try:
         return function(**given)
-    except MemoryError:  # training names the settings to lower
+    except (KeyboardInterrupt, MemoryError):  # for the latter training names settings to lower
         raise
-    except (Exception, SystemExit) as error:  # the latter would end a run without a word
+    except BaseException as error:  # SystemExit would end a run without a word; panics of Rust
         # Frame 0 is this one. The last line in the function's own file says more than one in a
         # library that it calls.
         own = traceback.extract_tb(error.__traceback__)[1:]
@@ -155,17 +155,17 @@ def _called(name: str, function: Callable, given: Mapping):
 
 def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:
     odd = f"{name} returned {shown(returned)}: expected a list with one number for each answer"
-    if not _is_listed(returned):
-        raise TaskError(odd)
-    if len(returned) != count:
-        raise TaskError(
-            f"{name} returned {len(returned)} rewards for {count} answers: expected one for each "
-            "answer"
-        )
     try:
-        found = [None if x is None else _number(x) for x in returned]
-    except (TypeError, ValueError, OverflowError) as error:
+        there = len(returned) if _is_listed(returned) else None
+        found = [None if x is None else _number(x) for x in returned] if there == count else None
+    except Exception as error:  # a class of the reader's own, or a tensor, may raise anything
         raise TaskError(odd) from error
+    if there is None:
+        raise TaskError(odd)
+    if found is None:
+        raise TaskError(
+            f"{name} returned {there} rewards for {count} answers: expected one for each answer"
+        )
     numbers = [x for x in found if x is not None]
     for x in numbers:
         if not math.isfinite(x) or abs(x) > LARGEST:
@@ -189,8 +189,8 @@ def _is_listed(returned) -> bool:
 
 
 def _number(x) -> float:
-    if isinstance(x, str | bytes):
-        raise TypeError("a text")
+    if isinstance(x, str | bytes | np.complexfloating):  # NumPy would drop the imaginary part
+        raise TypeError("no real number")
     return float(x)
 
 

@@ -307,12 +307,12 @@ class RunFolder:
                 f"{metrics}: ends after step {len(records)}, and {state} is of step {step}; start "
                 "the run anew"
             )
-        self._settle(before, config)
         self.tidy()
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
         for name in (TEXTS, MEASURED):
             cut(self.path / name, step)
+        self._settle(before, config)  # last: on a full disk a finished run stays finished
 
     def _settle(self, before: TrainConfig, config: TrainConfig) -> None:
         """Write the settings that changed, and make a finished run one that is under way."""

@@ -154,6 +154,7 @@ class Update(NamedTuple):
     sampler_gap: float
 
 
+@torch.enable_grad()  # a notebook, or the code of a reward, may have turned gradients off
 def update_policy(
     learner: Learner,
     config: TrainConfig,
