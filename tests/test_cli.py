@@ -3,6 +3,7 @@ request.
 """
 
 import argparse
+import importlib.metadata
 import importlib.util
 import io
 import json
@@ -427,6 +428,9 @@ def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, caps
     again = json.loads(capsys.readouterr().out)
     assert main(["evaluate", str(out), "--device", "cpu", "--problems", "1"]) == 0
     assert without_bars(capsys.readouterr().err) == "measuring the policy\n"
+    assert main(["evaluate", str(out), "--device", "cpu", "--problems", "7"]) == 0
+    said = "measured on that one: --problems 7 does nothing"
+    assert said in capsys.readouterr().err
     assert all(
         again[name] == pytest.approx(summary[name])
         for name in ("tokens_per_answer", "parse_rate", "coverage")
@@ -495,6 +499,7 @@ def test_doctor_names_versions_and_threads(capsys):
         "python 3.",
         "torch 2.",
         "jupyterlab 4.",
+        f"pyarrow {importlib.metadata.version('pyarrow')} (parquet",
         "threads:",
         "pocket policies: pocket-6x6",
         "sandbox for answers in Python: ",

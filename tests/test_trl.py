@@ -232,6 +232,8 @@ def test_coverage_is_logged_where_the_front_is_known():
     assert found[0] > found[1] == 0
     with pytest.raises(ValueError, match="rows need columns seed and slot"):
         reward([""], [text])
+    with pytest.raises(ValueError, match=r"task 'maze' are made by .*trl_setup\.dataset"):
+        reward.ask({"prompt": "?"})
 
 
 def test_asking_for_answers_goes_with_reading_them():

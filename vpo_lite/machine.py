@@ -31,6 +31,13 @@ _TRAINING = (
     "filelock",
     "tqdm",
 )
+_OPTIONAL = {  # what each is for
+    "trl": "--engine trl",
+    "verl": "training on a cluster",
+    "pyarrow": "parquet, export verl",
+    "bitsandbytes": "--load-in 8bit or 4bit",
+    "openevolve": "vpo_lite.search.openevolve",
+}
 
 
 def examine() -> int:
@@ -49,6 +56,9 @@ def examine() -> int:
         missing = [n for n, v in found.items() if not v]
         if missing:
             faults.append(f"missing for {title}: {', '.join(missing)}; cure: {cure}")
+    found = {name: version(name) for name in _OPTIONAL}
+    there = [f"{name} {v or 'absent'} ({_OPTIONAL[name]})" for name, v in found.items()]
+    print(f"optional: {', '.join(there)}")
     if version("torch"):
         _print_device()
     print(f"pocket policies: {', '.join(shipped.names()) or 'none'}")

@@ -13,6 +13,7 @@ from .flags import (
     path,
     print_json,
     requests,
+    say,
     terminal_width,
     whole,
 )
@@ -77,6 +78,12 @@ def evaluate_runs(options) -> int:
         else:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
+    if config.single and options.problems not in (None, 1):
+        say(
+            f"the run trained on one {task.noun} and is measured on that one: --problems "
+            f"{options.problems} does nothing",
+            0,
+        )
     seed = config.seed if options.seed is None else options.seed
     if not options.json:
         print("measuring the policy", file=sys.stderr)

@@ -108,6 +108,11 @@ class SetReward:
         Write 2 different answers in exactly this form:
         <answer_1> ... </answer_1> <answer_2> ... </answer_2>
         """
+        if self.task.reward_functions is None:
+            raise ValueError(
+                f"ask: is for rows scored by functions; those of task {self.task.name!r} are made "
+                "by vpo_lite.integrations.trl_setup.dataset"
+            )
         return {"prompt": self.task.asking(row["prompt"], self.reward.answers)}
 
     def __call__(
