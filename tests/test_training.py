@@ -938,21 +938,13 @@ def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, not_inst
     assert versions["peft"] == peft.__version__ and "vpo_lite" not in versions
 
 
-def test_a_half_written_last_line_is_dropped(tiny, tmp_path):
+@pytest.mark.parametrize("rest", ['{"step": 2, "lo', "\n \n"], ids=["half", "empty lines"])
+def test_what_follows_the_last_whole_line_is_dropped(tiny, tmp_path, rest):
     folder = RunFolder.create(tmp_path / "run", tiny())
     (record,) = train(tiny(steps=1))
     folder.append(record)
     with open(folder.path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 2, "lo')
-    assert folder.records() == [record]
-
-
-def test_empty_lines_at_the_end_are_no_records(tiny, tmp_path):
-    folder = RunFolder.create(tmp_path / "run", tiny())
-    (record,) = train(tiny(steps=1))
-    folder.append(record)
-    with open(folder.path / "metrics.jsonl", "a") as file:
-        file.write("\n \n")
+        file.write(rest)
     assert folder.records() == [record]
 
 
