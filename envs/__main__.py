@@ -51,7 +51,7 @@ def main(arguments=None):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options = _parser().parse_args(arguments)
-        if options.out is not None and Path(options.out).suffix != ".svg":
+        if options.out is not None and Path(options.out).suffix.lower() != ".svg":
             raise ValueError(f"--out: {options.out}: the picture is SVG; name it FILE.svg")
         if options.maze is not None:
             name = Path(options.maze).stem

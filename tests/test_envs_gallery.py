@@ -98,6 +98,7 @@ def test_a_picture_does_not_take_the_place_of_its_maze(tmp_path, capsys):
     assert main(["--maze", str(drawn), "--out", str(drawn)]) == 2
     assert "mine.txt: the picture is SVG; name it FILE.svg" in capsys.readouterr().err
     assert drawn.read_text() == "S . E"
+    assert main(["--maze", str(drawn), "--out", str(tmp_path / "mine.SVG")]) == 0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")
