@@ -445,6 +445,8 @@ def test_the_house_keeps_its_rules(check):
 RUN = "tests/data/run-0.1.0"
 LIGHT = {  # what is done -> the libraries that it must not load
     "import vpo_lite": "gymnasium torch transformers peft plotly ipywidgets",
+    "import vpo_lite; vpo_lite.advantages": "gymnasium torch scipy.stats",
+    "import vpo_lite.cli.commands": "gymnasium torch transformers plotly ipywidgets scipy.stats",
     "import vpo_lite; vpo_lite.TrainConfig.preset('demo')": "torch transformers plotly ipywidgets",
     "from vpo_lite.lab import Lab; Lab()": "ipywidgets anywidget",
     f"import vpo_lite; vpo_lite.compare({RUN!r})": "torch transformers peft plotly",

@@ -20,7 +20,6 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln
-from scipy.stats import qmc
 
 from .checks import (
     LARGEST_WEIGHT,
@@ -97,6 +96,8 @@ def sobol_points(K: int, dimensions: int, *, rng: np.random.Generator) -> np.nda
     >>> sobol_points(4, 2, rng=np.random.default_rng(0)).shape
     (4, 2)
     """
+    from scipy.stats import qmc  # half of the time of `import vpo_lite`, and needed here alone
+
     scrambling = np.random.default_rng(rng.integers(2**63))  # SciPy spawns from it; not all can
     return qmc.Sobol(dimensions, seed=scrambling).random_base2(int(K - 1).bit_length())[:K]
 
