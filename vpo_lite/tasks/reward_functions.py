@@ -62,6 +62,11 @@ class RewardFunctions:
             f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
             for i, name in enumerate(names)
         )
+        if len(set(self.names)) < d:
+            raise ValueError(
+                f"functions: {', '.join(names)}: equal names are numbered, which gives "
+                f"{', '.join(self.names)}; rename one"
+            )
         self.asked, self.nones = 0, dict.fromkeys(self.names, 0)  # answers; those without a reward
 
     @classmethod
