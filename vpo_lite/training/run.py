@@ -132,8 +132,7 @@ class AnyRun(ABC):
             "tokens": sum(r.tokens for r in records),
             "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
             **figures,
-            "reach_rate": figures["valid_rate"],  # the name of 0.1.0
-            "start": start | {"reach_rate": start["valid_rate"]},
+            "start": start,
             "device": str(self.learner.policy.device),
             "versions": versions_of(self.packages),
         }
