@@ -87,7 +87,8 @@ def printable(text: str) -> str:
     """A text whose control characters are written out, but for the ends of lines."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    kept = "\n\u200c\u200d"  # Persian and emoji need the two joiners
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
 def command(*words) -> str:

@@ -8,6 +8,7 @@ import torch
 from attacks import check_error
 from small_models import byte_model
 
+from vpo_lite.checks import shortened
 from vpo_lite.cli import main
 from vpo_lite.lab.session import Session
 from vpo_lite.policy.drawing import Drawing
@@ -171,6 +172,12 @@ def test_drawn_logprobs_are_in_single_precision_whatever_the_default_is():
         torch.set_default_dtype(torch.float32)
     assert made.logprobs.dtype is torch.float32
     assert made.logprobs[:, 0].tolist() == pytest.approx([np.log(0.25)] * 2)
+
+
+def test_joiners_of_letters_stay_and_what_turns_a_line_around_is_written_out():
+    persian, family = "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"
+    assert shortened(f"{persian} {family}") == f"{persian} {family}"
+    assert shortened("abc\u202edef") == r"abc\u202edef"
 
 
 def test_control_characters_of_a_message_do_not_reach_the_terminal(tmp_path, capsys):
