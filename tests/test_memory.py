@@ -371,9 +371,7 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
     assert json.loads((tmp_path / "run" / "config.json").read_text())["micro_batch"] == 16
 
 
-def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(
-    tiny_policy_folder, monkeypatch
-):
+def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(tiny_policy_folder):
     """Many short rollouts to a long prompt, in a model that is small: it said to lower prompts."""
     config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
     policy = Learner(config).policy
@@ -382,8 +380,7 @@ def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(
     def needed(policy, config, task):
         return memory.Memory(**sizes, sampling=config.sample_batch or 64)
 
-    monkeypatch.setattr(memory, "memory_needed", needed)
-    fits = {room: fitted(policy, config, room) for room in (66, 65, 34, 33)}
+    fits = {room: fitted(policy, config, room, needed=needed) for room in (66, 65, 34, 33)}
     assert [(c.micro_batch, c.sample_batch) for c in fits.values()] == [
         (None, None),
         (None, 32),

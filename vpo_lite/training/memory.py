@@ -163,28 +163,36 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     )
 
 
-def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> TrainConfig:
+def fitted(
+    policy: Policy,
+    config: TrainConfig,
+    available: int,
+    task=None,
+    needed=memory_needed,
+    native: bool = True,
+) -> TrainConfig:
     """The config with a micro_batch and a sample_batch that fit into ``available`` bytes.
 
     For each, all rollouts are halved until they fit, down to 1. What the config names itself stays,
-    and so does what fits as it is.
+    and so does what fits as it is. needed, native: as for :func:`check_fits`; another engine takes
+    no sample_batch.
     """
-    need, most = memory_needed(policy, config, task), {o.name: o.most for o in config.options()}
-    for name, part in (("micro_batch", "update"), ("sample_batch", "sampling")):
+    need, most = needed(policy, config, task), {o.name: o.most for o in config.options()}
+    for name, part in (("micro_batch", "update"), ("sample_batch", "sampling"))[: 1 + native]:
         if getattr(config, name):
             continue
         rows = min(config.prompts * config.group_size, most[name])
         while rows > 1 and need.kept + getattr(need, part) > available:
             rows = -(-rows // 2)
             config = config.but(**{name: rows})
-            need = memory_needed(policy, config, task)
+            need = needed(policy, config, task)
     return config
 
 
-def made_to_fit(policy: Policy, config: TrainConfig, task) -> TrainConfig:
+def made_to_fit(policy: Policy, config: TrainConfig, task, **engine) -> TrainConfig:
     """The config as :func:`fitted` cuts it for the memory that is available now."""
     found = available_memory(policy.device)
-    return fitted(policy, config, found, task) if found else config
+    return fitted(policy, config, found, task, **engine) if found else config
 
 
 def check_fits(
