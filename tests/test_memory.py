@@ -260,6 +260,17 @@ def test_a_request_too_long_for_this_machine_is_named(tiny_policy_folder, tmp_pa
         memory.check_fits(policy, config)
 
 
+def test_who_knows_better_than_the_estimate_trains(tiny_policy_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total_memory", lambda device: 1)
+    config = vpo.TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", steps=1, prompts=1
+    )
+    with pytest.raises(ValueError, match=r"in all: .*; this is an estimate, and ignore_memory"):
+        Run.begin(config, tmp_path / "run")
+    run = Run.begin(config.but(ignore_memory=True), tmp_path / "run")
+    assert run.train(lambda record: False)
+
+
 def test_torchs_lack_of_memory_is_one_line_with_the_cures():
     config = vpo.TrainConfig.preset("demo")
     said = r"lower prompts \(4\), .*, or shorten the requests$"

@@ -157,6 +157,14 @@ def test_what_no_machine_of_this_size_can_hold_is_refused_before_anything_is_wri
     assert "GiB in all: " in line and "4bit" not in line and not list(tmp_path.iterdir())
 
 
+def test_who_knows_better_than_the_estimate_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total_memory", lambda device: 1)
+    config = settings(tmp_path, SHAPES["long prompts, deep"])
+    with pytest.raises(ValueError, match="this is an estimate, and ignore_memory trains all the"):
+        TrlRun.begin(config, tmp_path / "run")
+    TrlRun.begin(config.but(ignore_memory=True), tmp_path / "run").close()
+
+
 def test_nothing_is_said_where_parameters_are_split_or_another_program_samples(
     tmp_path, monkeypatch
 ):

@@ -199,7 +199,7 @@ def check_fits(
     policy: Policy, config: TrainConfig, task=None, needed=memory_needed, native: bool = True
 ) -> None:
     """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
-    device has in all, or more positions than the model has.
+    device has in all, unless ``ignore_memory`` is set, or more positions than the model has.
 
     needed: as :func:`memory_needed`, of the engine that trains; native: whether that is ours
     """
@@ -207,14 +207,15 @@ def check_fits(
     longest, new = lengths(policy, config, task)
     policy.check_room(longest, new)
     need, there = needed(policy, config, task), total_memory(policy.device)
-    if there and need.peak > there:
+    if there and need.peak > there and not config.ignore_memory:
         smallest = config.but(micro_batch=1, sample_batch=1)
         least = needed(policy, smallest, task)
         worst = (least, smallest) if least.peak > there else (need, config)
         cure = cures(*worst, native)
         raise ValueError(
             f"this run needs {need} for requests of up to {longest:,} tokens, and {policy.device} "
-            f"has {size(there)} in all: {', or '.join(cure)}"
+            f"has {size(there)} in all: {', or '.join(cure)}; this is an estimate, and "
+            "ignore_memory trains all the same"
         )
 
 
