@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from .checks import shortened, shown, shown_path
+from .checks import is_encodable, shortened, shown, shown_path
 
 LOCK = ".lock"
 STAGED = "staged"  # what write_files has not put in place yet
@@ -218,6 +218,8 @@ def making(folder) -> Iterator[Path]:
     Raises ValueError where the folder cannot be written, before the block where that is known.
     """
     place = Path(os.path.realpath(folder))
+    if not is_encodable(str(place)):  # libraries such as tokenizers and pyarrow speak of a codec
+        raise ValueError(f"{shown_path(folder)}: its path is not UTF-8; choose another folder")
     missing = [parent for parent in place.parents if not parent.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

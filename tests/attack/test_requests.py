@@ -297,7 +297,7 @@ def test_a_closed_stream_fails_nothing(finished, monkeypatch, closed):
 def test_a_model_is_not_exported_into_a_folder_whose_name_is_no_unicode(finished, tmp_path, capsys):
     assert main(["export", "model", str(finished), "--out", f"{tmp_path}/out-\udcff"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert r"out-\udcff: cannot be written (its name is not UTF-8" in said and "codec" not in said
+    assert said.endswith(r"out-\udcff: its path is not UTF-8; choose another folder")
     assert list(tmp_path.iterdir()) == [finished]
 
 

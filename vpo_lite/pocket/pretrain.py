@@ -202,8 +202,8 @@ def _save_model(model, recipe: Recipe, out: Path) -> None:
     if sum(p.numel() for p in model.parameters()) * 4 > LARGEST_FP32:
         model.bfloat16()
     staging = Path(tempfile.mkdtemp(prefix=f".{MODEL}-", dir=out))
+    word_tokenizer(recipe.vocabulary()).save_pretrained(staging)
     with quiet(), writing():
-        word_tokenizer(recipe.vocabulary()).save_pretrained(staging)
         model.cpu().save_pretrained(staging)
     for file in sorted(staging.iterdir(), key=lambda file: file.name == MODEL):
         file.replace(out / file.name)

@@ -197,8 +197,6 @@ def writing() -> Iterator[None]:
     """
     try:
         yield
-    except UnicodeEncodeError as error:
-        raise OSError("its name is not UTF-8, which tokenizers needs: choose another") from error
     except Exception as error:
         if type(error) not in (SafetensorError, Exception):  # tokenizers raises the latter itself
             raise
