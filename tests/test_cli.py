@@ -100,6 +100,7 @@ def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
         "diversity_all",
         "best_at_k",
         "parse_rate",
+        "reach_rate",
         "valid_rate",
         "repeat_rate",
         "objectives",

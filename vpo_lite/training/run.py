@@ -132,7 +132,8 @@ class AnyRun(ABC):
             "tokens": sum(r.tokens for r in records),
             "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
             **figures,
-            "start": start,
+            "reach_rate": figures["valid_rate"],  # the name of 0.1.0
+            "start": start | {"reach_rate": start["valid_rate"]},
             "device": str(self.learner.policy.device),
             "versions": versions_of(self.packages),
         }
