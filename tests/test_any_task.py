@@ -709,6 +709,9 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
     made = vpo.TrainConfig.from_json(stored)
     assert made.method == "beside_the_task" and made.to_json() == stored
     assert made.but(method="vpo").to_json()["method"] == "vpo"
+    with pytest.raises(ValueError, match="'beside_the_task' of my_methods is there already"):
+        importlib.import_module("others")
+    vpo.METHODS.pop("beside_the_task")
     importlib.import_module("others")  # registers its own under this name
     for name, said in {
         "my_methods:plain": "method 'my_methods:plain': decorate it with @vpo.estimators.method()",

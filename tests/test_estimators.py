@@ -1,6 +1,7 @@
 """The methods against brute force, values by hand and what their definitions promise."""
 
 import math
+import types
 from itertools import combinations
 from typing import get_type_hints
 
@@ -482,10 +483,13 @@ def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
     def grpo(R, **_):
         return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
 
-    with pytest.raises(ValueError, match="method 'grpo' is there already: give yours another"):
+    with pytest.raises(ValueError, match=r"'grpo' of vpo_lite\.estimators is there already: give"):
         estimators.method()(grpo)
     grpo.__name__ = "my_grpo"
     assert estimators.method()(estimators.method()(grpo)) is grpo  # its cell may run again
+    elsewhere = types.FunctionType(grpo.__code__, {"__name__": "others"}, "my_grpo")
+    with pytest.raises(ValueError, match=f"method 'my_grpo' of {__name__} is there already"):
+        estimators.method()(elsewhere)
     with pytest.raises(ValueError, match="weights = 'several': expected one of none, one, many"):
         estimators.method(weights="several")(grpo)
 

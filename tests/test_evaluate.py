@@ -446,6 +446,13 @@ def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
     assert np.array_equal(alone, together[:, : alone.shape[1]])
 
 
+def test_one_problem_in_the_place_of_a_list_is_refused(tiny_policy_folder):
+    config = TrainConfig.preset("demo", model=str(tiny_policy_folder))
+    policy = load_policy(tiny_policy_folder, device="cpu")
+    with pytest.raises(ValueError, match=r"expected a list of problems; \[x\] for one problem x"):
+        next(sample_pools(policy, TASK, config, MAZE, 3, 0))
+
+
 def test_repeats_beyond_the_cut_do_not_count():
     best, other = FRONT.routes[:2]
     answers = [

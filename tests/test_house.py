@@ -51,7 +51,7 @@ ARROWS = {  # package -> the packages that it may import, besides itself
     "figures": "core",
     "search": "core, tasks, policy, training",
     "studies": "core, tasks, policy, training, search",
-    "integrations": "core, tasks, policy, training",
+    "integrations": "core, tasks, policy, training, decomposition",
     "decomposition": "core, figures",
     "report": "core, training, figures, decomposition",
     "teaching": "core",

@@ -260,6 +260,17 @@ def test_a_request_too_long_for_this_machine_is_named(tiny_policy_folder, tmp_pa
         memory.check_fits(policy, config)
 
 
+def test_who_knows_better_than_the_estimate_trains(tiny_policy_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total_memory", lambda device: 1)
+    config = vpo.TrainConfig.preset(
+        "demo", model=str(tiny_policy_folder), maze_seed=1000, device="cpu", steps=1, prompts=1
+    )
+    with pytest.raises(ValueError, match=r"in all: .*; this is an estimate, and ignore_memory"):
+        Run.begin(config, tmp_path / "run")
+    run = Run.begin(config.but(ignore_memory=True), tmp_path / "run")
+    assert run.train(lambda record: False)
+
+
 def test_torchs_lack_of_memory_is_one_line_with_the_cures():
     config = vpo.TrainConfig.preset("demo")
     said = r"lower prompts \(4\), .*, or shorten the requests$"
@@ -371,9 +382,7 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
     assert json.loads((tmp_path / "run" / "config.json").read_text())["micro_batch"] == 16
 
 
-def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(
-    tiny_policy_folder, monkeypatch
-):
+def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(tiny_policy_folder):
     """Many short rollouts to a long prompt, in a model that is small: it said to lower prompts."""
     config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
     policy = Learner(config).policy
@@ -382,8 +391,7 @@ def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(
     def needed(policy, config, task):
         return memory.Memory(**sizes, sampling=config.sample_batch or 64)
 
-    monkeypatch.setattr(memory, "memory_needed", needed)
-    fits = {room: fitted(policy, config, room) for room in (66, 65, 34, 33)}
+    fits = {room: fitted(policy, config, room, needed=needed) for room in (66, 65, 34, 33)}
     assert [(c.micro_batch, c.sample_batch) for c in fits.values()] == [
         (None, None),
         (None, 32),

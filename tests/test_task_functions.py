@@ -423,6 +423,19 @@ def test_a_function_that_yields_is_refused_before_it_runs():
         OfFunctions([functools.partial(walks)])
 
 
+def test_functions_whose_numbered_names_clash_are_refused_with_the_cure():
+    def f(completions, **columns):
+        return [0.5 for _ in completions]
+
+    def f_1(completions, **columns):
+        return [0.5 for _ in completions]
+
+    words = "f, f, f_1: equal names are numbered, which gives f_1, f_2, f_1; rename one"
+    with pytest.raises(ValueError, match=words):
+        RewardFunctions([f, f, f_1])
+    assert RewardFunctions([f, f_1]).names == ("f", "f_1")
+
+
 def test_functions_get_copies(mine):
     """What one changes is seen by no other function, no other answer, no later step, no prompt."""
     rows = [{"prompt": [{"role": "user", "content": "x"}], "tags": ["a", "b"]} for _ in range(3)]

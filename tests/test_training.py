@@ -1033,6 +1033,32 @@ def test_a_learners_task_is_not_passed_over_for_another_in_silence(tiny):
         next(train(tiny(), learner=learner, task=MazeTask(maze_seed=7)))
 
 
+def trained(learner):
+    return [p.detach().clone() for p in learner.parameters]
+
+
+def test_inference_mode_around_a_training_changes_nothing(tiny):
+    """Around all of it, or around the making of the learner alone."""
+    learners = [Learner(tiny())]
+    list(train(tiny(), learner=learners[0]))
+    with torch.inference_mode():
+        learners.append(Learner(tiny()))
+        list(train(tiny(), learner=learners[1]))
+        learners.append(Learner(tiny()))
+    list(train(tiny(), learner=learners[2]))
+    usual, *others = map(trained, learners)
+    assert all(torch.equal(a, b) for other in others for a, b in zip(usual, other, strict=True))
+
+
+def test_a_run_that_is_resumed_in_inference_mode_trains_on(tiny, tmp_path):
+    run = Run.begin(tiny(), tmp_path / "run")
+    assert not run.train(lambda record: record.step == 1)
+    run.close()
+    with torch.inference_mode():
+        run = Run.resume(tmp_path / "run")
+    assert run.train(lambda record: False)
+
+
 def test_adapters_come_back_and_refuse_other_weights(tiny, tiny_policy_folder, tmp_path):
     cfg = tiny(lr=1e-2)
     learner = Learner(cfg)

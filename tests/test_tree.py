@@ -338,6 +338,7 @@ class OtherTag(HiddenRules):
         ({"policy": "pocket-6x6"}, "policy = 'pocket-6x6': expected a policy"),
         ({"task": "maze"}, "task = 'maze': expected a Task object"),
         ({"instances": 3}, "instances = 3: expected a list of problems"),
+        ({"instances": HiddenRules().instance(1)}, "problems; .x. for one problem x"),  # a tuple
     ],
 )
 def test_impossible_searches_are_refused(policy, task, instances, change, message):

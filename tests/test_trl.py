@@ -189,6 +189,20 @@ def test_a_script_is_told_once_that_a_function_often_had_no_reward():
         call(other, TEXTS * 10, trainer_state=elsewhere)
 
 
+def test_a_script_whose_functions_differ_in_scale_is_told_once():
+    def length(completions, **columns):
+        return [100.0 * len(text) for text in completions]
+
+    reward = SetReward.of_functions([correct, length], answers=2)
+    with pytest.warns(
+        UserWarning, match="components differ in scale: length reaches 300 above .*, correct 1"
+    ) as told:
+        call(reward, TEXTS * 9)
+        assert not told, "of 45 answers nothing is said yet"
+        call(reward, TEXTS[-1:] * 5), call(reward, TEXTS)
+    assert len(told) == 1
+
+
 def test_a_script_whose_prompts_do_not_ask_for_the_form_is_told_once():
     """As where .map(reward.ask) is missing: of 40 answers 2 can be read, of 80 then 4."""
     reward = SetReward.of_functions([correct], answers=2)

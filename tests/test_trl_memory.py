@@ -1,6 +1,8 @@
 """The memory that is stated before a run on TRL: worked by hand, and as TRL allocates it."""
 
 import dataclasses
+import functools
+import json
 
 import pytest
 
@@ -72,6 +74,18 @@ def test_on_a_gpu_completions_alone_are_projected(by_hand, monkeypatch):
     assert memory_needed(*by_hand).logits == 12 * 4 * 32768 + 4 * 12 * 8
 
 
+def test_an_update_is_cut_for_its_process_and_sampling_is_not(by_hand):
+    """Of 8 rollouts two processes have 4 each: so 4, 2 and 1 at once are tried."""
+    policy, config = by_hand
+    needed = functools.partial(memory_needed, processes=2)
+    two, all_four = (needed(policy, config.but(micro_batch=n)) for n in (2, 4))
+    config, how = config.but(micro_batch=None), dict(needed=needed, native=False)
+    assert memory.fitted(policy, config, all_four.kept + all_four.update, **how) is config
+    cut = memory.fitted(policy, config, two.kept + two.update, **how)
+    assert cut == config.but(micro_batch=2)
+    assert memory.fitted(policy, config, 0, **how) == config.but(micro_batch=1)
+
+
 # --- as TRL allocates it --------------------------------------------------------------------------
 
 
@@ -125,10 +139,13 @@ def test_the_command_line_states_it_and_names_cures_that_trl_has(tmp_path, monke
     assert main([*TRAIN.split(), "--out", str(tmp_path / "a")]) == 0
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "memory" in x]
     assert line.startswith("memory: about ") and "may not be enough" not in line
+    assert json.loads((tmp_path / "a" / "config.json").read_text())["micro_batch"] is None
     monkeypatch.setattr(memory, "available_memory", lambda device: 1)
     assert main([*TRAIN.split(), "--out", str(tmp_path / "b")]) == 0
     said = capsys.readouterr().err
-    assert "may not be enough; set micro_batch below 2" in said and "4bit" not in said
+    assert "1 rollouts in one forward pass: this may not be enough; turn on gradient_check" in said
+    assert "4bit" not in said and "sample_batch" not in said
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["micro_batch"] == 1
 
 
 def test_what_no_machine_of_this_size_can_hold_is_refused_before_anything_is_written(
@@ -138,6 +155,14 @@ def test_what_no_machine_of_this_size_can_hold_is_refused_before_anything_is_wri
     assert main([*flags, "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "GiB in all: " in line and "4bit" not in line and not list(tmp_path.iterdir())
+
+
+def test_who_knows_better_than_the_estimate_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "total_memory", lambda device: 1)
+    config = settings(tmp_path, SHAPES["long prompts, deep"])
+    with pytest.raises(ValueError, match="this is an estimate, and ignore_memory trains all the"):
+        TrlRun.begin(config, tmp_path / "run")
+    TrlRun.begin(config.but(ignore_memory=True), tmp_path / "run").close()
 
 
 def test_nothing_is_said_where_parameters_are_split_or_another_program_samples(

@@ -59,6 +59,19 @@ def shortened(text: str, most: int = 60) -> str:
     return line if len(line) <= most else f"{line[:most]}… ({len(text):,} characters)"
 
 
+def raised(error: BaseException, most: int = 300) -> str:
+    """An error of somebody else's code in one line: its class, and what it says.
+
+    >>> raised(KeyError("x")), raised(SystemExit())
+    ("KeyError: 'x'", 'SystemExit')
+    """
+    try:
+        said = str(error)
+    except Exception as another:
+        said = f"its text raises {type(another).__name__}"
+    return shortened(f"{type(error).__name__}: {said}".removesuffix(": "), most)
+
+
 def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
     """What to add to a message on unknown names: the nearest known one of each; "" without any.
 
@@ -74,7 +87,8 @@ def printable(text: str) -> str:
     """A text whose control characters are written out, but for the ends of lines."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    kept = "\n\u200c\u200d"  # Persian and emoji need the two joiners
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
 def command(*words) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from .checks import shortened, shown, shown_path
+from .checks import is_encodable, shortened, shown, shown_path
 
 LOCK = ".lock"
 STAGED = "staged"  # what write_files has not put in place yet
@@ -212,14 +212,21 @@ def write_files(folder, contents: dict[str, bytes]) -> None:
 @contextlib.contextmanager
 def making(folder) -> Iterator[Path]:
     """A context that yields a new folder, and moves it to ``folder`` at the end, which is missing
-    or empty; a link stays a link. If the block raises, nothing is left.
+    or empty; a link stays a link. If the block raises, nothing is left. What a killed process left
+    of an earlier try is removed.
 
     Raises ValueError where the folder cannot be written, before the block where that is known.
     """
     place = Path(os.path.realpath(folder))
+    if not is_encodable(str(place)):  # libraries such as tokenizers and pyarrow speak of a codec
+        raise ValueError(f"{shown_path(folder)}: its path is not UTF-8; choose another folder")
     missing = [parent for parent in place.parents if not parent.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
+        for left in leftovers(place.parent, [place.name]):
+            with contextlib.suppress(OSError):  # a file, or somebody else's
+                if os.listdir(left) == [place.name]:  # no other folder is like this
+                    shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as staging:
             made = Path(staging, place.name)
             made.mkdir()  # with the umask's permissions

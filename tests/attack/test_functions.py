@@ -8,12 +8,15 @@ import torch
 from attacks import check_error
 from small_models import byte_model
 
+from vpo_lite.checks import shortened
 from vpo_lite.cli import main
+from vpo_lite.lab.session import Session
 from vpo_lite.policy.drawing import Drawing
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.by_name import attribute
 from vpo_lite.tasks.functions import FunctionsTask
 from vpo_lite.tasks.reward_functions import RewardFunctions
+from vpo_lite.teaching.exercises.kinds import returned
 
 
 class NoNumber:
@@ -68,6 +71,34 @@ def test_an_error_that_is_no_exception_is_named(error):
 
     with pytest.raises(TaskError, match=f"^fails raised {type(error).__name__}"):
         RewardFunctions([fails]).rewards(lambda: {"completions": [""]}, 1)
+
+
+class Unsayable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def raises_it(*_, **__):
+    raise Unsayable
+
+
+def test_an_error_without_a_text_is_named_wherever_code_of_a_user_runs(tmp_path, monkeypatch):
+    said = "Unsayable: its text raises RuntimeError"
+    with pytest.raises(TaskError, match=f"^raises_it raised {said}"):
+        RewardFunctions([raises_it]).rewards(lambda: {"completions": [""]}, 1)
+    assert returned(raises_it, [(1,)]) == ([], f"Your function raises an error: {said}")
+    session = Session()
+    session.report(Unsayable())
+    assert session.view().error == said
+    (tmp_path / "unsayable.py").write_text(
+        "class Unsayable(Exception):\n"
+        "    def __str__(self):\n"
+        "        raise RuntimeError('no text')\n"
+        "raise Unsayable\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=f"its module cannot be imported .{said}"):
+        attribute("unsayable:f", "reward function")
 
 
 def test_ctrl_c_in_a_function_stays_ctrl_c():
@@ -141,6 +172,12 @@ def test_drawn_logprobs_are_in_single_precision_whatever_the_default_is():
         torch.set_default_dtype(torch.float32)
     assert made.logprobs.dtype is torch.float32
     assert made.logprobs[:, 0].tolist() == pytest.approx([np.log(0.25)] * 2)
+
+
+def test_joiners_of_letters_stay_and_what_turns_a_line_around_is_written_out():
+    persian, family = "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"
+    assert shortened(f"{persian} {family}") == f"{persian} {family}"
+    assert shortened("abc\u202edef") == r"abc\u202edef"
 
 
 def test_control_characters_of_a_message_do_not_reach_the_terminal(tmp_path, capsys):

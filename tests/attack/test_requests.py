@@ -16,7 +16,7 @@ import pytest
 from attacks import seeds, tree
 
 from vpo_lite.cli import flags, main
-from vpo_lite.files import DamagedError
+from vpo_lite.files import DamagedError, making
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.tasks import task_class
@@ -291,6 +291,28 @@ def test_a_closed_stream_fails_nothing(finished, monkeypatch, closed):
     assert main(["compare", str(finished)]) == 0
     assert main(["compare", str(finished / "nothing")]) == 2
     getattr(sys, closed).close()
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are Unicode there")
+def test_a_model_is_not_exported_into_a_folder_whose_name_is_no_unicode(finished, tmp_path, capsys):
+    assert main(["export", "model", str(finished), "--out", f"{tmp_path}/out-\udcff"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(r"out-\udcff: its path is not UTF-8; choose another folder")
+    assert list(tmp_path.iterdir()) == [finished]
+
+
+def test_an_export_removes_what_a_killed_one_left_and_no_folder_of_a_user(finished, tmp_path):
+    for folder in (".merged-a/other", ".merged-b/merged", ".merged-b/notes", ".other-c/merged"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / ".merged-d").touch()
+    out, before = tmp_path / "merged", set(tmp_path.iterdir())
+    with making(out) as made:  # a kill in here leaves what is copied
+        (made / "model.safetensors").write_bytes(b"half a model")
+        shutil.copytree(made.parent, made.parent.with_name(f"{made.parent.name[:-3]}xyz"))
+    shutil.rmtree(out)
+    assert set(tmp_path.iterdir()) > before
+    assert main(["export", "model", str(finished), "--out", str(out)]) == 0
+    assert set(tmp_path.iterdir()) == {*before, out}
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are Unicode there")

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 
-from ..checks import shown
+from ..checks import raised, shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
@@ -180,8 +180,7 @@ def _failures(task, records: dict, text: str) -> dict[int, str]:
         try:
             judge(task, [(x, text, 1)])
         except Exception as error:  # the task's own code can fail in any way
-            kind = "" if isinstance(error, TaskError) else f"{type(error).__name__}: "
-            failed[line] = f"{kind}{error}".splitlines()[0]
+            failed[line] = str(error) if isinstance(error, TaskError) else raised(error)
     return failed
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..decomposition.words import differ_in_scale
 from ..tasks.base import Task, group_key
 from ..tasks.functions import Asked, OfFunctions
 from ..training.answers import Answers, merged
@@ -48,7 +49,7 @@ class SetReward:
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
     After 50 answers or more the main process warns, once each, where nine in ten cannot be read,
-    and where a function returned None for a tenth of them.
+    where a function returned None for a tenth of them, and where functions differ in scale.
 
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
     in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
@@ -68,6 +69,7 @@ class SetReward:
     calls: int = field(default=0, init=False)
     asked: int = field(default=0, init=False)  # answers
     unread: int = field(default=0, init=False)
+    reached: dict[str, float] = field(default_factory=dict, init=False)  # of functions, above worst
     warned: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self):
@@ -172,8 +174,8 @@ class SetReward:
                 log_metric(f"vpo/{name}", float(np.average(values, weights=rollouts)))
 
     def _warn(self, scored: Sequence[Scored]) -> None:
-        """Warn once of answers that cannot be read, and of functions that often return None, which
-        TRL would leave out.
+        """Warn once of answers that cannot be read, of functions that often return None, which TRL
+        would leave out, and of those of very different scales.
         """
         self.asked += sum(one.answers.parsed.size for one in scored)
         self.unread += sum(int((~one.answers.parsed).sum()) for one in scored)
@@ -183,9 +185,13 @@ class SetReward:
                 f"{self.unread / self.asked:.0%} of the answers could not be read: do the prompts "
                 "ask for their form, as those of dataset.map(reward.ask) do?"
             )
-        functions = self.task.reward_functions
-        if functions and functions.asked >= ENOUGH:
-            words["none"] = functions.warning_of_none()
+        if functions := self.task.reward_functions:
+            best = np.max([one.answers.rewards.max((0, 1)) for one in scored], axis=0)
+            for name, x in zip(functions.names, best - functions.worst, strict=True):
+                self.reached[name] = max(x, self.reached.get(name, 0.0))
+            if functions.asked >= ENOUGH:
+                words["none"] = functions.warning_of_none()
+                words["scale"] = differ_in_scale(self.reached)
         for kind, said in words.items():
             if said and kind not in self.warned:
                 self.warned.add(kind)

@@ -20,7 +20,7 @@ from ..checks import shown
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
-from ..training.memory import Memory, check_fits, check_measured, enough_memory
+from ..training.memory import Memory, check_fits, check_measured, enough_memory, made_to_fit
 from ..training.record import StepRecord
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
@@ -98,10 +98,14 @@ class TrlRun(AnyRun):
             learner = _learner(config)
             if whole(engine):
                 needed = functools.partial(memory_needed, processes=team.num_processes)
-                check_fits(learner.policy, config, learner.task, needed, native=False)
+                engines = dict(needed=needed, native=False)
+                config = made_to_fit(learner.policy, config, learner.task, **engines)
+                check_fits(learner.policy, config, learner.task, **engines)
             check_measured(learner.policy, config, learner.task)
             one_step = config.but(steps=1, warmup_steps=0)
             dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
+        if cut := list(filter(None, gather_object([config.micro_batch]))):
+            config = config.but(micro_batch=min(cut))  # where there is least memory
         with together(team):
             if team.is_main_process:
                 folder = RunFolder.create(path, config, engine)

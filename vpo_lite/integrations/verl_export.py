@@ -20,8 +20,8 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - temperature, max_new_tokens: rollout.temperature, data.max_response_length
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
 - save_every: trainer.save_freq, but at most ten checkpoints are stored: each holds the whole model
-- load_in, compile, sample_batch, device, threads: refused, since veRL has nothing like them or
-  decides itself
+- load_in, compile, sample_batch, ignore_memory, device, threads: refused, since veRL has nothing
+  like them or decides itself
 - keep_texts: not used; veRL has trainer.rollout_data_dir
 - eval_problems, eval_answers: the held-out data, and rollout.val_kwargs.n; eval_every:
   trainer.test_freq, by default ten times in a run
@@ -49,7 +49,7 @@ from .rewards import RolloutReward
 from .verl_texts import RUN, configuration, readme
 
 ESTIMATORS = ("grpo", "vpo")
-REFUSED = ("load_in", "compile", "sample_batch", "device", "threads")
+REFUSED = ("load_in", "compile", "sample_batch", "ignore_memory", "device", "threads")
 MOST_RANK = 512
 TEMPLATE = 256  # tokens that a chat template may add to a prompt
 FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md", CONFIG)

@@ -47,6 +47,7 @@ from .weights import adapter_file, reason, weight_files
 MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
 
 
+@torch.inference_mode(False)  # parameters made in that mode could never be trained
 def load_policy(
     path_or_name: str | os.PathLike = "pocket-6x6",
     *,

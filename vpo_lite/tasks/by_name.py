@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import estimators
-from ..checks import shortened, shown
+from ..checks import raised, shortened, shown
 
 HERE = f"{Path(__file__).parent.parent}{os.sep}"
 
@@ -33,8 +33,8 @@ def attribute(name: str, what: str) -> Any:
         try:
             there = hasattr(found, part)
         except Exception as error:  # a module may import what it names when it is asked for it
-            said = shortened(f"{type(error).__name__}: {error}", 300)
-            raise ValueError(f"{what} {shown(name)}: cannot be looked up ({said})") from error
+            failed = f"cannot be looked up ({raised(error)})"
+            raise ValueError(f"{what} {shown(name)}: {failed}") from error
         if not there:
             cure = f"module {module_name} has no {shown(path)}"
             own, file = f"{module_name}.py", getattr(sys.modules[module_name], "__file__", None)
@@ -84,7 +84,7 @@ def full_name(method: str) -> str:
 
 def _why(error: BaseException, module: str) -> str:
     """Why a module cannot be imported: it is not there, or it is and fails."""
-    said = shortened(str(error), 300)
+    kind, _, said = raised(error).partition(": ")
     absent = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
     odd = not module or module.startswith(".") or "/" in module
     if absent or odd:
@@ -103,4 +103,4 @@ def _why(error: BaseException, module: str) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     at = [f for f in frames if not f.filename.startswith(HERE)][-1]  # what called a check of ours
     where = "" if isinstance(error, SyntaxError) else f", line {at.lineno} of {at.filename}"
-    return f"its module cannot be imported ({type(error).__name__}: {said}{where})"
+    return f"its module cannot be imported ({kind}: {said}{where})"

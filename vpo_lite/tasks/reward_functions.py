@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checks import LARGEST, check_finite, is_below, shortened, shown
+from ..checks import LARGEST, check_finite, is_below, raised, shown
 from .base import TaskError
 from .by_name import attribute
 
@@ -62,6 +62,11 @@ class RewardFunctions:
             f"{name}_{names[: i + 1].count(name)}" if names.count(name) > 1 else name
             for i, name in enumerate(names)
         )
+        if len(set(self.names)) < d:
+            raise ValueError(
+                f"functions: {', '.join(names)}: equal names are numbered, which gives "
+                f"{', '.join(self.names)}; rename one"
+            )
         self.asked, self.nones = 0, dict.fromkeys(self.names, 0)  # answers; those without a reward
 
     @classmethod
@@ -149,8 +154,7 @@ def _called(name: str, function: Callable, given: Mapping):
         own = traceback.extract_tb(error.__traceback__)[1:]
         lines = [f for f in own if f.filename == own[0].filename]
         where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
-        said = shortened(f"{type(error).__name__}: {error}", 300)
-        raise TaskError(f"{name} raised {said}{where}") from error
+        raise TaskError(f"{name} raised {raised(error)}{where}") from error
 
 
 def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:

@@ -23,7 +23,7 @@ MOST_WEIGHTS = 1_000_000
 MOST_ANSWERS = 2_000  # to one problem that is measured
 # How and where a run is computed, not what. Runs that differ only here are repetitions.
 OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "eval_every", "compile")
-OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing")
+OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing", "ignore_memory")
 
 _Config = TypeVar("_Config", bound=type)
 
@@ -142,6 +142,7 @@ class TrainConfig:
     gradient_checkpointing: bool = setting(
         False, "recompute layers: less memory, more time, the same gradient"
     )
+    ignore_memory: bool = setting(False, "train also where the stated memory exceeds the machine's")
     rollout_dtype: str = setting(
         "auto",
         "number format of sampling: auto (as the parameters), bfloat16, float32",

@@ -34,7 +34,7 @@ NEEDS_OPTIONS = (
 )
 
 
-def check_given(policy, task, instances=()) -> None:
+def check_given(policy, task, instances: Sequence = []) -> None:
     """ValueError for what is often given in the place of these: the name of a policy or of a task,
     one problem instead of a list.
     """
@@ -44,8 +44,11 @@ def check_given(policy, task, instances=()) -> None:
         )
     if not isinstance(task, Task):
         raise ValueError(f"task = {shown(task)}: expected a Task object")
-    if isinstance(instances, str) or not isinstance(instances, Sequence | np.ndarray):
-        raise ValueError(f"instances = {shown(instances)}: expected a list of problems")
+    listed = isinstance(instances, Sequence | np.ndarray)
+    if not listed or isinstance(instances, str | tuple):  # many a problem is a tuple itself
+        raise ValueError(
+            f"instances = {shown(instances)}: expected a list of problems; [x] for one problem x"
+        )
 
 
 def early_problems(task: Task) -> list:

@@ -130,6 +130,7 @@ def sample_pools(
 
     A generator, so that a caller can show how far it is.
     """
+    check_given(policy, task, instances)
     m = config.answers
     copies = -(-answers // m)
     tokens = longest_completion(policy, task, m, instances, config.max_new_tokens)

@@ -163,35 +163,43 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     )
 
 
-def fitted(policy: Policy, config: TrainConfig, available: int, task=None) -> TrainConfig:
+def fitted(
+    policy: Policy,
+    config: TrainConfig,
+    available: int,
+    task=None,
+    needed=memory_needed,
+    native: bool = True,
+) -> TrainConfig:
     """The config with a micro_batch and a sample_batch that fit into ``available`` bytes.
 
     For each, all rollouts are halved until they fit, down to 1. What the config names itself stays,
-    and so does what fits as it is.
+    and so does what fits as it is. needed, native: as for :func:`check_fits`; another engine takes
+    no sample_batch.
     """
-    need, most = memory_needed(policy, config, task), {o.name: o.most for o in config.options()}
-    for name, part in (("micro_batch", "update"), ("sample_batch", "sampling")):
+    need, most = needed(policy, config, task), {o.name: o.most for o in config.options()}
+    for name, part in (("micro_batch", "update"), ("sample_batch", "sampling"))[: 1 + native]:
         if getattr(config, name):
             continue
         rows = min(config.prompts * config.group_size, most[name])
         while rows > 1 and need.kept + getattr(need, part) > available:
             rows = -(-rows // 2)
             config = config.but(**{name: rows})
-            need = memory_needed(policy, config, task)
+            need = needed(policy, config, task)
     return config
 
 
-def made_to_fit(policy: Policy, config: TrainConfig, task) -> TrainConfig:
+def made_to_fit(policy: Policy, config: TrainConfig, task, **engine) -> TrainConfig:
     """The config as :func:`fitted` cuts it for the memory that is available now."""
     found = available_memory(policy.device)
-    return fitted(policy, config, found, task) if found else config
+    return fitted(policy, config, found, task, **engine) if found else config
 
 
 def check_fits(
     policy: Policy, config: TrainConfig, task=None, needed=memory_needed, native: bool = True
 ) -> None:
     """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
-    device has in all, or more positions than the model has.
+    device has in all, unless ``ignore_memory`` is set, or more positions than the model has.
 
     needed: as :func:`memory_needed`, of the engine that trains; native: whether that is ours
     """
@@ -199,14 +207,15 @@ def check_fits(
     longest, new = lengths(policy, config, task)
     policy.check_room(longest, new)
     need, there = needed(policy, config, task), total_memory(policy.device)
-    if there and need.peak > there:
+    if there and need.peak > there and not config.ignore_memory:
         smallest = config.but(micro_batch=1, sample_batch=1)
         least = needed(policy, smallest, task)
         worst = (least, smallest) if least.peak > there else (need, config)
         cure = cures(*worst, native)
         raise ValueError(
             f"this run needs {need} for requests of up to {longest:,} tokens, and {policy.device} "
-            f"has {size(there)} in all: {', or '.join(cure)}"
+            f"has {size(there)} in all: {', or '.join(cure)}; this is an estimate, and "
+            "ignore_memory trains all the same"
         )
 
 

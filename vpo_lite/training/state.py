@@ -47,6 +47,7 @@ def read_about(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
+@torch.inference_mode(False)  # the moments are changed in place later
 def load_state(path: Path, model, optimizer, *, most: int) -> int:
     """Put a stored state into model and optimizer; returns its step, 1 to ``most``.
 

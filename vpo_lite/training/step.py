@@ -81,6 +81,7 @@ class Learner:
             )
 
 
+@torch.inference_mode(False)  # a notebook may have turned it on around the whole loop
 def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     """Do one step of any method: sample, score, update.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import check_finite, shortened, shown
+from ...checks import check_finite, raised, shown
 
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
@@ -199,8 +199,7 @@ def returned(answer, calls: Iterable[tuple]) -> tuple[list[np.ndarray], str | No
         try:
             output = answer(*map(_copied, call))
         except (Exception, SystemExit) as error:  # whatever the reader's own code raises
-            said = shortened(f"{type(error).__name__}: {error}", 200)
-            return [], f"Your function raises an error: {said}"
+            return [], f"Your function raises an error: {raised(error, 200)}"
         if is_blank(output):
             return [], BLANK_BODY
         given = numbers_of(output)
