@@ -499,7 +499,7 @@ def test_who_wins_shows_the_set_that_is_chosen(page, lesson):
     ]
     assert triangle.locator("polygon, circle").count() > 128, "a dot for each w"
     place = {t.text_content(): t.bounding_box() for t in triangle.locator("text").all()}
-    gold, diamond, lava = (place[name] for name in ("gold", "diamond", "no lava"))
+    gold, diamond, lava = (place[name] for name in ("gold", "diamonds", "no lava"))
     assert gold["y"] + 50 < diamond["y"] == lava["y"], "as in the panel: gold is above"
     assert diamond["x"] + 50 < gold["x"] < lava["x"] - 50, "diamond left, no lava right"
     assert gold["y"] < place["1"]["y"] < place["2"]["y"] < place["3"]["y"], (
