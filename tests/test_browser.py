@@ -77,7 +77,11 @@ def test_idle_train_turn_stop_reset(start):
     assert "The true front of this maze has" in start.text(".vpo-words")
     count, spread = page.evaluate(DOTS)
     assert count == 64
-    turn(start, "alpha", "ArrowLeft", 12)  # the weights move into the corners, untrained
+    turn(start, "alpha", "Home")
+    readout = page.locator(".vpo-alpha .widget-readout").first
+    assert beside(start, "alpha") == "0.050"
+    assert readout.evaluate("(e) => e.scrollWidth <= e.clientWidth"), "the number is cut off"
+    turn(start, "alpha", "ArrowRight", 14)  # the weights moved into the corners, untrained
     page.wait_for_function(f"() => ({DOTS})()[1] > {spread * 1.3}")
     assert beside(start, "alpha") == "0.25"
     start.wait_text(".vpo-words", "At α = 0.25 the best single answer")

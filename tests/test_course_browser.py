@@ -114,5 +114,7 @@ def test_every_notebook_runs_and_an_exercise_answers(place, path):
     if "slider.observe" in path.read_text():
         page.look_at(".widget-readout")
         assert page.page.evaluate(NARROW) == 0, "sliders are cut off"
+        said = page.kernel("knobs['m'].value = 1; print('in words:', told.value)")
+        assert "Traceback" not in said and "K = 64" in said.partition("in words:")[2], said
     assert not page.wrong, page.wrong  # a widget that is still made while its kernel ends fails
     page.close()

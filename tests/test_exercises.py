@@ -294,7 +294,13 @@ def test_feedback_is_a_sign_and_a_word_not_only_a_colour():
 
 
 def test_what_a_reader_wrote_is_escaped():
-    assert "<b>x" not in check("01-b", "<b>x")._repr_html_().replace("<b>✗ 01-b", "")
+    for answer in ("<b>x", "`<b>x`"):
+        assert "<b>x" not in check("01-b", answer)._repr_html_()
+
+
+def test_code_in_a_hint_is_set_as_code():
+    assert "Or ask <code>vpo.price_of_conflict</code>." in check("00-b", 0.5)._repr_html_()
+    assert "end with <code>return</code>." in check("01-a", lambda R, W: None)._repr_html_()
 
 
 # ---- copies of the course ----

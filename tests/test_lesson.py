@@ -142,10 +142,17 @@ def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text
 def test_a_second_run_of_a_method_is_told_apart():
     lesson = lesson_of("few_weights/K-1", "few_weights/K-64", "equal_answers/seed-0")
     labels = [one.label for one in lesson.shown]
-    assert labels == ["VPO (few_weights/K-1)", "VPO (few_weights/K-64)", "GRPO"]
+    assert labels == ["VPO (K = 1)", "VPO (K = 64)", "GRPO"]
     assert [one.label for one in lesson_of(*ALPHA).shown] == [
-        "VPO, recombined (small)",
-        "VPO, recombined (large)",
+        "VPO, recombined (α = 0.1)",
+        "VPO, recombined (α = 10)",
+    ]
+    more = lesson_of("equal_answers/seed-0", THREE)
+    assert [one.label for one in more.shown][::2] == ["GRPO (G = 48)", "GRPO (G = 16)"]
+    others = lesson_of("few_weights/K-1", THREE)  # K and the prompts of a step differ
+    assert [one.label for one in others.shown][:2] == [
+        "VPO (few_weights/K-1)",
+        "VPO (three_methods/seed-0)",
     ]
     looks = [one.look for one in lesson.shown]
     assert looks[0].colour == looks[1].colour == "#0072B2"
@@ -499,7 +506,7 @@ def test_who_wins_shows_the_set_that_is_chosen(page, lesson):
     ]
     assert triangle.locator("polygon, circle").count() > 128, "a dot for each w"
     place = {t.text_content(): t.bounding_box() for t in triangle.locator("text").all()}
-    gold, diamond, lava = (place[name] for name in ("gold", "diamond", "no lava"))
+    gold, diamond, lava = (place[name] for name in ("gold", "diamonds", "no lava"))
     assert gold["y"] + 50 < diamond["y"] == lava["y"], "as in the panel: gold is above"
     assert diamond["x"] + 50 < gold["x"] < lava["x"] - 50, "diamond left, no lava right"
     assert gold["y"] < place["1"]["y"] < place["2"]["y"] < place["3"]["y"], (

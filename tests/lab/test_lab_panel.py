@@ -100,6 +100,15 @@ def test_a_knob_shows_what_is_trained_beyond_its_usual_ends(slow):
     lab.close()
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.06, 15.0, 20.0])
+def test_the_ends_of_a_slider_stay_while_it_can_show_the_value(panel, alpha):
+    """Otherwise the handle jumps when somebody moved it to an end and chooses another maze."""
+    slider = panel.controls.knobs["alpha"]
+    panel.lab.change(alpha=alpha)
+    assert until(lambda: math.isclose(slider.value, alpha, rel_tol=0.01)), slider.value
+    assert (slider.min, slider.max) == (-1.3, 1.3) and panel.lab.config.alpha == alpha
+
+
 def test_a_panel_on_a_page_without_room_is_drawn(slow):
     lab = Lab()
     panel = lab.panel

@@ -320,8 +320,10 @@ def _teach(knob, value):
                 options.sort(key=lambda option: option[1])
             knob.options = options
     elif hasattr(knob, "base"):  # its ends are exponents
-        exponent = math.log10(value)
-        put(knob, min=min(knob.min, math.floor(exponent)), max=max(knob.max, math.ceil(exponent)))
+        exponent = round(math.log10(value), 2)  # 0.05 and 20 are the ends, -1.3 and 1.3
+        if not knob.min <= exponent <= knob.max:
+            low, high = math.floor(exponent), math.ceil(exponent)
+            put(knob, min=min(knob.min, low), max=max(knob.max, high))
     elif hasattr(knob, "max") and value > knob.max:
         knob.max = value
     put(knob, value=value)

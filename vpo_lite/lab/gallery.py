@@ -36,7 +36,7 @@ GALLERY = (
     NamedMaze(
         "fork",
         "Two specialists, no compromise",
-        "The front has two points. One answer covers 0.86 of it, two answers cover all of it.",
+        "The front has two points. At α = 1 one answer covers 0.86 of it, two cover all of it.",
         m=2,
         seed=1001,
     ),
@@ -75,15 +75,15 @@ GALLERY = (
     NamedMaze(
         "no conflict",
         "VPO has nothing to add",
-        "One route covers 0.98 of the front, so a set of answers can gain 0.02 at most.",
+        "At α = 1 one route covers 0.98 of the front, so a set of answers can gain 0.02 at most.",
         m=2,
         seed=1247,
     ),
     NamedMaze(
         "stuck",
         "A second treasure, easily missed",
-        "One answer covers 0.93 of the front, two could cover all but 0.003. VPO ends below 0.93, "
-        "recombined VPO reaches it.",
+        "At α = 1 one answer covers 0.93 of the front, two could cover all but 0.003. VPO ends "
+        "below 0.93, recombined VPO reaches it.",
         m=2,
         seed=1017,
     ),

@@ -25,7 +25,7 @@ LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls. The board has its own.
 CSS = """
 .vpo-lab .jupyter-widgets { font-size: 13px; }
-.vpo-lab .widget-readout { min-width: 34px; }
+.vpo-lab .widget-readout { min-width: 2.9em; }
 .vpo-lab :is(select, input, button, summary, .noUi-handle, .widget-readout):focus-visible {
   outline: 3px solid #0072B2 !important; outline-offset: 1px; }
 [data-jp-theme-light="false"] .vpo-lab :is(select, input, button, summary, .noUi-handle,

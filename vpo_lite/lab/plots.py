@@ -288,7 +288,7 @@ def _name_axes(view, face, places, curves, plots, small):
     hollow = f" · open: {face.hollow[1]}" if face.hollow else ""
     said = {
         "answers": ("Answers", f"size: count{hollow}"),
-        "simplex": ("Who wins", f"of {who}: {drawn} weights"),
+        "simplex": ("Who wins", f"of {who}: {drawn} weight{'' if K == 1 else 's'}"),
         "search": ("Best of k answers", judged),
     }
     for c, curve in enumerate(curves):

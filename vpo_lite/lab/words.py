@@ -50,8 +50,8 @@ def _before_training(view: View) -> str:
     lines = [f"The true front of this {noun} has {count}. {_ceilings(view)}"]
     if view.asked_for == 1:
         lines.append(
-            "With one answer α changes nothing. On average all objectives weigh the same at every "
-            "α, so the answer with the best mean is the best."
+            "With one answer the best one is the same at every α. On average all objectives weigh "
+            "the same, so the best mean decides."
         )
     return "\n".join(lines)
 

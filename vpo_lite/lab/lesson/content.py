@@ -80,7 +80,8 @@ class Lesson:
         for (name, recording), run in runs:
             text = look(run.method).text
             if methods.count(run.method) > 1:
-                text += f" ({shortened(short[name], LONGEST_NAME)})"
+                apart = _own_setting(run, [other for _, other in runs])
+                text += f" ({apart or shortened(short[name], LONGEST_NAME)})"
             taken = [other.look for other in shown]
             shown.append(Shown(run, text, _look(run.method, taken), name, recording.command))
         active = tuple(dict.fromkeys(methods))
@@ -215,6 +216,16 @@ def _view(name: str, recording: Recording) -> View:
         steps=max(len(run.records) for run in recording.runs),
         active=tuple(run.method for run in recording.runs),
     )
+
+
+def _own_setting(run: Run, runs: Sequence[Run]) -> str:
+    """What alone tells this run from the others of its method, as "G = 48"; "" if more does."""
+    same = [other.config for other in runs if other.method == run.method]
+    for name, letter in {"group_size": "G", "K": "K", "alpha": "α"}.items():
+        own, values = getattr(run.config, name), {getattr(config, name) for config in same}
+        if len(values) == len(same) and all(c.but(**{name: own}) == run.config for c in same):
+            return f"{letter} = {own:g}".replace("inf", "∞")
+    return ""
 
 
 def _told_apart(names: list[str]) -> list[str]:

@@ -89,12 +89,14 @@ class Feedback:
 
     def _repr_html_(self):
         word = {"✓": "Right.", "✗": "Not yet.", "…": ""}[self._sign]
+        parts = self.text.split("`")  # every second one is code
+        parts[1::2] = [html("<code>{}</code>", code) for code in parts[1::2]]
         return html(
             '<div role="status" class="vpo-feedback" style="border-left: 4px solid; '
             'padding: 4px 12px; font-size: 115%"><b>{} {}</b> {}</div>',
             self._sign,
             joined((self.key, word) if word else (self.key,), between=". "),
-            self.text,
+            joined(parts),
         )
 
 

@@ -42,8 +42,8 @@ EXERCISES = (
             (0.7964601769911503, "This is the best single route. Two are allowed."),
             (
                 1.0,
-                "This is what three routes cover, or two on maze 1000. Choose *three needed* and "
-                "m = 2.",
+                "This is what three routes cover, or two on maze 1000. Choose the maze "
+                "`three needed` and m = 2.",
             ),
             (0.9863414290909, "This is the coverage at α = 10. Move α back to 1."),
             (0.8996017306623, "This is the coverage at α = 0.1. Move α back to 1."),
