@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import printable, shown_path
+from ..checks import printable, shown_path, told_of
 from ..markup import in_lines
 from .flags import (
     OF_A_PAGE,
@@ -109,10 +109,8 @@ def _of_a_file(options) -> int:
             )
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
-        try:
+        with told_of(shown_path(options.rewards)):
             report = reward_report(R, worst=options.worst, alpha=alpha, progress=bar)
-        except ValueError as error:
-            raise Wrong(f"{shown_path(options.rewards)}: {error}") from error
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
     return _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ..checks import check_number, check_whole, shown
+from ..checks import check_number, check_whole, shown, told_of
 from ..files import read_json
 from ..randomness import integer
 from . import shipped
@@ -87,7 +87,7 @@ def load_policy(
         )
     folder = adapter_folder(name)
     if folder is not None:
-        try:
+        with told_of(f"{folder}: this adapter cannot be loaded"):
             card = read_card(folder, base)
             name = shipped.model_name(card.base)
             check_not_moved(name)
@@ -97,8 +97,6 @@ def load_policy(
             if card.fingerprint not in (None, fingerprint(name)):
                 raise ValueError(f"it was trained on other weights than the {shown(name)} found")
             model = load_adapter(loaded.model, folder)
-        except ValueError as error:
-            raise ValueError(f"{folder}: this adapter cannot be loaded: {error}") from error
     elif base is not None:
         raise ValueError(f"{shown(name)}: no adapter is there that belongs on {shown(base)}")
     else:

@@ -22,18 +22,17 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
 ``like = "programs"`` takes everything from another study; what stands beside it replaces that.
 """
 
-import contextlib
 import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown
+from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown, told_of
 from ..files import DamagedError, Schema, check, read_bytes
 from ..training.config import TrainConfig
 
@@ -217,15 +216,6 @@ class Study:
                 )
             if not config.single:
                 _check_problems(config, {"held_out": stated.problems}, "search")
-
-
-@contextlib.contextmanager
-def told_of(what: str) -> Iterator[None]:
-    """A context in which the message of a ValueError begins with what it is about."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from error
 
 
 def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
