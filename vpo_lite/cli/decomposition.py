@@ -204,8 +204,7 @@ def _examine(policy, task, config, seeds, answers, options):
     with torch_threads(config.threads), enough_memory(config):
         sampled = sample_pools(policy, task, config, instances, answers, config.seed)
         pools = list(_bar(options, "sampling")(sampled, total=len(seeds)))
-    rewards = [x.rewards.reshape(-1, x.rewards.shape[-1])[:answers] for x in pools]
-    valid = [x.valid.reshape(-1)[:answers] for x in pools]
+    rewards, _, _, valid, _ = zip(*(x.pooled(answers) for x in pools), strict=True)
     names = [objectives_of(task, x) for x in instances]
     # A task may give less than its worst vector, too
     worst = [
