@@ -44,7 +44,7 @@ from .room import size, total_memory
 from .sampling import CACHE, pad_prompts
 from .weights import adapter_file, reason, weight_files
 
-MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
+MOST_RANK, MOST_LORA_ALPHA = 2**20, 1e6
 
 
 def load_policy(
@@ -215,8 +215,8 @@ def _adapter_numbers(rank, lora_alpha) -> tuple[int, float]:
     (2, 0.5)
     """
     check_whole(rank, "rank", MOST_RANK)
-    expected = f"a number above 0, at most {MOST_ALPHA:,.0f}"
-    alpha = check_number(lora_alpha, "lora_alpha", expected, LEAST_ALPHA, MOST_ALPHA)
+    expected = f"a number above 0, at most {MOST_LORA_ALPHA:,.0f}"
+    alpha = check_number(lora_alpha, "lora_alpha", expected, sys.float_info.min, MOST_LORA_ALPHA)
     return int(rank), int(alpha) if alpha.is_integer() else alpha
 
 

@@ -34,7 +34,7 @@ from pydantic import Field
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown, told_of
 from ..files import DamagedError, Schema, check, read_bytes
-from ..training.config import TrainConfig
+from ..training.config import MOST_MEASURED, TrainConfig
 
 DECLARED = Path(__file__).parent / "declared"
 Count = Annotated[int, Field(ge=1, le=10_000)]
@@ -77,7 +77,7 @@ class Measured(Schema):
     problems: Count = 200
     between: Count = 64
     validation: Count = 64
-    answers: Annotated[int, Field(ge=1, le=2_000)] = 30
+    answers: Annotated[int, Field(ge=1, le=MOST_MEASURED)] = 30
     preferences: Count = 50
     alphas: list[Annotated[float, Field(ge=LEAST_ALPHA, le=MOST_ALPHA)]] = Field(
         default_factory=list
