@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from ..checks import shown, told_of
+from ..checks import shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
@@ -245,5 +245,7 @@ def _problem(loaded, row: _Asked, where: str) -> tuple:
     """The instance, text and m that one line of answers asks to score."""
     if not 1 <= row.m <= MAX_ANSWERS:
         raise Wrong(f"{where}: m = {shown(row.m)}: must be 1 to {MAX_ANSWERS}")
-    with told_of(where, Wrong):
+    try:
         return loaded.at(row.record), row.text, row.m
+    except ValueError as error:
+        raise Wrong(f"{where}: {error}") from error
