@@ -436,8 +436,7 @@ def random_weighting(R, *, weights, eps, **_):
 @method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
 def goal_conditioned(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
-    r = set_reward(R, weights)
-    return Estimate(r, zscore(r, eps, _size(R, weights)))
+    return random_weighting(R, weights=weights, eps=eps)
 
 
 @method(weights="many", recombines=True)

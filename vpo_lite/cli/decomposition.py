@@ -231,15 +231,10 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
         return None
     with blamed(task, "front(instance)", "; return None where there is no such front"):
         fronts = [np.asarray(f) - low for f, low in zip(fronts, worst, strict=True)]
+        pools = [pool - low for pool, low in zip(rewards, worst, strict=True)]
         best = [price_of_conflict(front, alpha=alpha) for front in fronts]
-        above = [
-            above_front(front, pool - low)
-            for pool, low, front in zip(rewards, worst, fronts, strict=True)
-        ]
-        sampled = [
-            float(coverage(pool - low, front, alpha))
-            for pool, low, front in zip(rewards, worst, fronts, strict=True)
-        ]
+        above = list(map(above_front, fronts, pools))
+        sampled = [coverage(*both, alpha) for both in zip(pools, fronts, strict=True)]
     return {
         "coverage": {m: float(np.mean([one[m] for one in best])) for m in best[0]},
         "sampled": float(np.mean(sampled)),
