@@ -2,6 +2,8 @@
 
 import re
 
+from vpo_lite.cli import main
+
 BAR = re.compile(r"\r[^\r\n]*\|[^\r\n]*\[[^\r\n]*\] *|\r *(?=\r|$)")
 
 
@@ -14,3 +16,11 @@ def without_bars(text: str) -> str:
     'Warning: late\\n'
     """
     return BAR.sub("", text).strip("\r")
+
+
+def refused(capsys, *arguments, status: int = 2) -> str:
+    """The line on stderr of a command that must be refused, which says nothing else."""
+    assert main([*map(str, arguments)]) == status
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("vpo-lite: ") and err.count("\n") == 1, (out, err)
+    return err

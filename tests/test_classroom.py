@@ -19,6 +19,7 @@ from types import SimpleNamespace
 
 import browser_harness as harness
 import pytest
+from printed import refused
 
 from vpo_lite import Lab
 from vpo_lite.classroom import check, notebooks, serve
@@ -44,14 +45,6 @@ def taken():
         held.bind(("127.0.0.1", 0))
         held.listen()
         yield held.getsockname()[1]
-
-
-def refused(capsys, *arguments):
-    """The one line of a wrong request."""
-    assert main([*arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("vpo-lite: ")
-    return err
 
 
 # --- the notebooks --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from printed import refused
 from small_models import byte_model
 
 import vpo_lite as vpo
@@ -402,14 +403,6 @@ def test_data_check_fails_on_damaged_lines_and_where_nothing_loads(file, capsys)
     assert main(["data", "check", str(file("{}")), "--task", "hops", "--json"]) == 1
     out = capsys.readouterr().out.splitlines()
     assert json.loads(out[-1])["damaged"] == 1
-
-
-def refused(capsys, *command):
-    """The one line on stderr of a command that must be refused, with status 2 and nothing else."""
-    assert main([str(c) for c in command]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and len(told.err.splitlines()) == 1
-    return told.err
 
 
 def test_wrong_requests_get_one_line(file, capsys, tmp_path):

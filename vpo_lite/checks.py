@@ -10,8 +10,9 @@ The functions of the core are right within these limits, and refuse what lies be
 A result is right to 1e-12 of the largest reward of its set, or it states its own error.
 """
 
+import contextlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from numbers import Real
 
@@ -125,6 +126,22 @@ def is_plain(text) -> bool:
     (True, False, False, False)
     """
     return isinstance(text, str) and is_encodable(text) and "\0" not in text
+
+
+@contextlib.contextmanager
+def told_of(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
+    """A context in which a ValueError becomes an error of this kind, and says what it is about.
+
+    >>> with told_of("row 3"):
+    ...     raise ValueError("it is empty")
+    Traceback (most recent call last):
+    ...
+    ValueError: row 3: it is empty
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise kind(f"{what}: {error}") from error
 
 
 # ---- arrays ----

@@ -35,6 +35,7 @@ from .checks import (
     check_whole,
     is_below,
     shown,
+    told_of,
 )
 from .exact import exact_set_reward
 from .objective import set_reward
@@ -333,10 +334,8 @@ def _group_by_group(method, R, groups, weights, w_star, settings):
 def _one_of_several(where, method, R, W, w, settings):
     """`estimate` of one prompt or group, R (1, G, m, d); an error says of which."""
     weights, w_star = (None if x is None else [x] for x in (W, w))
-    try:
+    with told_of(where):
         return estimate(method, R, weights=weights, w_star=w_star, **settings)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
 
 
 # ---- the methods ----
@@ -437,8 +436,7 @@ def random_weighting(R, *, weights, eps, **_):
 @method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
 def goal_conditioned(R, *, weights, eps, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
-    r = set_reward(R, weights)
-    return Estimate(r, zscore(r, eps, _size(R, weights)))
+    return random_weighting(R, weights=weights, eps=eps)
 
 
 @method(weights="many", recombines=True)

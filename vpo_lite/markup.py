@@ -12,7 +12,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape, unescape
 from pathlib import Path
 
@@ -58,6 +58,19 @@ def in_lines(text: str, indent: int = 0) -> str:
     '      point point point point point'
     """
     return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Cells as a table in Markdown; nothing is escaped.
+
+    >>> print(markdown_table(["k", "best@k"], [["1", "0.50"], ["3", "0.75"]]))
+    | k | best@k |
+    |---|---|
+    | 1 | 0.50 |
+    | 3 | 0.75 |
+    """
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
+    return "\n".join([first, "|---" * len(heads) + "|", *others])
 
 
 def joined(parts: Iterable, between: str = "") -> Html:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from attacks import check_error, full_disk, json_text, mutated_bytes, mutated_json, seeds, tree
+from printed import refused
 
 from vpo_lite.cli import main
 from vpo_lite.teaching.course import build
@@ -42,13 +43,6 @@ def source(tmp_path):
         return folder
 
     return write
-
-
-def refused(capsys, *arguments):
-    assert main([*map(str, arguments)]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("vpo-lite: ") and len(err) < 1000
-    return err
 
 
 def test_the_notebook_of_these_tests_is_a_sound_one(source, tmp_path):

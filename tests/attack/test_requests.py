@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from attacks import seeds, tree
+from printed import refused
 
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError, making
@@ -145,13 +146,6 @@ def test_the_other_commands_take_a_request_or_refuse_it_in_one_line(
 
 
 # --- by name --------------------------------------------------------------------------------------
-
-
-def refused(capsys, *arguments, status=2):
-    assert main([str(a) for a in arguments]) == status
-    out, err = capsys.readouterr()
-    assert out == "" and len(err.splitlines()) == 1, err
-    return err
 
 
 @pytest.mark.parametrize(

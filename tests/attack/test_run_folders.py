@@ -25,6 +25,7 @@ from attacks import (
     tree,
 )
 from huggingface_hub import constants
+from printed import refused
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -42,14 +43,6 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "vpo_lite.cli", "train"]
 PEFT = "adapter_config.json"
 FILES = ("adapter", "config.json", "metrics.jsonl", "state.safetensors", "summary.json")  # finished
-
-
-def refused(capsys, *arguments, status=2) -> str:
-    """The one line that a command says when it refuses."""
-    assert main([str(a) for a in arguments]) == status
-    out, err = capsys.readouterr()
-    assert out == "" and len(err.splitlines()) == 1, err
-    return err
 
 
 # --- killed at any moment -------------------------------------------------------------------------

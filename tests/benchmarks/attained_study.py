@@ -19,7 +19,6 @@ Finished runs are skipped: each is a line of tests/benchmarks/results/attained.j
 
 import argparse
 import itertools
-import json
 import math
 import time
 from pathlib import Path
@@ -28,6 +27,7 @@ import numpy as np
 import resumable
 
 import vpo_lite as vpo
+from vpo_lite.markup import markdown_table
 from vpo_lite.training.evaluate import sample_pools
 from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
@@ -108,31 +108,25 @@ def main():
 
 def table(study: str) -> str:
     """The results so far as a Markdown table."""
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    rows = [row for row in rows if row["run"][0] == study]
+    rows = [row for row in resumable.rows(RESULTS) if row["run"][0] == study]
     lines = []
     if study == "attained":
-        lines += [
-            "| m | method | runs | attained: mean | least | tokens |",
-            "|---|---|---|---|---|---|",
-        ]
+        heads = ["m", "method", "runs", "attained: mean", "least", "tokens"]
         for m in (2, 3):
             for kind in KINDS:
                 its = [row for row in rows if row["run"][1] == kind and row["run"][3] == m]
                 if its:
                     found = np.array([row["coverage"]["1"] / row["ceiling"]["1"] for row in its])
                     tokens = np.mean([row["tokens"] for row in its]) / 1000
-                    lines.append(
-                        f"| {m} | {kind} | {len(its)} | {found.mean():.3f} | {found.min():.3f} "
-                        f"| {tokens:.0f} k |"
-                    )
-        return "\n".join(lines)
-    lines += ["| method | trained with | seed | judged at 0.1 | at 1 | at 10 |", "|---" * 6 + "|"]
+                    spread = [f"{found.mean():.3f}", f"{found.min():.3f}"]
+                    lines.append([str(m), kind, str(len(its)), *spread, f"{tokens:.0f} k"])
+        return markdown_table(heads, lines)
+    heads = ["method", "trained with", "seed", "judged at 0.1", "at 1", "at 10"]
     for row in rows:
         _, kind, value, _, seed = row["run"]
-        judged = " | ".join(f"{row['coverage'][a]:.3f}" for a in ("0.1", "1", "10"))
-        lines.append(f"| {kind} | {value} | {seed} | {judged} |")
-    return "\n".join(lines)
+        judged = (f"{row['coverage'][a]:.3f}" for a in ("0.1", "1", "10"))
+        lines.append([kind, str(value), str(seed), *judged])
+    return markdown_table(heads, lines)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import resumable
 
 import vpo_lite as vpo
 from vpo_lite.hedging import Expected, best_sets, expected_rewards
+from vpo_lite.markup import markdown_table
 from vpo_lite.tasks.ambiguous_chains import consistent
 from vpo_lite.training.evaluate import sample_pools
 from vpo_lite.training.loop import train
@@ -141,7 +142,7 @@ def table(mode: str) -> str:
     """The results so far as a Markdown table: means over the seeds, with their range."""
     rows = [row for row in resumable.rows(RESULTS) if row["run"][0] == mode]
     heads = ["method", "seeds", "tokens", *HEADS, "repeats"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = []
     for kind in KINDS:
         its = [row for row in rows if row["run"][1] == kind]
         if its:
@@ -149,10 +150,10 @@ def table(mode: str) -> str:
             cells = [f"{np.mean(v):.3f} ({min(v):.3f} to {max(v):.3f})" for v in spans]
             tokens = f"{np.mean([row['tokens'] for row in its]) / 1000:.0f} k"
             repeats = f"{np.mean([row['repeats'] for row in its]):.2f}"
-            lines.append(f"| {' | '.join([kind, str(len(its)), tokens, *cells, repeats])} |")
+            lines.append([kind, str(len(its)), tokens, *cells, repeats])
     for name, values in ceilings(mode).items():
-        lines.append(f"| {' | '.join([name, '', '', *(f'{v:.3f}' for v in values), ''])} |")
-    return "\n".join(lines)
+        lines.append([name, "", "", *(f"{v:.3f}" for v in values), ""])
+    return markdown_table(heads, lines)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from chains_study import HEADS, MODES, SIZE
 
 import vpo_lite as vpo
 from vpo_lite.hedging import Expected, best_sets, expected_rewards
+from vpo_lite.markup import markdown_table
 from vpo_lite.objective import sample_weights
 from vpo_lite.tasks.ambiguous_chains import consistent
 from vpo_lite.tasks.chains import ChainsTask
@@ -96,16 +97,16 @@ def main():
 def table(mode: str) -> str:
     """The results so far as a Markdown table: means over the seeds, with their range."""
     rows = [row for row in resumable.rows(RESULTS) if row["run"][0] == mode]
-    lines = [f"| method | seeds | {' | '.join(HEADS)} |", "|---" * 5 + "|"]
+    lines = []
     for kind in KINDS:
         its = [row for row in rows if row["run"][1] == kind]
         spans = [[row[goal] for row in its] for goal in Expected._fields]
         cells = [f"{np.mean(v):.3f} ({min(v):.3f} to {max(v):.3f})" for v in spans if v]
-        lines += [f"| {' | '.join([kind, str(len(its)), *cells])} |"] if its else []
+        lines += [[kind, str(len(its)), *cells]] if its else []
     for goal, best in best_sets(*problem(mode), SIZE).items():
-        values = " | ".join(f"{v:.3f}" for v in best.expected)
-        lines.append(f"| best for {HEADS[Expected._fields.index(goal)]} | | {values} |")
-    return "\n".join(lines)
+        values = (f"{v:.3f}" for v in best.expected)
+        lines.append([f"best for {HEADS[Expected._fields.index(goal)]}", "", *values])
+    return markdown_table(["method", "seeds", *HEADS], lines)
 
 
 if __name__ == "__main__":

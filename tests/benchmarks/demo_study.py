@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 from vpo_lite.cli import main as vpo_lite
+from vpo_lite.markup import markdown_table
 from vpo_lite.training.compare import compare, table
 
 RESULTS = Path(__file__).parent / "results" / "demo_study.json"
@@ -48,7 +49,7 @@ COLUMNS = (
 
 def page_table(results: dict) -> str:
     """The results as a Markdown table."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+    lines = []
     for row in results["rows"]:
         start, (low, high) = row["start"], row["interval"]["coverage"]
         cells = [
@@ -62,8 +63,8 @@ def page_table(results: dict) -> str:
             f"{start['valid_rate']:.2f}",
             f"{row['valid_rate']:.2f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown_table(COLUMNS, lines)
 
 
 def main():

@@ -20,7 +20,6 @@ Finished runs are skipped: each is a line of tests/benchmarks/results/TASK.jsonl
 
 import argparse
 import itertools
-import json
 import time
 from pathlib import Path
 
@@ -28,6 +27,7 @@ import numpy as np
 import resumable
 
 import vpo_lite as vpo
+from vpo_lite.markup import markdown_table
 from vpo_lite.training.loop import train
 from vpo_lite.training.step import Learner
 
@@ -108,9 +108,9 @@ def table(results: Path) -> str:
     """The results so far as a Markdown table: means over seeds or problems, coverage with its
     range.
     """
-    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    rows = resumable.rows(results)
     heads = ["method", "runs", "tokens", *COLUMNS.values(), "best@1", "best@3", "best@30"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = []
     kinds = dict.fromkeys(row["run"][0] for row in rows)
     for kind in sorted(kinds, key=lambda kind: ("steps" in kind, "problem" in kind, kind)):
         its = [row for row in rows if row["run"][0] == kind]
@@ -119,8 +119,8 @@ def table(results: Path) -> str:
         values[0] += f" ({min(covered):.3f} to {max(covered):.3f})"
         best = [f"{np.mean([row['best_at_k'][k] for row in its]):.3f}" for k in ("1", "3", "30")]
         tokens = np.mean([row["tokens"] for row in its]) / 1000
-        lines.append(f"| {' | '.join([kind, str(len(its)), f'{tokens:.0f} k', *values, *best])} |")
-    return "\n".join(lines)
+        lines.append([kind, str(len(its)), f"{tokens:.0f} k", *values, *best])
+    return markdown_table(heads, lines)
 
 
 if __name__ == "__main__":

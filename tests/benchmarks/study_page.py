@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vpo_lite.files import read_json
+from vpo_lite.markup import markdown_table
 from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
 from vpo_lite.studies.results import SHIPPED
@@ -43,28 +44,28 @@ def curve(found, kind: str, figure: str) -> np.ndarray:
 def beside_the_paper() -> str:
     """Our figures beside the paper's, GRPO first, as a Markdown table."""
     (_, found), (_, mazes) = runs("programs"), runs("paper-9x9")
-    lines = ["| figure | paper | here, `programs` | here, `paper-9x9` |", "|---|---|---|---|"]
+    lines = []
     for label, (theirs, figure, k) in PAPER.items():
         here = (_pair(f, figure, k) for f in (found, mazes))
-        lines.append(f"| {label} | {theirs} | {' | '.join(here)} |")
+        lines.append([label, theirs, *here])
     ks = [
         crossing(curve(f, "vpo", "solved"), curve(f, "grpo_x3", "solved")) for f in (found, mazes)
     ]
-    lines.append(f"| pass@k: VPO ahead from | k = 3 [F] | k = {ks[0]} | k = {ks[1]} |")
+    lines.append(["pass@k: VPO ahead from", "k = 3 [F]", *(f"k = {k}" for k in ks)])
     here = (_pair(f, "diversity_all") for f in (found, mazes))
     told = "maze: GRPO .003, VPO 1.01; questions: .054, .59 [W]"
-    lines.append(f"| diversity, all answers | {told} | {' | '.join(here)} |")
+    lines.append(["diversity, all answers", told, *here])
     here = (_pair(f, "best", 30, "max_at_k", "Max@k") for f in (found, mazes))
     told = "maze: Max@k .577, VPO .593 [W]"
-    lines.append(f"| best@30 under w* | {told} | {' | '.join(here)} |")
+    lines.append(["best@30 under w*", told, *here])
     ours = []
     for name in ("rules", "programs"):
         done = searches.finished(declaration.read(name), SHIPPED / name)
         share = [np.mean([row.solved_share for row in done[kind]]) for kind in ("grpo_x3", "vpo")]
         ours.append(f"`{name}`: {share[0]:.0%} and {share[1]:.0%}")
     told = "code: 0 and 4 of 32 problems, 200 iterations [F]"
-    lines.append(f"| evolution, solved | {told} | {'; '.join(ours)} | |")
-    return "\n".join(lines) + "\n"
+    lines.append(["evolution, solved", told, "; ".join(ours), ""])
+    return markdown_table(["figure", "paper", "here, `programs`", "here, `paper-9x9`"], lines)
 
 
 def _pair(found, figure: str, k: int = 1, other="grpo_x3", name="GRPO") -> str:
@@ -94,7 +95,7 @@ def grpo_at_a_lower_rate() -> str:
         "diversity",
     ]
     lines = tables.markdown(at_a_lower_rate("grpo_x3"), SHIPPED / "paper-9x9", figures)
-    return "\n".join(lines.splitlines()[:4]) + "\n"
+    return "\n".join(lines.splitlines()[:4])
 
 
 def judged() -> dict[float, list[float]]:
@@ -112,10 +113,8 @@ def trained_at_judged_at() -> str:
     """The same as a Markdown table: a row for each alpha of training."""
     alphas = declaration.read("ablation-maze").measured.alphas
     heads = ["trained at", *(f"judged at {alpha:g}" for alpha in alphas)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for alpha, row in judged().items():
-        lines.append(f"| {alpha:g} | {' | '.join(f'{x:.3f}' for x in row)} |")
-    return "\n".join(lines) + "\n"
+    rows = ([f"{alpha:g}", *(f"{x:.3f}" for x in row)] for alpha, row in judged().items())
+    return markdown_table(heads, rows)
 
 
 def on_one_maze() -> str:
@@ -128,15 +127,14 @@ def on_one_maze() -> str:
             ends = (float(curve(found, kind, name)) for name in ("coverage", "diversity"))
             cells[settings["alpha"], settings["m"]] = "{:.3f}, {:.2f}".format(*ends)
     sizes = sorted({m for _, m in cells})
-    lines = ["| alpha | " + " | ".join(f"m = {m}" for m in sizes) + " |", "|---" * 5 + "|"]
-    for alpha in sorted({alpha for alpha, _ in cells}):
-        lines.append(f"| {alpha:g} | {' | '.join(cells[alpha, m] for m in sizes)} |")
-    return "\n".join(lines) + "\n"
+    alphas = sorted({alpha for alpha, _ in cells})
+    rows = ([f"{alpha:g}", *(cells[alpha, m] for m in sizes)] for alpha in alphas)
+    return markdown_table(["alpha", *(f"m = {m}" for m in sizes)], rows)
 
 
 def what_it_took() -> str:
     """Runs, searches and hours of each study, as a Markdown table."""
-    lines = ["| study | runs of training | hours | searches | hours |", "|---|---|---|---|---|"]
+    lines = []
     for name in declaration.names():
         study, folder = declaration.read(name), SHIPPED / name
         files = [path for path in folder.glob("*.json") if not path.name.startswith("search-")]
@@ -146,8 +144,8 @@ def what_it_took() -> str:
         rows = [row for kind in done.values() for row in kind]
         spent = sum(row.seconds for row in rows) / 3600
         cells = [f"`{name}`", str(len(trained)), f"{hours:.1f}", str(len(rows)), f"{spent:.1f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        lines.append(cells)
+    return markdown_table(["study", "runs of training", "hours", "searches", "hours"], lines)
 
 
 def table(command: str) -> str | None:
@@ -160,7 +158,7 @@ def table(command: str) -> str | None:
         "what it took": what_it_took,
     }
     if command in made:
-        return made[command]()
+        return made[command]() + "\n"
     found = re.fullmatch(r"vpo-lite study (\S+) --table (.+)", command)
     if found is None:
         return None

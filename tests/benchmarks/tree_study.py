@@ -33,6 +33,7 @@ import resumable
 
 import vpo_lite as vpo
 from vpo_lite import metrics
+from vpo_lite.markup import markdown_table
 from vpo_lite.randomness import generator
 from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.studies.results import SHIPPED
@@ -168,7 +169,7 @@ def figures(task, instances, rows) -> dict:
 def table() -> str:
     """The results as a Markdown table: means over problems and seeds."""
     columns = ("coverage", "set", "best_w_star", "tokens", "answers")
-    lines = [f"| task, policy | way, budget | {' | '.join(columns)} |", "|---" * 7 + "|"]
+    lines = []
     rows = resumable.rows(RESULTS)
     for kind in dict.fromkeys(tuple(row["run"][:2]) for row in rows):
         its = [row["ways"] for row in rows if tuple(row["run"][:2]) == kind]
@@ -177,8 +178,8 @@ def table() -> str:
                 f"{np.mean([ways[way][c] for ways in its]):.3f}" if its[0][way][c] else ""
                 for c in columns
             ]
-            lines.append(f"| {', '.join(kind)} | {way} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+            lines.append([", ".join(kind), way, *shown])
+    return markdown_table(["task, policy", "way, budget", *columns], lines)
 
 
 def main():

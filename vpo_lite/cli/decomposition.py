@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import printable, shown_path
+from ..checks import printable, shown_path, told_of
 from ..markup import in_lines
 from .flags import (
     OF_A_PAGE,
@@ -109,10 +109,8 @@ def _of_a_file(options) -> int:
             )
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
-        try:
+        with told_of(shown_path(options.rewards)):
             report = reward_report(R, worst=options.worst, alpha=alpha, progress=bar)
-        except ValueError as error:
-            raise Wrong(f"{shown_path(options.rewards)}: {error}") from error
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
     return _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})
@@ -206,8 +204,7 @@ def _examine(policy, task, config, seeds, answers, options):
     with torch_threads(config.threads), enough_memory(config):
         sampled = sample_pools(policy, task, config, instances, answers, config.seed)
         pools = list(_bar(options, "sampling")(sampled, total=len(seeds)))
-    rewards = [x.rewards.reshape(-1, x.rewards.shape[-1])[:answers] for x in pools]
-    valid = [x.valid.reshape(-1)[:answers] for x in pools]
+    rewards, _, _, valid, _ = zip(*(x.pooled(answers) for x in pools), strict=True)
     names = [objectives_of(task, x) for x in instances]
     # A task may give less than its worst vector, too
     worst = [
@@ -234,15 +231,10 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
         return None
     with blamed(task, "front(instance)", "; return None where there is no such front"):
         fronts = [np.asarray(f) - low for f, low in zip(fronts, worst, strict=True)]
+        pools = [pool - low for pool, low in zip(rewards, worst, strict=True)]
         best = [price_of_conflict(front, alpha=alpha) for front in fronts]
-        above = [
-            above_front(front, pool - low)
-            for pool, low, front in zip(rewards, worst, fronts, strict=True)
-        ]
-        sampled = [
-            float(coverage(pool - low, front, alpha))
-            for pool, low, front in zip(rewards, worst, fronts, strict=True)
-        ]
+        above = list(map(above_front, fronts, pools))
+        sampled = [coverage(*both, alpha) for both in zip(pools, fronts, strict=True)]
     return {
         "coverage": {m: float(np.mean([one[m] for one in best])) for m in best[0]},
         "sampled": float(np.mean(sampled)),

@@ -73,12 +73,17 @@ def in_examples(lines: str) -> str | None:
 
 
 def say(message, status: int) -> int:
-    """Print one line on stderr, cut in the middle where it is long; returns the status."""
+    """Print the message as :func:`note` does; returns the status with which the command ends."""
+    note(message)
+    return status
+
+
+def note(message) -> None:
+    """Print one line on stderr, cut in the middle where it is long."""
     line = " ".join(str(message).split())
     if len(line) > LONGEST:
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     print(f"vpo-lite: {line}", file=sys.stderr)
-    return status
 
 
 @contextlib.contextmanager

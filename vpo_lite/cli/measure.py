@@ -10,10 +10,10 @@ from .flags import (
     Wrong,
     add_device,
     measuring,
+    note,
     path,
     print_json,
     requests,
-    say,
     terminal_width,
     whole,
 )
@@ -79,10 +79,9 @@ def evaluate_runs(options) -> int:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
     if config.single and options.problems not in (None, 1):
-        say(
+        note(
             f"the run trained on one {task.noun} and is measured on that one: --problems "
-            f"{options.problems} does nothing",
-            0,
+            f"{options.problems} does nothing"
         )
     seed = config.seed if options.seed is None else options.seed
     if not options.json:

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 from ..checks import raised, shown
 from ..files import DamagedError
@@ -94,40 +95,43 @@ def check_data(options) -> int:
         first = {"first_damaged": loaded.damaged}
         first |= {} if options.score is None else {"first_failed": failed}
         print_json(counts | {name: next(iter(x.values()), None) for name, x in first.items()})
-        return status
+    else:
+        print("\n".join(_told(task, loaded, counts, repeated, seen, failed)))
+    return status
+
+
+def _told(task, loaded, counts: dict, repeated, seen, failed: dict) -> Iterator[str]:
+    """What a file of records holds, as lines of text."""
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
-    print(
-        f"{options.file}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
-    )
-    if longest:
-        print(
-            f"{longest['request_tokens']:,} tokens in the longest request (record "
-            f"{longest['longest_request']}), {longest['mean_request_tokens']:,} in the mean; up to "
-            f"{longest['new_tokens']:,} follow, unless the run names max_new_tokens"
+    yield f"{loaded.path}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
+    if "request_tokens" in counts:
+        yield (
+            f"{counts['request_tokens']:,} tokens in the longest request (record "
+            f"{counts['longest_request']}), {counts['mean_request_tokens']:,} in the mean; up to "
+            f"{counts['new_tokens']:,} follow, unless the run names max_new_tokens"
         )
     for why, n in counts["dropped"].items():
         first = next(line for line, reason in loaded.dropped.items() if reason == why)
-        print(f"{n:,} dropped: {why} (first: record {first})")
+        yield f"{n:,} dropped: {why} (first: record {first})"
     if repeated:
-        print(f"{len(repeated):,} ask the same as an earlier one (first: record {repeated[0]})")
+        yield f"{len(repeated):,} ask the same as an earlier one (first: record {repeated[0]})"
     if seen:
-        print(
+        yield (
             f"{len(seen):,} held-out {task.noun}s ask the same as one to train on (first: record "
             f"{seen[0]}): their figures do not speak for new {task.noun}s"
         )
     for line, message in list(failed.items())[:SHOWN]:
-        print(f"record {line} cannot be scored: {message}")
-    if options.score is not None:
-        print(f"{len(failed):,} of {len(loaded.records):,} cannot be scored")
+        yield f"record {line} cannot be scored: {message}"
+    if "failed" in counts:
+        yield f"{counts['failed']:,} of {counts['records']:,} cannot be scored"
     if not (loaded.records or loaded.dropped or loaded.damaged):
-        print("it has no line: no run begins on this file")
-    if functions and (none := functions.warning_of_none()):
-        print(none)
+        yield "it has no line: no run begins on this file"
+    if task.reward_functions and (none := task.reward_functions.warning_of_none()):
+        yield none
     for message in list(loaded.damaged.values())[:SHOWN]:
-        print(f"damaged: {message}")
+        yield f"damaged: {message}"
     if loaded.damaged:
-        print(f"{len(loaded.damaged):,} damaged in all: no run begins on this file")
-    return status
+        yield f"{len(loaded.damaged):,} damaged in all: no run begins on this file"
 
 
 def _repeated(task, records: dict) -> tuple[list[int], list[int]]:

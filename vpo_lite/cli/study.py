@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from ..checks import shown
-from .flags import Wrong, at_home, path, requests, say, whole
+from .flags import Wrong, at_home, note, path, requests, whole
 
 OF_A_STUDY = ("out", "kinds", "seeds", "workers", "plan", "commands", "run_key", "search", "table")
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
@@ -185,7 +185,7 @@ def _plan(study, folder, options) -> None:
         told += f", {total - len(known)} of them at learning rates that are not chosen yet"
     if seconds:
         told += f"; a finished one took {sum(seconds) / len(seconds) / 60:.1f} minutes on average"
-    say(told, 0)
+    note(told)
 
 
 def _command(options, folder) -> list[str]:
@@ -232,7 +232,7 @@ def _share(study, folder, options) -> int:
             log.seek(0)
             errors += [log.read().strip()] if worker.returncode else []
     for error in dict.fromkeys(errors):  # often all of them say the same
-        say(error.removeprefix("vpo-lite: ") or "a worker ended without a word", 1)
+        note(error.removeprefix("vpo-lite: ") or "a worker ended without a word")
     if not errors:
         _tell_end(failed, options)
     return int(bool(errors))
@@ -249,8 +249,8 @@ def _tell_end(failed: list[str], options) -> None:
     """Say which runs are left out, by their files, and how to see what came out."""
     why = "each of these files says why, and without it the run is tried again"
     if failed:
-        say(f"left out, since they failed before: {', '.join(failed)}; {why}", 0)
-    say(f"--table{' search' * options.search} prints what came out", 0)
+        note(f"left out, since they failed before: {', '.join(failed)}; {why}")
+    note(f"--table{' search' * options.search} prints what came out")
 
 
 def _figures(study, asked: list[str]) -> list[str]:
@@ -299,7 +299,7 @@ def _run_all(study, folder, options) -> int | None:
             bar.write(_line(found))
             sys.stdout.flush()
     if found is None and not failed:
-        say("all these runs are finished", 0)
+        note("all these runs are finished")
     _tell_end(failed, options)
 
 

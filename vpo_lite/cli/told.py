@@ -2,7 +2,7 @@
 
 import sys
 
-from .flags import say
+from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
 
@@ -33,7 +33,7 @@ def state_memory(run, quiet: bool) -> None:
     line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
     line += f"; {config.sample_batch} sampled at a time" if config.sample_batch else ""
     if found and need.peak > found:
-        say(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}", 0)
+        note(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}")
     elif not quiet:
         print(line, file=sys.stderr)
 
@@ -43,10 +43,9 @@ def warn_of_m(config) -> None:
     from those of the methods that it will be compared with.
     """
     if config.m not in (config.answers, config.compared_size):
-        say(
+        note(
             f"{config.method} writes one answer per rollout: m = {config.m} does nothing; "
-            f"set_size = {config.m} measures it in sets of {config.m}",
-            0,
+            f"set_size = {config.m} measures it in sets of {config.m}"
         )
 
 
@@ -59,12 +58,11 @@ def warn_of_length(run) -> None:
     policy = run.learner.policy
     prompt, new = lengths(policy, run.config, run.learner.task)
     if policy.positions and prompt + new > policy.positions:
-        say(
+        note(
             f"requests of up to {prompt:,} tokens and {new:,} new ones need more than the "
             f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
             "answers may be worse: shorten the requests, lower max_new_tokens, or choose another "
-            "model",
-            0,
+            "model"
         )
 
 
@@ -76,45 +74,42 @@ def warn_of_answers(run, start: dict) -> None:
     reached = start.get("reached") or {}  # a run of an older version lacks it
     of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
     if unread and not of_ours:
-        say(
+        note(
             f"before training, {start['parse_rate']:.1%} of the answers of "
             f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
             "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
             f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
             f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
-            "the same task and model shows what it writes",
-            0,
+            "the same task and model shows what it writes"
         )
     if end := run.learner.policy.unheeded_end:
-        say(
+        note(
             f"the chat template of {run.config.base_model} ends an answer with {end}, and no "
-            "completion ends there: add it to eos_token_id in the model's generation_config.json",
-            0,
+            "completion ends there: add it to eos_token_id in the model's generation_config.json"
         )
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):
-        say(f"before training, {none}", 0)
+        note(f"before training, {none}")
     if below := start.get("below_worst_rate"):  # a run of an older version lacks it
         from ..training.contract import warning_of_worst
 
-        say(f"before training, {warning_of_worst(task, below)}", 0)
+        note(f"before training, {warning_of_worst(task, below)}")
     elif not (unread or of_ours) and (never := never_earned(reached)):
-        say(f"before training, {never}", 0)
+        note(f"before training, {never}")
     if above := start.get("above_front_rate"):  # an older run lacks it, too
         from ..training.contract import warning_of_front
 
-        say(f"before training, {warning_of_front(task, above)}", 0)
+        note(f"before training, {warning_of_front(task, above)}")
     if unequal := differ_in_scale(reached):
-        say(f"before training, {unequal}", 0)
+        note(f"before training, {unequal}")
     warn_of_truncation(start["truncated_rate"], run, "before training")
 
 
 def warn_of_truncation(rate: float, run, when: str) -> None:
     if rate > 0.1:
-        say(
+        note(
             f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
-            f"({_token_limit(run)}): raise max_new_tokens",
-            0,
+            f"({_token_limit(run)}): raise max_new_tokens"
         )
 
 

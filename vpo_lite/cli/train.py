@@ -166,10 +166,7 @@ def _value(text: str):
 def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     from tqdm import tqdm
 
-    from ..decomposition.words import count
-    from ..training.compare import table
-
-    started, config = time.perf_counter(), run.config
+    started = time.perf_counter()
     state_memory(run, quiet)
     warn_of_length(run)
     for note in () if quiet else run.notes:
@@ -179,7 +176,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     start = run.start()
     if run.first == 0 and run.main:
         warn_of_answers(run, start)
-    with progress(total=config.steps, initial=run.first, unit="step", disable=quiet) as bar:
+    with progress(total=run.config.steps, initial=run.first, unit="step", disable=quiet) as bar:
 
         def tell(record) -> bool:
             text = short(record.coverage, record.set_reward, record.valid_rate)
@@ -204,21 +201,29 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     warn_of_truncation(summary["truncated_in_training"], run, "in training")
     if as_json:
         print_json(summary)
-        return 0
-    print(table([summary | {"set": config.compared_size}], terminal_width()))
+    else:
+        _print_summary(run, summary, time.perf_counter() - started)
+    return 0
+
+
+def _print_summary(run, summary: dict, took: float) -> None:
+    """Print the table of a finished run, and how long it took."""
+    from ..decomposition.words import count
+    from ..training.compare import table
+
+    steps = run.config.steps
+    print(table([summary | {"set": run.config.compared_size}], terminal_width()))
     if summary["objectives"]:  # none where they differ from problem to problem
         print(f"mean of each objective: {before_and_after(summary)}")
     seconds, scoring = summary["seconds"], summary["scoring_share"]
     share = f"{summary['rollout_share']:.0%} of it sampling and scoring"
     share += "" if scoring is None else f", {scoring:.0%} scoring alone"
     print(
-        f"{count(config.steps, 'step')} in {seconds:.1f} s ({config.steps / seconds:.2f} a second, "
-        f"{share}) on {summary['device']}; "
-        f"this command took {time.perf_counter() - started:.1f} s. Written to {run.path}"
+        f"{count(steps, 'step')} in {seconds:.1f} s ({steps / seconds:.2f} a second, {share}) on "
+        f"{summary['device']}; this command took {took:.1f} s. Written to {run.path}"
     )
     if better := better_before(run.folder, summary):
         print(better)
-    return 0
 
 
 @contextlib.contextmanager

@@ -26,10 +26,10 @@ def read_rewards(path: str | os.PathLike) -> np.ndarray | list:
     [[[1, 0], [0, 1], [0.6, 0.6]]]
     """
     path = Path(path)
-    readers = {".npy": _array, ".json": _lists}
-    if path.suffix.lower() not in readers:
+    kind = path.suffix.lower()
+    if kind not in (".npy", ".json"):
         raise DamagedError(f"{shown_path(path)}: expected rewards in a file FILE.npy or FILE.json")
-    R = readers[path.suffix.lower()](path)
+    R = _array(path) if kind == ".npy" else read_json(path, list)
     axes = depth(R)
     if axes not in (2, 3, 4):
         raise DamagedError(
@@ -65,7 +65,3 @@ def _array(path: Path) -> np.ndarray:
             f"{shown_path(path)}: holds {R.size:,} numbers, at most {MOST_VALUES:,} are allowed"
         )
     return np.array(R)  # a copy: the file may be written anew while R is in use
-
-
-def _lists(path: Path) -> list:
-    return read_json(path, list)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import checks, estimators
-from ..tasks.base import Prompt, Task
+from ..tasks.base import Task
 from ..tasks.by_name import method_name
 from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
@@ -91,18 +91,13 @@ class RolloutReward:
         keys: Sequence[str],
         texts: Sequence[str],
         step: int,
-        prompts: Sequence[Prompt] | None = None,
     ) -> list[Scored]:
-        """The rewards of N rollouts, each with its problem and the key of its group.
+        """The rewards of N rollouts, each with its problem, its text and the key of its group.
 
-        - texts: completions; prompts: their requests, whose prefix comes before the completion
-        - step: counts from 0, as in the native trainer
-
-        Raises TaskError, a ValueError, for a task whose scores cannot work.
+        step: counts from 0, as in the native trainer. Raises TaskError, a ValueError, for a task
+        whose scores cannot work.
         """
-        groups = read_answers(
-            task, instances, [[text] for text in texts], self.answers, prompts=prompts
-        )
+        groups = read_answers(task, instances, [[text] for text in texts], self.answers)
         R = [g.for_training(worst_of(task, g.instance), self.pay_repeats) for g in groups]
         weights = draw_weights(task, self, instances, keys, step)
         found = estimators.rollout_scores(

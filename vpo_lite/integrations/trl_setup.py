@@ -6,6 +6,7 @@ TRL is the optional extra ``trl``. It is imported when a function needs it.
 import dataclasses
 import importlib.util
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,22 +223,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
     )
     known = {f.name: f.type for f in dataclasses.fields(GRPOConfig)}
     for name, value in options.items():
-        if name not in known:
-            raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
-        if name in ours or name in ("steps_per_generation", "generation_batch_size"):
-            by = DECIDED_BY.get(name, name)
-            flags = [f" ({o.flag})" for o in TrainConfig.options() if o.name == by]
-            raise ValueError(
-                f"engine option {name}: the run's own settings decide it{''.join(flags)}; leave it "
-                "out"
-            )
-        if name in REFUSED:
-            raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
-        if not _fits(value, known[name]):
-            expected = getattr(known[name], "__name__", str(known[name]))
-            raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
-    if options.get("use_vllm") and importlib.util.find_spec("vllm") is None:
-        raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
+        _check_option(name, value, known, ours)
     try:
         made = GRPOConfig(**ours | recommended | options)
         for tracker in get_reporting_integration_callbacks(made.report_to):
@@ -245,6 +231,29 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         return made
     except (TypeError, ImportError, RuntimeError, ValueError) as error:
         raise ValueError(f"engine options {shown(options)}: {error}") from error
+
+
+def _check_option(name: str, value, known: dict, ours: Collection[str]) -> None:
+    """ValueError for an option that GRPOConfig does not know, that ``ours`` decide, that a run
+    cannot have, or that has another type.
+
+    known: the types of GRPOConfig's fields
+    """
+    if name not in known:
+        raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
+    if name in ours or name in ("steps_per_generation", "generation_batch_size"):
+        by = DECIDED_BY.get(name, name)
+        flags = [f" ({o.flag})" for o in TrainConfig.options() if o.name == by]
+        raise ValueError(
+            f"engine option {name}: the run's own settings decide it{''.join(flags)}; leave it out"
+        )
+    if name in REFUSED:
+        raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
+    if not _fits(value, known[name]):
+        expected = getattr(known[name], "__name__", str(known[name]))
+        raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
+    if name == "use_vllm" and value and importlib.util.find_spec("vllm") is None:
+        raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
 
 
 def _fits(value, kind) -> bool:

@@ -18,6 +18,7 @@ import torch
 from pydantic import JsonValue
 from torch.utils.data import DataLoader
 
+from ..checks import told_of
 from ..files import (
     BusyError,
     DamagedError,
@@ -243,10 +244,8 @@ def check_folder(recipe: Recipe, out) -> Path:
     out = Path(out)
     if (out / ABOUT).is_file():
         stored = read_json(out / ABOUT, About)
-        try:
+        with told_of(f"{out / ABOUT}", DamagedError):
             before = _about(recipe_class(stored.task).from_json(stored.config))
-        except ValueError as error:
-            raise DamagedError(f"{out / ABOUT}: {error}") from error
         changed = [
             f"{name} = {there!r} there, {now!r} now"
             for name, there, now in _differences(before, _about(recipe))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ..checks import check_number, check_whole, shown
+from ..checks import check_number, check_whole, shown, told_of
 from ..files import read_json
 from ..randomness import integer
 from . import shipped
@@ -44,7 +44,7 @@ from .room import size, total_memory
 from .sampling import CACHE, pad_prompts
 from .weights import adapter_file, reason, weight_files
 
-MOST_RANK, LEAST_ALPHA, MOST_ALPHA = 2**20, sys.float_info.min, 1e6
+MOST_RANK, MOST_LORA_ALPHA = 2**20, 1e6
 
 
 @torch.inference_mode(False)  # parameters made in that mode could never be trained
@@ -88,7 +88,7 @@ def load_policy(
         )
     folder = adapter_folder(name)
     if folder is not None:
-        try:
+        with told_of(f"{folder}: this adapter cannot be loaded"):
             card = read_card(folder, base)
             name = shipped.model_name(card.base)
             check_not_moved(name)
@@ -98,8 +98,6 @@ def load_policy(
             if card.fingerprint not in (None, fingerprint(name)):
                 raise ValueError(f"it was trained on other weights than the {shown(name)} found")
             model = load_adapter(loaded.model, folder)
-        except ValueError as error:
-            raise ValueError(f"{folder}: this adapter cannot be loaded: {error}") from error
     elif base is not None:
         raise ValueError(f"{shown(name)}: no adapter is there that belongs on {shown(base)}")
     else:
@@ -218,8 +216,8 @@ def _adapter_numbers(rank, lora_alpha) -> tuple[int, float]:
     (2, 0.5)
     """
     check_whole(rank, "rank", MOST_RANK)
-    expected = f"a number above 0, at most {MOST_ALPHA:,.0f}"
-    alpha = check_number(lora_alpha, "lora_alpha", expected, LEAST_ALPHA, MOST_ALPHA)
+    expected = f"a number above 0, at most {MOST_LORA_ALPHA:,.0f}"
+    alpha = check_number(lora_alpha, "lora_alpha", expected, sys.float_info.min, MOST_LORA_ALPHA)
     return int(rank), int(alpha) if alpha.is_integer() else alpha
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..checks import check_choice
+from ..checks import check_choice, told_of
 from ..files import is_free, making, read_json
 from . import DTYPES, shipped
 from .adapter import AdapterCard, adapter_folder, base_folder, check_not_moved, quiet, read_card
@@ -28,10 +28,8 @@ def check_merge(path, out, base: str | None = None, dtype: str = "auto") -> Adap
             f"{path}: was trained on a base in {card.load_in}, whose parameters differ from those "
             "that a merged model would have; load base and adapter side by side"
         )
-    try:
+    with told_of(f"{path}"):
         check_not_moved(shipped.model_name(card.base))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
     return card
 
 

@@ -22,20 +22,19 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
 ``like = "programs"`` takes everything from another study; what stands beside it replaces that.
 """
 
-import contextlib
 import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown
+from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown, told_of
 from ..files import DamagedError, Schema, check, read_bytes
-from ..training.config import TrainConfig
+from ..training.config import MOST_MEASURED, TrainConfig
 
 DECLARED = Path(__file__).parent / "declared"
 Count = Annotated[int, Field(ge=1, le=10_000)]
@@ -78,7 +77,7 @@ class Measured(Schema):
     problems: Count = 200
     between: Count = 64
     validation: Count = 64
-    answers: Annotated[int, Field(ge=1, le=2_000)] = 30
+    answers: Annotated[int, Field(ge=1, le=MOST_MEASURED)] = 30
     preferences: Count = 50
     alphas: list[Annotated[float, Field(ge=LEAST_ALPHA, le=MOST_ALPHA)]] = Field(
         default_factory=list
@@ -217,15 +216,6 @@ class Study:
                 )
             if not config.single:
                 _check_problems(config, {"held_out": stated.problems}, "search")
-
-
-@contextlib.contextmanager
-def told_of(what: str) -> Iterator[None]:
-    """A context in which the message of a ValueError begins with what it is about."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from error
 
 
 def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:

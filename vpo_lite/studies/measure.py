@@ -56,11 +56,7 @@ def _figures(
     task: Task, config: TrainConfig, pool: Answers, answers: int, count: int, alphas
 ) -> dict:
     x, d = pool.instance, pool.rewards.shape[-1]
-    whole = pool.rewards
-    rewards, valid, solved, parsed, repeats = (
-        part.reshape(-1, *part.shape[2:])[:answers]
-        for part in (whole, pool.valid, pool.solved, pool.parsed, pool.repeats)
-    )
+    rewards, parsed, repeats, valid, solved = pool.pooled(answers)
     w_star, sets = task.w_star(x), metrics.as_sets(rewards[:, None], config.compared_size)
     front = task.front(x)
     covered = attained = in_all = share = np.nan
@@ -76,7 +72,7 @@ def _figures(
         best=best_of.best_at(rewards, w_star),
         any=best_of.best_at(rewards, best_of.preferences(d, count)).mean(0),
         solved=best_of.solved_at(solved),
-        rollouts=best_of.rollout_best_at(whole, w_star),
+        rollouts=best_of.rollout_best_at(pool.rewards, w_star),
         coverage=float(covered),
         attained=float(attained),
         judged=judged,

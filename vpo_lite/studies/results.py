@@ -81,6 +81,13 @@ def read_result(study: Study, folder, job: Job) -> Result:
         if getattr(found, name) != getattr(job, name):
             raise _differs(path, f"{name} = {shown(getattr(found, name))}", getattr(job, name))
     check_made(path, found.config, job.config.to_json())
+    _check_measured(path, found, study, job)
+    _check_figures(path, found, study.problems(job), study.measured.answers)
+    return found.model_copy(update={"config": _with_defaults(found.config)})
+
+
+def _check_measured(path, found: Result, study: Study, job: Job) -> None:
+    """DamagedError where a run was measured otherwise than the study states."""
     for what, there, wanted in (
         ("measured", found.measured, study.measured.model_dump()),
         ("judged", found.judged, judged(job)),
@@ -93,7 +100,10 @@ def read_result(study: Study, folder, job: Job) -> Result:
                     else f"no {what} {name}"
                 )
                 raise _differs(path, made, wanted.get(name))
-    problems, answers = study.problems(job), study.measured.answers
+
+
+def _check_figures(path, found: Result, problems: int, answers: int) -> None:
+    """DamagedError where a figure is missing, or is of other numbers of problems or answers."""
     for name in (*SINGLE, *(f"{curve}@{k}" for curve in CURVES for k in BUDGETS if k <= answers)):
         if len(found.per_problem.get(name, ())) != problems:
             there = len(found.per_problem.get(name, ()))
@@ -107,7 +117,6 @@ def read_result(study: Study, folder, job: Job) -> Result:
         for name in (*SINGLE, *MEANS):
             if name not in point.figures or isinstance(point.figures[name], list):
                 raise DamagedError(f"{path}: figure {name} is missing or no number")
-    return found.model_copy(update={"config": _with_defaults(found.config)})
 
 
 def read_made(path, schema):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..checks import told_of
 from ..files import BusyError, digest, lock_folder, read_json, tidy, write_atomically
 from ..policy.loading import check_there
 from ..tasks.base import TaskError
@@ -25,7 +26,7 @@ from ..training.memory import check_fits
 from ..training.record import StepRecord
 from ..training.run import versions_of
 from ..training.step import Learner
-from .declaration import Job, Study, told_of
+from .declaration import Job, Study
 from .measure import by_problem, measure, summary
 from .plan import jobs
 from .results import (
@@ -156,12 +157,10 @@ def write_once(path: Path, place: Path, make: Callable[[], dict]) -> bool:
 
 def _trained(study: Study, job: Job, place: Path, tell) -> dict:
     began, config, stated = time.perf_counter(), job.config, study.measured
-    try:
+    with told_of(f"run {job.key}", TrainingError):  # no such model, too little memory, ..
         learner, task = Learner(config), job.judged.make_task()
         check_fits(learner.policy, config, learner.task)
         task.check_machine()
-    except ValueError as error:  # no such model or device, too little memory, ..
-        raise TrainingError(f"run {job.key}: {error}") from error
     steps = config.steps if job.trained else 0
     marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
     marks.discard(steps)

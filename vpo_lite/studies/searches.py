@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue
 
 from ..files import DamagedError, Schema
 from ..intervals import sign_test
+from ..markup import markdown_table
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Searched, Study
 from .results import check_made, chosen, read_made, workplace
@@ -169,7 +170,7 @@ def markdown(study: Study, folder, against: str | None = None) -> str:
     other = found.get(against or study.baseline)
     heads = ["search with", "policies", "solved", "answers until half are solved", "tokens"]
     heads += ["elites", "wins and losses", "sign test p"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = []
     for kind, rows in found.items():
         share = _shares(rows)
         until = [np.inf if x is None else x for row in rows for seed in row.solved for x in seed]
@@ -185,5 +186,5 @@ def markdown(study: Study, folder, against: str | None = None) -> str:
             base = _shares(other)
             wins, losses = int((share > base).sum()), int((share < base).sum())
             cells += [f"{wins} : {losses}", f"{sign_test(share, base):.2g}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown_table(heads, lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..checks import told_of
 from ..files import BusyError, DamagedError
 from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
@@ -40,10 +41,8 @@ def _found(search: Search, place: Path) -> dict:
     began, stated, config = time.perf_counter(), search.stated, search.config
     task, policy = config.make_task(), None
     if search.job is not None:
-        try:
+        with told_of(f"search with {search.run}", DamagedError):
             policy = load_policy(place / "adapter", device=config.device)
-        except ValueError as error:
-            raise DamagedError(f"search with {search.run}: {error}") from error
     m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
     budget = dict(m=m, rollouts=per_call // m, calls=calls)
     problems = task.seeds["held_out"][: search.problems]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..intervals import Noise, noise, pooled, t_interval
+from ..markup import markdown_table
 from .declaration import Study
 from .results import BUDGETS, Result, chosen, state
 
@@ -135,7 +136,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     found = chosen(study, folder)
     rows = _means(found, figures)
     heads = ["method", "runs", "lr", "tokens", *(WORDS[f] for f in figures)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = []
     for kind, row in rows.items():
         tokens = f"{row['training_tokens'] / 1000:.0f} k"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
@@ -146,8 +147,8 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
             cells.append(shown + _mark(study, found, kind, figure))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown_table(heads, lines)
 
 
 def _mark(study, found, kind, figure) -> str:

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from ..checks import shortened, shown, shown_path
+from ..checks import shortened, shown, shown_path, told_of
 from ..files import STAGED, Schema, check, is_free, read_json, write_files
 from .exercises import exercise
 
@@ -41,10 +41,8 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
     made, counted = {}, {}
     for path in notebooks:
         notebook = read_notebook(path)
-        try:
+        with told_of(shown_path(path)):
             copy = without_solutions(notebook) if student else for_nbgrader(notebook)
-        except ValueError as error:
-            raise ValueError(f"{shown_path(path)}: {error}") from error
         made[path.name] = (json.dumps(copy, indent=1, ensure_ascii=False) + "\n").encode()
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
     for path in (*source.glob("*.md"), *source.glob("images/*")):

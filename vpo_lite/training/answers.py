@@ -11,6 +11,16 @@ from ..tasks.base import Prompt, Task, TaskError
 from .contract import blamed, flags_of, worst_of
 
 
+class Pooled(NamedTuple):
+    """n answers to one problem in one row: rewards (n, d), and booleans (n,), as in Answers."""
+
+    rewards: np.ndarray
+    parsed: np.ndarray
+    repeats: np.ndarray
+    valid: np.ndarray
+    solved: np.ndarray
+
+
 @dataclass(frozen=True)
 class Answers:
     """The answers of one prompt group, with their rewards.
@@ -42,6 +52,11 @@ class Answers:
         if pay_repeats:
             return self.rewards
         return np.where(self.repeats[..., None], worst, self.rewards)
+
+    def pooled(self, most: int | None = None) -> Pooled:
+        """The answers of all rollouts in one row, one rollout after the other; at most so many."""
+        parts = (getattr(self, name) for name in Pooled._fields)
+        return Pooled(*(part.reshape(-1, *part.shape[2:])[:most] for part in parts))
 
 
 def read_answers(

@@ -20,7 +20,7 @@ from .presets import PRESETS
 AGGREGATIONS = ("token", "sequence", "constant")
 SCHEDULES = ("constant", "cosine")
 MOST_WEIGHTS = 1_000_000
-MOST_ANSWERS = 2_000  # to one problem that is measured
+MOST_MEASURED = 2_000  # answers to one problem
 # How and where a run is computed, not what. Runs that differ only here are repetitions.
 OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "eval_every", "compile")
 OF_THE_MACHINE += ("micro_batch", "sample_batch", "gradient_checkpointing", "ignore_memory")
@@ -159,7 +159,7 @@ class TrainConfig:
         None,
         "answers sampled for each of these; default: 30, or one set if larger",
         least=1,
-        most=MOST_ANSWERS,
+        most=MOST_MEASURED,
     )
     eval_every: int | None = setting(None, "measure every N steps, and keep that adapter", least=1)
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
@@ -273,7 +273,7 @@ class TrainConfig:
     @property
     def measured_answers(self) -> int:
         """Answers to each problem that is measured."""
-        return self.eval_answers or min(max(30, self.compared_size), MOST_ANSWERS)
+        return self.eval_answers or min(max(30, self.compared_size), MOST_MEASURED)
 
     @property
     def single(self) -> bool:

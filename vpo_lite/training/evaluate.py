@@ -12,7 +12,7 @@ from ..policy.threads import torch_threads
 from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
-from .config import MOST_ANSWERS, TrainConfig
+from .config import MOST_MEASURED, TrainConfig
 from .contract import check_given, check_seeds
 from .measure import gathered, means, pool_figures
 from .rollouts import draw_uniforms, longest_completion, sample_answers
@@ -91,8 +91,8 @@ def evaluate(
 
 def check_answers(answers: int) -> None:
     """ValueError unless so many answers to a problem can be measured: their pairs are counted."""
-    if not is_whole(answers) or not 1 <= answers <= MOST_ANSWERS:
-        raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_ANSWERS:,}")
+    if not is_whole(answers) or not 1 <= answers <= MOST_MEASURED:
+        raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_MEASURED:,}")
 
 
 def check_eval_every(config: TrainConfig) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from ..checks import command, shown, shown_path
+from ..checks import command, shown, shown_path, told_of
 from ..files import (
     BusyError,
     DamagedError,
@@ -148,10 +148,8 @@ class RunFolder:
         values = read_json(path)
         for name in (FILES, ENGINE):
             values.pop(name, None)
-        try:
+        with told_of(f"{path}", DamagedError):
             return TrainConfig.from_json(values)
-        except ValueError as error:
-            raise DamagedError(f"{path}: {error}") from error
 
     def engine(self) -> Engine:
         """The engine of the run. Raises DamagedError for an entry that is none."""

@@ -25,8 +25,8 @@ def step_figures(task: Task, config: TrainConfig, groups: Sequence[Answers]) -> 
         found = coverage_of(task, task.front(group.instance), sets, points=POINTS)
         if found is not None:
             coverages.append(found.mean())
-        pool = group.rewards.reshape(-1, group.rewards.shape[-1])
-        diversities.append(metrics.diversity(pool, group.valid.reshape(-1)))
+        pool = group.pooled()
+        diversities.append(metrics.diversity(pool.rewards, pool.valid))
     w_star = [w_star_of(task, g.instance) for g in groups]
     slots = [(g.rewards @ w).mean(0) for g, w in zip(groups, w_star, strict=True)]
     return dict(
@@ -58,10 +58,7 @@ def _by_name(names: Sequence[str], values: np.ndarray) -> dict[str, float]:
 def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -> dict:
     """The figures of one pool, cut to ``answers`` answers, named as in evaluate."""
     x, d, names = pool.instance, pool.rewards.shape[-1], objectives_of(task, pool.instance)
-    rewards, parsed, repeats, valid, solved = (
-        part.reshape(-1, *part.shape[2:])[:answers]
-        for part in (pool.rewards, pool.parsed, pool.repeats, pool.valid, pool.solved)
-    )
+    rewards, parsed, repeats, valid, solved = pool.pooled(answers)
     sets = metrics.as_sets(rewards.reshape(-1, 1, d), config.compared_size)
     front = task.front(x)
     covered = coverage_of(task, front, sets)

@@ -12,7 +12,7 @@ import numpy as np
 from ...checks import shortened
 from ...exact import POINTS, SCRAMBLINGS
 from ...looks import STYLES, Look, look
-from ...objective import sobol_points
+from ...objective import sobol_points, spread
 from ..codes import decode
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of, of_front
 from ..faces import face_of
@@ -22,7 +22,6 @@ from ..words import is_maze, where
 
 MOST = 4  # runs side by side
 ALPHAS = [float(f"{10**exponent:.2g}") for exponent in np.arange(-13, 14) / 10]  # the panel's range
-LEAST_ALPHA = 0.01  # of points in the page
 LONGEST_NAME = 60  # letters of a recording's name
 STROKES = {  # plotly's name of a dash -> SVG's
     "solid": "",
@@ -155,12 +154,12 @@ class Lesson:
     def _alpha(self) -> float:
         """The α to begin with: that of the runs, if they share one that the page can take."""
         found = {one.run.record.alpha for one in self.shown}
-        return found.pop() if len(found) == 1 and min(found) >= LEAST_ALPHA else 1.0
+        return found.pop() if len(found) == 1 and found <= {*self._alphas} else 1.0
 
     @property
     def _alphas(self) -> list[float]:
         trained = {one.run.record.alpha for one in self.shown}
-        return sorted({*ALPHAS, *(alpha for alpha in trained if alpha >= LEAST_ALPHA)})
+        return sorted({*ALPHAS, *(alpha for alpha in trained if spread(alpha) == "sobol")})
 
 
 class _Table:
