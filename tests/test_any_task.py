@@ -3,7 +3,6 @@ whose front nobody knows.
 """
 
 import argparse
-import importlib
 import itertools
 import json
 import math
@@ -686,6 +685,8 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
     """Another process finds the method again: to resume, evaluate and compare the run."""
     (tmp_path / "my_methods.py").write_text(f"{METHOD}\n\ndef plain(R, **_): pass\n")
     (tmp_path / "others.py").write_text(METHOD)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text("from my_methods import beside_the_task as ours")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -709,11 +710,11 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
     made = vpo.TrainConfig.from_json(stored)
     assert made.method == "beside_the_task" and made.to_json() == stored
     assert made.but(method="vpo").to_json()["method"] == "vpo"
-    importlib.import_module("others")  # registers its own under this name
+    assert vpo.TrainConfig(method="package:ours").to_json()["method"] == stored["method"]
     for name, said in {
         "my_methods:plain": "method 'my_methods:plain': decorate it with @vpo.estimators.method()",
         "my_methods:absent": "cannot be found; module my_methods has no 'absent'",
-        "my_methods:beside_the_task": "'others:beside_the_task' has this name; rename yours",
+        "others:beside_the_task": "'beside_the_task' of my_methods is there already: give yours",
         "beside_them": "or yours as 'package.module:function'",
     }.items():
         assert main(["train", "--steps", "1", "--method", name]) == 2
