@@ -318,6 +318,13 @@ def test_a_prompt_without_room_for_weights_is_named_before_training(model, monke
         Learner(config(model))
 
 
+def test_a_task_with_another_attribute_of_our_name_is_named_before_training(model, monkeypatch):
+    """As a task of one's own may keep its functions. The end of a run asked them, and failed."""
+    monkeypatch.setattr(Letters, "reward_functions", [len], raising=False)
+    with pytest.raises(ValueError, match="task 'letters': reward_functions must be None or"):
+        Learner(config(model))
+
+
 def test_an_evaluation_samples_no_more_at_a_time_than_a_training_step(model, monkeypatch):
     """Its memory is stated before training; a large model may fit no more."""
     cfg = config(model)
