@@ -3,6 +3,7 @@ whose front nobody knows.
 """
 
 import argparse
+import importlib
 import itertools
 import json
 import math
@@ -714,14 +715,14 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
         in_another_process()
         assert main(later) == 0
         assert "beside_the_task   " in capsys.readouterr().out
+    assert vpo.TrainConfig(method="package:ours").to_json()["method"] == stored["method"]
     made = vpo.TrainConfig.from_json(stored)
     assert made.method == "beside_the_task" and made.to_json() == stored
     assert made.but(method="vpo").to_json()["method"] == "vpo"
-    assert vpo.TrainConfig(method="package:ours").to_json()["method"] == stored["method"]
+    importlib.import_module("others")  # registers its own under this name
     for name, said in {
         "my_methods:plain": "method 'my_methods:plain': decorate it with @vpo.estimators.method()",
         "my_methods:absent": "cannot be found; module my_methods has no 'absent'",
-        "others:beside_the_task": "'beside_the_task' of my_methods is there already: give yours",
         "beside_them": "or yours as 'package.module:function'",
     }.items():
         assert main(["train", "--steps", "1", "--method", name]) == 2

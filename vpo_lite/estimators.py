@@ -79,7 +79,7 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     takes the others. It returns an `Estimate`, or the plain pair (score, advantage). `weights` is
     None where the exact mean is asked for (K = infinity).
 
-    Raises ValueError for the name of a method of another module, since runs and figures go by it;
+    Raises ValueError for the name of a method that ships, since runs and figures go by the name;
     for an unknown property; for a function without ``**_``, or with an argument that it will not be
     given; and for ``@method`` without parentheses.
     """
@@ -95,11 +95,9 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
         for asked in list(inspect.signature(function).parameters.values())[1:-1]:
             if asked.default is asked.empty:
                 check_choice(asked.name, f"argument of method {name!r}", ARGUMENTS)
-        there = getattr(METHODS.get(name), "estimate", function).__module__
-        if there not in (function.__module__, "__main__"):  # a script may be imported, too
-            raise ValueError(
-                f"method {name!r} of {there} is there already: give yours another name"
-            )
+        there = getattr(METHODS.get(name), "estimate", function)
+        if there.__module__ == __name__ != function.__module__:
+            raise ValueError(f"method {name!r} is there already: give yours another name")
         METHODS[name] = Method(name, function, **properties)
         return function
 
