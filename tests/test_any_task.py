@@ -319,6 +319,13 @@ def test_a_prompt_without_room_for_weights_is_named_before_training(model, monke
         Learner(config(model))
 
 
+def test_a_task_with_another_attribute_of_our_name_is_named_before_training(model, monkeypatch):
+    """As a task of one's own may keep its functions. The end of a run asked them, and failed."""
+    monkeypatch.setattr(Letters, "reward_functions", [len], raising=False)
+    with pytest.raises(ValueError, match="task 'letters': reward_functions must be None or"):
+        Learner(config(model))
+
+
 def test_an_evaluation_samples_no_more_at_a_time_than_a_training_step(model, monkeypatch):
     """Its memory is stated before training; a large model may fit no more."""
     cfg = config(model)
@@ -686,6 +693,8 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
     """Another process finds the method again: to resume, evaluate and compare the run."""
     (tmp_path / "my_methods.py").write_text(f"{METHOD}\n\ndef plain(R, **_): pass\n")
     (tmp_path / "others.py").write_text(METHOD)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text("from my_methods import beside_the_task as ours")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -706,6 +715,7 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
         in_another_process()
         assert main(later) == 0
         assert "beside_the_task   " in capsys.readouterr().out
+    assert vpo.TrainConfig(method="package:ours").to_json()["method"] == stored["method"]
     made = vpo.TrainConfig.from_json(stored)
     assert made.method == "beside_the_task" and made.to_json() == stored
     assert made.but(method="vpo").to_json()["method"] == "vpo"
@@ -716,7 +726,6 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
     for name, said in {
         "my_methods:plain": "method 'my_methods:plain': decorate it with @vpo.estimators.method()",
         "my_methods:absent": "cannot be found; module my_methods has no 'absent'",
-        "my_methods:beside_the_task": "'others:beside_the_task' has this name; rename yours",
         "beside_them": "or yours as 'package.module:function'",
     }.items():
         assert main(["train", "--steps", "1", "--method", name]) == 2

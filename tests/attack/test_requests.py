@@ -287,6 +287,22 @@ def test_a_closed_stream_fails_nothing(finished, monkeypatch, closed):
     getattr(sys, closed).close()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_no_file_gets_the_number_of_a_closed_stream(closed, tmp_path):
+    """A file of a run would also hold what C code prints."""
+    code = "from vpo_lite.cli import main; main(['compare', 'x']); print(open('n', 'w').fileno(), "
+    code += "file=open('number', 'w'))"
+    line = f'exec "$0" -c "$1" {closed}'
+    path = os.pathsep.join(sys.path)
+    subprocess.run(
+        ["sh", "-c", line, sys.executable, code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert int((tmp_path / "number").read_text()) > 2
+
+
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are Unicode there")
 def test_a_model_is_not_exported_into_a_folder_whose_name_is_no_unicode(finished, tmp_path, capsys):
     assert main(["export", "model", str(finished), "--out", f"{tmp_path}/out-\udcff"]) == 2

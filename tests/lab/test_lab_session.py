@@ -357,6 +357,21 @@ def test_the_rehearsal_works_for_every_kind_of_method(method, monkeypatch):
     assert not rehearsal.thread.is_alive() and rehearsal.error is None
 
 
+def test_no_training_waits_for_a_rehearsal_that_could_not_begin(slow, monkeypatch):
+    def cannot(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.delenv("VPO_LITE_COLD")
+    rehearsal, lab = Rehearsal(), Lab(steps=1)
+    monkeypatch.setattr("vpo_lite.lab.session.rehearsal", rehearsal)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", cannot)
+        with pytest.raises(RuntimeError):
+            rehearsal.begin(lab.config)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+
+
 def test_an_error_of_the_rehearsal_is_kept_and_said_when_train_is_pressed(request, monkeypatch):
     monkeypatch.delenv("VPO_LITE_COLD")
     rehearsal = Rehearsal()

@@ -26,8 +26,11 @@ from .flags import Command, Parser, Wrong, add_commands, in_examples, json_alone
 def run(arguments=None) -> int:
     """What :func:`vpo_lite.cli.main` does, but for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:  # a stream was closed: else the first
+        os.set_inheritable(number, True)  # file gets its number, and what C code prints
+    os.close(number)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed: the first file would get its number
+        if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):  # a name that the terminal cannot write fails nothing

@@ -115,10 +115,11 @@ class Rehearsal:
     def begin(self, config: TrainConfig) -> None:
         """Rehearse a run with these settings, cut to one step on one prompt."""
         if self.thread is None and not os.environ.get("VPO_LITE_COLD"):
-            self.thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._run, args=(config,), name="vpo-lite warm-up", daemon=True
             )
-            self.thread.start()
+            thread.start()
+            self.thread = thread  # training waits for its end: not for one that never began
 
     def _run(self, config: TrainConfig) -> None:
         try:

@@ -58,12 +58,10 @@ def method_name(method: Any) -> str:
     named = isinstance(method, str)
     _, colon, name = method.rpartition(":") if named else ("", "", "")
     if colon and full_name(name) != method:
-        attribute(method, "method")
-        if name not in estimators.METHODS:
+        function = attribute(method, "method")
+        name = getattr(function, "__name__", "")  # a package may give it another one
+        if getattr(estimators.METHODS.get(name), "estimate", None) is not function:
             raise ValueError(f"method {shown(method)}: decorate it with @vpo.estimators.method()")
-        if full_name(name) != method:
-            there = full_name(name)
-            raise ValueError(f"method {shown(method)}: {there!r} has this name; rename yours")
     if name not in estimators.METHODS:
         known = shortened(", ".join(estimators.METHODS), 500)
         raise ValueError(

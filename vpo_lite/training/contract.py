@@ -25,6 +25,7 @@ from ..checks import (
     shown,
 )
 from ..tasks.base import Prompt, Task, TaskError
+from ..tasks.reward_functions import RewardFunctions
 
 EARLY = 8  # training problems that are looked at before a run is made, as for its memory
 MOST_TOKENS = 10**6  # as for max_new_tokens
@@ -67,6 +68,8 @@ def check_early_problems(
     """
     check_seeds(task)
     _must(_takes_options(task.prompt), task, NEEDS_OPTIONS)
+    named = "reward_functions must be None or RewardFunctions; give yours another name"
+    _must(isinstance(task.reward_functions, RewardFunctions | None), task, named)
     instances = early_problems(task)
     for x in instances:
         check_problem(task, x)
