@@ -490,6 +490,10 @@ def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
     elsewhere = types.FunctionType(grpo.__code__, {"__name__": "others"}, "my_grpo")
     with pytest.raises(ValueError, match=f"method 'my_grpo' of {__name__} is there already"):
         estimators.method()(elsewhere)
+    in_a_cell = types.FunctionType(grpo.__code__, {"__name__": "__main__"}, "moved")
+    moved = types.FunctionType(grpo.__code__, {"__name__": "others"}, "moved")
+    estimators.method()(in_a_cell)
+    assert estimators.method()(moved) is estimators.METHODS["moved"].estimate  # cell became a file
     with pytest.raises(ValueError, match="weights = 'several': expected one of none, one, many"):
         estimators.method(weights="several")(grpo)
 

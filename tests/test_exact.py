@@ -321,6 +321,16 @@ def test_win_shares_over_points_add_up_to_one_even_where_answers_tie():
     assert shares == pytest.approx([2 / 3, 1 / 3], abs=0.02)  # ties are won by the first
 
 
+def test_win_shares_take_as_many_points_as_they_are_told():
+    R, alpha = np.eye(20), 0.5
+    few = exact_shares(R, alpha, points=16)
+    whole = few * 16 * exact.SCRAMBLINGS  # each share is a number of points
+    assert whole == pytest.approx(whole.round(), abs=1e-9)
+    assert exact_shares(R, alpha) == pytest.approx([1 / 20] * 20, abs=0.01)
+    with pytest.raises(ValueError, match="points = 17"):
+        exact_shares(R, alpha, points=17)
+
+
 # ---- properties ----
 
 eighths = st.integers(0, 8).map(lambda x: x / 8)

@@ -97,7 +97,7 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
             if asked.default is asked.empty:
                 check_choice(asked.name, f"argument of method {name!r}", ARGUMENTS)
         home = getattr(METHODS.get(name), "estimate", function).__module__
-        if home != function.__module__:
+        if home not in (function.__module__, "__main__"):  # a notebook's cell became a file
             raise ValueError(f"method {name!r} of {home} is there already: give yours another name")
         METHODS[name] = Method(name, function, **properties)
         return function

@@ -117,17 +117,17 @@ def exact_set_reward(
     return ExactReward(value, error, found.method) if full_output else value
 
 
-def exact_shares(R: ArrayLike, alpha: float = 1.0) -> np.ndarray:
+def exact_shares(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> np.ndarray:
     """The win share of each answer: the probability over w ~ Dir(alpha) that it is the best.
 
-    R (..., m, d). Returns float64 (..., m). The win shares of a set add up to 1. Of equal answers
-    the first one wins. An answer that is never the best gets 0. Exact where `exact_set_reward` is.
+    R (..., m, d). Returns float64 (..., m), which add up to 1 for each set. Of equal answers the
+    first one wins. An answer that is never the best gets 0. `points`: as in `exact_set_reward`.
 
     >>> exact_shares([[1, 0], [0, 1], [0.6, 0.6], [0.5, 0.5]]).round(6).tolist()
     [0.4, 0.4, 0.2, 0.0]
     """
     R = check_rewards(R)
-    found = integrate(R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), POINTS)
+    found = integrate(R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), check_points(points))
     return found.win_shares.reshape(R.shape[:-1])
 
 

@@ -173,6 +173,15 @@ def test_win_shares_are_over_all_weights_at_the_alpha_of_now_whatever_K(trained)
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
 
 
+def test_win_shares_of_many_objectives_take_fewer_points(trained, monkeypatch):
+    """A drawing took up to seconds."""
+    asked = []
+    monkeypatch.setattr("vpo_lite.lab.view.exact_shares", lambda R, _, points: asked.append(points))
+    for d in (16, 17):
+        trained.view().win_shares(np.eye(d))
+    assert asked == [16_384, 2_048]
+
+
 @pytest.mark.slow
 def test_of_a_million_weights_two_thousand_are_drawn(trained):
     trained.change(alpha=1.0, K=1_000_000)

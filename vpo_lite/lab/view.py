@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import metrics
 from ..estimators import METHODS
+from ..exact import POINTS as MANY
 from ..exact import exact_set_reward, exact_shares
 from ..objective import sample_weights
 from ..policy import shipped
@@ -278,8 +279,12 @@ class View:
         )
 
     def win_shares(self, rewards: np.ndarray) -> np.ndarray:
-        """How often each of the answers (m, d) wins over all weights, whatever K."""
-        return exact_shares(rewards, self.config.alpha)
+        """How often each of the answers (m, d) wins over all weights, whatever K.
+
+        With many objectives over fewer points: the usual ones take up to seconds a drawing there.
+        """
+        points = MANY if rewards.shape[-1] <= 16 else POINTS
+        return exact_shares(rewards, self.config.alpha, points=points)
 
     def token_limit(self, run: Run) -> int:
         """Tokens after which the last step of a run cut its rollouts off."""
