@@ -17,18 +17,12 @@ LIMIT = 300  # seconds of a process
 
 
 @functools.cache
-def loaded() -> tuple[subprocess.Popen, Path]:
-    """The process that has loaded TRL, and the file of what that wrote. It ends with this one."""
-    file = Path(tempfile.mkstemp(prefix="vpo-forks-")[1])
-    with file.open("w") as said:
-        process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-        )
-    return process, file
+def loaded() -> tuple[subprocess.Popen, int]:
+    """The process that has loaded TRL, and its stderr, a file. It ends with this process."""
+    with tempfile.TemporaryFile() as file:
+        noise = os.dup(file.fileno())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": noise, "text": True}
+    return subprocess.Popen([sys.executable, __file__], **pipes), noise
 
 
 def ended(commands: list[list[str]], environments: list[dict]) -> list[tuple[int, list[str]]]:
@@ -41,7 +35,7 @@ def ended(commands: list[list[str]], environments: list[dict]) -> list[tuple[int
         ]
         print(json.dumps(asked), file=process.stdin, flush=True)
         statuses = json.loads(process.stdout.readline() or "[]")
-        assert noise.read_text() == ""
+        assert os.pread(noise, 5000, 0) == b""
         said = [Path(file).read_text().splitlines() for file in files]
     return list(zip(statuses, said, strict=True))
 
