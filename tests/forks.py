@@ -4,6 +4,7 @@
 """
 
 import functools
+import gc
 import json
 import os
 import runpy
@@ -58,6 +59,7 @@ def main():
         import vpo_lite.integrations.trl_run  # noqa: F401
 
         assert len(os.listdir("/proc/self/task")) == 1, "a fork would lose the other threads"
+        gc.freeze()  # a collection would copy every page to the fork
     (kind, what, *arguments), environment, file = asked_here()
     signal.alarm(LIMIT)
     for number, path in enumerate((os.devnull, os.devnull, file)):

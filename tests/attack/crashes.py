@@ -12,6 +12,7 @@ Processes are forked from one that has loaded everything, a policy too, and that
 thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
 """
 
+import gc
 import json
 import os
 import shutil
@@ -115,6 +116,7 @@ def main(model: str, root: Path) -> None:
     here = dict(model=model, maze_seed=1000, device="cpu", threads=1)
     config = TrainConfig.preset("demo", **small, **here)
     Learner(config)
+    gc.freeze()  # a collection would copy every page to the fork
     assert in_a_process(work, config, root / "whole") == 0
     assert in_a_process(work, config.but(steps=2), root / "shorter") == 0
     from_nothing = attack(config, root / "begun", root / "whole")
