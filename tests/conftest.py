@@ -105,7 +105,7 @@ def pytest_collection_finish():
 
 # Modules with the longest tests. They come first: at the end nothing would run beside them.
 LONG = ("test_course_browser.py", "test_browser.py", "test_one_screen.py", "test_lesson.py")
-LONG += ("test_twin.py", "test_trl.py", "test_gpu_check.py")
+LONG += ("test_twin.py", "test_notebooks.py", "test_trl.py", "test_gpu_check.py")
 
 
 def pytest_collection_modifyitems(items):

@@ -125,18 +125,13 @@ def check_outputs(cells, small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "paths",
-    [NOTEBOOKS[i : i + 3] for i in range(0, len(NOTEBOOKS), 3)],
-    ids=lambda paths: " ".join(path.stem[:2] for path in paths),
-)
-def test_the_path_for_a_class_needs_no_other_cell(paths, monkeypatch, tmp_path):
+def test_the_path_for_a_class_needs_no_other_cell(monkeypatch, tmp_path):
     """Without a screen, one after another in a kernel that forgets all names between them. Where
     there is a browser, test_course_browser.py runs every cell; where there is none, they run here.
     """
     monkeypatch.setenv("VPO_LITE_COLD", "1")
     parts = []
-    for path in paths:
+    for path in NOTEBOOKS:
         for whole in (False, True)[: 1 + (browser_setup.find() is None)]:
             notebook = read(path)
             notebook.cells = notebook.cells if whole else on_the_path(notebook)

@@ -2,15 +2,17 @@
 
     python crashes.py MODEL FOLDER
 
-For n = 1, 2, ... a process trains into FOLDER/n and is ended, as by kill -9, just before its n-th
-operation on a file of the run. A second process goes on. Then the same with a finished run of two
-steps, which is made longer. The last line is two JSON lists: for each n the operation, whether the
-run could be begun or resumed, and what the folder then holds.
+A process trains. Just before its n-th operation on a file of the run, n = 1, 2, ..., the files are
+copied: what a kill -9 would leave there. From each copy a second process goes on. Then the same
+with a finished run of two steps, which is made longer. The last line is two JSON lists: for each n
+the operation, how the second process ended, and what the folder then holds. Their last row is that
+of the run that was copied.
 
 Processes are forked from one that has loaded everything, a policy too, and that has no second
 thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
 """
 
+import gc
 import json
 import os
 import shutil
@@ -26,11 +28,13 @@ from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.unlink")
-KILLED, FAILED = 9, 3
+FAILED = 3
 
 
-def killed_at(count: int, folder: Path) -> None:
-    """Let this process end before its ``count``-th operation on a file below the folder."""
+def copied_before_operations(folder: Path) -> None:
+    """Copy the folder before each operation of this process on a file in it: to 1, 2, ... beside
+    it, with the operation in 1.operation, 2.operation, ...
+    """
     seen = 0
 
     def watch(event, arguments):
@@ -40,11 +44,10 @@ def killed_at(count: int, folder: Path) -> None:
         if not (writes or event in EVENTS) or not str(arguments[0]).startswith(str(folder)):
             return
         seen += 1
-        if seen == count:
-            (folder.parent / f"{folder.name}.operation").write_text(
-                f"{event} {os.path.relpath(arguments[0], folder.parent)}"
-            )
-            os._exit(KILLED)
+        if folder.exists():
+            shutil.copytree(folder, folder.parent / str(seen))
+        operation = f"{event} {os.path.relpath(arguments[0], folder)}"
+        (folder.parent / f"{seen}.operation").write_text(operation)
 
     sys.addaudithook(watch)
 
@@ -102,8 +105,8 @@ def held(folder: Path) -> dict:
     return content
 
 
-def train_and_die(config: TrainConfig, folder: Path, count: int) -> None:
-    killed_at(count, folder)
+def train_and_copy(config: TrainConfig, folder: Path) -> None:
+    copied_before_operations(folder)
     work(config, folder)
 
 
@@ -113,6 +116,7 @@ def main(model: str, root: Path) -> None:
     here = dict(model=model, maze_seed=1000, device="cpu", threads=1)
     config = TrainConfig.preset("demo", **small, **here)
     Learner(config)
+    gc.freeze()  # a collection would copy every page to the fork
     assert in_a_process(work, config, root / "whole") == 0
     assert in_a_process(work, config.but(steps=2), root / "shorter") == 0
     from_nothing = attack(config, root / "begun", root / "whole")
@@ -126,25 +130,16 @@ def main(model: str, root: Path) -> None:
 def attack(config: TrainConfig, root: Path, whole: Path, start: Path | None = None) -> list[dict]:
     """What becomes of a run killed at each operation. start: what its folder holds at first."""
     root.mkdir()
-    found, count = [], 0
-    while not found or found[-1]["first"] == KILLED:
-        count += 1
-        folder = root / str(count)
-        if start:
-            shutil.copytree(start, folder)
-        first = in_a_process(train_and_die, config, folder, count)
-        second = in_a_process(work, config, folder) if first == KILLED else 0
-        operation = root / f"{count}.operation"
-        found.append(
-            {
-                "first": first,
-                "second": second,
-                "operation": operation.read_text() if operation.exists() else "",
-                "same": held(folder) == held(whole),
-                "names": sorted(held(folder)),
-            }
-        )
-    return found
+    if start:
+        shutil.copytree(start, root / "run")
+    status, found = in_a_process(train_and_copy, config, root / "run"), []
+    for n in range(1, len(list(root.glob("*.operation"))) + 1):
+        second = in_a_process(work, config, root / str(n))
+        same = held(root / str(n)) == held(whole)
+        operation = (root / f"{n}.operation").read_text()
+        found.append({"second": second, "same": same, "operation": operation})
+    names = sorted(held(root / "run"))
+    return [*found, {"first": status, "same": held(root / "run") == held(whole), "names": names}]
 
 
 if __name__ == "__main__":
