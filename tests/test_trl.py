@@ -20,7 +20,6 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-import forks
 import numpy as np
 import pytest
 
@@ -985,9 +984,22 @@ def both(*arguments: list[str], module=("-m", "vpo_lite.cli", "train"), lines=1)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    ranks = [where | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-    done = forks.ended([[*module, *asked] for asked in arguments], ranks)
-    ends = [(status, said[-lines:]) for status, said in done]
+    started = [
+        subprocess.Popen(
+            [sys.executable, *module, *asked],
+            env=os.environ | where | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, asked in enumerate(arguments)
+    ]
+    try:
+        said = [process.communicate(timeout=300)[1].splitlines() for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    ends = [(p.returncode, all[-lines:]) for p, all in zip(started, said, strict=True)]
     return ends if lines > 1 else [(status, last) for status, (last,) in ends]
 
 
