@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from ..checks import shown
+from ..checks import LARGEST, shown
 from ..files import DamagedError, Schema, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
 from .declaration import Job, Study
@@ -16,7 +16,8 @@ BUDGETS = (1, 3, 10, 30)  # k whose values are kept for each problem
 CURVES = ("best", "any", "solved")  # kept for each problem at these k
 SINGLE = ("coverage", "attained", "set_reward", "diversity")  # kept for each problem, too
 MEANS = ("diversity_all", "valid", "parsed", "repeats", "tokens")  # kept as means alone
-Figures = dict[str, float | list[float | None] | None]
+Figure = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Figures = dict[str, Figure | list[Figure | None] | None]
 
 
 class Checkpoint(Schema):
@@ -37,9 +38,9 @@ class Result(Schema):
     kind: str
     seed: int
     config: dict[str, JsonValue]
-    validation: float
+    validation: Figure
     checkpoints: Annotated[list[Checkpoint], Field(min_length=1)]
-    per_problem: dict[str, list[float | None]]
+    per_problem: dict[str, list[Figure | None]]
     measured: dict[str, JsonValue]
     judged: dict[str, JsonValue]
     answers: int

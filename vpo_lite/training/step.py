@@ -92,21 +92,15 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     instances = problems_of_step(task, config.seed, step, config.prompts)  # P problems
     keys = [group_key(task, x, slot) for slot, x in enumerate(instances)]
     weights = draw_weights(task, config, instances, keys, step)  # P times (K, d), shared in a group
-    single = single_weights(config.method, weights, len(instances))
     longest = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
-    G, seed = config.group_size, config.seed
-    uniforms = [draw_uniforms(G, longest, seed, "rollout", step, key) for key in keys]
+    draws = [(config.group_size, longest, config.seed, "rollout", step, key) for key in keys]
+    uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
+    single = single_weights(config.method, weights, len(instances))
+    shown = single if method.weight_in_prompt else None
+    how = dict(temperature=config.temperature, dtype=config.rollout_dtype, weights=shown)
+    how |= dict(compiled=config.compile, at_once=config.sample_batch)
     groups, rollouts, scoring = sample_answers(  # P groups of G rollouts of m answers
-        policy,
-        task,
-        instances,
-        config.answers,
-        np.stack(uniforms),  # (P, G, T)
-        weights=single if method.weight_in_prompt else None,
-        temperature=config.temperature,
-        dtype=config.rollout_dtype,
-        compiled=config.compile,
-        at_once=config.sample_batch,
+        policy, task, instances, config.answers, uniforms, **how
     )
     sampled = time.perf_counter()
     pay = config.pay_repeats
@@ -116,18 +110,12 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         R, trained, gave_way = recombine(
             policy, task, groups, rollouts, R, learner.found, weights, config.alpha, longest
         )
-    w_star = [task.w_star(x) for x in instances]
+    credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
+    credit |= dict(eps=config.eps, whiten=config.whiten)
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
         scores, advantages = estimators.estimate(  # (P, G) both
-            config.method,
-            R,
-            weights=weights,
-            alpha=config.alpha,
-            w_star=w_star,
-            k=config.k,
-            eps=config.eps,
-            whiten=config.whiten,
+            config.method, R, weights=weights, **credit
         )
     except ValueError as error:  # rewards that this method cannot take
         raise TrainingError(f"{error}. At {where}") from error
