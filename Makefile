@@ -16,6 +16,11 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # One test process more than cores, as far as four: some tests wait for processes that they start.
 TESTERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
+# pip compiles 18,000 files on one core, which is most of an installation; here all cores do. Some
+# files are no Python of this version.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+COMPILE = { $(BIN)/python -m compileall -qq -j 0 .venv/lib || true; }
+
 .PHONY: lab test quick lint format bench gpu verl study picture clean
 .DEFAULT_GOAL := lab
 
@@ -27,12 +32,12 @@ TESTERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1
 
 .venv/lab-installed: .venv/made pyproject.toml constraints.txt
 	@echo "Installing into .venv: some minutes the first time, nothing after that."
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab]'
+	$(INSTALL) -e '.[lab]' && $(COMPILE)
 	@touch $@
 
 .venv/test-installed: .venv/made pyproject.toml constraints.txt
 	@echo "Installing into .venv: some minutes the first time, nothing after that."
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	$(INSTALL) -e '.[test]' && $(COMPILE)
 	@touch $@ .venv/lab-installed
 
 lab: .venv/lab-installed
