@@ -143,7 +143,7 @@ def test_the_command_line_states_it_and_names_cures_that_trl_has(tmp_path, monke
     monkeypatch.setattr(memory, "available_memory", lambda device: 1)
     assert main([*TRAIN.split(), "--out", str(tmp_path / "b")]) == 0
     said = capsys.readouterr().err
-    assert "1 rollouts in one forward pass: this may not be enough; turn on gradient_check" in said
+    assert "1 rollout in one forward pass: this may not be enough; turn on gradient_check" in said
     assert "4bit" not in said and "sample_batch" not in said
     assert json.loads((tmp_path / "b" / "config.json").read_text())["micro_batch"] == 1
 

@@ -21,6 +21,7 @@ def before_and_after(summary: dict) -> str:
 
 def state_memory(run, quiet: bool) -> None:
     """Print the memory that training needs and the memory there is; cures if it is too little."""
+    from ..decomposition.words import count
     from ..training.memory import available_memory, cures, size
 
     need, config, device = run.memory(), run.config, run.learner.policy.device
@@ -30,7 +31,8 @@ def state_memory(run, quiet: bool) -> None:
     line = f"memory: {need}"
     line += f" in each of {run.processes} processes" if run.processes > 1 else ""
     line += f"; {size(found)} available on {device}" if found else ""
-    line += f"; {config.micro_batch} rollouts in one forward pass" if config.micro_batch else ""
+    rows = config.micro_batch
+    line += f"; {count(rows, 'rollout')} in one forward pass" if rows else ""
     line += f"; {config.sample_batch} sampled at a time" if config.sample_batch else ""
     if found and need.peak > found:
         note(f"{line}: this may not be enough; {', or '.join(cures(need, config, native))}")
