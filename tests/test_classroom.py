@@ -1,6 +1,7 @@
 """A class on this machine: copies of the notebooks, the check before it, the panel served."""
 
 import contextlib
+import http.client
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -393,13 +395,14 @@ def _begin():
 
 
 @contextlib.contextmanager
-def classroom(*arguments, log=os.devnull):
+def classroom(*arguments, log=os.devnull, before=""):
     """The command itself in a process of its own; yields (process, address, what it printed).
 
-    log: the file that gets what it and its kernels write beside that.
+    log: the file that gets what it and its kernels write beside that. before: code to run first
     """
     port = harness.free_port()
-    command = [sys.executable, "-m", "vpo_lite.cli", "classroom", "--port", str(port), *arguments]
+    code = f"{before}\nimport sys\nfrom vpo_lite.cli import main\nsys.exit(main())"
+    command = [sys.executable, "-c", code, "classroom", "--port", str(port), *arguments]
     with (
         open(log, "w") as errors,
         subprocess.Popen(
@@ -508,6 +511,40 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         assert not any(kernel.is_running() for kernel in running)
         assert list(tmp_path.iterdir()) == []
     assert log.read_text() == "", "nothing hides the address, or shows the token again"
+
+
+SWALLOWS = """
+import time
+from pathlib import Path
+from vpo_lite.classroom import serve
+
+def busy(self, handler, **_):
+    try:
+        Path({!r}).touch()
+        time.sleep(3)
+    except BaseException:  # as where an object is deleted
+        pass
+
+serve.Bound.__call__ = busy
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
+def test_ctrl_c_ends_the_server_whatever_it_is_doing(tmp_path):
+    """One of some thousand was lost in a callback whose exceptions go nowhere."""
+    busy = tmp_path / "busy"
+    with classroom(before=SWALLOWS.format(str(busy))) as (process, address, _):
+
+        def ask():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                get(address)
+
+        threading.Thread(target=ask).start()
+        while not busy.exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
 
 
 RINGS = "(t) => t.name === 'best set' && t.x"  # the black rings in objective space

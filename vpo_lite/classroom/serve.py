@@ -5,6 +5,7 @@ kernels of closed pages. Who opens the page can move the panel's controls and tr
 page sends is run.
 """
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -12,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import sys
@@ -213,10 +215,35 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
     token: serve to the network, and only who has it; None: serve this machine. browser: open a
     window, too.
     """
+    from tornado.ioloop import IOLoop
+    from tornado.web import HTTPError
     from traitlets.config import Config
     from voila.app import Voila
 
     class Classroom(Voila):
+        def listen(self):
+            """Until Ctrl-C, which stops the loop between two pieces of work. Raised inside one it
+            may be lost, or break what the end waits for.
+            """
+            loop = IOLoop.current()
+
+            def stop(*_):
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # again: at once
+                loop.asyncio_loop.call_soon_threadsafe(loop.stop)
+
+            loop.add_callback(signal.signal, signal.SIGINT, stop)
+            super().listen()
+
+        def stop(self):
+            """End all kernels. One that starts just now cannot be ended before it has started."""
+            end = time.monotonic() + STARTING
+            while time.monotonic() < end:
+                with contextlib.suppress(HTTPError):
+                    self.ioloop.run_sync(self.kernel_manager.shutdown_all)
+                    break
+                self.ioloop.run_sync(lambda: asyncio.sleep(0.1))
+            super().stop()
+
         def init_settings(self):
             """With our page that asks for the token: Jupyter's explains passwords, and another
             command.
