@@ -6,7 +6,7 @@ from scipy import stats
 
 import vpo_lite as vpo
 from vpo_lite.exact import exact_set_reward
-from vpo_lite.objective import nondominated, winners
+from vpo_lite.objective import _dirichlet, nondominated, winners
 from vpo_lite.randomness import generator
 
 
@@ -153,3 +153,9 @@ def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
     with pytest.raises(ValueError) as error:
         call()
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.5, 10.0])
+def test_a_point_in_the_corner_of_the_cube_is_a_weight(alpha):
+    """A Sobol point may have the coordinate 0, whose logarithm is no number."""
+    assert _dirichlet(np.zeros((1, 3)), alpha) == pytest.approx(np.full((1, 3), 1 / 3))
