@@ -15,6 +15,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.tasks import Option, Prompt, Task, task_class
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, on_records
 from vpo_lite.tasks.rows import Row
 from vpo_lite.training.answers import judge, read_answers
@@ -691,6 +692,17 @@ def test_repeats_of_equal_rewards_ask_the_scorer_once(file, monkeypatch):
     (group,) = read_answers(task, [x], [[in_blocks(["no", "on", "oh"]), in_blocks(["no"])]], 3)
     assert len(calls) == 1
     assert group.repeats.tolist() == [[False, False, True], [False] * 3]
+
+
+def test_a_failure_of_the_scorer_is_one_line(file, capsys, monkeypatch):
+    def score(*_):
+        raise TaskError("no judge\nis there")
+
+    monkeypatch.setattr(Asks, "score", score)
+    data = file('{"word": "no"}')
+    named = ["--task", f"{__name__}:Asks", "--score", "no"]
+    assert main(["data", "check", str(data), *named]) == 1
+    assert "record 0 cannot be scored: no judge is there\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ MOST_PAIRS = 10**10  # comparisons of answers in pairs, over all sets and object
 MOST_POINTS = 2**20
 DEEPEST = 16  # lists in lists
 ROUNDING = 1e-6  # sums in float32 miss the least reward there is by a part of this
+LONGEST = 900  # characters of a message
 INTEGERS = 2**63  # whole numbers stay below this, as in NumPy, torch and JSON readers
 
 

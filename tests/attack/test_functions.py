@@ -90,6 +90,8 @@ def test_an_error_without_a_text_is_named_wherever_code_of_a_user_runs(tmp_path,
     session = Session()
     session.report(Unsayable())
     assert session.view().error == said
+    session.report(ValueError(f"{'too much, ' * 50}lower prompts"))
+    assert session.view().error.endswith("too much, lower prompts"), "the cure stands at the end"
     (tmp_path / "unsayable.py").write_text(
         "class Unsayable(Exception):\n"
         "    def __str__(self):\n"

@@ -12,11 +12,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks import shown, shown_path
+from ..checks import LONGEST, shown, shown_path
 from ..options import Option
 from ..tasks import DEFAULT, task_class
 
-LONGEST = 900  # characters of a message
 STOPPED = 130  # exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it
 OF_A_PAGE = "open it in a browser; it needs no network"  # said of each page that is written
 _FOR_JSON = ContextVar("stdout of a command that prints JSON", default=None)

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from ..checks import raised, shown
+from ..checks import LONGEST, raised, shortened, shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
@@ -184,7 +184,8 @@ def _failures(task, records: dict, text: str) -> dict[int, str]:
         try:
             judge(task, [(x, text, 1)])
         except Exception as error:  # the task's own code can fail in any way
-            failed[line] = str(error) if isinstance(error, TaskError) else raised(error)
+            ours = isinstance(error, TaskError)
+            failed[line] = shortened(str(error), LONGEST) if ours else raised(error, LONGEST)
     return failed
 
 

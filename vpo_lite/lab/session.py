@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ..checks import raised, shown
+from ..checks import LONGEST, raised, shown
 from ..looks import WIDE
 from ..training.config import TrainConfig
 from .arguments import check, check_curves
@@ -219,7 +219,7 @@ class Session:
         with self._lock:
             if error is not None:
                 self.last_error = "".join(traceback.format_exception(error))
-            said = "" if error is None else raised(error)
+            said = "" if error is None else raised(error, LONGEST)
             if shown and said != self._error:
                 self._error = said
                 self._changed()
