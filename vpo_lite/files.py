@@ -188,6 +188,12 @@ def not_written(path, error: OSError) -> str:
     return f"{shown_path(path)}: cannot be written ({error.strerror or error})"
 
 
+def check_path(folder) -> None:
+    """Raise ValueError for a path that libraries such as tokenizers and pyarrow cannot write to."""
+    if not is_encodable(os.path.realpath(folder)):  # they speak of a codec
+        raise ValueError(f"{shown_path(folder)}: its path is not UTF-8; choose another folder")
+
+
 def write_files(folder, contents: dict[str, bytes]) -> None:
     """Write files into a folder, by their paths in it: all, or none where that fails.
 
@@ -217,9 +223,8 @@ def making(folder) -> Iterator[Path]:
 
     Raises ValueError where the folder cannot be written, before the block where that is known.
     """
+    check_path(folder)
     place = Path(os.path.realpath(folder))
-    if not is_encodable(str(place)):  # libraries such as tokenizers and pyarrow speak of a codec
-        raise ValueError(f"{shown_path(folder)}: its path is not UTF-8; choose another folder")
     missing = [parent for parent in place.parents if not parent.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -304,8 +304,10 @@ def test_no_file_gets_the_number_of_a_closed_stream(closed, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are Unicode there")
-def test_a_model_is_not_exported_into_a_folder_whose_name_is_no_unicode(finished, tmp_path, capsys):
-    assert main(["export", "model", str(finished), "--out", f"{tmp_path}/out-\udcff"]) == 2
+@pytest.mark.parametrize("command", ["export model RUN", "pretrain"])
+def test_no_model_is_made_in_a_folder_whose_name_is_no_unicode(command, finished, tmp_path, capsys):
+    command = command.replace("RUN", str(finished)).split()
+    assert main([*command, "--out", f"{tmp_path}/out-\udcff"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith(r"out-\udcff: its path is not UTF-8; choose another folder")
     assert list(tmp_path.iterdir()) == [finished]

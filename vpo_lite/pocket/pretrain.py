@@ -24,6 +24,7 @@ from ..files import (
     DamagedError,
     FolderLock,
     Schema,
+    check_path,
     is_free,
     lock_folder,
     read_json,
@@ -241,6 +242,7 @@ class About(Schema):
 
 def check_folder(recipe: Recipe, out) -> Path:
     """The folder to train in. ValueError unless it is empty, new, or holds the same run."""
+    check_path(out)
     out = Path(out)
     if (out / ABOUT).is_file():
         stored = read_json(out / ABOUT, About)
@@ -307,13 +309,7 @@ def _has_fast_bf16(device: torch.device) -> bool:
 
 
 def held_out_figures(
-    policy: Policy,
-    recipe: Recipe,
-    task: Task,
-    seeds,
-    *,
-    sizes=(1, 3, 5),
-    seed: int = 0,
+    policy: Policy, recipe: Recipe, task: Task, seeds, *, sizes=(1, 3, 5), seed: int = 0
 ) -> dict:
     """Figures on the problems with these seeds: one rollout each at temperature 1.
 
