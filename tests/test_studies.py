@@ -178,6 +178,18 @@ def test_a_study_runs_every_rate_then_the_seeds_of_the_best(study, folder):
     assert len(done) == 6
 
 
+def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path):
+    """Two rates with two seeds each, one rate with two, and one run before training."""
+    keys = [job.key for job in plan.jobs(study, tmp_path, every_rate=True)]
+    assert sorted(keys) == [
+        *(f"grpo-lr0.001-seed{seed}" for seed in (0, 1)),
+        "start-lr0.0001-seed0",
+        *(f"vpo-lr{lr}-seed{seed}" for lr in ("0.0001", "0.001") for seed in (0, 1)),
+    ]
+    assert plan.total(study, every_rate=True) == 7 and plan.total(study) == 6
+    assert plan.total(study, ["vpo"], 1, every_rate=True) == 2
+
+
 def test_the_rate_with_the_best_validation_is_chosen(study, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     for lr, score in (("0.0001", 0.9), ("0.001", 0.1)):
@@ -336,6 +348,35 @@ def test_means_are_over_the_runs_of_the_chosen_rate(study, folder):
     runs = results.chosen(study, folder)["grpo"]
     assert rows["grpo"]["seeds"] == len(runs) == 2
     assert rows["grpo"]["best@3"] == pytest.approx(np.mean([r.last["best"][2] for r in runs]))
+
+
+def test_the_rates_of_a_kind_stand_side_by_side(study, folder, tmp_path, capsys):
+    """By hand: two runs of GRPO at its one rate, and of VPO the rate with the higher validation."""
+    place = tmp_path / "copy"
+    shutil.copytree(folder, place)
+    for key, score in {"vpo-lr0.0001-seed0": 0.9, "vpo-lr0.001-seed0": 0.1}.items():
+        path = place / f"{key}.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"validation": score}))
+    for seed, score in enumerate((0.25, 0.75)):
+        path = place / f"grpo-lr0.001-seed{seed}.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"validation": score}))
+    for path in place.glob("vpo-*-seed1.json"):
+        path.unlink()
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table", "rates"]
+    assert cli.main([*asked, "any@3"]) == 0
+    lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["method", "lr", "runs", "validation", "any@3"]
+    assert [line[:4] for line in lines[2:]] == [
+        ["VPO", "0.0001 *", "1", "0.900"],
+        ["VPO", "0.001", "1", "0.100"],
+        ["GRPO", "0.001 *", "2", "0.500"],
+    ]
+    runs = [results.read_result(study, place, study.job("grpo", 1e-3, s)) for s in (0, 1)]
+    assert lines[-1][4] == f"{np.mean([run.last['any'][2] for run in runs]):.3f}"
+    assert cli.main([*asked]) == 0 and "| any@1 | any@3 |" in capsys.readouterr().out
+    assert cli.main(["study", "programs", "--out", str(tmp_path / "no"), "--table", "rates"]) == 2
+    assert "no finished run; see --plan, or our results" in capsys.readouterr().err
 
 
 def with_values(study, folder, place, values):

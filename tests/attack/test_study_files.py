@@ -481,6 +481,9 @@ def test_a_plan_says_how_much_is_left(here, done, capsys):
     _, out, err = asked(capsys, "small.toml", "--out", "out", "--plan")
     assert out.count("finished") == 3
     assert err == "vpo-lite: 1 of 4 runs are left; a finished one took 0.0 minutes on average\n"
+    (here / "out" / "grpo-lr0.001-seed0.json").unlink()
+    _, out, err = asked(capsys, "small.toml", "--out", "out", "--plan", "--every-rate")
+    assert out.count("to do") == 2 and err.startswith("vpo-lite: 2 of 4 runs are left; ")
     written(here, (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1))
     told = "6 of 6 runs are left, 2 of them at learning rates that are not chosen yet"
     assert asked(capsys, "small.toml", "--plan")[2] == f"vpo-lite: {told}\n"
@@ -494,6 +497,8 @@ def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, do
     written(here, (SMALL + SEARCH).replace("lr = [1e-3]", "lr = [1e-3, 1e-2]", 1))
     _, out, _ = asked(capsys, "small.toml", "--out", "new", "--commands")
     keys = [line.rsplit(" ", 1)[1] for line in out.splitlines()]
+    _, out, _ = asked(capsys, "small.toml", "--out", "new", "--commands", "--every-rate")
+    assert len(out.splitlines()) == 8
     assert keys == [f"{kind}-lr{lr}-seed0" for kind in ("vpo", "grpo") for lr in (0.001, 0.01)]
     assert not (here / "new").exists()
 

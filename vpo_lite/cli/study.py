@@ -10,9 +10,10 @@ import time
 
 from ..checks import shown
 from .flags import Wrong, at_home, note, path, requests, whole
+from .study_tables import FIGURES, print_table
 
-OF_A_STUDY = ("out", "kinds", "seeds", "workers", "plan", "commands", "run_key", "search", "table")
-FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
+WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
+OF_A_STUDY = (*WANTED, "out", "workers", "plan", "commands", "run_key", "search", "table")
 
 
 def flags(made, arguments) -> None:
@@ -28,6 +29,11 @@ def flags(made, arguments) -> None:
     )
     made.add_argument("--kinds", nargs="+", metavar="KIND", help="only these kinds (default: all)")
     made.add_argument("--seeds", type=whole, metavar="N", help="at most N of each kind's seeds")
+    made.add_argument(
+        "--every-rate",
+        action="store_true",
+        help="every seed at every learning rate (default: other seeds than 0 at the chosen one)",
+    )
     made.add_argument(
         "--workers", type=whole, metavar="N", help="processes that share the runs (default: 1)"
     )
@@ -45,7 +51,8 @@ def flags(made, arguments) -> None:
         nargs="*",
         metavar="FIGURE",
         help="print the means of the finished runs; + or -: significantly above or below the "
-        f"baseline (default: {' '.join(FIGURES)}); --table search: print the searches",
+        f"baseline (default: {' '.join(FIGURES)}); --table search: print the searches; --table "
+        "rates [FIGURE ...]: every learning rate",
     )
 
 
@@ -63,7 +70,7 @@ def run(options) -> int | None:
     if options.commands:
         return _commands(study, folder, options)
     if options.table is not None:
-        return _table(study, folder, options.table)
+        return print_table(study, folder, options.table)
     if options.run_key is not None:
         return _run_one(study, folder, options.run_key)
     return (_search if options.search else _run_all)(study, folder, options)
@@ -88,9 +95,10 @@ def _check(study, folder, options) -> None:
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise Wrong(f"--{name} {getattr(options, name)}: must be 1 or more")
     of_one = options.table is not None or options.run_key is not None
-    if (of_one or options.search) and (options.kinds or options.seeds):
+    if (of_one or options.search) and any(_wanted(options).values()):
         raise Wrong(
-            "--kinds and --seeds choose runs; leave them out with --search, --table and --run"
+            "--kinds, --seeds and --every-rate choose runs; leave them out with --search, --table "
+            "and --run"
         )
     if (of_one or options.plan or options.commands) and options.workers:
         raise Wrong("--workers shares runs; leave it out with --plan, --commands, --table, --run")
@@ -98,11 +106,15 @@ def _check(study, folder, options) -> None:
         raise Wrong(f"--out {folder}: is a file; name a folder")
 
 
+def _wanted(options) -> dict:
+    return {name: getattr(options, name) for name in WANTED}
+
+
 def _jobs(study, folder, options, state: str) -> list:
     """The chosen runs that are known by now and stand like this; see `results.state`."""
     from ..studies import plan, results
 
-    chosen = plan.jobs(study, folder, options.kinds, options.seeds)
+    chosen = plan.jobs(study, folder, **_wanted(options))
     return [job for job in chosen if results.state(folder, job) == state]
 
 
@@ -116,26 +128,6 @@ def _make(folder) -> None:
 def _commands(study, folder, options) -> None:
     for job in _jobs(study, folder, options, "to do"):
         print(shlex.join([*_command(options, folder), "--run", job.key]))
-
-
-def _table(study, folder, asked: list[str]) -> None:
-    from ..studies import results, searches, tables
-
-    shipped = results.SHIPPED / study.name
-    ours = f", or our results with --out {shlex.quote(str(shipped))}" if shipped.is_dir() else ""
-    with requests():
-        if asked == ["search"]:
-            if not searches.finished(study, folder):
-                raise Wrong(f"{folder}: no finished searches; do them with --search{ours}")
-            table = searches.markdown(study, folder)
-        else:
-            figures = _figures(study, asked)
-            if not results.chosen(study, folder):
-                raise Wrong(
-                    f"{folder}: no kind is finished at every learning rate; see --plan{ours}"
-                )
-            table = tables.markdown(study, folder, figures)
-    print(table)
 
 
 def _run_one(study, folder, key: str) -> None:
@@ -155,24 +147,18 @@ def _run_one(study, folder, key: str) -> None:
         print(_line(run_job(study, every[key], folder)))
 
 
-def _total(study, options) -> int:
-    """Runs there are to be: seed 0 at every learning rate, other seeds at the best one."""
-    kinds, most = options.kinds or study.kinds, options.seeds or 10**6
-    return sum(len(study.rates(k)) + min(most, study.seeds(k)) - 1 for k in kinds)
-
-
 def _plan(study, folder, options) -> None:
     """Print the runs that are known by now, and on stderr how many are left and how long."""
     from ..studies import results
-    from ..studies.plan import jobs
+    from ..studies.plan import jobs, total
 
     if left := _jobs(study, folder, options, "to do"):
         from ..studies.runner import check_sources
 
         with requests():
             check_sources(study, left, download=False)
-    seconds, done, total = [], 0, _total(study, options)
-    known = list(jobs(study, folder, options.kinds, options.seeds))
+    seconds, done, every = [], 0, total(study, **_wanted(options))
+    known = list(jobs(study, folder, **_wanted(options)))
     for job in known:
         state = results.state(folder, job)
         print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
@@ -180,9 +166,9 @@ def _plan(study, folder, options) -> None:
         if state == "finished":
             with contextlib.suppress(ValueError):  # whoever runs or reads the study is told
                 seconds.append(results.read_result(study, folder, job).seconds)
-    told = f"{total - done} of {total} runs are left"
-    if len(known) < total:
-        told += f", {total - len(known)} of them at learning rates that are not chosen yet"
+    told = f"{every - done} of {every} runs are left"
+    if len(known) < every:
+        told += f", {every - len(known)} of them at learning rates that are not chosen yet"
     if seconds:
         told += f"; a finished one took {sum(seconds) / len(seconds) / 60:.1f} minutes on average"
     note(told)
@@ -197,16 +183,15 @@ def _share(study, folder, options) -> int:
     """Start the same command several times. Each run goes to the process that locks it first."""
     from tqdm import tqdm
 
-    from ..studies.plan import every_job
+    from ..studies.plan import every_job, total
     from ..studies.results import is_done
 
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
-    total = _total(study, options)
     mine = [j for j in every_job(study).values() if j.kind in kinds and j.seed < most]
     arguments = _command(options, folder)[1:]
     arguments += ["--kinds", *options.kinds] if options.kinds else []
     arguments += ["--seeds", str(options.seeds)] if options.seeds else []
-    arguments += ["--search"] if options.search else []
+    arguments += ["--every-rate"] * options.every_rate + ["--search"] * options.search
     command = [sys.executable, "-m", "vpo_lite.cli", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     hidden = options.search or not sys.stderr.isatty()
@@ -218,10 +203,12 @@ def _share(study, folder, options) -> int:
         ]
         workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
         try:
-            bar = open_ones.enter_context(tqdm(total=total, unit="run", disable=hidden))
+            bar = open_ones.enter_context(
+                tqdm(total=total(study, **_wanted(options)), unit="run", disable=hidden)
+            )
             while any(worker.poll() is None for worker in workers):
                 time.sleep(0.2)
-                bar.n = min(total, sum(is_done(folder, job) for job in mine))
+                bar.n = min(bar.total, sum(is_done(folder, job) for job in mine))
                 bar.refresh()
         finally:
             for worker in workers:  # after Ctrl-C
@@ -253,24 +240,6 @@ def _tell_end(failed: list[str], options) -> None:
     note(f"--table{' search' * options.search} prints what came out")
 
 
-def _figures(study, asked: list[str]) -> list[str]:
-    """The figures that were asked for, or the usual ones. Wrong for one that is not measured."""
-    from ..studies import tables
-
-    there = tables.measured(study)
-    for figure in asked:
-        if figure == "search":
-            raise Wrong("--table search: a table of its own; ask for it alone")
-        if figure not in tables.WORDS:
-            raise Wrong(f"--table {shown(figure)}: there are {', '.join(there)}, or search alone")
-        if figure not in there:
-            raise Wrong(
-                f"--table {figure}: study {study.name} measures {study.measured.answers} answers; "
-                f"there are {', '.join(there)}"
-            )
-    return asked or tables.measured(study, FIGURES)
-
-
 def _run_all(study, folder, options) -> int | None:
     from tqdm import tqdm
 
@@ -294,8 +263,8 @@ def _run_all(study, folder, options) -> int | None:
         def wait(key):
             bar.set_description(f"waiting: another process does {key}")
 
-        chosen, found = dict(kinds=options.kinds, seeds=options.seeds), None
-        for found in run_study(study, folder, **chosen, tell=tell, wait=wait):
+        found = None
+        for found in run_study(study, folder, **_wanted(options), tell=tell, wait=wait):
             bar.write(_line(found))
             sys.stdout.flush()
     if found is None and not failed:

@@ -65,6 +65,7 @@ def run_study(
     *,
     kinds=None,
     seeds: int | None = None,
+    every_rate: bool = False,
     tell: Callable = lambda *_: None,
     wait: Callable = lambda *_: None,
 ) -> Iterator[Result | Failure]:
@@ -72,6 +73,7 @@ def run_study(
 
     A run that cannot be done here does not keep the others from it: TrainingError at the end.
 
+    - kinds, seeds, every_rate: as for :func:`vpo_lite.studies.plan.jobs`
     - tell(key, step, steps): called after each training step
     - wait(key): called every few seconds while the runs that are left belong to other processes
     """
@@ -80,7 +82,7 @@ def run_study(
     stopped: dict[str, TrainingError] = {}
     while True:
         done, busy = False, None
-        for job in jobs(study, folder, kinds, seeds):
+        for job in jobs(study, folder, kinds, seeds, every_rate):
             stands = state(folder, job)
             if stands == "finished":
                 read_result(study, folder, job)  # refuses one that was made otherwise

@@ -8,7 +8,7 @@ import numpy as np
 from ..intervals import Noise, noise, pooled, t_interval
 from ..markup import markdown_table
 from .declaration import Study
-from .results import BUDGETS, Result, chosen, state
+from .results import BUDGETS, Result, chosen, chosen_rate, read_result, state
 
 WORDS = {  # figure -> the head of its column
     **{f"best@{k}": f"best@{k}" for k in BUDGETS},
@@ -148,6 +148,46 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
             cells.append(shown + _mark(study, found, kind, figure))
         lines.append(cells)
+    return markdown_table(heads, lines)
+
+
+class AtRate(NamedTuple):
+    """The runs of a kind at one learning rate: how many, and means over them.
+
+    - validation: of the figure that the rate is chosen by, on the validation problems
+    - figures: those that were asked for; None where a run has no value
+    """
+
+    runs: int
+    validation: float
+    figures: dict[str, float | None]
+
+
+def at_every_rate(study: Study, folder, kind: str, figures) -> dict[float, AtRate]:
+    """The finished runs of a kind, by learning rate, in the order of the declaration."""
+    rows = {}
+    for lr in study.rates(kind):
+        jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
+        done = [read_result(study, folder, j) for j in jobs if state(folder, j) == "finished"]
+        if done:
+            means = {f: _mean([value(run, f) for run in done]) for f in figures}
+            rows[lr] = AtRate(len(done), _mean([run.validation for run in done]), means)
+    return rows
+
+
+def rates_markdown(study: Study, folder, figures: Sequence[str]) -> str:
+    """Each trained kind at each learning rate, as a Markdown table; a * follows the rate that was
+    chosen, by seed 0 alone.
+    """
+    heads = ["method", "lr", "runs", "validation", *(WORDS[f] for f in figures)]
+    lines = []
+    for kind in filter(lambda kind: study.kinds[kind].trained, study.kinds):
+        best = chosen_rate(study, folder, kind)
+        for lr, row in at_every_rate(study, folder, kind, figures).items():
+            star = " *" if lr == best else ""
+            numbers = [row.validation, *row.figures.values()]
+            cells = ["" if x is None else f"{x:.3f}" for x in numbers]
+            lines.append([study.kinds[kind].label, f"{lr:g}{star}", str(row.runs), *cells])
     return markdown_table(heads, lines)
 
 
