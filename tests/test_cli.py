@@ -311,7 +311,7 @@ WRONG = {
     ),
     "option": (["--colour", "red"], "unrecognized arguments: --colour red (see"),
     "option misspelt": (["--stpes=3", "--group_size", "4"], "mean --steps, --group-size? (see"),
-    "a value that looks like an option": (["--layout", "-1,2"], "or --layout=VALUE where"),
+    "a value that looks like an option": (["--layout", "-x"], "or --layout=VALUE where"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
     "resume with a preset": (["--resume", ".", "--preset", "gpu"], "leave out preset"),

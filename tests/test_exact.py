@@ -347,7 +347,7 @@ def slack(R, alpha):
     return 1e-10 if alpha == 1 or R.shape[1] <= 2 else 4e-3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(R=rewards, alpha=alphas, data=st.data())
 def test_order_and_repetition_of_answers_do_not_matter(R, alpha, data):
     order = data.draw(st.permutations(range(len(R))))
@@ -357,35 +357,35 @@ def test_order_and_repetition_of_answers_do_not_matter(R, alpha, data):
     assert U(np.vstack([R, R[again]]), alpha) == pytest.approx(U(R, alpha), abs=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(R=rewards, alpha=alphas, data=st.data())
 def test_one_more_answer_never_lowers_the_set_reward(R, alpha, data):
     new = data.draw(arrays(np.float64, (1, R.shape[1]), elements=eighths))
     assert U(np.vstack([R, new]), alpha) >= U(R, alpha) - slack(R, alpha)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(R=rewards, alpha=alphas, data=st.data())
 def test_the_names_of_the_objectives_do_not_matter(R, alpha, data):
     columns = data.draw(st.permutations(range(R.shape[1])))
     assert U(R[:, columns], alpha) == pytest.approx(U(R, alpha), abs=slack(R, alpha))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(R=rewards, alpha=alphas, shift=st.integers(-4, 4), factor=st.sampled_from([0.25, 2.0, 64.0]))
 def test_shift_and_positive_factor_pass_through(R, alpha, shift, factor):
     moved = U(factor * R + shift, alpha)
     assert moved == pytest.approx(factor * U(R, alpha) + shift, abs=1e-9 * factor)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(R=rewards, alpha=alphas)
 def test_between_the_best_single_answer_and_the_ideal_point(R, alpha):
     best_single, ideal = R.mean(axis=1).max(), R.max(axis=0).mean()
     assert best_single - 1e-10 <= U(R, alpha) <= ideal + 1e-10
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(R=rewards)
 def test_the_limits_of_alpha(R):
     corners, centre = R.max(axis=0).mean(), R.mean(axis=1).max()

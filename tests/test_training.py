@@ -295,6 +295,7 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
     with pytest.raises(ValueError, match=r"compile = True: no C\+\+ compiler was found"):
         Learner(tiny(compile=True))
     monkeypatch.undo()
+    monkeypatch.setenv("CXX", "one")  # also where there is none
     monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
     with pytest.raises(ValueError, match=r"compile = True: LlamaForCausalLM .* own forward pass"):
         Learner(tiny(compile=True))
