@@ -190,6 +190,29 @@ def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path):
     assert plan.total(study, ["vpo"], 1, every_rate=True) == 2
 
 
+def test_rates_beyond_are_tried_and_never_chosen(study, folder, tmp_path):
+    """A run at the rate beyond, better than all others, is in the table and changes no choice."""
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL.replace("seeds = 2\n", "seeds = 2\nbeyond = {vpo = [5e-4, 1e-2]}\n", 1))
+    wider, place = declaration.read(file), tmp_path / "copy"
+    shutil.copytree(folder, place)
+    chosen = results.chosen_rate(study, place, "vpo")
+    there = {job.key for job in plan.jobs(wider, place)}
+    assert there == {job.key for job in plan.jobs(study, place)}
+    keys = {job.key for job in plan.jobs(wider, place, every_rate=True)}
+    more = {f"vpo-lr{lr}-seed{seed}" for lr in ("0.0005", "0.01") for seed in (0, 1)}
+    assert keys == more | {job.key for job in plan.jobs(study, place, every_rate=True)}
+    assert more < plan.every_job(wider).keys() and plan.total(wider, every_rate=True) == 11
+    run = json.loads((place / "vpo-lr0.001-seed0.json").read_text())
+    run["config"]["lr"], run["validation"] = 5e-4, 0.99
+    (place / "vpo-lr0.0005-seed0.json").write_text(json.dumps(run))
+    assert results.chosen_rate(wider, place, "vpo") == chosen
+    assert list(tables.at_every_rate(wider, place, "vpo", ())) == [1e-4, 5e-4, 1e-3]
+    file.write_text(file.read_text().replace("[5e-4, 1e-2]", "[1e-4]"))
+    with pytest.raises(ValueError, match=r"two runs would be named vpo-lr0\.0001-seed0"):
+        declaration.read(file)
+
+
 def test_the_rate_with_the_best_validation_is_chosen(study, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     for lr, score in (("0.0001", 0.9), ("0.001", 0.1)):

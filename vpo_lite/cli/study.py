@@ -32,7 +32,7 @@ def flags(made, arguments) -> None:
     made.add_argument(
         "--every-rate",
         action="store_true",
-        help="every seed at every learning rate (default: other seeds than 0 at the chosen one)",
+        help="every seed at every learning rate (default: those but 0 at the chosen rate alone)",
     )
     made.add_argument(
         "--workers", type=whole, metavar="N", help="processes that share the runs (default: 1)"

@@ -6,6 +6,7 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     settings = {task = "programs", operations = 2, prompts = 8, group_size = 8, steps = 160}
     lr = [4e-4, 1e-3, 2e-3]     # each kind is tuned over these, on validation problems
     rates = {vpo = [1e-3]}      # single kinds have others, where wanted
+    beyond = {vpo = [4e-3]}     # tried with --every-rate alone; the choice is not among these
     seeds = 3                   # runs at the learning rate that was chosen
     baseline = "grpo_x3"        # the kind that the others are compared with
     measured = {problems = 64, between = 16, validation = 16}  # where a task has few: see Measured
@@ -108,6 +109,7 @@ class Declaration(Schema):
     settings: Settings
     lr: Rates
     rates: dict[Name, Rates] = Field(default_factory=dict)
+    beyond: dict[Name, Rates] = Field(default_factory=dict)
     seeds: Count
     baseline: Name
     measured: Measured = Measured()
@@ -145,6 +147,7 @@ class Study:
             self.kinds = _expanded(declared.kinds)
             _check_named([self.baseline], self.kinds, "baseline")
             _check_named(declared.rates, self.kinds, "rates")
+            _check_named(declared.beyond, self.kinds, "beyond")
         for kind in self.kinds:
             with told_of(f"study {name}, kind {kind}"):
                 self._check(kind)
@@ -156,6 +159,10 @@ class Study:
         """The learning rates that this kind is tuned over."""
         rates = self.declared.rates.get(kind, self.declared.lr)
         return rates if self.kinds[kind].trained else rates[:1]
+
+    def every_rate(self, kind: str) -> list[float]:
+        """These, and those beyond them, in ascending order."""
+        return sorted([*self.rates(kind), *self.declared.beyond.get(kind, [])])
 
     def seeds(self, kind: str) -> int:
         """Runs of this kind at the learning rate that was chosen."""
@@ -186,10 +193,10 @@ class Study:
                     f"settings: {name} is given by the study itself; leave it out"
                     + (" and write lr = [...] beside the settings" if name == "lr" else "")
                 )
-        jobs = self.tuning(kind)
+        jobs = [self.job(kind, lr, 0) for lr in self.every_rate(kind)]
         twice = _first_twice(job.key for job in jobs)
         if twice is not None:
-            raise ValueError(f"lr = {self.rates(kind)}: two runs would be named {twice}")
+            raise ValueError(f"lr = {self.every_rate(kind)}: two runs would be named {twice}")
         judged = jobs[0].judged
         if measured.answers < judged.compared_size:
             raise ValueError(

@@ -14,27 +14,27 @@ def jobs(
 
     - kinds: these alone, in their order
     - seeds: at most so many
-    - every_rate: other seeds at the other rates, too
+    - every_rate: every seed at every rate, also at those beyond
     """
     for kind in study.kinds if kinds is None else kinds:
+        most = study.seeds(kind) if seeds is None else min(seeds, study.seeds(kind))
+        if every_rate:
+            rates = study.every_rate(kind)
+            yield from (study.job(kind, lr, seed) for lr in rates for seed in range(most))
+            continue
         yield from study.tuning(kind)
-        rates = study.rates(kind) if every_rate else [chosen_rate(study, folder, kind)]
-        for lr in rates:
-            if lr is not None:
-                yield from (study.job(kind, lr, s) for s in range(1, _seeds(study, kind, seeds)))
+        if (lr := chosen_rate(study, folder, kind)) is not None:
+            yield from (study.job(kind, lr, seed) for seed in range(1, most))
 
 
 def total(study: Study, kinds=None, seeds: int | None = None, every_rate: bool = False) -> int:
     """How many runs :func:`jobs` comes to, once the learning rates are chosen."""
     found = 0
     for kind in study.kinds if kinds is None else kinds:
+        most = study.seeds(kind) if seeds is None else min(seeds, study.seeds(kind))
         rates = len(study.rates(kind))
-        found += rates + (rates if every_rate else 1) * (_seeds(study, kind, seeds) - 1)
+        found += len(study.every_rate(kind)) * most if every_rate else rates + most - 1
     return found
-
-
-def _seeds(study: Study, kind: str, most: int | None) -> int:
-    return study.seeds(kind) if most is None else min(most, study.seeds(kind))
 
 
 def every_job(study: Study) -> dict[str, Job]:
@@ -42,7 +42,7 @@ def every_job(study: Study) -> dict[str, Job]:
     found = [
         study.job(kind, lr, seed)
         for kind in study.kinds
-        for lr in study.rates(kind)
+        for lr in study.every_rate(kind)
         for seed in range(study.seeds(kind))
     ]
     return {job.key: job for job in found}

@@ -164,9 +164,9 @@ class AtRate(NamedTuple):
 
 
 def at_every_rate(study: Study, folder, kind: str, figures) -> dict[float, AtRate]:
-    """The finished runs of a kind, by learning rate, in the order of the declaration."""
+    """The finished runs of a kind, by learning rate, in ascending order."""
     rows = {}
-    for lr in study.rates(kind):
+    for lr in study.every_rate(kind):
         jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
         done = [read_result(study, folder, j) for j in jobs if state(folder, j) == "finished"]
         if done:
