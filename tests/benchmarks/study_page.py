@@ -3,9 +3,8 @@
     .venv/bin/python tests/benchmarks/study_page.py
 
 A table stands below a line <!-- vpo-lite study NAME --table FIGURE ... --> and is what this command
-prints of the runs in vpo_lite/studies/shipped/NAME. Five more are made here: <!-- beside the paper
--->, <!-- GRPO at a lower rate -->, <!-- trained at, judged at -->, <!-- alpha and m on one maze -->
-and <!-- what it took -->. tests/test_study_page.py compares.
+prints of the runs in vpo_lite/studies/shipped/NAME. Others are made here: see the end of
+:func:`table`. tests/test_study_page.py compares.
 """
 
 import re
@@ -19,6 +18,7 @@ from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
 from vpo_lite.studies.results import SHIPPED
 
+SHORT = {"vpo": "VPO", "grpo_x3": "GRPO"}
 PAGE = Path(__file__).parents[2] / "notebooks" / "STUDY.md"
 TABLE = re.compile(r"(<!-- (.+?) -->\n)((?:\|.*\n)*)")
 # Of the paper: the project's page [W], and its plots, digitised (pass@k +-.003) [F].
@@ -98,6 +98,63 @@ def grpo_at_a_lower_rate() -> str:
     return "\n".join(lines.splitlines()[:4])
 
 
+RATED = ("programs", "paper-9x9", "hard-8x8", "hops")  # VPO and GRPO have all seeds at some rates
+PAIR = ("vpo", "grpo_x3")
+
+
+def by_all_seeds(study, kind: str) -> float:
+    """The learning rate with the best mean validation, of those at which all seeds were run."""
+    rows = tables.at_every_rate(study, SHIPPED / study.name, kind, ())
+    whole = {lr: row for lr, row in rows.items() if row.runs == study.seeds(kind)}
+    return max(whole, key=lambda lr: whole[lr].validation)
+
+
+def at_those_rates(name: str):
+    """The study as if the validation of all seeds had chosen the rates of VPO and GRPO."""
+    study = declaration.read(name)
+    rates = study.declared.rates | {kind: [by_all_seeds(study, kind)] for kind in PAIR}
+    changes = {"rates": rates, "beyond": {}}
+    return declaration.Study(name, study.declared.model_copy(update=changes))
+
+
+def every_rate() -> str:
+    """VPO and GRPO at every learning rate of four studies, as a Markdown table."""
+    lines = []
+    for name in RATED:
+        study = declaration.read(name)
+        for kind in PAIR:
+            chosen = results.chosen_rate(study, SHIPPED / name, kind)
+            best = by_all_seeds(study, kind)
+            rows = tables.at_every_rate(study, SHIPPED / name, kind, ["any@1", "any@30"])
+            for lr, row in rows.items():
+                rate = f"**{lr:g}**" if lr == best else f"{lr:g}"
+                numbers = [row.validation, *row.figures.values()]
+                lines.append(
+                    [
+                        f"`{name}`",
+                        SHORT[kind],
+                        rate + " *" * (lr == chosen),
+                        str(row.runs),
+                        *(f"{x:.3f}" for x in numbers),
+                    ]
+                )
+    heads = ["task", "method", "lr", "runs", "validation", "any@1", "any@30"]
+    return markdown_table(heads, lines)
+
+
+def rates_of_all_seeds() -> str:
+    """VPO and GRPO at the rates that all seeds choose, as a Markdown table; marks compare them."""
+    figures = ["any@1", "any@3", "any@10", "any@30", "best@30", "diversity"]
+    lines = []
+    for name in RATED:
+        made = tables.markdown(at_those_rates(name), SHIPPED / name, figures).splitlines()
+        for kind, line in zip(PAIR, made[2:4], strict=True):
+            _, _, lr, _, *cells = line.strip("| ").split(" | ")
+            lines.append([f"`{name}`", SHORT[kind], lr, *cells])
+    heads = ["task", "method", "lr", *(tables.WORDS[figure] for figure in figures)]
+    return markdown_table(heads, lines)
+
+
 def judged() -> dict[float, list[float]]:
     """Coverage at each alpha of sets of three, by the alpha at which they were trained."""
     study, found = runs("ablation-maze")
@@ -153,6 +210,8 @@ def table(command: str) -> str | None:
     made = {
         "beside the paper": beside_the_paper,
         "GRPO at a lower rate": grpo_at_a_lower_rate,
+        "every learning rate": every_rate,
+        "rates of all seeds": rates_of_all_seeds,
         "trained at, judged at": trained_at_judged_at,
         "alpha and m on one maze": on_one_maze,
         "what it took": what_it_took,
