@@ -31,6 +31,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..checks import check_choice, check_whole, shown
 from ..estimators import METHODS
@@ -74,7 +75,8 @@ def export(
     Raises ValueError for settings that veRL cannot keep, for a folder that holds something, and
     where pyarrow is missing. Nothing is written then.
     """
-    check_whole(gpus, "gpus"), check_whole(nodes, "nodes")
+    check_whole(gpus, "gpus")
+    check_whole(nodes, "nodes")
     check_settings(config, estimator, gpus * nodes)
     out = Path(out)
     if not is_free(out, FILES):
@@ -103,10 +105,11 @@ def export(
     if tell:
         tell(0, total)
     with making(out) as made:
-        sizes = [_write_rows(parquet, made / name, some, told) for name, some in rows.items()]
-        prompt, response = (max(s[i] for s in sizes) for i in (1, 2))
+        files = {n: _write_rows(parquet, made / n, some, told) for n, some in rows.items()}
+        prompt = max(file.prompt for file in files.values())
+        response = max(file.tokens for file in files.values())
         lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
-        count = {name: size[0] for name, size in zip(rows, sizes, strict=True)}
+        count = {name: file.problems for name, file in files.items()}
         write_json(made / CONFIG, stored)
         texts = {
             "vpo.yaml": configuration(config, lengths, gpus, nodes, estimator),
@@ -217,8 +220,15 @@ def _row(config, task, seed: int, split: str, index: int, slot: int) -> tuple[di
     return row, tokens_of(task, x, config.answers, None)
 
 
-def _write_rows(modules, path: Path, rows, told) -> tuple[int, int, int]:
-    """Write the rows; returns how many, the most bytes of a prompt, the most tokens asked for."""
+class _Written(NamedTuple):
+    """Of a file: how many problems, the most bytes of a prompt, the most tokens asked for."""
+
+    problems: int
+    prompt: int
+    tokens: int
+
+
+def _write_rows(modules, path: Path, rows, told) -> _Written:
     pyarrow, parquet = modules
     text, whole = pyarrow.string(), pyarrow.int64()
     schema = pyarrow.schema(
@@ -248,4 +258,4 @@ def _write_rows(modules, path: Path, rows, told) -> tuple[int, int, int]:
             if len(batch) == 1024:
                 flush()
         flush()
-    return count, longest, tokens
+    return _Written(count, longest, tokens)
