@@ -42,9 +42,10 @@ from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
-from ..training.evaluate import check_eval_every, held_out_seeds
+from ..training.evaluate import held_out_seeds
 from ..training.folders import CONFIG, settings
 from ..training.problems import seeds_of_step
+from ..training.run import settled
 from ..training.schemas import Engine
 from .rewards import RolloutReward
 from .verl_texts import RUN, configuration, readme
@@ -83,15 +84,12 @@ def export(
         raise ValueError(f"{out}: exists already; choose another folder")
     if not out.name:  # the folder itself takes the place of an empty one
         raise ValueError(f"{out}: name the folder to make, such as {out / 'verl'}")
-    check_eval_every(config)
-    config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
-    if Path(config.model).is_dir():
-        config = config.but(model=str(Path(config.model).resolve()))
-        if not load_tokenizer(config.model).chat_template:
-            raise ValueError(
-                f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
-                "asks in chat messages; name an instruct model, or train natively"
-            )
+    config = settled(config)
+    if Path(config.model).is_dir() and not load_tokenizer(config.model).chat_template:
+        raise ValueError(
+            f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
+            "asks in chat messages; name an instruct model, or train natively"
+        )
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
     held_out = held_out_seeds(task, config.eval_problems, "eval_problems")
