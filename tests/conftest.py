@@ -75,17 +75,6 @@ def not_installed(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "distribution", found)
 
 
-@pytest.fixture(scope="module")
-def each_study_is_read_once():
-    """What tables and searches ask of a study, which ships, is read from its files once."""
-    from recorded import chosen_runs
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("tables", "searches"):
-            patch.setattr(f"vpo_lite.studies.{module}.chosen", chosen_runs)
-        yield
-
-
 @pytest.fixture
 def stopped(runs, tmp_path):
     """A copy of the stopped run."""

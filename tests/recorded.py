@@ -20,17 +20,7 @@ def replayed(name):
     return Lab.replay(name)
 
 
+@functools.cache
 def chosen(name):
     """The chosen runs of a study that ships, by kind; not to be changed."""
-    return chosen_runs(declaration.read(name), results.SHIPPED / name)
-
-
-def chosen_runs(study, folder):
-    """The same for a study that was read already, perhaps with other rates."""
-    key = study.name, repr(study.declared)
-    if key not in _READ:
-        _READ[key] = results.chosen(study, folder)
-    return _READ[key]
-
-
-_READ = {}
+    return results.chosen(declaration.read(name), results.SHIPPED / name)

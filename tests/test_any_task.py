@@ -741,6 +741,21 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
     assert "config.json: method 'my_methods:beside_the_task': cannot" in capsys.readouterr().err
 
 
+def test_a_method_inside_a_class_is_recorded_with_its_class(tmp_path, monkeypatch):
+    """Recorded without it, no other process found the method: the run could not be resumed."""
+    method = METHOD.replace("beside_the_task", "held").strip().replace("\n", "\n    ")
+    head, method = method.split("@", 1)
+    text = f"{head.strip()}\n\n\nclass Mine:\n    @staticmethod\n    @{method}\n"
+    (tmp_path / "methods_in_a_class.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(vpo.METHODS, "held", None)  # gone after the test
+    stored = vpo.TrainConfig(method="methods_in_a_class:Mine.held").to_json()
+    assert stored["method"] == "methods_in_a_class:Mine.held"
+    del vpo.METHODS["held"], sys.modules["methods_in_a_class"]  # another process
+    made = vpo.TrainConfig.from_json(stored)
+    assert made.method == "held" and made.to_json() == stored and made.but(m=2).method == "held"
+
+
 def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):
     made = config(model, most=3)
     assert (made.task, made.task_options) == ("letters_of_the_test:Letters", {"most": 3})

@@ -23,7 +23,7 @@ import browser_harness as harness
 import pytest
 from printed import refused
 
-from vpo_lite import Lab
+from vpo_lite import Lab, machine
 from vpo_lite.classroom import check, notebooks, serve
 from vpo_lite.cli import main
 from vpo_lite.lab import recordings
@@ -176,10 +176,13 @@ def test_the_checks_find_this_machine_and_its_course(monkeypatch):
     assert check.notebooks_there() == (True, f"{count} in {ROOT / 'notebooks'}", "")
 
 
-def test_the_checks_fail_where_something_is_missing(monkeypatch, taken):
+def test_the_checks_fail_where_something_is_missing(monkeypatch, taken, capsys):
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
     assert not check.cores().enough, "this process may use one of eight"
+    machine.examine()
+    said = capsys.readouterr().out
+    assert "1 of 8 cores\n" in said and re.search(r"torch uses \d+ of 1,", said)
     monkeypatch.setattr(check, "MEMORY", 2**60)
     assert not check.memory().enough
     monkeypatch.setattr(sys, "platform", "linux")

@@ -377,6 +377,15 @@ def test_runs_measured_on_unequally_many_problems_are_not_compared_and_it_is_sai
     ]
 
 
+def test_two_modes_of_a_task_are_other_problems(made):
+    """It raised AttributeError: a mode was asked for the options of the other one."""
+    folders = [made(mode, 0.5, task="programs", mode=mode) for mode in ("single", "conflict")]
+    for one, other in (folders, folders[::-1]):
+        rows = compare([one, other])
+        assert [row["other_problems"] for row in rows] == [[], ["mode"]] and not rows[1]["ahead"]
+        assert differences(rows)[0].endswith(": not compared; their problems differ in mode")
+
+
 def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):
     folder = made("a", 0.8)
     with pytest.raises(ValueError, match="given twice"):

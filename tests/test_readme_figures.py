@@ -17,7 +17,6 @@ OTHER_TASKS = REFERENCE.partition("## What other tasks show")[2].partition("**On
 RESULTS = ROOT / "tests" / "benchmarks" / "results"
 ONE_VPO = "vpo, one problem"
 MINIATURES = ("programs", "calls", "hops")
-pytestmark = pytest.mark.usefixtures("each_study_is_read_once")
 
 
 def stored(name):

@@ -27,9 +27,6 @@ TABLES = list(study_page.TABLE.finditer(PAGE))
 STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
 
 
-pytestmark = pytest.mark.usefixtures("each_study_is_read_once")
-
-
 @pytest.fixture(scope="module")
 def found():
     return chosen("programs")

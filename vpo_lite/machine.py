@@ -45,7 +45,7 @@ def examine() -> int:
     faults = []
     print(
         f"python {platform.python_version()} on {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores"
+        f"{sandbox.cores()} of {os.cpu_count()} cores"
     )
     for title, names, cure in (
         ("training", _TRAINING, install_command()),
@@ -96,7 +96,7 @@ def _print_device() -> None:
         print("device: cpu (no GPU found; all that ships runs on it)")
     waiting = os.environ.get("OMP_WAIT_POLICY", "unset")
     print(
-        f"threads: torch uses {torch.get_num_threads()} of {os.cpu_count()}, OMP_WAIT_POLICY "
+        f"threads: torch uses {torch.get_num_threads()} of {sandbox.cores()}, OMP_WAIT_POLICY "
         f"{waiting}"
     )
 

@@ -610,8 +610,16 @@ def test_a_table_reads_each_file_few_times(here, done, monkeypatch):
     read = []
     real = results.read_json
     monkeypatch.setattr(results, "read_json", lambda *a: (read.append(a[0]), real(*a))[1])
-    tables.markdown(done, here / "out", tables.measured(done))
-    assert len(read) <= 2 * len(list((here / "out").glob("*.json")))
+    files = list((here / "out").glob("*.json"))
+    table = tables.markdown(done, here / "out", tables.measured(done))
+    assert 0 < len(read) <= 2 * len(files)
+    read.clear()
+    assert tables.difference(done, here / "out", "vpo", "best@1") and not read
+    for path in files:
+        text = path.read_text()
+        path.write_text(re.sub(r'("training_seconds": )[^,]*', r"\g<1>6000.0", text))
+    assert {row["minutes"] for row in tables.means(done, here / "out").values()} == {100.0}
+    assert read and tables.markdown(done, here / "out", tables.measured(done)) == table
 
 
 # --- searches -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from ipywidgets.widgets.widget import _instances
 from lab_harness import WAIT
 from small_models import model_folder
 
+import envs
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.faces import Face, _face
 from vpo_lite.lab.layout import Page
@@ -95,6 +96,21 @@ class Plain(Letters):
 
     def instance(self, seed):
         return 2 + seed % 3
+
+
+class Counted(Letters):
+    """A task of one's own on mazes: it is not the task of mazes."""
+
+    name, options, singles_out, single = "counted", (), (), True
+
+    def instance(self, seed):
+        return envs.generate("lite-6x6", 1000)
+
+    def objectives(self, instance):
+        return ("gold", "steps")
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words(f"Count in {instance.text}")
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +214,17 @@ def test_rollouts_that_are_cut_off_are_named(model):
 def test_a_lab_on_another_task_has_no_maze(model):
     with pytest.raises(AttributeError, match="has no maze"):
         _ = Lab(task=Letters, model=model, **SMALL).maze
+
+
+@pytest.mark.parametrize("panel", ["widgets", "plain"])
+def test_a_task_of_ones_own_on_mazes_has_the_panel_of_any_other_task(model, panel):
+    """The panel raised AttributeError: it asked such a task for the layout of its mazes."""
+    lab = Lab("vpo", task=Counted, model=model, panel=panel, **SMALL)
+    assert "Count in" in _page(lab.panel) and lab.last_error is None
+    assert lab.sentence() == "The true front of this row is not known."
+    with pytest.raises(ValueError, match="has no maze"):
+        lab.set_maze("S G\nD E")
+    lab.close()
 
 
 @pytest.mark.parametrize("panel", ["widgets", "plain"])

@@ -32,7 +32,8 @@ PAGES = SHARE / "voila" / "templates" / "offline"  # also what is shown without 
 LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
 VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
-FOLDER, PAGE = "vpo-classroom-", "page"  # of a server, in the system's folder for temporary files
+FOLDER = "vpo-classroom-"  # of a server, in the system's folder for temporary files; in it
+PAGE, NOTEBOOK = "page", "vpo_lite.ipynb"
 STARTING = 30  # seconds after which a kernel that has not appeared is no longer waited for
 LEAST_TOKEN, MOST_TOKEN = 12, 200  # characters
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike on a projector
@@ -122,28 +123,22 @@ def cell(code: str | None = None, recording=None, *, room: bool = False) -> str:
 
 def announcement(port: int, token: str | None, viewers: int) -> str:
     """What the server opens, to whom, and how to stop it. token: of a room; None: this machine."""
-    each = (
-        f"at most {viewers} at a time; each has a kernel of its own: {LOOKING:g} GiB, "
-        f"{TRAINING:g} GiB while it trains"
-    )
-    stop = "Ctrl-C here ends the server and all kernels"
     if token is None:
-        reach = "reach    this machine only, every account on it"
-        return "\n  ".join(
-            [f"http://127.0.0.1:{port}/", reach, f"viewers  {each}", f"stop     {stop}"]
-        )
-    return "\n  ".join(
-        [
+        opened = [f"http://127.0.0.1:{port}/", "reach    this machine only, every account on it"]
+    else:
+        opened = [
             f"http://{network_address()}:{port}/?token={token}",
             f"opens    port {port} on every network interface of this machine, not encrypted",
             "reach    everyone who can connect to this machine and has the token; the address "
             "holds it,",
             "         and the page without it asks for it",
             "allows   moving the panel's controls and training; no code, no share codes, no files",
-            f"viewers  {each}",
-            f"stop     {stop}",
         ]
+    viewed = (
+        f"viewers  at most {viewers} at a time; each has a kernel of its own: {LOOKING:g} GiB, "
+        f"{TRAINING:g} GiB while it trains"
     )
+    return "\n  ".join([*opened, viewed, "stop     Ctrl-C here ends the server and all kernels"])
 
 
 class Bound:
@@ -215,9 +210,27 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
     token: serve to the network, and only who has it; None: serve this machine. browser: open a
     window, too.
     """
+    from traitlets.config import Config
+
+    if token is not None:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # no viewer makes a kernel fetch a model
+    with own_folder() as folder:
+        paths = filter(None, [str(SHARE), str(folder), os.environ.get("JUPYTER_PATH")])
+        os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
+        _write_kernel(folder / "kernels" / "python3")
+        (folder / PAGE / NOTEBOOK).write_text(json.dumps(_notebook(source)), encoding="utf-8")
+        logging.getLogger("tornado").setLevel(logging.ERROR)
+        # A page that waits for a place asks every 5 s. Each refusal would be a line with the token.
+        logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
+        app = _server().instance(config=Config(_settings(folder, port, token, viewers, browser)))
+        app.initialize([])
+        app.start()
+
+
+def _server() -> type:
+    """Voila's application, which ends its kernels with it, and asks for the token in our words."""
     from tornado.ioloop import IOLoop
     from tornado.web import HTTPError
-    from traitlets.config import Config
     from voila.app import Voila
 
     class Classroom(Voila):
@@ -252,51 +265,39 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
             settings["jinja2_env"].loader.searchpath.insert(0, str(PAGES))
             return settings
 
-    before = os.environ.get("JUPYTER_PATH")
-    if token is not None:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # no viewer makes a kernel fetch a model
-    with own_folder() as folder:
-        paths = [str(SHARE), str(folder), *([before] if before else [])]
-        os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
-        _write_kernel(folder / "kernels" / "python3")
-        notebook = folder / PAGE / "vpo_lite.ipynb"
-        notebook.write_text(json.dumps(_notebook(source)), encoding="utf-8")
-        config = Config(
-            {
-                "Voila": {
-                    "notebook_path": str(notebook),
-                    "connection_dir_root": str(folder),
-                    "config_file_paths": [],  # nobody's own settings open more than was said
-                    "ip": _listens_to(token),
-                    "port": port,
-                    "port_retries": 0,
-                    "token": token or "",
-                    "open_browser": browser,
-                    "log_level": logging.ERROR,
-                    "tornado_settings": {
-                        # Without a token, only what is addressed to this machine is answered.
-                        "allow_remote_access": token is not None,
-                        # A page that closes ends its kernel by a request without an XSRF token,
-                        # which would be refused. It names the kernel by its random id.
-                        "disable_check_xsrf": True,
-                    },
-                },
-                "VoilaConfiguration": {
-                    "template": "offline",
-                    "allow_template_override": "NO",
-                    "prelaunch_hook": Bound(viewers),
-                },
-                # Else a viewer may set a password, which is written into this account's settings.
-                "PasswordIdentityProvider": {"allow_password_change": False},
-                "MappingKernelManager": {"cull_idle_timeout": FORSAKEN, "cull_interval": 15},
-            }
-        )
-        logging.getLogger("tornado").setLevel(logging.ERROR)
-        # A page that waits for a place asks every 5 s. Each refusal would be a line with the token.
-        logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
-        app = Classroom.instance(config=config)
-        app.initialize([])
-        app.start()
+    return Classroom
+
+
+def _settings(folder: Path, port: int, token: str | None, viewers: int, browser: bool) -> dict:
+    """Voila's settings, by class. folder: as made by :func:`own_folder`; others: of `serve`."""
+    return {
+        "Voila": {
+            "notebook_path": str(folder / PAGE / NOTEBOOK),
+            "connection_dir_root": str(folder),
+            "config_file_paths": [],  # nobody's own settings open more than was said
+            "ip": _listens_to(token),
+            "port": port,
+            "port_retries": 0,
+            "token": token or "",
+            "open_browser": browser,
+            "log_level": logging.ERROR,
+            "tornado_settings": {
+                # Without a token, only what is addressed to this machine is answered.
+                "allow_remote_access": token is not None,
+                # A page that closes ends its kernel by a request without an XSRF token,
+                # which would be refused. It names the kernel by its random id.
+                "disable_check_xsrf": True,
+            },
+        },
+        "VoilaConfiguration": {
+            "template": "offline",
+            "allow_template_override": "NO",
+            "prelaunch_hook": Bound(viewers),
+        },
+        # Else a viewer may set a password, which is written into this account's settings.
+        "PasswordIdentityProvider": {"allow_password_change": False},
+        "MappingKernelManager": {"cull_idle_timeout": FORSAKEN, "cull_interval": 15},
+    }
 
 
 @contextlib.contextmanager

@@ -79,11 +79,6 @@ class RolloutReward:
             config.method, config.answers, config.K, config.alpha, config.seed, config.pay_repeats
         )
 
-    @property
-    def compared_size(self) -> int:
-        """Answers in a set, as in a TrainConfig: here those of one rollout."""
-        return self.answers
-
     def score(
         self,
         task: Task,

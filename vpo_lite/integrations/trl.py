@@ -162,9 +162,9 @@ class SetReward:
         """Hand the means over the rollouts of some groups, or parts of groups, to TRL's
         ``log_metric(name, value)``. A figure that a group lacks is left out.
         """
-        rows = []
+        rows, task = [], self.task
         for group in groups:
-            figures = step_figures(self.task, self.reward, [group])
+            figures = step_figures(task, self.reward.alpha, self.reward.answers, [group])
             objectives = {f"objective/{name}": x for name, x in figures["objectives"].items()}
             rows.append({name: figures[name] for name in LOGGED} | objectives)
         rollouts = [len(group.texts) for group in groups]

@@ -14,8 +14,8 @@ from ..estimators import zscore
 from ..files import sync
 from ..training.errors import TrainingError
 from ..training.folders import METRICS
-from ..training.measure import step_figures
-from ..training.record import Group, StepRecord
+from ..training.measure import rollout_fields
+from ..training.record import StepRecord
 from ..training.run import AnyRun
 from .rewards import Scored
 from .trl import SetReward, grouped
@@ -110,14 +110,7 @@ def record_of(run: AnyRun, step: int, rollouts: list, logs: Mapping, times: Mapp
     advantages = c * zscore(scores, c * EPS)
     return StepRecord(
         step=step,
-        method=config.method,
-        alpha=config.alpha,
-        K=config.K,
-        m=config.answers,
-        score=float(scores.mean()),
-        silent_groups=float((advantages == 0).all(1).mean()),
-        tokens=int(sum(group.tokens.sum() for group in groups)),
-        **step_figures(task, config, groups),
+        **rollout_fields(task, config, groups, scores, advantages, single),
         loss=logs["loss"],
         gradient_norm=logs["grad_norm"],
         entropy=logs["entropy"],
@@ -125,8 +118,4 @@ def record_of(run: AnyRun, step: int, rollouts: list, logs: Mapping, times: Mapp
         clip_share=logs["clip_ratio/region_mean"],
         sampler_gap=None,
         **times,
-        groups=tuple(
-            Group(g.instance, g.texts, g.answers, g.rewards, A, w)
-            for g, A, w in zip(groups, advantages, single, strict=True)
-        ),
     )

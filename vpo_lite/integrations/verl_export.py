@@ -31,6 +31,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..checks import check_choice, check_whole, shown
 from ..estimators import METHODS
@@ -41,9 +42,10 @@ from ..policy.hub import HubName
 from ..tasks.base import Task
 from ..training.config import TrainConfig
 from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
-from ..training.evaluate import check_eval_every, held_out_seeds
+from ..training.evaluate import held_out_seeds
 from ..training.folders import CONFIG, settings
 from ..training.problems import seeds_of_step
+from ..training.run import settled
 from ..training.schemas import Engine
 from .rewards import RolloutReward
 from .verl_texts import RUN, configuration, readme
@@ -74,22 +76,20 @@ def export(
     Raises ValueError for settings that veRL cannot keep, for a folder that holds something, and
     where pyarrow is missing. Nothing is written then.
     """
-    check_whole(gpus, "gpus"), check_whole(nodes, "nodes")
+    check_whole(gpus, "gpus")
+    check_whole(nodes, "nodes")
     check_settings(config, estimator, gpus * nodes)
     out = Path(out)
     if not is_free(out, FILES):
         raise ValueError(f"{out}: exists already; choose another folder")
     if not out.name:  # the folder itself takes the place of an empty one
         raise ValueError(f"{out}: name the folder to make, such as {out / 'verl'}")
-    check_eval_every(config)
-    config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
-    if Path(config.model).is_dir():
-        config = config.but(model=str(Path(config.model).resolve()))
-        if not load_tokenizer(config.model).chat_template:
-            raise ValueError(
-                f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
-                "asks in chat messages; name an instruct model, or train natively"
-            )
+    config = settled(config)
+    if Path(config.model).is_dir() and not load_tokenizer(config.model).chat_template:
+        raise ValueError(
+            f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
+            "asks in chat messages; name an instruct model, or train natively"
+        )
     task, stored = config.make_task(), settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
     held_out = held_out_seeds(task, config.eval_problems, "eval_problems")
@@ -103,10 +103,11 @@ def export(
     if tell:
         tell(0, total)
     with making(out) as made:
-        sizes = [_write_rows(parquet, made / name, some, told) for name, some in rows.items()]
-        prompt, response = (max(s[i] for s in sizes) for i in (1, 2))
+        files = {n: _write_rows(parquet, made / n, some, told) for n, some in rows.items()}
+        prompt = max(file.prompt for file in files.values())
+        response = max(file.tokens for file in files.values())
         lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
-        count = {name: size[0] for name, size in zip(rows, sizes, strict=True)}
+        count = {name: file.problems for name, file in files.items()}
         write_json(made / CONFIG, stored)
         texts = {
             "vpo.yaml": configuration(config, lengths, gpus, nodes, estimator),
@@ -217,8 +218,15 @@ def _row(config, task, seed: int, split: str, index: int, slot: int) -> tuple[di
     return row, tokens_of(task, x, config.answers, None)
 
 
-def _write_rows(modules, path: Path, rows, told) -> tuple[int, int, int]:
-    """Write the rows; returns how many, the most bytes of a prompt, the most tokens asked for."""
+class _Written(NamedTuple):
+    """Of a file: how many problems, the most bytes of a prompt, the most tokens asked for."""
+
+    problems: int
+    prompt: int
+    tokens: int
+
+
+def _write_rows(modules, path: Path, rows, told) -> _Written:
     pyarrow, parquet = modules
     text, whole = pyarrow.string(), pyarrow.int64()
     schema = pyarrow.schema(
@@ -248,4 +256,4 @@ def _write_rows(modules, path: Path, rows, told) -> tuple[int, int, int]:
             if len(batch) == 1024:
                 flush()
         flush()
-    return count, longest, tokens
+    return _Written(count, longest, tokens)

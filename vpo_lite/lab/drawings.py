@@ -172,9 +172,8 @@ def in_words(maze, path, reached: bool) -> str:
     return "  ".join(parts) or "reaches E"
 
 
-def describe(problem, groups) -> str:
+def describe(maze: Maze | None, groups) -> str:
     """The text equivalent of the board: of a maze, or of answers as text."""
-    maze = problem if isinstance(problem, Maze) else None
     parts = [] if maze is None else _tiles(maze)
     for drawn in groups:
         for route in drawn["routes"]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..markup import Html, html
 from ..objective import nondominated
-from ..tasks.maze import MazeTask
 from .view import View
+from .words import is_maze
 
 SAME, NOTHING = 1e-9, html("")
 
@@ -74,7 +74,7 @@ MAZE = Face(
 
 def face_of(view: View) -> Face:
     """The face of the problem on show."""
-    if isinstance(view.task, MazeTask):
+    if is_maze(view):
         return MAZE if view.instance.lava else replace(MAZE, hollow=None)
     names = tuple(name.replace("_", " ") for name in view.task.objectives(view.instance))
     points = view.front

@@ -24,6 +24,7 @@ from .gallery import by_name, name_of
 from .session import Session
 from .settings import Settings
 from .stretch import rehearsal
+from .words import is_maze
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -85,7 +86,7 @@ class Lab(Session):
     @property
     def maze(self) -> envs.Maze:
         """The maze to train on, or, with many, the one to look at before."""
-        if not isinstance(self.instance, envs.Maze):
+        if not is_maze(self.view()):
             raise AttributeError(f"task {self.config.task!r} has no maze")
         return self.instance
 
@@ -131,7 +132,7 @@ class Lab(Session):
         """A still picture of the plots. how: curves, the names of two; large, for a projector;
         dark, light on dark. For another task: see `Session.figure`.
         """
-        if not isinstance(self.instance, envs.Maze):
+        if not is_maze(self.view()):
             return super().figure(width, **how)
         return _plots(self.view(), width, **how)
 
@@ -189,7 +190,7 @@ def _plots(view, width, *, curves=(COVERAGE, DIVERSITY), large=False, dark=False
 
 
 def _maze_of(lab: Lab) -> envs.Maze:
-    if not isinstance(lab.instance, envs.Maze):
+    if not is_maze(lab.view()):
         raise ValueError(f"task {lab.config.task!r} has no maze")
     return lab.instance
 

@@ -140,8 +140,8 @@ class Panel:
 
     def _draw(self, view: View, groups, large: bool):
         room = share_out((self.board.room or 960) - 8, len(groups), large)
-        description = describe(view.instance, groups)
-        text = view.instance.text if is_maze(view) else ""
+        maze = view.instance if is_maze(view) else None
+        text, description = maze.text if maze else "", describe(maze, groups)
         with self.board.hold_sync():
             put(self.board, text=text, groups=groups, large=large, description=description)
         put(self.asked, value=_problem(view, large))

@@ -12,8 +12,8 @@ from .view import Moment, Run, View
 
 ASIDE = 0.035  # between the markers of two runs at one point
 FAILED_AT = (-0.12, -0.24)  # where answers of the first run that do not count are drawn
-NONE = " "  # no text: beside a point whose text was empty plotly.js never draws a later one
 FAILED_STEP = 0.12  # and how far below them those of the next run
+NONE = " "  # no text: beside a point whose text was empty plotly.js never draws a later one
 
 
 def lowest(runs: int) -> float:

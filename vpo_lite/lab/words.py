@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-import envs
-
 from .. import metrics
 from ..looks import look
 from ..markup import Html, html, in_lines, joined
+from ..tasks.maze import MazeTask
 from .view import Run, View
 
 STATES = {  # state of the lab -> as the status line says it
@@ -137,7 +136,8 @@ def cut_off(view: View) -> list[str]:
 
 
 def is_maze(view: View) -> bool:
-    return isinstance(view.instance, envs.Maze)
+    """Whether the task is the one of mazes: it alone says how their answers and rewards read."""
+    return isinstance(view.task, MazeTask)
 
 
 def where(view: View) -> str:

@@ -27,6 +27,7 @@ import itertools
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -259,12 +260,7 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
 
 
 def _first_twice(names: Iterable[str]) -> str | None:
-    seen = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _check_named(names: Iterable[str], there: Iterable[str], what: str) -> None:

@@ -1,5 +1,6 @@
 """What a study's runs found: reading their files, choosing learning rates."""
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -165,7 +166,16 @@ def chosen_rate(study: Study, folder, kind: str) -> float | None:
 
 
 def chosen(study: Study, folder) -> dict[str, list[Result]]:
-    """The runs at the chosen learning rate, by kind, in the order of their seeds."""
+    """The runs at the chosen learning rate, by kind, in the order of their seeds. They are read
+    once for as long as no file of the folder changes.
+    """
+    stats = {path.name: path.stat() for path in Path(folder).glob("*.json")}
+    stamps = frozenset((name, x.st_ino, x.st_size, x.st_mtime_ns) for name, x in stats.items())
+    return dict(_chosen(study, Path(folder), stamps))
+
+
+@lru_cache(maxsize=4)
+def _chosen(study: Study, folder: Path, stamps: frozenset) -> dict[str, list[Result]]:
     found = {}
     for kind in study.kinds:
         lr = chosen_rate(study, folder, kind)

@@ -8,7 +8,6 @@ is tried again without that file, or with other settings.
 """
 
 import json
-import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +19,7 @@ from ..checks import told_of
 from ..files import BusyError, digest, lock_folder, read_json, tidy, write_atomically
 from ..policy.loading import check_there
 from ..tasks.base import TaskError
+from ..tasks.sandbox import cores
 from ..training.errors import TrainingError
 from ..training.loop import train
 from ..training.memory import check_fits
@@ -197,7 +197,7 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
         "answers": config.prompts * config.group_size * config.answers * steps,
         "training_seconds": round(training, 1),
         "seconds": round(time.perf_counter() - began, 1),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {learner.policy.device}",
+        "machine": f"{platform.machine()}, {cores()} cores, {learner.policy.device}",
         "versions": versions_of(("vpo_lite", "torch")),
     }
 

@@ -27,22 +27,21 @@ def run_searches(study: Study, folder) -> Iterator[Searches]:
     """
     folder = Path(folder)
     for search in to_do(study, folder):
-        place = workplace(folder, search.run)
-        make = partial(_found, search, place)
+        make = partial(_found, search, search.adapter(folder))
         try:
-            made = write_once(search.file(folder), place, make)
+            made = write_once(search.file(folder), workplace(folder, search.run), make)
         except BusyError:
             continue
         if made:
             yield read_search(folder, search)
 
 
-def _found(search: Search, place: Path) -> dict:
+def _found(search: Search, adapter: Path) -> dict:
     began, stated, config = time.perf_counter(), search.stated, search.config
     task, policy = config.make_task(), None
     if search.job is not None:
         with told_of(f"search with {search.run}", DamagedError):
-            policy = load_policy(place / "adapter", device=config.device)
+            policy = load_policy(adapter, device=config.device)
     m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
     budget = dict(m=m, rollouts=per_call // m, calls=calls)
     problems = task.seeds["held_out"][: search.problems]

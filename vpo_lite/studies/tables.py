@@ -59,12 +59,8 @@ def means(study: Study, folder, figures: Sequence[str] | None = None) -> dict[st
     Beside the figures a row has ``seeds`` (how many runs), ``lr``, ``training_tokens``,
     ``training_answers`` and ``minutes``.
     """
-    return _means(chosen(study, folder), measured(study) if figures is None else figures)
-
-
-def _means(found: dict[str, list[Result]], figures: Sequence[str]) -> dict[str, dict]:
-    rows = {}
-    for kind, results in found.items():
+    figures, rows = measured(study) if figures is None else figures, {}
+    for kind, results in chosen(study, folder).items():
         first = results[0]
         rows[kind] = {f: _mean([value(r, f) for r in results]) for f in figures} | {
             "seeds": len(results),
@@ -87,7 +83,14 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     None where one of the two has no finished run, and for a figure that has no value on some
     problem, such as the coverage without a known front.
     """
-    return _difference(study, chosen(study, folder), kind, figure, baseline)
+    found, kinds = chosen(study, folder), (kind, baseline or study.baseline)
+    ours, others = (_values(found.get(one, []), figure) for one in kinds)
+    if ours is None or others is None:
+        return None
+    gaps = ours.mean(axis=0) - others.mean(axis=0)
+    sources = [noise(gaps), *(_of_seeds(study, found, one, figure) for one in kinds)]
+    mean = float(gaps.mean())
+    return Difference(mean, *t_interval(mean, sources), min(len(ours), len(others)))
 
 
 def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float] | None:
@@ -98,17 +101,6 @@ def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float
         return None
     sources = [noise(values.mean(axis=0)), _of_seeds(study, found, kind, figure)]
     return t_interval(float(values.mean()), sources)
-
-
-def _difference(study, found, kind, figure, baseline=None) -> Difference | None:
-    kinds = kind, baseline or study.baseline
-    ours, others = (_values(found.get(one, []), figure) for one in kinds)
-    if ours is None or others is None:
-        return None
-    gaps = ours.mean(axis=0) - others.mean(axis=0)
-    sources = [noise(gaps), *(_of_seeds(study, found, one, figure) for one in kinds)]
-    mean = float(gaps.mean())
-    return Difference(mean, *t_interval(mean, sources), min(len(ours), len(others)))
 
 
 def _of_seeds(study: Study, found: dict[str, list[Result]], kind: str, figure: str) -> Noise:
@@ -134,10 +126,9 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     failed at the learning rate that was chosen are in no mean, so their number stands beside.
     """
     found = chosen(study, folder)
-    rows = _means(found, figures)
     heads = ["method", "runs", "lr", "tokens", *(WORDS[f] for f in figures)]
     lines = []
-    for kind, row in rows.items():
+    for kind, row in means(study, folder, figures).items():
         tokens = f"{row['training_tokens'] / 1000:.0f} k"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
         jobs = [study.job(kind, row["lr"], seed) for seed in range(study.seeds(kind))]
@@ -146,7 +137,10 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
         cells = [study.kinds[kind].label, runs, rate, tokens]
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
-            cells.append(shown + _mark(study, found, kind, figure))
+            if kind != study.baseline and figure in found[kind][0].per_problem:
+                gap = difference(study, folder, kind, figure)
+                shown += "" if gap is None else {1: " +", 0: "", -1: " -"}[gap.sure]
+            cells.append(shown)
         lines.append(cells)
     return markdown_table(heads, lines)
 
@@ -189,13 +183,6 @@ def rates_markdown(study: Study, folder, figures: Sequence[str]) -> str:
             cells = ["" if x is None else f"{x:.3f}" for x in numbers]
             lines.append([study.kinds[kind].label, f"{lr:g}{star}", str(row.runs), *cells])
     return markdown_table(heads, lines)
-
-
-def _mark(study, found, kind, figure) -> str:
-    if kind == study.baseline or figure not in found[kind][0].per_problem:
-        return ""
-    gap = _difference(study, found, kind, figure)
-    return "" if gap is None else {1: " +", 0: "", -1: " -"}[gap.sure]
 
 
 def _mean(values) -> float | None:

@@ -72,12 +72,15 @@ def method_name(method: Any) -> str:
 
 
 def full_name(method: str) -> str:
-    """The name under which :func:`method_name` finds a method again; that of a shipped one is
-    short.
+    """The name under which :func:`method_name` finds a method again, also one in a class; that of a
+    shipped one is short.
     """
-    there = estimators.METHODS.get(method)
-    home = getattr(there, "estimate", estimators.zscore).__module__
-    return method if home == estimators.__name__ else f"{home}:{method}"
+    function = getattr(estimators.METHODS.get(method), "estimate", estimators.zscore)
+    if function.__module__ == estimators.__name__:
+        return method
+    path = getattr(function, "__qualname__", method)
+    in_a_class = path.endswith(f".{method}") and "<locals>" not in path
+    return f"{function.__module__}:{path if in_a_class else method}"
 
 
 def _why(error: BaseException, module: str) -> str:

@@ -28,6 +28,11 @@ class _Finished(NamedTuple):
     engine: str
     digests: dict[str, str]
 
+    def options(self) -> dict:
+        """The options of its task, defaults too; of a data file the digest."""
+        task = self.config.make_task()
+        return {option.name: getattr(task, option.name) for option in task.options} | self.digests
+
 
 def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """Mean figures of several runs, one row for each kind of run, in order of appearance.
@@ -119,21 +124,20 @@ def _kind(run: _Finished) -> dict:
     """The settings that make a kind of run: its engine, the task's options, the digest of a data
     file for its path, and how many problems and answers were measured.
     """
-    config, task = run.config, run.config.make_task()
-    settings = config.to_json() | {"method": config.method, "m": config.answers}
-    settings["single"] = config.single
-    settings |= {"eval_problems": _measured(run), "eval_answers": config.measured_answers}
-    if config.answers > 1:
-        settings["set_size"] = None  # the m answers are the set
-    names = [option.name for option in task.options if option.name not in task.singles_out]
-    settings |= {name: getattr(task, name) for name in names} | run.digests  # defaults, too
-    left_out = ("seed", "task_options", *OF_THE_MACHINE)
-    return {k: v for k, v in settings.items() if k not in left_out} | {"engine": run.engine}
-
-
-def _measured(run: _Finished) -> int:
-    """The number of problems that a run was measured on."""
-    return len(run.summary["per_problem"]["coverage"])
+    config = run.config
+    settings = {
+        **config.to_json(),
+        "method": config.method,
+        "m": config.answers,
+        "set_size": config.set_size if config.answers == 1 else None,  # else the m answers
+        "eval_problems": len(run.summary["per_problem"]["coverage"]),
+        "eval_answers": config.measured_answers,
+        "single": config.single,
+        **run.options(),
+        "engine": run.engine,
+    }
+    left_out = {"seed", "task_options", *OF_THE_MACHINE, *config.make_task().singles_out}
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def _compared(summary: dict) -> dict:
@@ -177,7 +181,8 @@ def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> di
 
 
 def _other_problems(mine: list[_Finished], others: list[_Finished], same: bool) -> list[str]:
-    """The settings by which two kinds are measured on other problems, or scored otherwise.
+    """The settings by which two kinds are measured on other problems, or scored otherwise. Two
+    modes of a task have options of their own, which say no more than the mode.
 
     same: whether their problems stand in the same places
     """
@@ -186,9 +191,9 @@ def _other_problems(mine: list[_Finished], others: list[_Finished], same: bool) 
         return ["task"]
     one, other = a.config.make_task(), b.config.make_task()
     free = one.singles_out if one.single == other.single else ()  # two single problems are paired
-    read = lambda run, task, n: run.digests.get(n) or getattr(task, n)  # noqa: E731
-    names = [option.name for option in one.options if option.name not in free]
-    differing = [name for name in names if read(a, one, name) != read(b, other, name)]
+    here, there = a.options(), b.options()
+    both = [name for name in here if name in there and name not in free]
+    differing = [name for name in both if here[name] != there[name]]
     if differing or same:
         return differing
     seen = [[run.config.make_task() for run in runs] for runs in (mine, others)]

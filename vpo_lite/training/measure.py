@@ -10,18 +10,43 @@ from ..tasks.base import Task
 from .answers import Answers
 from .config import TrainConfig
 from .contract import above_front, below_worst, coverage_of, objectives_of, w_star_of, worst_of
+from .record import Group
 
 BUDGETS = (1, 3, 10, 30)  # k of best@k and pass@k, in answers
 # Points of the figures of a step without a closed form: a tenth of the step's time at most.
 POINTS = 2048
 
 
-def step_figures(task: Task, config: TrainConfig, groups: Sequence[Answers]) -> dict:
-    """The means over the groups of a step, named as in a :class:`~.record.StepRecord`."""
+def rollout_fields(
+    task: Task, config: TrainConfig, groups: Sequence[Answers], scores, advantages, weights
+) -> dict:
+    """What a :class:`~.record.StepRecord` says of the rollouts of a step, whatever engine trains.
+
+    scores, advantages: (P, G); weights: of each group its vector (d,), or None
+    """
+    rows = zip(groups, advantages, weights, strict=True)
+    return dict(
+        method=config.method,
+        alpha=config.alpha,
+        K=config.K,
+        m=config.answers,
+        score=float(scores.mean()),
+        silent_groups=float((advantages == 0).all(1).mean()),
+        tokens=sum(int(group.tokens.sum()) for group in groups),
+        **step_figures(task, config.alpha, config.compared_size, groups),
+        groups=tuple(Group(g.instance, g.texts, g.answers, g.rewards, A, w) for g, A, w in rows),
+    )
+
+
+def step_figures(task: Task, alpha: float, size: int, groups: Sequence[Answers]) -> dict:
+    """The means over the groups of a step, named as in a :class:`~.record.StepRecord`.
+
+    alpha: of the set rewards; size: answers in a set
+    """
     set_rewards, coverages, diversities = [], [], []
     for group in groups:
-        sets = metrics.as_sets(group.rewards, config.compared_size)
-        set_rewards.append(exact_set_reward(sets, config.alpha, points=POINTS).mean())
+        sets = metrics.as_sets(group.rewards, size)
+        set_rewards.append(exact_set_reward(sets, alpha, points=POINTS).mean())
         found = coverage_of(task, task.front(group.instance), sets, points=POINTS)
         if found is not None:
             coverages.append(found.mean())

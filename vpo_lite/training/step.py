@@ -24,10 +24,10 @@ from .config import TrainConfig
 from .contract import check_early_problems
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
-from .measure import step_figures
+from .measure import rollout_fields
 from .problems import draw_weights, problems_of_step, single_weights
 from .recombine import check_task, recombine
-from .record import Group, StepRecord
+from .record import StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 from .schemas import BestSets
 
@@ -125,22 +125,13 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
         update = update_policy(learner, config, trained, advantages, longest, measure_kl, where)
     own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
-    kept = zip(groups, own, single, strict=True)
     return StepRecord(
         step=step + 1,
-        method=config.method,
-        alpha=config.alpha,
-        K=config.K,
-        m=config.answers,
-        score=float(scores.mean()),
-        silent_groups=float((advantages == 0).all(1).mean()),
-        tokens=int(rollouts.mask.sum()),
-        **step_figures(task, config, groups),
+        **rollout_fields(task, config, groups, scores, own, single),
         **update._asdict(),
         seconds=time.perf_counter() - started,
         rollout_seconds=sampled - started,
         scoring_seconds=scoring,
-        groups=tuple(Group(g.instance, g.texts, g.answers, g.rewards, A, w) for g, A, w in kept),
     )
 
 
