@@ -26,7 +26,7 @@ def _parser():
     add("--preset", default="lite-6x6", help=f"one of {presets} (default: %(default)s)")
     add("--seed", type=int, default=0, help="which maze of the preset (default: %(default)s)")
     add("--maze", metavar="FILE", help="a drawn maze instead: rows of . S E G D L B #")
-    add("--budget", type=int, help="most moves of a route, with --maze (default: shortest path + 2 sides)")
+    add("--budget", type=int, help="most moves, with --maze (default: shortest path + 2 sides)")
     add("--reward-mode", default="linear", help=f"one of {modes} (default: linear)")
     add(
         "--out", metavar="FILE", help="the picture (default: PRESET-SEED.svg, or by the drawn maze)"

@@ -26,8 +26,8 @@ class MazeEnv(gymnasium.Env):
     """A maze to walk through, with a vector reward for gold, diamonds and lava that conflict.
 
     ## Description
-    A walker goes from S to E within a budget of moves. Gold lies near one corner and diamonds near the
-    opposite one. In generated mazes no route passes both corners, so no route is best at
+    A walker goes from S to E within a budget of moves. Gold lies near one corner and diamonds near
+    the opposite one. In generated mazes no route passes both corners, so no route is best at
     everything: there is a Pareto front, and `env.unwrapped.pareto_front()` returns it exactly. The
     environment follows the conventions of MO-Gymnasium.
 
