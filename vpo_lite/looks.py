@@ -42,8 +42,17 @@ ON_DARK = {"#000000": "#FFFFFF", "#003F66": "#A5CDFF"}  # what would be lost on 
 WIDE = 840  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
 EDGE = {"color": "black", "width": 1}  # around a marker
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}  # a line of equal height
-# Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.
-ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
+# Of methods of yours, from the end. The grey of set_max is too like FRONT.
+SPARE = [style for name, style in STYLES.items() if name != "set_max"]
+# Of answer 1, 2, ... as on the maze, and of labels without a method: no reader takes them for one.
+ANSWERS = [
+    Look("", "#332288", "circle", "solid"),
+    Look("", "#E7298A", "square", "dash"),
+    Look("", "#01665E", "triangle-up", "dot"),
+    Look("", "#8C510A", "diamond", "dashdot"),
+    Look("", "#661100", "triangle-down", "longdash"),
+    *SPARE[4:],
+]
 
 
 def look(label: str, position: int = -1) -> Look:
@@ -56,7 +65,7 @@ def look(label: str, position: int = -1) -> Look:
     ('#0072B2', 'GRPO, seed 1', True)
     """
     own = [name for name in METHODS if name not in STYLES]
-    known = STYLES | {n: ANSWERS[~i % len(ANSWERS)]._replace(text=n) for i, n in enumerate(own)}
+    known = STYLES | {n: SPARE[~i % len(SPARE)]._replace(text=n) for i, n in enumerate(own)}
     known = {style.text: style for style in known.values()} | known | BASELINES
     for name in sorted(known, key=len, reverse=True):  # the longest name that fits
         rest = str(label)[len(name) :]
