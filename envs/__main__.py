@@ -26,7 +26,7 @@ def _parser():
     add("--preset", default="lite-6x6", help=f"one of {presets} (default: %(default)s)")
     add("--seed", type=int, default=0, help="which maze of the preset (default: %(default)s)")
     add("--maze", metavar="FILE", help="a drawn maze instead: rows of . S E G D L B #")
-    add("--budget", type=int, help="steps in the drawn maze (default: shortest path + 2 sides)")
+    add("--budget", type=int, help="most moves, with --maze (default: shortest path + 2 sides)")
     add("--reward-mode", default="linear", help=f"one of {modes} (default: linear)")
     add(
         "--out", metavar="FILE", help="the picture (default: PRESET-SEED.svg, or by the drawn maze)"
@@ -67,7 +67,7 @@ def main(arguments=None):
         return 2
 
     counts = f"{len(maze.gold)} gold, {len(maze.diamonds)} diamonds, {len(maze.lava)} lava"
-    print(f"{name}: budget {maze.budget} steps, {counts}\n")
+    print(f"{name}: budget {maze.budget} moves, {counts}\n")
     print(drawing.ansi(maze, colour=sys.stdout.isatty()), end="\n\n")
     print(f"Pareto front ({options.reward_mode}), each point with a shortest route:\n{front}\n")
     print(maze.describe())

@@ -142,7 +142,7 @@ def _summary(maze, routes, names, position, taken):
     def named(squares):
         return " ".join(map(maze.square_name, squares))
 
-    parts = [f"Maze of {maze.shape[0]} by {maze.shape[1]} squares, budget {maze.budget} steps"]
+    parts = [f"Maze of {maze.shape[0]} by {maze.shape[1]} squares, budget {maze.budget} moves"]
     for name in ("walls", "gold", "diamonds", "lava", "bonus"):
         if squares := getattr(maze, name):
             parts.append(f"{name} on {named(squares)}")

@@ -26,14 +26,14 @@ class MazeEnv(gymnasium.Env):
     """A maze to walk through, with a vector reward for gold, diamonds and lava that conflict.
 
     ## Description
-    A walker goes from S to E within a step budget. Gold lies near one corner and diamonds near the
-    opposite one. In generated mazes no route passes both corners, so no route is best at
+    A walker goes from S to E within a budget of moves. Gold lies near one corner and diamonds near
+    the opposite one. In generated mazes no route passes both corners, so no route is best at
     everything: there is a Pareto front, and `env.unwrapped.pareto_front()` returns it exactly. The
     environment follows the conventions of MO-Gymnasium.
 
     ## Action Space
     `Discrete(4)`: 0 up, 1 down, 2 left, 3 right (U, D, L, R). A bump into a wall or the border
-    spends the step.
+    spends the move.
 
     ## Observation Space
     `observation="dict"` (default), a `Dict` of
@@ -42,7 +42,7 @@ class MazeEnv(gymnasium.Env):
     |---|---|---|
     | `grid` | `Box(0, 7, (rows, columns), int8)` | the symbols `. S E G D L B #` as 0-7; constant |
     | `position` | `MultiDiscrete([rows, columns])` | (row, column) of the walker, row 0 on top |
-    | `steps_left` | `Discrete(budget + 1)` | steps that the budget still allows |
+    | `steps_left` | `Discrete(budget + 1)` | moves that the budget still allows |
     | `taken` | `MultiBinary(items)` | 1 for each item visited |
 
     The items are gold, diamonds, lava and bonus, each in reading order. A maze without any item has

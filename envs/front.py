@@ -41,7 +41,7 @@ class ParetoFront:
 
     def _repr_html_(self):
         style = 'style="padding: 2px 8px; text-align: right"'  # inside a widget a page gives none
-        head = "".join(f"<th {style}>{name}</th>" for name in ("", *OBJECTIVES, "steps", "route"))
+        head = "".join(f"<th {style}>{name}</th>" for name in ("", *OBJECTIVES, "moves", "route"))
         rows = []
         for i, (vector, route) in enumerate(
             zip(self.rewards.tolist(), self.routes, strict=True), 1
@@ -93,7 +93,7 @@ def _pareto_front(maze, reward_mode):
 def front_rewards(maze: Maze, reward_mode: str, gamma: float) -> np.ndarray:
     """Returns the rewards (n, 4) of :func:`pareto_front` alone, discounted by `gamma`.
 
-    A route of T steps returns gamma^(T - 1) times its reward vector, paid on its last step.
+    A route of T moves returns gamma^(T - 1) times its reward vector, paid on its last move.
     """
     check_reward_mode(reward_mode)
     return _Search(maze, reward_mode).front(gamma).rewards

@@ -42,7 +42,7 @@ class Layout:
             it inside, two squares off the border.
         treasure_on_corner: each treasure corner itself holds an item, so no route takes everything.
         bonus: a bonus square in the centre; it acts in the reward mode ``convex_bonus`` alone.
-        slack: steps of the budget beyond the longer of the two paths through a treasure corner.
+        slack: moves of the budget beyond the longer of the two paths through a treasure corner.
         largest_budget: the budget is cut to this; None: never.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The maze: a frozen record of a grid and a step budget."""
+"""The maze: a frozen record of a grid and a budget of moves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST_BUDGET = 10_000  # far beyond any useful walk; keeps every episode short
 
 @dataclass(frozen=True)
 class Maze:
-    """A maze with gold, diamonds and lava: a grid and a step budget, immutable.
+    """A maze with gold, diamonds and lava: a grid and a budget of moves, immutable.
 
     Make one with :func:`envs.generate` or :meth:`Maze.from_text`. Two mazes are equal when their
     text and budget are. A maze can be a dictionary key, and it pickles as its text.
@@ -29,7 +29,7 @@ class Maze:
     Attributes:
         text: rows of symbols with blanks between, one row a line: ``. S E G D L B #``
             (floor, start, exit, gold, diamond, lava, bonus, wall).
-        budget: steps that a route may take.
+        budget: the most moves of a route.
         shape: (rows, columns).
         start, exit: (row, column), row 0 at the top.
         gold, diamonds, lava, bonus, walls: tuples of (row, column) in reading order.
@@ -58,7 +58,7 @@ class Maze:
 
         Args:
             text: the grid, one row a line, at most 26 x 26.
-            budget: steps that a route may take, at most 10,000. None means the length of the
+            budget: the most moves of a route, at most 10,000. None means the length of the
                 shortest path to E plus 2n, where n is the larger side.
 
         Raises:
@@ -145,7 +145,7 @@ class Maze:
         return pareto_front(self, reward_mode)
 
     def distances(self, target: tuple[int, int]) -> np.ndarray:
-        """Returns the steps from every square to `target`, as an int array of the maze's shape.
+        """Returns the moves from every square to `target`, as an int array of the maze's shape.
 
         Walls, and squares without a path to the target, hold -1.
 
@@ -258,10 +258,10 @@ def _check_budget(budget, shortest, size):
     except TypeError:
         steps = None
     if steps is None or isinstance(budget, bool):
-        raise ValueError(f"budget: got {shown(budget)}, expected a whole number of steps, or None")
+        raise ValueError(f"budget: got {shown(budget)}, expected a whole number of moves, or None")
     if not shortest <= steps <= LARGEST_BUDGET:
         raise ValueError(
             f"budget: got {steps}, but the shortest way to E takes {shortest} "
-            f"step{'s' * (shortest != 1)}; give between {shortest} and {LARGEST_BUDGET}"
+            f"move{'s' * (shortest != 1)}; give between {shortest} and {LARGEST_BUDGET}"
         )
     return steps

@@ -131,7 +131,7 @@ class _Tables:
         most: the largest number of items of one kind.
         totals: (mazes, 4) numbers of gold, diamonds, lava and bonus squares.
         start, exit: (mazes,) squares.
-        budget: (mazes,) steps.
+        budget: (mazes,) moves.
     """
 
     def __init__(self, mazes):
@@ -231,8 +231,8 @@ def _check_route(route):
     if not isinstance(route, str):
         raise ValueError(f"route: got {shown(route)}, expected a string of the letters U, D, L, R")
     if letter := _stranger(route):
-        step = route.index(letter) + 1
-        raise ValueError(f"route: letter {letter!r} at step {step}; the moves are U, D, L, R")
+        place = route.index(letter) + 1
+        raise ValueError(f"route: letter {place} is {letter!r}; the moves are U, D, L, R")
 
 
 class Walk(NamedTuple):

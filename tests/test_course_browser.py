@@ -75,12 +75,12 @@ def play_and_draw_by_hand(notebook):
     assert notebook.kernel("print(player.route)").strip() == route
     page.keyboard.press("Backspace")
     assert len(route) == maze.budget
-    notebook.wait_text(".play", "1 step left")
+    notebook.wait_text(".play", "1 move left")
     page.keyboard.press(KEYS["L"])  # away from E, with the last step
-    notebook.wait_text(".play", "0 steps left: this route misses E and earns four zeros")
+    notebook.wait_text(".play", "0 moves left: this route misses E and earns four zeros")
     page.locator(".play button", has_text="again").click()
     page.locator(".play button", has_text="up").click()
-    notebook.wait_text(".play", f"{maze.budget - 1} steps left")
+    notebook.wait_text(".play", f"{maze.budget - 1} moves left")
     assert page.locator(".play svg circle").count() > 0
 
     # a wall on the square before E, by a click: the board, the table and Python agree

@@ -83,7 +83,7 @@ def test_names_are_escaped_and_counted():
     assert "<a&b>" in texts(picture) and '"' in texts(picture)
     with pytest.raises(ValueError, match="names: got 1 names for 2 routes; give one for each"):
         drawing.svg(MAZE, ["RR", "DD"], names=["one"])
-    with pytest.raises(ValueError, match="route: letter 'x' at step 2"):
+    with pytest.raises(ValueError, match="route: letter 2 is 'x'"):
         drawing.svg(MAZE, ["Rx"])
 
 

@@ -21,7 +21,7 @@ def test_prints_the_maze_its_front_and_writes_the_picture(tmp_path, monkeypatch,
     printed = capsys.readouterr().out
     maze = envs.generate("paper-9x9", 3)
     front = maze.pareto_front()
-    assert "paper-9x9-3: budget 25 steps, 4 gold, 5 diamonds, 5 lava" in printed
+    assert "paper-9x9-3: budget 25 moves, 4 gold, 5 diamonds, 5 lava" in printed
     assert (
         envs.drawing.ansi(maze, colour=False) in printed
         and str(front) in printed

@@ -322,7 +322,7 @@ def test_a_walk_is_what_the_rules_say():
             assert walk.reached == envs.score_routes(maze, [route])[0, 0]
             reached += walk.reached
     assert 60 < reached < 600
-    with pytest.raises(ValueError, match="route: letter 'x' at step 2"):
+    with pytest.raises(ValueError, match="route: letter 2 is 'x'"):
         envs.walk(maze, "Rx")
 
 

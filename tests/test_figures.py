@@ -112,12 +112,25 @@ def test_methods_are_told_apart_by_colour_and_marker_and_dash():
 def test_a_label_takes_the_look_of_the_method_it_begins_with():
     assert looks.look("vpo, m = 3")[1:] == looks.look("vpo")[1:]
     assert looks.look("vpo, m = 3")[0] == "VPO, m = 3"
-    assert looks.look("maxrl")[0] == "MaxRL" and looks.look("set_max").text == "Set-Max"
+    assert looks.look("maxrl")[0] == "MaxRL" and looks.look("set_max").text == "set_max"
     assert (
         looks.look("vpo_like", 1)[1:] == looks.ANSWERS[1][1:]
         and looks.look("vpo_like", 1)[0] == "vpo_like"
     )
     assert looks.look("a", 0)[1:] != looks.look("b", 1)[1:]
+
+
+def test_a_label_is_drawn_alike_wherever_it_stands_and_however_its_method_is_written():
+    """Random mutations had GRPO's look in one figure of a notebook and Max@k's in the next. The
+    label of a study, such as "VPO, m = 3", got the look of its place."""
+    for label in ("VPO, m = 3", "GRPO, 3 x rollouts", "Max@k, 3 x rollouts", "Multi-RLVR, paid"):
+        (name,) = (n for n, style in looks.STYLES.items() if label.startswith(f"{style.text},"))
+        assert looks.look(label, 5) == looks.STYLES[name]._replace(text=label)
+    for label in ("random mutations", "before training, m = 3", "shipped policy", "before"):
+        assert looks.look(label, 0) == looks.look(label, 1) and looks.look(label).text == label
+    styles = [*looks.STYLES.values(), *map(looks.look, ("random mutations", "before"))]
+    for part in ("marker", "dash"):
+        assert len({getattr(style, part) for style in styles}) == len(styles)
 
 
 def test_objective_space_shows_each_distinct_answer_once_and_the_whole_front():

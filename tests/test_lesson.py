@@ -144,8 +144,8 @@ def test_a_second_run_of_a_method_is_told_apart():
     labels = [one.label for one in lesson.shown]
     assert labels == ["VPO (K = 1)", "VPO (K = 64)", "GRPO"]
     assert [one.label for one in lesson_of(*ALPHA).shown] == [
-        "VPO, recombined (α = 0.1)",
-        "VPO, recombined (α = 10)",
+        "recombined VPO (α = 0.1)",
+        "recombined VPO (α = 10)",
     ]
     more = lesson_of("equal_answers/seed-0", THREE)
     assert [one.label for one in more.shown][::2] == ["GRPO (G = 48)", "GRPO (G = 16)"]

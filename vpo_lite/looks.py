@@ -23,33 +23,50 @@ STYLES = {
     "vpo": Look("VPO", "#0072B2", "circle", "solid"),
     "grpo": Look("GRPO", "#D55E00", "square", "dash"),
     "multi_rlvr": Look("Multi-RLVR", "#B68E46", "triangle-up", "dot"),
-    "set_max": Look("Set-Max", "#687377", "bowtie", "18px,4px,4px,4px,4px,4px"),
+    "set_max": Look("set_max", "#687377", "bowtie", "18px,4px,4px,4px,4px,4px"),
     "max_at_k": Look("Max@k", "#009E73", "diamond", "dashdot"),
     "gdpo": Look("GDPO", "#CD79A7", "cross", "longdash"),
     "maxrl": Look("MaxRL", "#0F9AF5", "x", "longdashdot"),
     "random_weighting": Look("random weighting", "#807037", "star", "2px,6px"),
     "goal_conditioned": Look("goal-conditioned", "#000000", "triangle-down", "12px,3px,3px,3px"),
-    "vpo_recombined": Look("VPO, recombined", "#003F66", "hexagon", "22px,4px"),
+    "vpo_recombined": Look("recombined VPO", "#003F66", "hexagon", "22px,4px"),
+}
+FRONT = "#555555"
+# What methods are compared with, black or grey: the policy before training, and none at all.
+BASELINES = {
+    "before": Look("before", FRONT, "pentagon", "6px,3px,2px,3px"),
+    "shipped policy": Look("shipped policy", FRONT, "pentagon", "6px,3px,2px,3px"),
+    "random mutations": Look("random mutations", "#000000", "hourglass", "4px,4px"),
 }
 ON_DARK = {"#000000": "#FFFFFF", "#003F66": "#A5CDFF"}  # what would be lost on a dark page
-FRONT = "#555555"
 WIDE = 840  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
 EDGE = {"color": "black", "width": 1}  # around a marker
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}  # a line of equal height
-# Of answer 1, 2, ... where no method is involved. The grey of set_max is too like FRONT.
-ANSWERS = [style for name, style in STYLES.items() if name != "set_max"]
+# Of methods of yours, from the end. The grey of set_max is too like FRONT.
+SPARE = [style for name, style in STYLES.items() if name != "set_max"]
+# Of answer 1, 2, ... as on the maze, and of labels without a method: no reader takes them for one.
+ANSWERS = [
+    Look("", "#332288", "circle", "solid"),
+    Look("", "#E7298A", "square", "dash"),
+    Look("", "#01665E", "triangle-up", "dot"),
+    Look("", "#8C510A", "diamond", "dashdot"),
+    Look("", "#661100", "triangle-down", "longdash"),
+    *SPARE[4:],
+]
 
 
 def look(label: str, position: int = -1) -> Look:
-    """The look of a label: a method's own if the label is or begins with its name, else by its
-    place in the figure. Methods of yours take the looks from the end of the list: the first one
-    is drawn as the last method. ``STYLES[name] = Look(...)`` gives one a look of its own.
+    """The look of a label: of the method or baseline whose name it is or begins with, as settings
+    or people write the name; else by the label's place in the figure. Methods of yours take the
+    looks from the end of the list: the first one is drawn as the last method.
+    ``STYLES[name] = Look(...)`` gives one a look of its own.
 
-    >>> look("vpo").colour, look("grpo, seed 1").text
-    ('#0072B2', 'GRPO, seed 1')
+    >>> look("vpo").colour, look("grpo, seed 1").text, look("GRPO, seed 1") == look("grpo, seed 1")
+    ('#0072B2', 'GRPO, seed 1', True)
     """
     own = [name for name in METHODS if name not in STYLES]
-    known = STYLES | {n: ANSWERS[~i % len(ANSWERS)]._replace(text=n) for i, n in enumerate(own)}
+    known = STYLES | {n: SPARE[~i % len(SPARE)]._replace(text=n) for i, n in enumerate(own)}
+    known = {style.text: style for style in known.values()} | known | BASELINES
     for name in sorted(known, key=len, reverse=True):  # the longest name that fits
         rest = str(label)[len(name) :]
         if str(label).startswith(name) and not rest[:1].isalnum() and rest[:1] != "_":

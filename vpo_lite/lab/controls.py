@@ -283,7 +283,7 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
             description="α", min=-1.3, max=1.3, tooltip=hint, **log, **_SHORT
         ),
         "K": widgets.SelectionSlider(
-            description="K", options=weights, tooltip="weights drawn per prompt group", **_SHORT
+            description="K", options=weights, tooltip="weights drawn for each prompt", **_SHORT
         ),
         "m": widgets.IntSlider(
             description="m", min=1, max=5, tooltip="answers in one rollout", **_SHORT

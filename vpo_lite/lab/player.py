@@ -82,7 +82,7 @@ class Player(widgets.VBox):
         pairs = zip(envs.OBJECTIVES, self.rewards, strict=True)
         earned = ", ".join(f"{name} {reward:.2f}" for name, reward in pairs)
         left = self.maze.budget - len(self.route)
-        said = f"{left} step{'s' * (left != 1)} left"
+        said = f"{left} move{'s' * (left != 1)} left"
         if self.reached:
             said = f"You are on E: {earned}"
         elif left == 0:

@@ -68,7 +68,7 @@ class MazeTask(Task):
             "maze_budget",
             int,
             None,
-            "with --maze: most steps of a route; default: shortest way + 2 sides",
+            "with --maze: most moves of a route; default: shortest way + 2 sides",
             least=1,
         ),
         Option(

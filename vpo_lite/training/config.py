@@ -71,7 +71,7 @@ class TrainConfig:
         3, "methods for single answers: answers in a set that is measured", least=1, most=10_000
     )
     K: float = setting(
-        64, "weights per prompt group; inf: the exact mean", least=1, most=MOST_WEIGHTS, inf=True
+        64, "weights for each prompt; inf: the exact mean", least=1, most=MOST_WEIGHTS, inf=True
     )
     alpha: float = setting(
         1.0, "Dirichlet concentration of the weights, above 0", least=LEAST_ALPHA, most=MOST_ALPHA

@@ -14,10 +14,11 @@ SMALL = 1 - np.array(NUMBERS) / LIMIT
 NO_NUMBER = "Return one number for each n."
 OUTSIDE = "A reward lies from 0 to 1. Shift and divide until it does."
 NO_CONFLICT = (
-    "One number is the best for everybody, so a set gains nothing. What is good at n = 99?"
+    "One number is the best for everybody, so a set gains nothing. What could 99 earn that 1 does "
+    "not?"
 )
 DIVISORS = "This is the reward that you have already. Its best single number covers 0.86."
-COMPROMISE = "Some number is still good at both rewards."
+COMPROMISE = "Some number is still good at both rewards: let it earn less of the second."
 
 
 def _divisors(n):

@@ -57,8 +57,7 @@ def _drawn(text, rewards, budget=100):
 
 
 HASTE = (
-    "The step limit must not matter: use budget=100 in envs.Maze.from_text, on at most 7 × 7 "
-    "squares."
+    "The budget must not matter: use budget=100 in envs.Maze.from_text, on at most 7 × 7 squares."
 )
 NO_LAVA = "There is no lava, and time for everything: one route takes all that can be reached."
 AROUND = "One route takes all treasure and touches no lava. Look for the way round, and close it."

@@ -62,7 +62,7 @@ def _earned(effects, values):
 EXERCISES = (
     number(
         "04-a",
-        "Above the ceiling for good",
+        "Staying above the ceiling",
         minutes=4,
         level=2,
         solution=1728,
