@@ -152,6 +152,13 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
     assert list(aside.values()) == [False, None, True, None, None, False, None, False]
     burning = Maze.from_text("S L E", budget=2).describe()
     assert list(burning.values()) == [True, None, False, None, None, True, None, False]
+    for kind in "GD":  # treasure of one kind alone
+        one = Maze.from_text(f"S . {kind}\n. . .\n. . E").describe()
+        assert list(one.values()) == [True, False, True, None, None, None, None, False]
+    strewn = Maze.from_text("S . . G\n. D . .\n. . . .\n. . . .\n. . . E")  # diamonds near S
+    assert list(strewn.describe().values())[:5] == [True, False, True, None, None]
+    walled = Maze.from_text("S . . G #\n. . . . .\n. . . . .\nD . . . E", budget=40)
+    assert list(walled.describe().values())[:5] == [True, True, True, False, True]
 
 
 def test_a_maze_with_too_many_items_still_describes_itself():
