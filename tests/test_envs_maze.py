@@ -34,7 +34,8 @@ def test_items_come_in_reading_order():
 
 def test_default_budget_is_the_shortest_way_plus_two_sides():
     assert Maze.from_text("S#E\n. . .").budget == 4 + 2 * 3
-    assert Maze.from_text("S" + "." * 8 + "E").budget == 9 + 2 * 10
+    long = Maze.from_text("S" + "." * 8 + "E")
+    assert long.budget == 9 + 2 * 10 and long.size == 10
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,11 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
             "S .\nS E",
             None,
             "text: a maze needs exactly one S (start), this one has 2 (a1 and a2)",
+        ),
+        (
+            "S S\nS S\nS E",
+            None,
+            "text: a maze needs exactly one S (start), this one has 5 (a1 and b1 and a2)",
         ),
         (
             "S E\n. E",
