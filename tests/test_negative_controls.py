@@ -130,6 +130,7 @@ def test_the_ends_of_the_ranges_are_allowed(rng):
         (lambda rng: copies([0.5, -0.1], 2), "expected at least one number, all from 0 to 1"),
         (lambda rng: copies([], 2), "expected at least one number"),
         (lambda rng: copies([0.5], 0), "d = 0: expected a whole number of at least 1"),
+        (lambda rng: copies([0.5], MOST_OBJECTIVES + 1), f"at most {MOST_OBJECTIVES:,}"),
         (lambda rng: noisy_copies([0.5], 2, -1, rng), "noise = -1: expected a number from 0 to 1"),
         (lambda rng: noisy_copies([0.5], 2, 0.1, 0), "rng = 0: expected a numpy.random.Generator"),
         (lambda rng: noisy_copies([0.5], 2, 1.1, rng), "noise = 1.1: expected"),
