@@ -98,7 +98,7 @@ def _safe_steps(maze):
 
 def _lava_tempts(maze):
     from_start, to_exit = maze.distances(maze.start), maze.distances(maze.exit)
-    on_path = (from_start >= 0) & (from_start + to_exit == from_start[maze.exit])
+    on_path = from_start + to_exit == from_start[maze.exit]  # -2 where there is no path
     treasure = maze.gold + maze.diamonds
     return all(
         bool(on_path[square]) or any(_apart(square, item) == 1 for item in treasure)

@@ -236,7 +236,7 @@ class MazeEnv(gymnasium.Env):
             here = np.zeros(self.maze.shape, np.float32)
             here[self.position] = 1
             left = [np.float32(fraction_left)]
-            return np.concatenate([here.ravel(), self.taken.astype(np.float32), left])
+            return np.concatenate([here.ravel(), self.taken, left])
         if self.observation == "grid":
             planes = np.zeros((8, *self.maze.shape), np.float32)
             planes[0][self.position] = 1

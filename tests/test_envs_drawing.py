@@ -179,5 +179,12 @@ def test_rendering_follows_the_walk(mode):
         assert isinstance(after, str) and after != before
 
 
+def test_a_rendered_walk_shows_what_it_took():
+    env = MazeEnv(maze="S G .\n. L E", render_mode="svg")
+    env.reset()
+    env.step(3), env.step(3)  # over the gold
+    assert "taken: b1" in env.render()
+
+
 def test_render_before_reset_shows_the_start():
     assert "@" in MazeEnv(maze=MAZE, render_mode="ansi").render()

@@ -9,6 +9,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import envs
@@ -155,7 +156,10 @@ def test_exit_on_the_last_step_terminates():
 def test_gymnasium_checks(observation, maze):
     check_env(MazeEnv(maze=maze, scalarize=EQUAL, observation=observation), skip_render_check=True)
     vector = MazeEnv(maze=maze, observation=observation)
-    assert vector.reward_dim == 4 and vector.reward_space.shape == (4,)
+    assert vector.reward_dim == 4 and vector.reward_space == Box(0, 1, (4,), np.float64)
+    if observation != "dict":
+        space = vector.observation_space
+        assert space == Box(0, 1, space.shape, np.float32)
     observed, _ = vector.reset()
     done = False
     rng = np.random.default_rng(0)

@@ -34,7 +34,8 @@ def test_items_come_in_reading_order():
 
 def test_default_budget_is_the_shortest_way_plus_two_sides():
     assert Maze.from_text("S#E\n. . .").budget == 4 + 2 * 3
-    assert Maze.from_text("S" + "." * 8 + "E").budget == 9 + 2 * 10
+    long = Maze.from_text("S" + "." * 8 + "E")
+    assert long.budget == 9 + 2 * 10 and long.size == 10
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,11 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
             "S .\nS E",
             None,
             "text: a maze needs exactly one S (start), this one has 2 (a1 and a2)",
+        ),
+        (
+            "S S\nS S\nS E",
+            None,
+            "text: a maze needs exactly one S (start), this one has 5 (a1 and b1 and a2)",
         ),
         (
             "S E\n. E",
@@ -152,6 +158,13 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
     assert list(aside.values()) == [False, None, True, None, None, False, None, False]
     burning = Maze.from_text("S L E", budget=2).describe()
     assert list(burning.values()) == [True, None, False, None, None, True, None, False]
+    for kind in "GD":  # treasure of one kind alone
+        one = Maze.from_text(f"S . {kind}\n. . .\n. . E").describe()
+        assert list(one.values()) == [True, False, True, None, None, None, None, False]
+    strewn = Maze.from_text("S . . G\n. D . .\n. . . .\n. . . .\n. . . E")  # diamonds near S
+    assert list(strewn.describe().values())[:5] == [True, False, True, None, None]
+    walled = Maze.from_text("S . . G #\n. . . . .\n. . . . .\nD . . . E", budget=40)
+    assert list(walled.describe().values())[:5] == [True, True, True, False, True]
 
 
 def test_a_maze_with_too_many_items_still_describes_itself():

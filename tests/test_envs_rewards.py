@@ -210,6 +210,8 @@ def test_a_bonus_counts_once_and_only_in_its_mode():
     maze = envs.Maze.from_text("S G G .\n. . . E\nB . B .", budget=12)
     assert maze.pareto_front().rewards.tolist() == [[1, 1, 0, 1]]
     assert maze.pareto_front("convex_bonus").rewards.tolist() == [[1, 1, 0, 1]]
+    full = envs.Maze.from_text("S G G G G G\nB D D D D D\nB L L L L L\n. . . . . E", budget=12)
+    assert len(full.pareto_front("convex_bonus")) > 1  # 15 items and two bonus squares: 16
     half = envs.Maze.from_text("S . G E G\n. B . . .", budget=5)
     # 1.5 * (1/2)^2 with the bonus, 1/4 without
     assert envs.score_routes(half, ["DRURR", "RRR"], "convex_bonus").tolist() == [

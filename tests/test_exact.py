@@ -159,6 +159,15 @@ def test_the_stated_error_is_neither_too_small_nor_too_large_on_average():
     assert np.max(np.abs(ratios)) < 6
 
 
+def test_the_error_over_points_is_the_standard_error_of_eight_scramblings():
+    R = np.eye(4)[:3] + rng().random((3, 4)) / 9  # each answer is the best somewhere
+    value, error, _ = exact_set_reward(R, 2.0, full_output=True, points=1024)
+    weights = (vpo.sample_weights(128, 4, 2.0, rng=rng(i), method="sobol") for i in range(8))
+    means = [vpo.set_reward(R - R.mean(axis=0), W) for W in weights]  # E[w . mean] is known
+    assert value == pytest.approx(R.mean() + np.mean(means), abs=1e-12)
+    assert error == pytest.approx(stats.sem(means), abs=1e-12)
+
+
 @pytest.mark.slow
 def test_points_come_with_an_honest_error_against_many_more():
     R = rng().random((20, 3, 4))

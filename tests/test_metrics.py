@@ -159,6 +159,8 @@ def test_front_share_counts_distinct_points():
     assert front_share([[1, 0], [1, 0], [0.6, 0.59]], FRONT) == pytest.approx(1 / 3)
     assert front_share([[1, 0]], np.vstack([FRONT, FRONT])) == pytest.approx(1 / 3)
     assert front_share(np.stack([FRONT, FRONT * 0]), FRONT).tolist() == [1, 0]
+    for missing, share in ((1.8e-9, 0.5), (2.2e-9, 0)):  # "exactly" is to 1e-9 of 2
+        assert front_share([[2 - missing, 0]], [[2, 0], [0, 2]]) == share
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5])
@@ -229,6 +231,8 @@ def test_price_of_conflict_ends_at_one():
         (lambda: vpo.coverage(FRONT, FRONT, alpha=-2), "alpha = -2"),
         (lambda: vpo.hypervolume(FRONT, [[1, 0]]), "hypervolume 0"),
         (lambda: front_share(FRONT, np.ones((1, 3))), "front has shape (1, 3)"),
+        (lambda: price_of_conflict(FRONT, "12"), "sizes = '12': expected a list"),
+        (lambda: price_of_conflict(FRONT, b""), "sizes = b'': expected a list"),
         (lambda: vpo.best_subset(FRONT, 0), "m = 0"),
         (lambda: vpo.best_subset(FRONT[None], 1), "rewards has shape (1, 3, 2)"),
     ],

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import vpo_lite as vpo
+from vpo_lite.checks import MOST_OBJECTIVES
 from vpo_lite.negative_controls import copies, gated, noisy_copies, random_style
 
 P, N = 60, 30  # problems, and answers to each
@@ -114,16 +115,29 @@ def test_draws_come_from_the_generator_alone(quality):
         assert np.array_equal(again, same) and not np.array_equal(again, other)
 
 
+def test_the_ends_of_the_ranges_are_allowed(rng):
+    ends = [0.0, 1.0]
+    assert copies(ends, 2).tolist() == noisy_copies(ends, 2, 0, rng).tolist() == [[0, 0], [1, 1]]
+    assert noisy_copies(ends, 2, 1, rng).shape == (2, 2)
+    assert gated([ends], 0, rng).tolist() == [ends] and gated([ends], 1, rng).tolist() == [[0, 0]]
+    assert random_style(ends, MOST_OBJECTIVES - 1, rng).shape == (2, MOST_OBJECTIVES)
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda rng: copies([0.5, 1.5], 2), "expected at least one number, all from 0 to 1"),
+        (lambda rng: copies([0.5, -0.1], 2), "expected at least one number, all from 0 to 1"),
         (lambda rng: copies([], 2), "expected at least one number"),
         (lambda rng: copies([0.5], 0), "d = 0: expected a whole number of at least 1"),
+        (lambda rng: copies([0.5], MOST_OBJECTIVES + 1), f"at most {MOST_OBJECTIVES:,}"),
         (lambda rng: noisy_copies([0.5], 2, -1, rng), "noise = -1: expected a number from 0 to 1"),
         (lambda rng: noisy_copies([0.5], 2, 0.1, 0), "rng = 0: expected a numpy.random.Generator"),
+        (lambda rng: noisy_copies([0.5], 2, 1.1, rng), "noise = 1.1: expected"),
         (lambda rng: random_style([0.5], 2.5, rng), "styles = 2.5"),
-        (lambda rng: gated([[0.5]], 2, rng), "failures = 2: expected a share from 0 to 1"),
+        (lambda rng: random_style([0.5], MOST_OBJECTIVES, rng), f"at most {MOST_OBJECTIVES - 1:,}"),
+        (lambda rng: gated([[0.5]], 1.1, rng), "failures = 1.1: expected a share from 0 to 1"),
+        (lambda rng: gated([[0.5]], -0.1, rng), "failures = -0.1: expected a share from 0 to 1"),
         (lambda rng: gated([[0.5]], 0.5, None), "rng = None: expected a numpy.random.Generator"),
     ],
 )

@@ -260,6 +260,11 @@ def test_best_sets_are_those_of_a_plain_search(alpha):
         ]
 
 
+def test_a_truth_that_cannot_hold_counts_nothing():
+    R = np.array([[[1.0, 0.0]], [[1.0, 1.0]]])  # under the first truth: mean .5, not solved
+    assert [float(x) for x in expected_rewards(R, [1, 0])] == pytest.approx([0.5, 0.5, 0])
+
+
 def test_what_the_yardstick_refuses():
     R = np.zeros((2, 40, 3))
     for p in ([0.5, 0.4], [1.0], [1.5, -0.5], [np.nan, 1.0]):
