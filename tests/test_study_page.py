@@ -48,7 +48,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 20 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 22 and set(named) <= set(declaration.names())
 
 
 def test_every_stored_study_has_a_command_that_makes_it():
@@ -399,13 +399,76 @@ def test_questions_of_four_steps():
     assert ahead == {"best@1", "any@1"} and certain("multi_rlvr", "any@1", "vpo") == 1
 
 
-def test_learning_rates_on_questions():
-    study, folder = declaration.read("hops"), results.SHIPPED / "hops"
-    jobs = sorted(study.tuning("vpo"), key=lambda job: job.config.lr)
-    assert results.chosen_rate(study, folder, "vpo") == jobs[-1].config.lr == 2e-3
-    assert results.chosen_rate(study, folder, "grpo_x3") == jobs[0].config.lr == 4e-4
-    seen = [results.read_result(study, folder, job).validation for job in jobs]
-    assert seen == sorted(seen)
+RATES = {  # (study, kind): the rates that one validation run chose, and that five choose
+    ("programs", "vpo"): (4e-4, 1e-3),
+    ("programs", "grpo_x3"): (1e-3, 2e-4),
+    ("paper-9x9", "vpo"): (1e-3, 1e-3),
+    ("paper-9x9", "grpo_x3"): (1e-3, 4e-4),
+    ("hard-8x8", "vpo"): (1e-3, 1e-3),
+    ("hard-8x8", "grpo_x3"): (4e-4, 2e-4),
+    ("hops", "vpo"): (2e-3, 2e-3),
+    ("hops", "grpo_x3"): (4e-4, 4e-4),
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), RATES)
+def test_the_rates_that_one_run_and_five_choose(name, kind):
+    study, folder = declaration.read(name), results.SHIPPED / name
+    found = {}
+    for path in folder.glob(f"{kind}-lr*-seed*.json"):
+        run = json.loads(path.read_text())
+        found.setdefault(run["config"]["lr"], {})[run["seed"]] = run["validation"]
+    assert found.keys() == set(study.every_rate(kind))
+    first = {lr: seeds[0] for lr, seeds in found.items()}
+    means = {lr: np.mean([*seeds.values()]) for lr, seeds in found.items() if len(seeds) == 5}
+    one, five = RATES[name, kind]
+    tuned = {lr: first[lr] for lr in study.rates(kind)}
+    assert max(sorted(tuned), key=tuned.get) == results.chosen_rate(study, folder, kind) == one
+    assert max(means, key=means.get) == study_page.by_all_seeds(study, kind) == five
+    assert all(first[lr] < first[one] for lr in found.keys() - means.keys())
+
+
+def test_the_comparison_at_the_rates_of_five_runs():
+    leads = {}
+    for name in study_page.RATED:
+        study, folder = study_page.at_those_rates(name), results.SHIPPED / name
+        assert {len(runs) for runs in map(results.chosen(study, folder).get, study_page.PAIR)} == {
+            5
+        }
+        leads[name] = {
+            k: tables.difference(study, folder, "vpo", f"any@{k}") for k in (1, 3, 10, 30)
+        }
+    assert [lead[1].sure for lead in leads.values()] == [-1] * 4
+    assert {name for name, lead in leads.items() if lead[3].sure == 1} == set()
+    assert {name for name, lead in leads.items() if lead[10].sure == 1} == {*leads} - {"hops"}
+    assert {name for name, lead in leads.items() if lead[30].sure == 1} == {"paper-9x9", "hard-8x8"}
+    ends = [leads[name][30].mean for name in ("programs", "paper-9x9", "hard-8x8")]
+    assert ends == pytest.approx([0.050, 0.007, 0.020], abs=0.0006)
+
+    def runs(name, kind, lr):
+        study, folder = declaration.read(name), results.SHIPPED / name
+        jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
+        there = [job for job in jobs if results.result_path(folder, job).exists()]
+        return [results.read_result(study, folder, job).last for job in there]
+
+    ours, other = (
+        sorted(run["any"][29] for run in runs("programs", kind, lr))
+        for kind, lr in (("vpo", 1e-3), ("grpo_x3", 2e-4))
+    )
+    assert max(other) < ours[0] and ours[3] < 0.235 < 0.345 < ours[4] and ours[0] > 0.215
+    assert sum(run["any"][29] < 0.02 for run in runs("programs", "vpo", 2e-3)) == 2
+    (lost,) = runs("hops", "vpo", 4e-3)
+    assert lost["valid"] == 0 and lost["any"][29] == 0
+    study = declaration.read("programs")
+    rates = {"rates": {"vpo": [4e-4], "grpo_x3": [2e-4]}, "beyond": {}}
+    close = declaration.Study("programs", study.declared.model_copy(update=rates))
+    lead = tables.difference(close, FOLDER, "vpo", "any@30")
+    assert lead.sure == 1 and lead.mean == pytest.approx(0.049, abs=0.0006)
+    hard, folder = study_page.at_those_rates("hard-8x8"), results.SHIPPED / "hard-8x8"
+    for kind, gain in (("vpo", 1), ("grpo_x3", 0)):
+        for start in ("start_single", "start_set"):
+            assert tables.difference(hard, folder, kind, "any@30", start).sure == gain
+    assert tables.means(hard, folder)["grpo_x3"]["any@30"] == pytest.approx(0.708, abs=0.0006)
 
 
 def test_four_times_the_steps_on_questions():
