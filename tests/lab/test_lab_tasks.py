@@ -20,6 +20,7 @@ from vpo_lite.lab.space import cloud
 from vpo_lite.lab.words import status_line
 from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks import Option, Prompt, Task
+from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training.loop import train
 
 SMALL = {"prompts": 3, "group_size": 4, "steps": 3, "device": "cpu", "threads": 1}
@@ -111,6 +112,23 @@ class Counted(Letters):
 
     def prompt(self, instance, m, *, weights=None, pocket=None):
         return Prompt.words(f"Count in {instance.text}")
+
+
+class Timed(MazeTask):
+    """Mazes for two objectives: gold, and few moves."""
+
+    def objectives(self, instance):
+        return ("short", "gold")
+
+    def score(self, instances, answers):
+        whole = super().score(instances, answers)
+        return [
+            np.array([(r[0] * (1 - len(a) / 99), r[1]) for a, r in zip(row, R, strict=True)])
+            for row, R in zip(answers, whole, strict=True)
+        ]
+
+    def front(self, instance):
+        return None
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +268,18 @@ def test_the_panel_shows_the_answers_as_text_and_what_was_asked(model, panel):
     moment = lab.runs["vpo"].moment
     counted = [text for text in answers.hovertext if "fast" in text]
     assert len(counted) == moment.valid.sum()
+    lab.close()
+
+
+def test_a_maze_task_with_other_objectives_has_axes_of_its_own():
+    """Its answers were left out of the plot, or stood under the names of the four objectives."""
+    lab = Lab("vpo", task=Timed, maze_seed=1000, **SMALL | {"prompts": 1, "steps": 1})
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    figure = lab.figure()
+    assert {figure.layout.xaxis.title.text, figure.layout.yaxis.title.text} == {"gold", "short"}
+    answers = next(t for t in figure.data if t.name == "VPO" and t.xaxis == "x")
+    assert any("short" in text for text in answers.hovertext)
     lab.close()
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+import envs
+
 from ..markup import Html, html
 from ..objective import nondominated
 from .view import View
@@ -74,9 +76,10 @@ MAZE = Face(
 
 def face_of(view: View) -> Face:
     """The face of the problem on show."""
-    if is_maze(view):
+    objectives = tuple(view.task.objectives(view.instance))
+    if is_maze(view) and objectives == envs.OBJECTIVES:  # a task of one's own may have others
         return MAZE if view.instance.lava else replace(MAZE, hollow=None)
-    names = tuple(name.replace("_", " ") for name in view.task.objectives(view.instance))
+    names = tuple(name.replace("_", " ") for name in objectives)
     points = view.front
     if points is None:
         points = view.focus.moment.points if view.focus else np.eye(len(names))
