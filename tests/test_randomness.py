@@ -1,5 +1,6 @@
 """Draws depend on their name alone: not on order, process, or the hash seed of Python."""
 
+import hashlib
 import subprocess
 import sys
 
@@ -57,6 +58,18 @@ def test_streams_are_uniform_and_uncorrelated():
     assert draws.mean() == pytest.approx(0.5, abs=0.01)
     assert abs(np.corrcoef(draws.T) - np.eye(8)).max() < 0.1
     assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.1  # neighbouring steps
+
+
+def test_an_integer_is_the_hash_of_its_name():
+    """63 bits of BLAKE2b over JSON; by default the step is 0 and the key empty."""
+    for name, arguments in (
+        ('[3,"a",7,["x",1]]', (3, "a", 7, ("x", 1))),
+        ('[5,"b",0,""]', (5, "b")),
+    ):
+        digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        assert integer(*arguments) == int.from_bytes(digest, "little") % 2**63
+        key = np.frombuffer(digest, "<u8")
+        assert generator(*arguments).bit_generator.state["state"]["key"].tolist() == key.tolist()
 
 
 def test_integers_fit_torch():
