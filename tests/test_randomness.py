@@ -62,10 +62,9 @@ def test_streams_are_uniform_and_uncorrelated():
 
 def test_an_integer_is_the_hash_of_its_name():
     """63 bits of BLAKE2b over JSON; by default the step is 0 and the key empty."""
-    for name, arguments in (
-        ('[3,"a",7,["x",1]]', (3, "a", 7, ("x", 1))),
-        ('[5,"b",0,""]', (5, "b")),
-    ):
+    names = {'[3,"a",7,["x",1]]': (3, "a", 7, ("x", 1)), '[5,"b",0,""]': (5, "b")}
+    names |= {f'[{seed},"c",0,""]': (seed, "c") for seed in range(8)}
+    for name, arguments in names.items():
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
         assert integer(*arguments) == int.from_bytes(digest, "little") % 2**63
         key = np.frombuffer(digest, "<u8")
@@ -78,7 +77,17 @@ def test_integers_fit_torch():
 
 
 @pytest.mark.parametrize(
-    "arguments", [(0, "a", 0, {1, 2}), (0, "a", 0, b"x"), (float("nan"), "a"), (object(), "a")]
+    "arguments",
+    [
+        (0, "a", 0, {1, 2}),
+        (0, "a", 0, b"x"),
+        (0, "a", 0, np.nan),
+        (0, "a", 0, [-np.inf]),
+        (0, "a", 1.5),
+        (0, 3),
+        (float("nan"), "a"),
+        (object(), "a"),
+    ],
 )
 def test_what_has_no_canonical_name_is_refused(arguments):
     with pytest.raises(ValueError, match="expected numbers, strings and tuples"):
