@@ -44,6 +44,12 @@ def test_a_rollout_of_different_answers_gains_by_being_drawn_whole():
     assert broken_up == pytest.approx(1 - (20 * 19 * 18) / (30 * 29 * 28))
 
 
+def test_whole_rollouts_are_drawn_whole_under_each_preference():
+    R, W = np.random.default_rng(0).random((4, 3, 2)), [[1, 0], [0.2, 0.8], [0, 1]]
+    alone = [best_of.rollout_best_at(R, w) for w in W]
+    np.testing.assert_allclose(best_of.rollout_best_at(R, W), alone)
+
+
 def test_solved_at_is_pass_at_k():
     solved = np.array([True] * 4 + [False] * 8)
     wanted = [pass_at_k(12, 4, k) for k in range(1, 13)]
@@ -91,11 +97,22 @@ def test_the_crossing_is_the_last_one():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "weights"), [([[1, 0]], [1.0]), ([1.0, 0.0], [1.0, 0.0]), ([[1, 0]], [[1, 0, 0]])]
+    ("rewards", "weights"),
+    [
+        ([[1, 0]], [1.0]),
+        ([1.0, 0.0], [1.0, 0.0]),
+        ([[1, 0]], [[1, 0, 0]]),
+        ([[1, 0]], 1.0),
+    ],
 )
 def test_shapes_that_do_not_fit_are_named(rewards, weights):
     with pytest.raises(ValueError, match="shape"):
         best_of.best_at(rewards, weights)
+
+
+def test_flags_of_several_problems_are_refused():
+    with pytest.raises(ValueError, match=r"solved has shape \(1, 2\)"):
+        best_of.solved_at([[True, False]])
 
 
 # --- intervals ------------------------------------------------------------------------------------
@@ -188,3 +205,11 @@ def test_the_sign_test_leaves_ties_out():
     assert intervals.sign_test([1.0, 2.0], [1.0, 2.0]) == 1.0
     with pytest.raises(ValueError, match="shapes"):
         intervals.sign_test([1.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="shape"):
+        intervals.sign_test(1.0, 2.0)
+
+
+@pytest.mark.parametrize("level", [-0.5, 0.0, 1.0, 95])
+def test_a_level_lies_between_0_and_1(level):
+    with pytest.raises(ValueError, match=f"level = {level}: must be between 0 and 1"):
+        intervals.t_interval(0.5, [], level)

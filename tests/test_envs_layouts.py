@@ -16,7 +16,12 @@ PRESETS = sorted(envs.PRESETS)
 # A tenth of the seeds that `make bench` walks through.
 SEEDS = range(100)
 
-LITE_SHA256 = "33ce91e6d644311db376abf4b152acb9e7d37ec1a3e01e11e7f3287325042298"
+FROZEN = {  # of so many mazes, from seed 0
+    "tiny-4x4": (50, "5082a95476a41e22127fb72e50b79e7c14844ea99402a9be5039d21e77e4441c"),
+    "lite-6x6": (200, "33ce91e6d644311db376abf4b152acb9e7d37ec1a3e01e11e7f3287325042298"),
+    "hard-8x8": (50, "2a3341f92eb45354a431adf5984621fef09b098fe96ae4c6a9b998e5b2c657b3"),
+    "paper-9x9": (50, "c94fddae0b3e8bc484cefe4711f426317880a49e2f7eb02c3db08c8000a2da2e"),
+}
 
 PINNED = {
     ("tiny-4x4", 3): (6, "E . . G\n. . L .\n. . # .\nD . . S"),
@@ -86,13 +91,13 @@ def test_text_and_budget_are_pinned(preset, seed):
     assert (maze.budget, maze.text) == PINNED[preset, seed]
 
 
-def test_lite_is_frozen():
-    """The policies that ship are trained on it: if this fails, change the code, not the hash."""
-    texts = "".join(
-        f"{maze.budget}\n{maze}\n"
-        for maze in (envs.generate("lite-6x6", seed) for seed in range(200))
-    )
-    assert hashlib.sha256(texts.encode()).hexdigest() == LITE_SHA256
+@pytest.mark.parametrize("preset", FROZEN)
+def test_mazes_are_frozen(preset):
+    """Policies and studies rest on them: if this fails, change the code, not the hash."""
+    count, wanted = FROZEN[preset]
+    mazes = (envs.generate(preset, seed) for seed in range(count))
+    texts = "".join(f"{maze.budget}\n{maze}\n" for maze in mazes)
+    assert hashlib.sha256(texts.encode()).hexdigest() == wanted
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -245,6 +250,16 @@ def test_a_layout_that_admits_no_maze_says_so():
         ValueError, match="gave no maze that keeps the rules; use fewer walls or less slack"
     ):
         envs.generate(envs.Layout(slack=24), 0)
+
+
+def test_lava_that_does_not_fit(monkeypatch):
+    """Tempting lava is drawn anew; lava inside is as much as there is room for."""
+    few = dict(gold=(1, 1), diamonds=(1, 1))
+    inside = envs.Layout(size=5, walls=(2, 4), lava=(2, 2), tempting_lava=False, **few)
+    assert envs.generate(inside, 0).lava == ((2, 2),)  # two squares off the border
+    monkeypatch.setattr(envs.generator, "ATTEMPTS", 20)
+    with pytest.raises(ValueError, match="20 draws from"):  # 11 squares are left
+        envs.generate(envs.Layout(size=4, walls=(1, 1), lava=(12, 12), **few), 0)
 
 
 def test_a_maze_is_drawn_once():

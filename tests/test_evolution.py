@@ -89,6 +89,8 @@ def test_passed_tests_have_a_cell_for_each_vector_however_many_tests_there_are()
         archive = Archive(np.ones(d))
         vectors = list(itertools.product([0, 1], repeat=d))[:300]
         assert len({archive.cell(v) for v in vectors}) == len(vectors)
+    bins = {1: 1024, 2: 32, 5: 4, 10: 2, 12: 2}  # whole roots of 1,024, and two at least
+    assert {d: Archive(np.ones(d)).bins for d in bins} == bins
 
 
 def test_an_elite_keeps_its_rewards_when_the_callers_array_is_filled_anew():
@@ -108,6 +110,7 @@ def test_parents_are_different_and_each_is_as_likely():
     archive = Archive([1.0], bins=4)
     for i in range(4):
         archive.add(str(i), [i / 4])
+    assert len(archive.parents(np.random.default_rng(0))) == 1
     rng = np.random.default_rng(0)
     drawn = [tuple(e.answer for e in archive.parents(rng, 2)) for _ in range(2_000)]
     counts = {pair: drawn.count(pair) for pair in set(drawn)}

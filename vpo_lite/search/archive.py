@@ -49,7 +49,7 @@ class Archive:
 
     def cell(self, rewards) -> tuple[int, ...]:
         """The place of a reward vector (d,) on the grid: d numbers from 0."""
-        places = np.floor(np.asarray(rewards, dtype=float) * self.bins + ROUNDING)
+        places = np.asarray(rewards, dtype=float) * self.bins + ROUNDING
         return tuple(np.clip(places, 0, self.bins - 1).astype(int).tolist())
 
     def add(self, answer: str, rewards) -> Elite | None:
