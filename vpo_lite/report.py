@@ -31,9 +31,9 @@ pre { white-space: pre-wrap }
 }
 """)
 _PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>vpo_lite: {} runs</title><style>{}</style>
+<html lang="en"><meta charset="utf-8"><title>vpo_lite: {}</title><style>{}</style>
 <main>
-<h1>{} runs of {} kinds</h1>
+<h1>{} of {}</h1>
 <p>Figures are means over problems, at temperature 1 and at equal numbers of <em>answers</em>. In
 brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled in training, mean over
 the runs. <em>Coverage</em>: the expected best answer of a set, divided by that of the true front,
@@ -112,8 +112,13 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         pictures[2],
         _settings(runs),
     ]
-    page = html(_PAGE, len(runs), _STYLE, len(runs), len(rows), *drawn)
+    count, kinds = _counted(len(runs), "run"), _counted(len(rows), "kind")
+    page = html(_PAGE, count, _STYLE, count, kinds, *drawn)
     return write_page(path, page)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def write_rewards(report: RewardReport, text: str, path) -> Path:

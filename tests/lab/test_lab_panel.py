@@ -187,11 +187,13 @@ def test_panels_are_drawn_at_most_ten_times_a_second(slow, monkeypatch):
     lab = Lab(steps=2)
     drawn = []
     monkeypatch.setattr(lab.panel, "draw", lambda: drawn.append(lab.config.alpha))
+    began = time.monotonic()
     for i in range(300):
         lab.change(alpha=1 + i / 100)
         time.sleep(0.001)
     assert until(lambda: drawn and drawn[-1] == lab.config.alpha), "the last value always arrives"
-    assert len(drawn) < 100, "300 changes, far fewer drawings"
+    most = 2 + 10 * (time.monotonic() - began)  # the first at once, the last one when it is due
+    assert len(drawn) <= most, f"{len(drawn)} drawings of 300 changes, at most {most:.1f}"
     lab.close()
 
 
