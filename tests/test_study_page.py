@@ -403,7 +403,7 @@ RATES = {  # (study, kind): the rates that one validation run chose, and that fi
     ("programs", "vpo"): (4e-4, 1e-3),
     ("programs", "grpo_x3"): (1e-3, 2e-4),
     ("paper-9x9", "vpo"): (1e-3, 1e-3),
-    ("paper-9x9", "grpo_x3"): (1e-3, 4e-4),
+    ("paper-9x9", "grpo_x3"): (1e-3, 2e-4),
     ("hard-8x8", "vpo"): (1e-3, 1e-3),
     ("hard-8x8", "grpo_x3"): (4e-4, 2e-4),
     ("hops", "vpo"): (2e-3, 2e-3),
@@ -439,7 +439,7 @@ def test_the_comparison_at_the_rates_of_five_runs():
             k: tables.difference(study, folder, "vpo", f"any@{k}") for k in (1, 3, 10, 30)
         }
     assert [lead[1].sure for lead in leads.values()] == [-1] * 4
-    assert {name for name, lead in leads.items() if lead[3].sure == 1} == set()
+    assert {name for name, lead in leads.items() if lead[3].sure == 1} == {"paper-9x9"}
     assert {name for name, lead in leads.items() if lead[10].sure == 1} == {*leads} - {"hops"}
     assert {name for name, lead in leads.items() if lead[30].sure == 1} == {"paper-9x9", "hard-8x8"}
     ends = [leads[name][30].mean for name in ("programs", "paper-9x9", "hard-8x8")]
