@@ -473,7 +473,7 @@ def test_the_comparison_at_the_rates_of_five_runs():
         np.mean([run["any"] for run in runs("hard-8x8", "vpo", lr)], axis=0) for lr in (4e-4, 1e-3)
     )
     assert slow[[0, 2]] == pytest.approx([0.340, 0.530], abs=0.0006)
-    assert slow[[9, 29]] == pytest.approx(fast[[9, 29]], abs=0.0025)
+    assert slow[[9, 29]] == pytest.approx(fast[[9, 29]], abs=0.003)
     slow, fast = (
         np.mean([run["any"][2] for run in runs("paper-9x9", kind, lr)])
         for kind, lr in (("grpo_x3", 4e-4), ("vpo", 1e-3))
