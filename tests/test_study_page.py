@@ -474,11 +474,8 @@ def test_the_comparison_at_the_rates_of_five_runs():
     )
     assert slow[[0, 2]] == pytest.approx([0.340, 0.530], abs=0.0006)
     assert slow[[9, 29]] == pytest.approx(fast[[9, 29]], abs=0.003)
-    slow, fast = (
-        np.mean([run["any"][2] for run in runs("paper-9x9", kind, lr)])
-        for kind, lr in (("grpo_x3", 4e-4), ("vpo", 1e-3))
-    )
-    assert slow == pytest.approx(0.770, abs=0.0006) < fast
+    other = np.mean([run["any"][2] for run in runs("paper-9x9", "grpo_x3", 4e-4)])
+    assert other == pytest.approx(0.770, abs=0.0006)
 
 
 def test_four_times_the_steps_on_questions():
