@@ -692,3 +692,9 @@ def test_a_tilde_is_the_home_folder_in_every_flag_of_a_file(tmp_path, monkeypatc
                 seen.add((line, action.dest))
     assert {("train", "out"), ("train", "maze"), ("train", "model"), ("study", "name")} < seen
     assert len(seen) > 20
+
+
+def test_a_bar_has_no_lock_that_outlives_a_killed_command():
+    """The lock of tqdm's own is a semaphore, of which Python 3.14 tells on stderr if it is left."""
+    with flags.bars()(disable=True) as bar:
+        assert not hasattr(bar.get_lock(), "mp_lock") and not hasattr(bar.get_lock(), "locks")

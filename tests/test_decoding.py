@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from vpo_lite.policy import decoder, drawing
-from vpo_lite.policy.decoder import DecoderView, decoder_for, compiler_missing
+from vpo_lite.policy.decoder import DecoderView, compiler_missing, decoder_for
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import (
     HFForward,

@@ -4,7 +4,7 @@ import sys
 
 from ..checks import command, shown
 from ..classroom import notebooks, serve
-from .flags import Command, Wrong, add_commands, at_home, path, requests, whole
+from .flags import Command, Wrong, add_commands, at_home, bars, path, requests, whole
 
 BROWSER = ("auto", "yes", "no")
 
@@ -39,11 +39,9 @@ def doctor(options) -> int:
 
 
 def _check_class() -> int:
-    from tqdm import tqdm
-
     from ..classroom.check import CHECKS
 
-    failed = 0
+    failed, tqdm = 0, bars()
     bar = tqdm(CHECKS.items(), unit="check", leave=False, bar_format="{desc} ({n}/{total})")
     for name, check in bar:
         bar.set_description_str(f"checking: {name}", refresh=True)

@@ -2,11 +2,13 @@
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import shutil
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -238,10 +240,19 @@ def progress(*loop, **how):
     """A bar of tqdm on stderr. It is drawn at most ten times a second, in a log file at most every
     five seconds.
     """
+    every = 0.1 if sys.stderr.isatty() else 5
+    return bars()(*loop, file=sys.stderr, dynamic_ncols=True, mininterval=every, **how)
+
+
+@functools.cache
+def bars():
+    """tqdm, with a lock among threads. Its own is one among processes, too: from Python 3.14 on it
+    leaves a warning on stderr behind a command that is killed.
+    """
     from tqdm import tqdm
 
-    every = 0.1 if sys.stderr.isatty() else 5
-    return tqdm(*loop, file=sys.stderr, dynamic_ncols=True, mininterval=every, **how)
+    tqdm.set_lock(threading.RLock())
+    return tqdm
 
 
 def terminal_width() -> int | None:

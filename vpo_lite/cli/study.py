@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from ..checks import shown
-from .flags import Wrong, at_home, note, path, requests, whole
+from .flags import Wrong, at_home, bars, note, path, requests, whole
 from .study_tables import FIGURES, print_table
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
@@ -181,8 +181,6 @@ def _command(options, folder) -> list[str]:
 
 def _share(study, folder, options) -> int:
     """Start the same command several times. Each run goes to the process that locks it first."""
-    from tqdm import tqdm
-
     from ..studies.plan import every_job, total
     from ..studies.results import is_done
 
@@ -204,7 +202,7 @@ def _share(study, folder, options) -> int:
         workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
         try:
             bar = open_ones.enter_context(
-                tqdm(total=total(study, **_wanted(options)), unit="run", disable=hidden)
+                bars()(total=total(study, **_wanted(options)), unit="run", disable=hidden)
             )
             while any(worker.poll() is None for worker in workers):
                 time.sleep(0.2)
@@ -241,8 +239,6 @@ def _tell_end(failed: list[str], options) -> None:
 
 
 def _run_all(study, folder, options) -> int | None:
-    from tqdm import tqdm
-
     from ..studies.runner import check_sources, run_study
 
     left = _jobs(study, folder, options, "to do")
@@ -252,7 +248,7 @@ def _run_all(study, folder, options) -> int | None:
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     failed = _failed(study, folder, options)
-    with tqdm(disable=not sys.stderr.isatty(), unit="step") as bar:
+    with bars()(disable=not sys.stderr.isatty(), unit="step") as bar:
 
         def tell(key, step, steps):
             if step == 1:
@@ -291,8 +287,6 @@ def _line(found) -> str:
 
 
 def _search(study, folder, options) -> int | None:
-    from tqdm import tqdm
-
     from ..studies.searches import searches, to_do
 
     with requests():
@@ -304,7 +298,7 @@ def _search(study, folder, options) -> int | None:
         return _share(study, folder, options)
     from ..studies.searching import run_searches
 
-    with tqdm(total=policies, disable=not sys.stderr.isatty(), unit="policy") as bar:
+    with bars()(total=policies, disable=not sys.stderr.isatty(), unit="policy") as bar:
         for found in run_searches(study, folder):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "

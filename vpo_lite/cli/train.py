@@ -14,6 +14,7 @@ from .flags import (
     STOPPED,
     Wrong,
     add_settings,
+    bars,
     given_settings,
     measuring,
     of_a_file,
@@ -164,8 +165,6 @@ def _value(text: str):
 
 
 def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
-    from tqdm import tqdm
-
     started = time.perf_counter()
     state_memory(run, quiet)
     warn_of_length(run)
@@ -186,7 +185,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
 
         def show(step: int, figures: dict) -> None:
             if not quiet:
-                tqdm.write(f"measured after step {step}: {in_short(figures)}", file=sys.stderr)
+                bars().write(f"measured after step {step}: {in_short(figures)}", file=sys.stderr)
 
         run.seen = show
         all_done = run.train(tell)
