@@ -459,9 +459,7 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert sum(run["any"][29] < 0.02 for run in runs("programs", "vpo", 2e-3)) == 2
     (lost,) = runs("hops", "vpo", 4e-3)
     assert lost["valid"] == 0 and lost["any"][29] == 0
-    study = declaration.read("programs")
-    rates = {"rates": {"vpo": [4e-4], "grpo_x3": [2e-4]}, "beyond": {}}
-    close = declaration.Study("programs", study.declared.model_copy(update=rates))
+    close = study_page.at_rates("programs", {"vpo": 4e-4, "grpo_x3": 2e-4})
     lead = tables.difference(close, FOLDER, "vpo", "any@30")
     assert lead.sure == 1 and lead.mean == pytest.approx(0.049, abs=0.0006)
     hard, folder = study_page.at_those_rates("hard-8x8"), results.SHIPPED / "hard-8x8"

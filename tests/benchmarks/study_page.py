@@ -75,11 +75,17 @@ def _pair(found, figure: str, k: int = 1, other="grpo_x3", name="GRPO") -> str:
     return f"{name} {told[0]}, VPO {told[1]}"
 
 
+def at_rates(name: str, rates: dict[str, float]):
+    """The study with this name, as if these learning rates had been chosen for these kinds."""
+    declared = declaration.read(name).declared
+    rates = declared.rates | {kind: [lr] for kind, lr in rates.items()}
+    changes = {"rates": rates, "beyond": {}}
+    return declaration.Study(name, declared.model_copy(update=changes))
+
+
 def at_a_lower_rate(*kinds: str):
-    """The study paper-9x9 as if the validation of seed 0 had chosen 0.0004 for these kinds."""
-    study = declaration.read("paper-9x9")
-    rates = study.declared.rates | {kind: [4e-4] for kind in kinds}
-    return declaration.Study(study.name, study.declared.model_copy(update={"rates": rates}))
+    """The study paper-9x9 as if 0.0004 had been chosen for these kinds."""
+    return at_rates("paper-9x9", dict.fromkeys(kinds, 4e-4))
 
 
 def grpo_at_a_lower_rate() -> str:
@@ -112,9 +118,7 @@ def by_all_seeds(study, kind: str) -> float:
 def at_those_rates(name: str):
     """The study as if the validation of all seeds had chosen the rates of VPO and GRPO."""
     study = declaration.read(name)
-    rates = study.declared.rates | {kind: [by_all_seeds(study, kind)] for kind in PAIR}
-    changes = {"rates": rates, "beyond": {}}
-    return declaration.Study(name, study.declared.model_copy(update=changes))
+    return at_rates(name, {kind: by_all_seeds(study, kind) for kind in PAIR})
 
 
 def every_rate() -> str:
