@@ -3,7 +3,7 @@
     .venv/bin/python tests/benchmarks/study_page.py
 
 A table stands below a line <!-- vpo-lite study NAME --table FIGURE ... --> and is what this command
-prints of the runs in vpo_lite/studies/shipped/NAME. Others are made here: see the end of
+prints of the runs in vpo_lite/studies/shipped/NAME. Others are made here: see
 :func:`table`. tests/test_study_page.py compares.
 """
 
@@ -19,6 +19,8 @@ from vpo_lite.studies import declaration, results, searches, tables
 from vpo_lite.studies.results import SHIPPED
 
 SHORT = {"vpo": "VPO", "grpo_x3": "GRPO"}
+PAIR = tuple(SHORT)
+RATED = ("programs", "paper-9x9", "hard-8x8", "hops")  # VPO and GRPO have all seeds at some rates
 PAGE = Path(__file__).parents[2] / "notebooks" / "STUDY.md"
 TABLE = re.compile(r"(<!-- (.+?) -->\n)((?:\|.*\n)*)")
 # Of the paper: the project's page [W], and its plots, digitised (pass@k +-.003) [F].
@@ -102,10 +104,6 @@ def grpo_at_a_lower_rate() -> str:
     ]
     lines = tables.markdown(at_a_lower_rate("grpo_x3"), SHIPPED / "paper-9x9", figures)
     return "\n".join(lines.splitlines()[:4])
-
-
-RATED = ("programs", "paper-9x9", "hard-8x8", "hops")  # VPO and GRPO have all seeds at some rates
-PAIR = ("vpo", "grpo_x3")
 
 
 def by_all_seeds(study, kind: str) -> float:

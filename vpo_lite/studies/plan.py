@@ -17,7 +17,7 @@ def jobs(
     - every_rate: every seed at every rate, also at those beyond
     """
     for kind in study.kinds if kinds is None else kinds:
-        most = study.seeds(kind) if seeds is None else min(seeds, study.seeds(kind))
+        most = _seeds(study, kind, seeds)
         if every_rate:
             rates = study.every_rate(kind)
             yield from (study.job(kind, lr, seed) for lr in rates for seed in range(most))
@@ -31,10 +31,14 @@ def total(study: Study, kinds=None, seeds: int | None = None, every_rate: bool =
     """How many runs :func:`jobs` comes to, once the learning rates are chosen."""
     found = 0
     for kind in study.kinds if kinds is None else kinds:
-        most = study.seeds(kind) if seeds is None else min(seeds, study.seeds(kind))
+        most = _seeds(study, kind, seeds)
         rates = len(study.rates(kind))
         found += len(study.every_rate(kind)) * most if every_rate else rates + most - 1
     return found
+
+
+def _seeds(study: Study, kind: str, most: int | None) -> int:
+    return study.seeds(kind) if most is None else min(most, study.seeds(kind))
 
 
 def every_job(study: Study) -> dict[str, Job]:
