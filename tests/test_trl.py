@@ -34,7 +34,7 @@ from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.integrations import trl_steps
+from vpo_lite.integrations import trl_run, trl_steps
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
@@ -898,11 +898,14 @@ def test_mixed_precision_that_accelerate_is_configured_for_is_said(
     assert len(said) == (configured == "bf16" and not options)
 
 
-def test_parameters_that_processes_may_split_are_said_to_be_untried(tiny, tmp_path, monkeypatch):
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+@pytest.mark.parametrize(
+    ("who", "said"), [("split", "tried FSDP in version 2 only"), ("by_deepspeed", "not tried Deep")]
+)
+def test_what_we_tried_of_split_parameters_is_said(who, said, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(trl_run, who, lambda engine: True)
     run = TrlRun.begin(tiny, tmp_path / "run")
     run.close()
-    assert len(run.notes) == 1 and "not tried FSDP or DeepSpeed" in run.notes[0]
+    assert len(run.notes) == 1 and said in run.notes[0]
 
 
 @pytest.mark.slow
@@ -1211,12 +1214,11 @@ def test_a_disk_that_is_full_ends_all_processes_with_the_reason(tmp_path):
     assert other[1].endswith(": [Errno 28] No space left on device: 'metrics.jsonl'")
 
 
-@pytest.mark.slow
-def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
-    """By TRL's own gathering; weights that each process draws for itself are caught. Each process
-    has a launcher of its own, as on two machines that share a disk.
+def in_two_processes(name, folder):
+    """What a script of tests/ found in two processes. Each has a launcher of its own, as on two
+    machines that share a disk.
     """
-    script = Path(__file__).with_name("trl_two_processes.py")
+    script = Path(__file__).with_name(name)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1"]
@@ -1224,7 +1226,7 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     machines = [
         subprocess.Popen(
-            [*launch, f"--node_rank={rank}", str(script), str(tmp_path)],
+            [*launch, f"--node_rank={rank}", str(script), str(folder)],
             env=settings,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -1240,7 +1242,13 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     for machine, stderr in zip(machines, said, strict=True):
         assert machine.returncode == 0, stderr[-3000:]
         assert "[transformers]" not in stderr
-    found = json.loads((tmp_path / "found.json").read_text())
+    return json.loads((folder / "found.json").read_text())
+
+
+@pytest.mark.slow
+def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
+    """By TRL's own gathering; weights that each process draws for itself are caught."""
+    found = in_two_processes("trl_two_processes.py", tmp_path)
     assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
     assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])
     assert len(found["keyed"]) == 2 and found["size"] > 0.1
@@ -1248,3 +1256,24 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     assert found["resumed"] == [3]
     assert [row["step"] for row in RunFolder(tmp_path / "run").measured()] == [1, 2]
     assert load_policy(tmp_path / "run", device="cpu").model is not None
+
+
+@pytest.mark.slow
+def test_parameters_that_fsdp_splits_end_as_whole_ones_do(tmp_path):
+    """Also after the run was stopped and resumed. In a measurement the main process waited for ever
+    for parameters that the other one held.
+    """
+    shares = in_two_processes("trl_fsdp.py", tmp_path)
+    assert set(shares["whole"]) == {1} and set(shares["split"]) == {0.5}
+    whole, split = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "split")
+    assert [row["step"] for row in split.measured()] == [1, 2]
+    assert split.measured() == whole.measured()
+    for step in ("adapter-1", "adapter-2", "adapter"):
+        expected = load_file(whole.path / step / "adapter_model.safetensors")
+        found = load_file(split.path / step / "adapter_model.safetensors")
+        assert found.keys() == expected.keys()
+        for name, matrix in expected.items():
+            torch.testing.assert_close(found[name], matrix, rtol=0, atol=1e-6)
+    assert abs(matrix).max() > 1e-3
+    ends = [json.loads((run.path / "summary.json").read_text()) for run in (whole, split)]
+    assert ends[0]["coverage"] == ends[1]["coverage"]

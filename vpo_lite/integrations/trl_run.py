@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
+from peft import set_peft_model_state_dict
+from safetensors.torch import load_file
 from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
@@ -28,10 +30,11 @@ from ..training.step import Learner
 from ..training.unchanged import changed
 from .trl import SetReward
 from .trl_memory import memory_needed
-from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, on_cpu
-from .trl_states import rewound, step_of
+from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, keep_whole, on_cpu
+from .trl_states import ADAPTER_FILE, check_going_on, rewound, step_of
 from .trl_steps import Recorder, RunReward
 from .trl_surroundings import (
+    by_deepspeed,
     ends_of,
     generating,
     joined,
@@ -70,11 +73,10 @@ class TrlRun(AnyRun):
         self.main, self.processes = team.is_main_process, team.num_processes
         if config.eps != EPS:
             self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
-        if split(engine):
-            self.notes += (
-                "we have not tried FSDP or DeepSpeed: one process measures alone, and may wait for "
-                "ever for parameters that others hold",
-            )
+        if by_deepspeed(engine):
+            self.notes += ("we have not tried DeepSpeed",)
+        elif split(engine):
+            self.notes += ("we have tried FSDP in version 2 only (--fsdp_version 2), on the CPU",)
         mixed = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
         if mixed != "no" and not {"bf16", "fp16"} & set(engine.options):
             self.notes += (
@@ -178,6 +180,7 @@ class TrlRun(AnyRun):
             self._own = base.generation_config
             with generating(base, GenerationConfig(eos_token_id=ends)):
                 trainer = self._trainer(tell)
+                check_going_on(checkpoint, trainer.is_fsdp_enabled)
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return self.done == self.config.steps
 
@@ -186,12 +189,35 @@ class TrlRun(AnyRun):
             base = self.learner.policy.model.get_base_model()
             with together(self.team), generating(base, self._own):
                 if self.main:
-                    super().measure()
+                    with self._alone():
+                        super().measure()
 
     def finish(self) -> dict:
         self.team.wait_for_everyone()  # each stored its random streams beside the checkpoint
         with together(self.team):
-            return super().finish() if self.main else {}
+            if not self.main:
+                return {}
+            with self._alone():
+                return super().finish()
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """A context in which this process needs no other one for the trained policy.
+
+        Where the parameters are split among the processes, it loads the model once more, with the
+        adapter that TRL stored last.
+        """
+        trained = self.learner
+        try:
+            if split(self.engine):
+                self.learner = _learner(self.config)
+                stored = load_file(
+                    self.path / CHECKPOINTS / f"checkpoint-{self.done}" / ADAPTER_FILE
+                )
+                set_peft_model_state_dict(self.learner.policy.model, stored)
+            yield
+        finally:
+            self.learner = trained
 
     def _trainer(self, tell):
         """The stock trainer, whose adapter begins with the native trainer's values."""
@@ -217,6 +243,8 @@ class TrlRun(AnyRun):
         )
         trainer.remove_callback(PrinterCallback)
         keep_logs(trainer, self.path)
+        if trainer.is_fsdp_enabled:
+            keep_whole(trainer)
         with torch.no_grad():
             for name, parameter in trainer.model.named_parameters():
                 if parameter.requires_grad:

@@ -278,6 +278,13 @@ def keep_logs(trainer, folder) -> None:
             tracker.logging_dir = tracker.logging_dir or os.path.join(folder, "tensorboard")
 
 
+def keep_whole(trainer) -> None:
+    """With FSDP: a checkpoint holds whole parameters, and not the share of each process."""
+    plugin = trainer.accelerator.state.fsdp_plugin
+    plugin.state_dict_config = plugin.optim_state_dict_config = None  # made for the default type
+    plugin.set_state_dict_type("FULL_STATE_DICT")
+
+
 def shared(config: TrainConfig, processes: int) -> tuple[int, int]:
     """The rollouts of each process in a step, and how many of them one forward pass runs.
 

@@ -14,6 +14,8 @@ from ..training.folders import CHECKPOINTS, RunFolder
 from ..training.step import Learner
 from ..training.unchanged import check_unchanged
 
+ADAPTER_FILE = "adapter_model.safetensors"
+PLAIN, FSDP = "optimizer.pt", "optimizer.bin"  # the optimizer, by who shares the parameters
 ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
 
 
@@ -58,10 +60,17 @@ def step_of(path: Path | None) -> int:
     return int(step) if step.isdecimal() else -1
 
 
+def check_going_on(checkpoint: Path | None, fsdp: bool) -> None:
+    """ValueError for a checkpoint whose optimizer TRL would pass over, and begin a fresh one."""
+    if checkpoint is not None and fsdp != (checkpoint / FSDP).exists():
+        before, now = ("without", "with") if fsdp else ("with", "without")
+        raise ValueError(f"{checkpoint}: it was trained {before} FSDP, and cannot go on {now} it")
+
+
 def _check_readable(path: Path) -> None:
     """DamagedError for a state that TRL could not read. Nothing is unpickled but numbers."""
-    files = {"adapter_model.safetensors": load_file}
-    files |= dict.fromkeys(("optimizer.pt", "scheduler.pt"), _load_numbers)
+    optimizer = FSDP if (path / FSDP).exists() else PLAIN
+    files = {ADAPTER_FILE: load_file} | dict.fromkeys((optimizer, "scheduler.pt"), _load_numbers)
     for name, load in files.items():
         try:
             load(path / name)

@@ -137,8 +137,13 @@ def whole(engine: Engine) -> bool:
 
 def split(engine: Engine) -> bool:
     """Whether FSDP or DeepSpeed trains: they may split the parameters among the processes."""
-    configured = map(parse_flag_from_env, ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"))
-    return any(configured) or any(map(engine.options.get, ("fsdp", "deepspeed")))
+    fsdp = parse_flag_from_env("ACCELERATE_USE_FSDP") or bool(engine.options.get("fsdp"))
+    return fsdp or by_deepspeed(engine)
+
+
+def by_deepspeed(engine: Engine) -> bool:
+    """Whether accelerate, or an option of TRL, asks for DeepSpeed."""
+    return parse_flag_from_env("ACCELERATE_USE_DEEPSPEED") or bool(engine.options.get("deepspeed"))
 
 
 def no_dropout(model) -> None:
