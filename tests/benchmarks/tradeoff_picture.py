@@ -1,0 +1,136 @@
+"""Draw notebooks/images/tradeoff.svg: one answer or thirty, at every learning rate of the study.
+
+    .venv/bin/python tests/benchmarks/tradeoff_picture.py
+
+tests/test_study_page.py compares the file with what this makes of the stored runs.
+"""
+
+from pathlib import Path
+
+import study_page
+
+from vpo_lite.looks import FRONT, STYLES
+from vpo_lite.studies import declaration, tables
+from vpo_lite.studies.results import SHIPPED
+
+PICTURE = Path(__file__).parents[2] / "notebooks" / "images" / "tradeoff.svg"
+WIDTH, HEIGHT = 420, 300  # of a panel
+LEFT, RIGHT, TOP, BOTTOM = 58, 22, 34, 44  # its margins
+DASHES = {"vpo": "", "grpo_x3": ' stroke-dasharray="6 4"'}
+
+
+def points(name: str) -> tuple[dict, list]:
+    """(any@1, any@30) by kind and learning rate, of rates with all seeds; and before training."""
+    study, folder, figures = declaration.read(name), SHIPPED / name, ("any@1", "any@30")
+    trained = {}
+    for kind in study_page.PAIR:
+        rows = tables.at_every_rate(study, folder, kind, figures)
+        whole = {lr: row for lr, row in rows.items() if row.runs == study.seeds(kind)}
+        trained[kind] = {lr: tuple(row.figures.values()) for lr, row in whole.items()}
+    before = tables.means(study, folder, figures)
+    starts = [before[kind] for kind in ("start_single", "start_set") if kind in before]
+    return trained, [tuple(start[figure] for figure in figures) for start in starts]
+
+
+def drawn() -> str:
+    """The picture: a panel for each task."""
+    panels = [
+        f'<g transform="translate({i % 2 * WIDTH} {i // 2 * HEIGHT})">\n{_panel(name)}</g>\n'
+        for i, name in enumerate(study_page.RATED)
+    ]
+    width, height = 2 * WIDTH, 2 * HEIGHT + 40
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="13">\n'
+        f'<rect width="{width}" height="{height}" fill="white"/>\n{"".join(panels)}'
+        f'<g transform="translate(0 {2 * HEIGHT + 18})">\n{_legend()}</g>\n</svg>\n'
+    )
+
+
+def _panel(name: str) -> str:
+    trained, starts = points(name)
+    found = [p for row in trained.values() for p in row.values()] + starts
+    low, high = ([f(p[i] for p in found) for i in (0, 1)] for f in (min, max))
+    margins = [0.12 * (b - a) for a, b in zip(low, high, strict=True)]
+    low = [a - margin for a, margin in zip(low, margins, strict=True)]
+    high = [b + margin for b, margin in zip(high, margins, strict=True)]
+
+    def place(point) -> tuple[float, float]:
+        x, y = ((p - a) / (b - a) for p, a, b in zip(point, low, high, strict=True))
+        across, up = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+        return round(LEFT + x * across, 1), round(HEIGHT - BOTTOM - y * up, 1)
+
+    parts = [_text(WIDTH / 2, 20, f"<tspan font-weight='bold'>{name}</tspan>", "middle")]
+    parts.append(
+        f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" '
+        f'height="{HEIGHT - TOP - BOTTOM}" fill="none" stroke="#999999"/>'
+    )
+    for axis in (0, 1):
+        for tick in _ticks(low[axis], high[axis]):
+            x, y = place((tick, low[1]) if axis == 0 else (low[0], tick))
+            if axis == 0:
+                parts += [_line(x, y, x, y + 4), _text(x, y + 17, f"{tick:g}", "middle")]
+            else:
+                parts += [_line(x - 4, y, x, y), _text(x - 7, y + 4, f"{tick:g}", "end")]
+    parts.append(_text(WIDTH / 2, HEIGHT - 8, "any@1: one answer", "middle"))
+    parts.append(
+        f'<text transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">'
+        "any@30: thirty answers</text>"
+    )
+    study = declaration.read(name)
+    for kind, rates in trained.items():
+        look = STYLES[study_page.SHORT[kind].lower()]
+        places = [place(p) for p in rates.values()]
+        parts.append(
+            f'<polyline points="{" ".join(f"{x},{y}" for x, y in places)}" fill="none" '
+            f'stroke="{look.colour}" stroke-width="2"{DASHES[kind]}/>'
+        )
+        best = study_page.by_all_seeds(study, kind)
+        for (lr, _), (x, y) in zip(rates.items(), places, strict=True):
+            fill = look.colour if lr == best else "white"
+            parts.append(_marker(kind, x, y, look.colour, fill))
+            if lr in (min(rates), max(rates)):
+                side, shift = ("start", 9) if x < WIDTH / 2 else ("end", -9)
+                drop = 17 if kind == "grpo_x3" else -7
+                parts.append(_text(x + shift, y + drop, f"{lr:g}", side, look.colour))
+    parts += [_marker("start", *place(p), FRONT, "white") for p in starts]
+    return "\n".join(parts) + "\n"
+
+
+def _legend() -> str:
+    parts = []
+    for x, kind, words in ((150, "vpo", "VPO"), (230, "grpo_x3", "GRPO")):
+        colour = STYLES[study_page.SHORT[kind].lower()].colour
+        parts += [_marker(kind, x, -4, colour, colour), _text(x + 12, 0, words)]
+    parts += [_marker("start", 322, -4, FRONT, "white"), _text(334, 0, "before training")]
+    parts.append(_text(450, 0, "numbers: learning rate; filled: best in validation"))
+    return "\n".join(parts) + "\n"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between low and high: three to six."""
+    step = next(s for s in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / s < 6)
+    first, last = int(low // step) + 1, int(high // step)
+    return [round(i * step, 3) for i in range(first, last + 1)]
+
+
+def _marker(kind: str, x: float, y: float, colour: str, fill: str) -> str:
+    how = f'fill="{fill}" stroke="{colour}" stroke-width="2"'
+    if kind == "vpo":
+        return f'<circle cx="{x}" cy="{y}" r="5" {how}/>'
+    if kind == "grpo_x3":
+        return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" {how}/>'
+    return f'<path d="M{x} {y - 6:.1f}l6 11h-12z" {how}/>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#999999"/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str = "start", colour: str = "black") -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(drawn())
+    print(PICTURE)
