@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from ..checks import printable, shown_path, told_of
-from ..markup import in_lines
+from ..markup import count, in_lines
 from .flags import (
     OF_A_PAGE,
     Wrong,
@@ -94,7 +94,6 @@ def run(options) -> int:
 
 def _of_a_file(options) -> int:
     from ..decomposition import read_rewards, reward_report
-    from ..decomposition.words import count
 
     with requests():
         given = given_settings(_settings(), options)
@@ -143,7 +142,6 @@ def _tell(options, report, said: str, figures: dict) -> int:
 
 def _of_a_task(options) -> int:
     with requests():
-        from ..decomposition.words import count
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
         from ..training.contract import (
