@@ -4,7 +4,7 @@ import sys
 
 from ..checks import command, shown
 from ..classroom import notebooks, serve
-from .flags import Command, Wrong, add_commands, at_home, bars, path, requests, whole
+from .flags import Command, Wrong, at_home, bars, path, requests, whole
 
 BROWSER = ("auto", "yes", "no")
 
@@ -83,12 +83,6 @@ def lab(options) -> int:
         return start_jupyter(options.folder, _checked_port(options.port), options.browser)
 
 
-def notebooks_flags(made, arguments) -> None:
-    said = "copy the notebooks into a folder"
-    copy = Command(said, _copy_flags, _copy, "vpo-lite notebooks copy course")
-    add_commands(made, arguments[1:], {"copy": copy}, "KIND")
-
-
 def _copy_flags(made, arguments) -> None:
     made.add_argument("destination", type=path, metavar="DEST", help="a new or an empty folder")
 
@@ -100,6 +94,13 @@ def _copy(options) -> int:
     said = f"{len(written)} files copied to" if written else "all files are already in"
     print(f"{said} {destination}; go on with: {command('lab', destination)}")
     return 0
+
+
+NOTEBOOKS = {
+    "copy": Command(
+        "copy the notebooks into a folder", _copy_flags, _copy, "vpo-lite notebooks copy course"
+    )
+}
 
 
 # --- the panel, served ----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from ..checks import command
 from .flags import (
     OF_A_PAGE,
     Command,
-    add_commands,
     add_settings,
     at_home,
     given_settings,
@@ -16,10 +15,6 @@ from .flags import (
     requests,
     whole,
 )
-
-
-def flags(made, arguments) -> None:
-    add_commands(made, arguments[1:], _KINDS, "KIND")
 
 
 def _verl_flags(made, arguments) -> None:
@@ -131,7 +126,7 @@ def _model(options) -> int:
     return 0
 
 
-_KINDS = {
+KINDS = {
     "model": Command(
         "write base model and trained adapter as one model of transformers",
         _model_flags,
