@@ -130,8 +130,9 @@ def is_plain(text) -> bool:
 
 
 @contextlib.contextmanager
-def told_of(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
+def told_of(what: str, kind: type[Exception] = ValueError, cure: str = "") -> Iterator[None]:
     """A context in which a ValueError becomes an error of this kind, and says what it is about.
+    cure: what the message ends with.
 
     >>> with told_of("row 3"):
     ...     raise ValueError("it is empty")
@@ -142,7 +143,7 @@ def told_of(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise kind(f"{what}: {error}") from error
+        raise kind(f"{what}: {error}{cure}") from error
 
 
 # ---- arrays ----
