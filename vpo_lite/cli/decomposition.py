@@ -9,6 +9,7 @@ from ..markup import count, in_lines
 from .flags import (
     OF_A_PAGE,
     Wrong,
+    add_number,
     add_settings,
     given_settings,
     path,
@@ -16,7 +17,6 @@ from .flags import (
     progress,
     requests,
     say,
-    whole,
 )
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
@@ -49,23 +49,14 @@ def flags(made, arguments) -> None:
         metavar="X",
         help="with --rewards: the d rewards of a missing answer (default: 0 in each objective)",
     )
-    made.add_argument(
-        "--problems",
-        type=whole,
-        metavar="N",
-        help=f"held-out problems (default: {PROBLEMS}, or all where there are fewer)",
+    add_number(
+        made, "--problems", f"held-out problems (default: {PROBLEMS}, or all where there are fewer)"
     )
-    made.add_argument(
-        "--answers",
-        type=whole,
-        metavar="N",
-        help=f"answers sampled for each problem (default: {ANSWERS})",
-    )
-    made.add_argument(
+    add_number(made, "--answers", f"answers sampled for each problem (default: {ANSWERS})")
+    add_number(
+        made,
         "--show",
-        type=whole,
-        metavar="N",
-        help="also print the first request, and N completions with what their answers earn "
+        "also print the first request, and N completions with what their answers earn "
         "(default: 0, or 1 if no answer could be read)",
     )
     made.add_argument("--html", type=path, metavar="FILE", help="also write the report as a page")

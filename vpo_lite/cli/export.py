@@ -7,6 +7,7 @@ from ..checks import command
 from .flags import (
     OF_A_PAGE,
     Command,
+    add_number,
     add_settings,
     at_home,
     given_settings,
@@ -28,12 +29,8 @@ def _verl_flags(made, arguments) -> None:
         "(default: gpu)",
     )
     made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
-    made.add_argument(
-        "--gpus", type=whole, default=1, metavar="N", help="GPUs on each node (default: 1)"
-    )
-    made.add_argument(
-        "--nodes", type=whole, default=1, metavar="N", help="nodes of the cluster (default: 1)"
-    )
+    add_number(made, "--gpus", "GPUs on each node", default=1)
+    add_number(made, "--nodes", "nodes of the cluster", default=1)
     made.add_argument(
         "--estimator",
         default="grpo",

@@ -173,6 +173,13 @@ def add_task_options(made, arguments, default: str | None = None) -> None:
         ) from error
 
 
+def add_number(made, flag: str, help: str, *, default: int | None = None) -> None:
+    """Add a flag that takes a whole number."""
+    if default is not None and "default" not in help:
+        help += f" (default: {default})"
+    made.add_argument(flag, type=whole, default=default, metavar="N", help=help)
+
+
 def add_device(made) -> None:
     """Add the flag of the device, for a command that takes it without the settings of a run."""
     help = "device: auto, cpu, cuda or mps (default: auto)"
