@@ -15,6 +15,8 @@ from ..estimators import max_weights
 
 ROUNDING = 1e-9  # of an answer: 3 * 1.4 / 1.4 is a little less than 3
 
+__all__ = ["at_tokens", "best_at", "choose", "crossing", "rollout_best_at", "solved_at"]
+
 
 def choose(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
     """The index of the best answer under each preference.
