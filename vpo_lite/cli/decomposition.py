@@ -20,18 +20,9 @@ from .flags import (
 )
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
-SETTINGS = (  # of a run's settings, those that say which answers are sampled
-    "task",
-    "model",
-    "m",
-    "alpha",
-    "max_new_tokens",
-    "dtype",
-    "load_in",
-    "seed",
-    "device",
-    "threads",
-)
+# Of a run's settings, those that say which answers are sampled
+SETTINGS = ("task", "model", "m", "alpha", "max_new_tokens")
+SETTINGS += ("dtype", "load_in", "seed", "device", "threads")
 
 
 def flags(made, arguments) -> None:
