@@ -228,14 +228,11 @@ def check_finite(x, name, ndim, largest=LARGEST):
             f"{name} holds {len(odd)} values that are NaN or infinite{first}; all must be finite"
         )
     if size > largest:
+        noun = "weights" if name in ("W", "w_star", "weights") else "rewards"
         raise ValueError(
-            f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {_noun(name)}"
+            f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {noun}"
         )
     return x
-
-
-def _noun(name):
-    return "weights" if name in ("W", "w_star", "weights") else "rewards"
 
 
 def _holds_masked(x, name, depth=0):
