@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
 
 from . import _grid
 from .front import LARGEST_ITEMS, pareto_front
@@ -23,11 +22,6 @@ class Description(dict):
         return "\n".join(f"{words[holds]:4} {rule}" for rule, holds in self.items())
 
 
-class _Corners(NamedTuple):
-    gold: tuple[int, int]
-    diamonds: tuple[int, int]
-
-
 def _rules(maze):
     rows, columns = maze.shape
     corners = [(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1)]
@@ -39,12 +33,12 @@ def _rules(maze):
         orders = (treasure, reversed(treasure))
         both = min(_steps(maze, *order) for order in orders) > maze.budget
 
-    takes_all = one_is_best = None
+    none_takes_all = none_is_best = None
     points = f"is not computed above {LARGEST_ITEMS} items"
     if len(maze.gold) + len(maze.diamonds) + len(maze.lava) <= LARGEST_ITEMS:
         front = pareto_front(maze).rewards
-        takes_all = bool((front[:, 1:3] == 1).all(axis=1).any())
-        one_is_best = len(front) == 1
+        none_takes_all = not (front[:, 1:3] == 1).all(axis=1).any()
+        none_is_best = len(front) > 1
         points = f"has {len(front)} point{'s' * (len(front) != 1)}"
 
     items = maze.gold + maze.diamonds
@@ -60,14 +54,14 @@ def _rules(maze):
             _lava_tempts(maze) if maze.lava else None
         ),
         "no route takes all gold and all diamonds": (
-            _not(takes_all) if maze.gold and maze.diamonds else None
+            none_takes_all if maze.gold and maze.diamonds else None
         ),
-        f"no route is best at everything (the front {points})": _not(one_is_best),
+        f"no route is best at everything (the front {points})": none_is_best,
     }
 
 
 def _treasure_corners(maze, corners):
-    """The corners that gold and diamonds lie near, or None if the treasure lies otherwise."""
+    """The corners of gold and of diamonds, in this order; None if the treasure lies otherwise."""
     if not maze.gold or not maze.diamonds:
         return None
     for gold, diamonds in itertools.permutations(corners, 2):
@@ -76,7 +70,7 @@ def _treasure_corners(maze, corners):
             and all(_apart(gold, item) <= ZONE_RADIUS for item in maze.gold)
             and all(_apart(diamonds, item) <= ZONE_RADIUS for item in maze.diamonds)
         ):
-            return _Corners(gold, diamonds)
+            return gold, diamonds
     return None
 
 
@@ -109,7 +103,3 @@ def _lava_tempts(maze):
 def _apart(a, b):
     """Manhattan distance, walls or not."""
     return abs(a[0] - b[0]) + abs(a[1] - b[1])
-
-
-def _not(truth):
-    return None if truth is None else not truth

@@ -204,12 +204,14 @@ class _Search:
         """A route that is at E with this set of items after this many steps, found backwards."""
         square, moves = self.maze.exit, ""
         for t in range(steps - 1, -1, -1):
-            before = self._before(square, items, t, moves[:1])
-            square, items, moves = before.square, before.items, before.move + moves
+            square, items, move = self._before(square, items, t, moves[:1])
+            moves = move + moves
         return moves
 
     def _before(self, square, items, t, next_move):
-        """A state at time t from which one move led here; the straight one if there is a choice."""
+        """The square and the items of a state at time t, and the move that leads from it to here;
+        the straight one if there is a choice.
+        """
         item = self.item_of.get(square)
         sets = [items] if item is None else [items & ~(1 << item), items]
         for move in (*next_move, *MOVES):
@@ -218,20 +220,12 @@ class _Search:
             reached = self.layers[t].get(there, 0) if there != self.maze.exit else 0
             for held in sets:
                 if reached >> held & 1:
-                    return _Before(there, held, move)
+                    return there, held, move
         raise AssertionError("a state without a predecessor")
 
     def _neighbours(self, square):
         steps = ((square[0] + dr, square[1] + dc) for dr, dc in MOVES.values())
         return [there for there in steps if there in self.maze.free]
-
-
-class _Before(NamedTuple):
-    """A state of the search, and the move that leaves it."""
-
-    square: tuple[int, int]
-    items: int
-    move: str
 
 
 @functools.lru_cache(maxsize=32)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ttest_1samp, ttest_ind
 
 from vpo_lite import intervals
-from vpo_lite.metrics import best_at_k, pass_at_k
+from vpo_lite.metrics import best_at_k, pass_at_k, preferences
 from vpo_lite.search import best_of
 
 RNG = np.random.default_rng(0)
@@ -65,9 +65,9 @@ def test_choose_is_the_argmax_for_each_preference():
 
 
 def test_preferences_are_weights_that_no_run_shares():
-    found = best_of.preferences(4)
+    found = preferences(4)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert (found >= 0).all() and (found == best_of.preferences(4)).all()
+    assert (found >= 0).all() and (found == preferences(4)).all()
     assert abs(found.mean(axis=0) - 0.25).max() < 0.1
 
 

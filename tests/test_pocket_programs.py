@@ -15,7 +15,8 @@ from vpo_lite.pocket.pretrain import check_folder, pretrain
 from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate
 from vpo_lite.pocket.recipe import recipe_class, recipe_names
 from vpo_lite.policy import shipped
-from vpo_lite.tasks.programs import PROGRAMS, Examples, ProgramsTask
+from vpo_lite.tasks.program_rules import Examples
+from vpo_lite.tasks.programs import PROGRAMS, ProgramsTask
 from vpo_lite.training.answers import read_answers
 
 TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]

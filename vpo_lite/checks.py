@@ -130,8 +130,9 @@ def is_plain(text) -> bool:
 
 
 @contextlib.contextmanager
-def told_of(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
+def told_of(what: str, kind: type[Exception] = ValueError, cure: str = "") -> Iterator[None]:
     """A context in which a ValueError becomes an error of this kind, and says what it is about.
+    cure: what the message ends with.
 
     >>> with told_of("row 3"):
     ...     raise ValueError("it is empty")
@@ -142,7 +143,7 @@ def told_of(what: str, kind: type[Exception] = ValueError) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise kind(f"{what}: {error}") from error
+        raise kind(f"{what}: {error}{cure}") from error
 
 
 # ---- arrays ----
@@ -227,14 +228,11 @@ def check_finite(x, name, ndim, largest=LARGEST):
             f"{name} holds {len(odd)} values that are NaN or infinite{first}; all must be finite"
         )
     if size > largest:
+        noun = "weights" if name in ("W", "w_star", "weights") else "rewards"
         raise ValueError(
-            f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {_noun(name)}"
+            f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {noun}"
         )
     return x
-
-
-def _noun(name):
-    return "weights" if name in ("W", "w_star", "weights") else "rewards"
 
 
 def _holds_masked(x, name, depth=0):

@@ -18,19 +18,8 @@ from .policy import shipped
 from .tasks import sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
-_TRAINING = (
-    "numpy",
-    "scipy",
-    "gymnasium",
-    "moocore",
-    "torch",
-    "transformers",
-    "peft",
-    "safetensors",
-    "pydantic",
-    "filelock",
-    "tqdm",
-)
+_TRAINING = ["numpy", "scipy", "gymnasium", "moocore", "torch", "transformers", "peft"]
+_TRAINING += ["safetensors", "pydantic", "filelock", "tqdm"]
 _OPTIONAL = {  # what each is for
     "trl": "--engine trl",
     "verl": "training on a cluster",

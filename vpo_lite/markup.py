@@ -60,6 +60,15 @@ def in_lines(text: str, indent: int = 0) -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
+def count(n: int, noun: str) -> str:
+    """A number with its noun, in the singular or the plural.
+
+    >>> count(1, "problem"), count(1920, "answer")
+    ('1 problem', '1,920 answers')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """Cells as a table in Markdown; nothing is escaped.
 

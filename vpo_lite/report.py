@@ -8,7 +8,7 @@ import numpy as np
 
 from .checks import shortened
 from .decomposition import RewardReport
-from .markup import Html, html, joined, page_path, write_page
+from .markup import Html, count, html, joined, page_path, write_page
 from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
 
@@ -112,13 +112,9 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         pictures[2],
         _settings(runs),
     ]
-    count, kinds = _counted(len(runs), "run"), _counted(len(rows), "kind")
-    page = html(_PAGE, count, _STYLE, count, kinds, *drawn)
+    those, kinds = count(len(runs), "run"), count(len(rows), "kind")
+    page = html(_PAGE, those, _STYLE, those, kinds, *drawn)
     return write_page(path, page)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def write_rewards(report: RewardReport, text: str, path) -> Path:

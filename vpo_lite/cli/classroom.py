@@ -4,7 +4,7 @@ import sys
 
 from ..checks import command, shown
 from ..classroom import notebooks, serve
-from .flags import Command, Wrong, add_commands, at_home, bars, path, requests, whole
+from .flags import Command, Wrong, add_number, at_home, bars, path, requests
 
 BROWSER = ("auto", "yes", "no")
 
@@ -66,12 +66,11 @@ def lab_flags(made, arguments) -> None:
         help="folder with notebooks, as `vpo-lite notebooks copy` makes it (default: the "
         "repository's own)",
     )
-    made.add_argument(
+    add_number(
+        made,
         "--port",
-        type=whole,
+        f"port of the server (default: {serve.LAB_PORT}, or the next free one)",
         default=serve.LAB_PORT,
-        metavar="N",
-        help=f"port of the server (default: {serve.LAB_PORT}, or the next free one)",
     )
     _add_browser(made)
 
@@ -81,12 +80,6 @@ def lab(options) -> int:
 
     with requests():
         return start_jupyter(options.folder, _checked_port(options.port), options.browser)
-
-
-def notebooks_flags(made, arguments) -> None:
-    said = "copy the notebooks into a folder"
-    copy = Command(said, _copy_flags, _copy, "vpo-lite notebooks copy course")
-    add_commands(made, arguments[1:], {"copy": copy}, "KIND")
 
 
 def _copy_flags(made, arguments) -> None:
@@ -100,6 +93,13 @@ def _copy(options) -> int:
     said = f"{len(written)} files copied to" if written else "all files are already in"
     print(f"{said} {destination}; go on with: {command('lab', destination)}")
     return 0
+
+
+NOTEBOOKS = {
+    "copy": Command(
+        "copy the notebooks into a folder", _copy_flags, _copy, "vpo-lite notebooks copy course"
+    )
+}
 
 
 # --- the panel, served ----------------------------------------------------------------------------
@@ -130,22 +130,14 @@ def flags(made, arguments) -> None:
         metavar="TEXT",
         help=f"with --room: {serve.LEAST_TOKEN} characters or more (default: a random token)",
     )
-    made.add_argument(
+    add_number(
+        made,
         "--viewers",
-        type=whole,
+        "pages that may be open at a time; each runs a kernel of its own, of "
+        f"{serve.LOOKING:g} GiB, {serve.TRAINING:g} GiB while it trains",
         default=serve.VIEWERS,
-        metavar="N",
-        help="pages that may be open at a time; each runs a kernel of its own, of "
-        f"{serve.LOOKING:g} GiB, {serve.TRAINING:g} GiB while it trains (default: "
-        f"{serve.VIEWERS})",
     )
-    made.add_argument(
-        "--port",
-        type=whole,
-        default=serve.PORT,
-        metavar="N",
-        help=f"port of the server (default: {serve.PORT})",
-    )
+    add_number(made, "--port", "port of the server", default=serve.PORT)
     _add_browser(made)
 
 

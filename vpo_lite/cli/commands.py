@@ -64,7 +64,7 @@ def parser(arguments=()) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"vpo_lite {__version__}")
-    add_commands(made, arguments, _COMMANDS, "COMMAND")
+    add_commands(made, arguments, _COMMANDS)
     return made
 
 
@@ -102,12 +102,10 @@ _COMMANDS = {
         "vpo-lite compare runs/vpo runs/grpo --html report.html",
     ),
     "export": Command(
-        "write a trained model, a run for veRL, or a lesson of recorded runs",
-        export.flags,
-        None,
+        "write a trained model, a run for veRL, or a lesson of recorded runs", export.KINDS
     ),
     "course": Command(
-        "write what a class needs: copies of the notebooks, the cheat sheet", course.flags, None
+        "write what a class needs: copies of the notebooks, the cheat sheet", course.KINDS
     ),
     "study": Command(
         "train and compare several methods, learning rates and seeds",
@@ -145,7 +143,7 @@ _COMMANDS = {
         classroom.lab,
         "vpo-lite lab course",
     ),
-    "notebooks": Command("copy the notebooks out of the package", classroom.notebooks_flags, None),
+    "notebooks": Command("copy the notebooks out of the package", classroom.NOTEBOOKS),
     "classroom": Command(
         "serve the panel without code cells, to this machine or to a room",
         classroom.flags,

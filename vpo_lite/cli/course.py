@@ -2,11 +2,7 @@
 
 from ..checks import command
 from ..classroom import notebooks
-from .flags import Command, Wrong, add_commands, path, requests
-
-
-def flags(made, arguments) -> None:
-    add_commands(made, arguments[1:], _KINDS, "KIND")
+from .flags import Command, Wrong, path, requests
 
 
 def _sheet_flags(made, arguments) -> None:
@@ -55,7 +51,7 @@ def _build(options) -> int:
     return 0
 
 
-_KINDS = {
+KINDS = {
     "build": Command(
         "copy the notebooks for students, or for nbgrader",
         _build_flags,

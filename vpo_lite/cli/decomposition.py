@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 
 from ..checks import printable, shown_path, told_of
-from ..markup import in_lines
+from ..markup import count, in_lines
 from .flags import (
     OF_A_PAGE,
     Wrong,
+    add_number,
     add_settings,
     given_settings,
     path,
@@ -16,22 +17,12 @@ from .flags import (
     progress,
     requests,
     say,
-    whole,
 )
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
-SETTINGS = (  # of a run's settings, those that say which answers are sampled
-    "task",
-    "model",
-    "m",
-    "alpha",
-    "max_new_tokens",
-    "dtype",
-    "load_in",
-    "seed",
-    "device",
-    "threads",
-)
+# Of a run's settings, those that say which answers are sampled
+SETTINGS = ("task", "model", "m", "alpha", "max_new_tokens")
+SETTINGS += ("dtype", "load_in", "seed", "device", "threads")
 
 
 def flags(made, arguments) -> None:
@@ -49,23 +40,14 @@ def flags(made, arguments) -> None:
         metavar="X",
         help="with --rewards: the d rewards of a missing answer (default: 0 in each objective)",
     )
-    made.add_argument(
-        "--problems",
-        type=whole,
-        metavar="N",
-        help=f"held-out problems (default: {PROBLEMS}, or all where there are fewer)",
+    add_number(
+        made, "--problems", f"held-out problems (default: {PROBLEMS}, or all where there are fewer)"
     )
-    made.add_argument(
-        "--answers",
-        type=whole,
-        metavar="N",
-        help=f"answers sampled for each problem (default: {ANSWERS})",
-    )
-    made.add_argument(
+    add_number(made, "--answers", f"answers sampled for each problem (default: {ANSWERS})")
+    add_number(
+        made,
         "--show",
-        type=whole,
-        metavar="N",
-        help="also print the first request, and N completions with what their answers earn "
+        "also print the first request, and N completions with what their answers earn "
         "(default: 0, or 1 if no answer could be read)",
     )
     made.add_argument("--html", type=path, metavar="FILE", help="also write the report as a page")
@@ -94,7 +76,6 @@ def run(options) -> int:
 
 def _of_a_file(options) -> int:
     from ..decomposition import read_rewards, reward_report
-    from ..decomposition.words import count
 
     with requests():
         given = given_settings(_settings(), options)
@@ -143,7 +124,6 @@ def _tell(options, report, said: str, figures: dict) -> int:
 
 def _of_a_task(options) -> int:
     with requests():
-        from ..decomposition.words import count
         from ..policy.loading import load_policy
         from ..training.config import TrainConfig
         from ..training.contract import (

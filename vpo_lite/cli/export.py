@@ -7,7 +7,7 @@ from ..checks import command
 from .flags import (
     OF_A_PAGE,
     Command,
-    add_commands,
+    add_number,
     add_settings,
     at_home,
     given_settings,
@@ -16,10 +16,6 @@ from .flags import (
     requests,
     whole,
 )
-
-
-def flags(made, arguments) -> None:
-    add_commands(made, arguments[1:], _KINDS, "KIND")
 
 
 def _verl_flags(made, arguments) -> None:
@@ -33,12 +29,8 @@ def _verl_flags(made, arguments) -> None:
         "(default: gpu)",
     )
     made.add_argument("--out", type=path, required=True, metavar="FOLDER", help="a new folder")
-    made.add_argument(
-        "--gpus", type=whole, default=1, metavar="N", help="GPUs on each node (default: 1)"
-    )
-    made.add_argument(
-        "--nodes", type=whole, default=1, metavar="N", help="nodes of the cluster (default: 1)"
-    )
+    add_number(made, "--gpus", "GPUs on each node", default=1)
+    add_number(made, "--nodes", "nodes of the cluster", default=1)
     made.add_argument(
         "--estimator",
         default="grpo",
@@ -131,7 +123,7 @@ def _model(options) -> int:
     return 0
 
 
-_KINDS = {
+KINDS = {
     "model": Command(
         "write base model and trained adapter as one model of transformers",
         _model_flags,

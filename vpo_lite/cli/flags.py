@@ -39,16 +39,14 @@ class Command(NamedTuple):
     """A command, ``vpo-lite COMMAND``, or one of its kinds, ``vpo-lite COMMAND KIND``."""
 
     help: str
-    flags: Callable  # adds its flags to its parser: (parser, arguments)
-    run: Callable | None  # options -> exit status; None: its flags set it
+    flags: "Callable | dict[str, Command]"  # (parser, arguments) -> None: adds them; or its kinds
+    run: Callable | None = None  # options -> exit status; of a command with kinds each has its own
     example: str = ""  # command lines, below the help
 
 
-def add_commands(made, arguments, commands: dict[str, Command], what: str) -> None:
+def add_commands(made, arguments, commands: dict[str, Command], what: str = "COMMAND") -> None:
     """Add a parser for each command. It sets the function that runs it; only the one that these
     arguments name gets its flags: some need a task or torch, and no other waits for those.
-
-    what: "COMMAND" or "KIND".
     """
     parsers = made.add_subparsers(
         dest=what.lower(), required=True, metavar=what, parser_class=Parser
@@ -64,7 +62,9 @@ def add_commands(made, arguments, commands: dict[str, Command], what: str) -> No
             allow_abbrev=False,
         )
         one.set_defaults(_run=command.run, _parser=one)  # a task may have an option named run
-        if name == chosen:
+        if name == chosen and isinstance(command.flags, dict):
+            add_commands(one, arguments[1:], command.flags, "KIND")
+        elif name == chosen:
             command.flags(one, arguments)
 
 
@@ -171,6 +171,13 @@ def add_task_options(made, arguments, default: str | None = None) -> None:
             f"task {task.name!r}: its option {error.argument_name} is there twice, or has the name "
             f"of a flag of `{made.prog}`; rename it"
         ) from error
+
+
+def add_number(made, flag: str, help: str, *, default: int | None = None) -> None:
+    """Add a flag that takes a whole number."""
+    if default is not None and "default" not in help:
+        help += f" (default: {default})"
+    made.add_argument(flag, type=whole, default=default, metavar="N", help=help)
 
 
 def add_device(made) -> None:

@@ -9,6 +9,7 @@ from .flags import (
     OF_A_PAGE,
     Wrong,
     add_device,
+    add_number,
     measuring,
     note,
     path,
@@ -29,23 +30,11 @@ def evaluate_flags(made, arguments) -> None:
         help="measure this adapter of the run's model instead, such as RUN/adapter-20 or one that "
         "veRL trained",
     )
-    made.add_argument(
-        "--problems",
-        type=whole,
-        metavar="N",
-        help="held-out problems (default: as in the run)",
-    )
+    add_number(made, "--problems", "held-out problems (default: as in the run)")
     aliases = [f"--{noun}s" for noun in nouns if " " not in noun]
     made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
-    made.add_argument(
-        "--answers",
-        type=whole,
-        metavar="N",
-        help="answers sampled for each problem (default: as in the run)",
-    )
-    made.add_argument(
-        "--seed", type=whole, metavar="N", help="seed of the answers (default: as in the run)"
-    )
+    add_number(made, "--answers", "answers sampled for each problem (default: as in the run)")
+    add_number(made, "--seed", "seed of the answers (default: as in the run)")
     add_device(made)
     made.add_argument("--json", action="store_true", help="print all figures as JSON")
 

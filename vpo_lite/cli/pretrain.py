@@ -10,6 +10,7 @@ from .flags import (
     STOPPED,
     Wrong,
     add_device,
+    add_number,
     add_options,
     given,
     named,
@@ -17,7 +18,6 @@ from .flags import (
     progress,
     requests,
     say,
-    whole,
 )
 
 
@@ -41,18 +41,12 @@ def flags(made, arguments) -> None:
     )
     add_options(made, recipe.options())
     add_device(made)
-    made.add_argument(
-        "--threads",
-        type=whole,
-        metavar="N",
-        help="threads of torch on the CPU (default: torch decides)",
-    )
-    made.add_argument(
+    add_number(made, "--threads", "threads of torch on the CPU (default: torch decides)")
+    add_number(
+        made,
         "--workers",
-        type=whole,
+        "processes that make demonstrations; 0: the training process does",
         default=1,
-        metavar="N",
-        help="processes that make demonstrations; 0: the training process does (default: 1)",
     )
     made.add_argument(
         "--compile", action="store_true", help="train through torch.compile (needs a C++ compiler)"

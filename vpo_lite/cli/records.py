@@ -12,6 +12,7 @@ from ..tasks.records import RecordTask, on_records, parted
 from ..tasks.rows import Row, rows_of
 from .flags import (
     Wrong,
+    add_number,
     add_task_options,
     at_home,
     given,
@@ -19,7 +20,6 @@ from .flags import (
     print_json,
     progress,
     requests,
-    whole,
 )
 
 TOGETHER = 256  # texts that are scored in one call
@@ -44,13 +44,7 @@ def data_flags(made, arguments) -> None:
     made.add_argument(
         "--model", type=at_home, metavar="NAME", help="also count the tokens of each request"
     )
-    made.add_argument(
-        "--m",
-        type=whole,
-        default=3,
-        metavar="N",
-        help="answers that a request asks for (default: 3)",
-    )
+    add_number(made, "--m", "answers that a request asks for", default=3)
     made.add_argument(
         "--score",
         metavar="TEXT",

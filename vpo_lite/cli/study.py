@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from ..checks import shown
-from .flags import Wrong, at_home, bars, note, path, requests, whole
+from .flags import Wrong, add_number, at_home, bars, note, path, requests
 from .study_tables import FIGURES, print_table
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
@@ -28,15 +28,13 @@ def flags(made, arguments) -> None:
         "--out", type=path, metavar="FOLDER", help="study folder (default: runs/study-NAME)"
     )
     made.add_argument("--kinds", nargs="+", metavar="KIND", help="only these kinds (default: all)")
-    made.add_argument("--seeds", type=whole, metavar="N", help="at most N of each kind's seeds")
+    add_number(made, "--seeds", "at most N of each kind's seeds")
     made.add_argument(
         "--every-rate",
         action="store_true",
         help="every seed at every learning rate (default: those but 0 at the chosen rate alone)",
     )
-    made.add_argument(
-        "--workers", type=whole, metavar="N", help="processes that share the runs (default: 1)"
-    )
+    add_number(made, "--workers", "processes that share the runs (default: 1)")
     what = made.add_mutually_exclusive_group()
     what.add_argument("--plan", action="store_true", help="list the runs and their state, and end")
     what.add_argument(

@@ -2,6 +2,7 @@
 
 import sys
 
+from ..markup import count
 from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
@@ -21,7 +22,6 @@ def before_and_after(summary: dict) -> str:
 
 def state_memory(run, quiet: bool) -> None:
     """Print the memory that training needs and the memory there is; cures if it is too little."""
-    from ..decomposition.words import count
     from ..training.memory import available_memory, cures, size
 
     need, config, device = run.memory(), run.config, run.learner.policy.device

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ..checks import shown
+from ..markup import count
 from ..tasks.base import TaskError
 from .flags import (
     STOPPED,
@@ -207,7 +208,6 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
 
 def _print_summary(run, summary: dict, took: float) -> None:
     """Print the table of a finished run, and how long it took."""
-    from ..decomposition.words import count
     from ..training.compare import table
 
     steps = run.config.steps

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..markup import in_lines
+from ..markup import count, in_lines
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
 UNEQUAL = 20  # times the reach of another component: random weights then hear the larger one only
@@ -76,15 +76,6 @@ def percent(x: float) -> str:
     '93 %'
     """
     return f"{100 * x:.0f} %"
-
-
-def count(n: int, noun: str) -> str:
-    """A number with its noun, in the singular or the plural.
-
-    >>> count(1, "problem"), count(1920, "answer")
-    ('1 problem', '1,920 answers')
-    """
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def _given(report) -> str:

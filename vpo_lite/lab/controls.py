@@ -176,11 +176,7 @@ class Controls:
 
     def _lay_out(self, layout):
         if layout != self.lab.view().task.layout:
-            self.lab.new_maze(self._seed_of(self.lab.view()) or 0, layout=layout)
-
-    @staticmethod
-    def _seed_of(view: View) -> int | None:
-        return view.settings.chosen.get("maze_seed")
+            self.lab.new_maze(self.lab.maze_seed or 0, layout=layout)
 
     def _ask(self, request, *arguments, **settings):
         """A request whose effect the knobs show already: they need not follow it."""
@@ -237,7 +233,7 @@ class Controls:
 
     def _follow_maze(self, view):
         """The gallery, and before it the maze of now if it has no name there."""
-        layout, seed = view.task.layout, self._seed_of(view)
+        layout, seed = view.task.layout, view.settings.chosen.get("maze_seed")
         name = name_of(layout, seed) or NO_NAME
         options = [(named.name, named.name) for named in GALLERY]
         if name == NO_NAME:

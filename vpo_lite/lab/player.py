@@ -5,7 +5,7 @@ import ipywidgets as widgets
 
 import envs
 
-from ..markup import html
+from ..markup import count, html
 from .board import MazeBoard
 from .drawings import describe, group
 from .names import named
@@ -82,7 +82,7 @@ class Player(widgets.VBox):
         pairs = zip(envs.OBJECTIVES, self.rewards, strict=True)
         earned = ", ".join(f"{name} {reward:.2f}" for name, reward in pairs)
         left = self.maze.budget - len(self.route)
-        said = f"{left} move{'s' * (left != 1)} left"
+        said = f"{count(left, 'move')} left"
         if self.reached:
             said = f"You are on E: {earned}"
         elif left == 0:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..looks import FRONT, look, on_page
-from ..markup import html
+from ..markup import count, html
 from .faces import Face
 from .layout import Page
 from .view import Moment, Run, View
@@ -43,7 +43,7 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -
         drawn["x"].append(point[across] + aside)
         drawn["y"].append(point[up] + aside)
         drawn["text"].append(NONE)
-        who = f"{text}, {_answers(moment.counts[p])}"
+        who = f"{text}, {count(moment.counts[p], 'answer')}"
         drawn["hovertext"].append(face.in_words(who, point))
         marker["symbol"].append(symbol + "-open" * hollow)
         marker["size"].append(_size(share[p]))
@@ -54,7 +54,7 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -
         drawn["x"].append(missed[0])
         drawn["y"].append(missed[1])
         drawn["text"].append(f"{lost / moment.counts.sum():.0%} {face.missed}")
-        drawn["hovertext"].append(f"{text}, {_answers(lost)}: {drawn['text'][-1]}")
+        drawn["hovertext"].append(f"{text}, {count(lost, 'answer')}: {drawn['text'][-1]}")
         marker["symbol"].append("x")
         marker["size"].append(12)
         line["color"].append(colour)
@@ -95,10 +95,6 @@ def numbers(view: View, face: Face, rewards, rings: tuple[int, int], page: Page)
 def drawn_runs(view: View, face: Face) -> list[Run]:
     """The runs on show whose step had problems with as many objectives as the one on show."""
     return [run for run in view.on_show() if run.moment.points.shape[1] == face.d]
-
-
-def _answers(count: int) -> str:
-    return f"{count} answer" if count == 1 else f"{count} answers"
 
 
 def _size(share: float) -> float:

@@ -81,6 +81,7 @@ class CallsRecipe(Recipe):
     tag: ClassVar[str] = CallPlans.tag
     problems: ClassVar[str] = "requests"
     longest: ClassVar[int] = 96
+    stops: ClassVar[bool] = True
     columns: ClassVar[dict[str, str]] = {
         "parse": "parse",
         "valid": "serve both parts",
@@ -112,9 +113,6 @@ class CallsRecipe(Recipe):
             *[f"{key}={value}" for key, values in _VALUES.items() for value in values],
             *[f"{intent}_{profile}" for intent in KEYS for profile in PROFILES],
         ]
-
-    def pocket(self) -> dict:
-        return super().pocket() | {"stop": "</plan_{m}>"}
 
     @cached_property
     def _task(self) -> CallPlans:

@@ -60,6 +60,7 @@ class ChainsRecipe(Recipe):
     tag: ClassVar[str] = IndependentChains.tag
     problems: ClassVar[str] = "chains"
     longest: ClassVar[int] = 64
+    stops: ClassVar[bool] = True
     columns: ClassVar[dict[str, str]] = {
         "parse": "parse",
         "right": "right names",
@@ -88,9 +89,6 @@ class ChainsRecipe(Recipe):
     def words(self) -> list[str]:
         names = [name for names in NAMES.values() for name in names]
         return [*WEIGHTS, *[f"<p{round(10 * p)}>" for p in PRIORS], NONE, *names]
-
-    def pocket(self) -> dict:
-        return super().pocket() | {"stop": "</chain_{m}>"}
 
     @cached_property
     def _tasks(self) -> list[IndependentChains]:

@@ -96,6 +96,7 @@ class HopsRecipe(Recipe):
     tag: ClassVar[str] = HopFacts.tag
     problems: ClassVar[str] = "questions"
     longest: ClassVar[int] = 128
+    stops: ClassVar[bool] = True
     columns: ClassVar[dict[str, str]] = {
         "parse": "parse",
         "valid": "answer the question",
@@ -142,9 +143,6 @@ class HopsRecipe(Recipe):
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         return {word: parts_of(word) for word in self.vocabulary()}
-
-    def pocket(self) -> dict:
-        return super().pocket() | {"stop": "</answer_{m}>"}
 
     @cached_property
     def _task(self) -> HopFacts:

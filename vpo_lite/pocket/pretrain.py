@@ -274,14 +274,8 @@ def _differences(before: dict, now: dict) -> Iterator[tuple]:
             yield name, before["config"][name], value
 
 
-class _Batch(NamedTuple):
+def _collate(rows: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids (B, T), padded on the right, and labels (B, T): -100 on prompts and padding."""
-
-    ids: torch.Tensor
-    labels: torch.Tensor
-
-
-def _collate(rows: list[Demonstration]) -> _Batch:
     longest = max(len(row.prompt) + len(row.completion) for row in rows)
     ids = torch.zeros((len(rows), longest), dtype=torch.long)
     labels = torch.full((len(rows), longest), -100)
@@ -289,7 +283,7 @@ def _collate(rows: list[Demonstration]) -> _Batch:
         start, end = len(row.prompt), len(row.prompt) + len(row.completion)
         ids[i, :end] = torch.tensor(row.prompt + row.completion)
         labels[i, start:end] = torch.tensor(row.completion)
-    return _Batch(ids, labels)
+    return ids, labels
 
 
 def _leave_interrupts_alone(worker: int) -> None:

@@ -12,8 +12,8 @@ from typing import ClassVar
 from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
-from ..tasks.program_rules import HiddenRules
-from ..tasks.programs import OPERATIONS, ProgramsTask
+from ..tasks.program_rules import OPERATIONS, HiddenRules
+from ..tasks.programs import ProgramsTask
 from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 # Shares of the batches with 1, 2 and 3 hidden rules: at first, and later

@@ -18,12 +18,11 @@ from ..checks import shown
 from ..metrics import coverage
 from ..options import Option, options_of, setting
 from ..tasks.base import SPLITS, Prompt, Task
-from ..tasks.registry import classes_of
+from ..tasks.registry import classes_of, task_names
 
 MOST_ANSWERS = 5  # in one completion
 FIRST_SEED = SPLITS["pretraining"][0]
 WEIGHTS = tuple(f"<w{tenths}>" for tenths in range(11))  # as `weight_symbols` writes them
-_NO_RECIPES = ("__init__", "recipe", "demonstrations", "pretrain", "card")
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class Recipe(ABC):
     - task: name of the task; tag: that of its answers
     - problems: what its problems are called
     - longest: most tokens of a prompt with its answers
+    - stops: whether a completion ends with the closing tag of its last answer, without EOS
     - columns: shares that are measured on held-out problems -> their titles in the card
 
     A task adds settings as fields of its own, and defines the abstract methods.
@@ -42,6 +42,7 @@ class Recipe(ABC):
     tag: ClassVar[str]
     problems: ClassVar[str]
     longest: ClassVar[int] = 512
+    stops: ClassVar[bool] = False
     columns: ClassVar[dict[str, str]] = {}
 
     updates: int = setting(3_000, "updates of the model", least=1, most=10**9)
@@ -113,7 +114,8 @@ class Recipe(ABC):
 
     def pocket(self) -> dict:
         """What the policy says of itself: ``task``, ``answers``, and whatever its task reads."""
-        return {"task": self.task, "answers": MOST_ANSWERS}
+        stop = {"stop": f"</{self.tag}_{{m}}>"} if self.stops else {}
+        return {"task": self.task, "answers": MOST_ANSWERS, **stop}
 
     @abstractmethod
     def demonstration(self, i: int) -> tuple[Prompt, str]:
@@ -166,7 +168,7 @@ def recipe_names() -> list[str]:
     True
     """
     here = Path(__file__).parent
-    return sorted(path.stem for path in here.glob("*.py") if path.stem not in _NO_RECIPES)
+    return [name for name in task_names() if (here / f"{name}.py").is_file()]
 
 
 def recipe_class(task: str) -> type[Recipe]:

@@ -252,15 +252,8 @@ def _compiled_step():
     return torch.compile(_step, dynamic=False)
 
 
-class _Projected(NamedTuple):
+def _project(shape, layer: Layer, x, cos, sin) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Queries (B, heads, S, head), keys and values (B, kv, S, head); the first two rotated."""
-
-    queries: torch.Tensor
-    keys: torch.Tensor
-    values: torch.Tensor
-
-
-def _project(shape, layer: Layer, x, cos, sin) -> _Projected:
     rows, steps, width = x.shape
     h = F.rms_norm(x, (width,), layer.norm1, shape.eps)
     qkv = _linear(h, layer.qkv).view(rows, steps, -1, shape.head).transpose(1, 2)
@@ -269,7 +262,7 @@ def _project(shape, layer: Layer, x, cos, sin) -> _Projected:
         qk = F.rms_norm(qk, (shape.head,), None, shape.eps) * layer.qk_norm
     half = shape.head // 2  # rotary position embedding in the half-split layout of Llama
     qk = qk * cos + torch.cat((qk[..., half:], qk[..., :half]), -1) * sin
-    return _Projected(qk[:, : -shape.kv_heads], qk[:, -shape.kv_heads :], v)
+    return qk[:, : -shape.kv_heads], qk[:, -shape.kv_heads :], v
 
 
 def _finish(shape, layer: Layer, x, attended) -> torch.Tensor:

@@ -3,8 +3,6 @@
 A token is drawn by inverting the cumulative distribution at a uniform number.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 
@@ -75,7 +73,7 @@ def _draw(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """
     size = logp.shape[-1]
     if size <= BLOCK:
-        return _passed(logp.to(u.dtype).exp(), u).index
+        return _passed(logp.to(u.dtype).exp(), u)[0]
     logp = F.pad(logp, (0, -size % BLOCK), value=float("-inf"))
     weights = logp.exp().unflatten(-1, (-1, BLOCK))
     blocks = weights.sum(-1)
@@ -84,26 +82,17 @@ def _draw(logp: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     below = 1 - (upto.gather(1, block) - goal) / blocks.gather(1, block).to(u.dtype)
     rest = below.clamp(0, 1 - torch.finfo(u.dtype).eps / 2)
     inside = weights.gather(1, block[..., None].expand(-1, -1, BLOCK))[:, 0]
-    drawn = block * BLOCK + _passed(inside, rest).index
+    drawn = block * BLOCK + _passed(inside, rest)[0]
     return drawn.clamp_(max=size - 1)  # of weights that are NaN
 
 
-class _Passed(NamedTuple):
-    """Where a running sum passes a share of its whole: its index (B, 1), the running sum ``upto``
-    (B, n), and the ``goal`` (B, 1) that it passes.
-    """
-
-    index: torch.Tensor
-    upto: torch.Tensor
-    goal: torch.Tensor
-
-
-def _passed(weights: torch.Tensor, u: torch.Tensor) -> _Passed:
+def _passed(weights: torch.Tensor, u: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Where the running sum of weights (B, n) passes the share u (B, 1) of the whole.
 
-    Sums are in the precision of u: in double precision a rare token's weight is not rounded away.
+    Returns the index (B, 1), the running sum (B, n) and the goal (B, 1) that it passes there. Sums
+    are in the precision of u: in double precision a rare token's weight is not rounded away.
     """
     upto = weights.to(u.dtype).cumsum(-1)
     goal = u * upto[:, -1:]
     index = torch.searchsorted(upto, goal, right=True).clamp_(max=weights.shape[-1] - 1)
-    return _Passed(index, upto, goal)
+    return index, upto, goal

@@ -124,16 +124,10 @@ def _fused(dtype, *linears) -> Linear:
     return Linear(weight, bias, torch.cat(downs).to(dtype), up)
 
 
-class _Adapter(NamedTuple):
-    """The two matrices of one LoRA adapter, B with its scaling."""
-
-    A: torch.Tensor
-    B: torch.Tensor
-
-
-def _adapters(linear) -> list[_Adapter]:
+def _adapters(linear) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The two matrices (A, B) of each active LoRA adapter, B with its scaling."""
     return [
-        _Adapter(
+        (
             linear.lora_A[name].weight.detach(),
             linear.lora_B[name].weight.detach() * linear.scaling[name],
         )

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..checks import command, shortened, shown
 from ..files import DamagedError, Schema, read_json
+from ..markup import count
 from .room import is_short
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -164,7 +165,7 @@ def check_tensors(where, *, cure: str = "get complete weights", **faults) -> Non
     vpo_lite.files.DamagedError: a/b: 2 tensors unexpected (first 'x', 'y'); get complete weights
     """
     found = [
-        f"{len(names)} tensor{'s' * (len(names) > 1)} {fault.replace('_', ' ')} "
+        f"{count(len(names), 'tensor')} {fault.replace('_', ' ')} "
         f"(first {', '.join(map(shown, sorted(names)[:3]))})"
         for fault, names in faults.items()
         if names

@@ -12,19 +12,10 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_finite, check_flags, check_rewards, check_whole, shown
 from ..estimators import max_weights
-from ..metrics import preferences
 
 ROUNDING = 1e-9  # of an answer: 3 * 1.4 / 1.4 is a little less than 3
 
-__all__ = [
-    "at_tokens",
-    "best_at",
-    "choose",
-    "crossing",
-    "preferences",
-    "rollout_best_at",
-    "solved_at",
-]
+__all__ = ["at_tokens", "best_at", "choose", "crossing", "rollout_best_at", "solved_at"]
 
 
 def choose(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:

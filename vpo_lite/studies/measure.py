@@ -70,7 +70,7 @@ def _figures(
         share = float(metrics.front_share(rewards, front))
     return dict(
         best=best_of.best_at(rewards, w_star),
-        any=best_of.best_at(rewards, best_of.preferences(d, count)).mean(0),
+        any=best_of.best_at(rewards, metrics.preferences(d, count)).mean(0),
         solved=best_of.solved_at(solved),
         rollouts=best_of.rollout_best_at(pool.rewards, w_star),
         coverage=float(covered),

@@ -4,22 +4,9 @@ from typing import ClassVar
 
 from .modes import TaskInModes
 from .program_records import ProgramRecords
-from .program_rules import (
-    OPERATIONS,
-    PROGRAMS,
-    Examples,
-    HiddenRules,
-    SingleRule,
-    passes_of,
-)
-
-__all__ = [
-    "OPERATIONS",
-    "PROGRAMS",
-    "Examples",
-    "ProgramsTask",
-    "passes_of",
-]
+from .program_rules import PROGRAMS as PROGRAMS
+from .program_rules import HiddenRules, SingleRule
+from .program_rules import passes_of as passes_of
 
 
 class ProgramsTask(TaskInModes):

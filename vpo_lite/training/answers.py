@@ -208,22 +208,15 @@ def find_repeats(
                     effect = tuple(rewards[g, i].tolist())
                 else:
                     effect = task.same_effect(instance, answer)
-                if not _is_hashable(effect):
+                try:
+                    repeats[g, i] = effect in seen
+                    seen.add(effect)
+                except TypeError:
                     raise TaskError(
                         f"task {task.name!r}: same_effect(instance, {shown(answer)}) = "
                         f"{shown(effect)}: expected a hashable value, such as a text or a tuple"
-                    )
-                repeats[g, i] = effect in seen
-                seen.add(effect)
+                    ) from None
     return repeats
-
-
-def _is_hashable(value) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _joined(prompt: Prompt, text: str) -> str:

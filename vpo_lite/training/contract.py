@@ -6,8 +6,8 @@ task's own code raises passes through unchanged.
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..checks import (
     is_plain,
     is_whole,
     shown,
+    told_of,
 )
 from ..tasks.base import Prompt, Task, TaskError
 from ..tasks.reward_functions import RewardFunctions
@@ -97,19 +98,12 @@ def check_early_problems(
 # --- one check for each value ---------------------------------------------------------------------
 
 
-@contextmanager
-def blamed(task: Task, what: str, cure: str = "") -> Iterator[None]:
-    """A context in which a ValueError about a value becomes a TaskError.
+def blamed(task: Task, what: str, cure: str = "") -> AbstractContextManager[None]:
+    """A context in which a ValueError about a value that the method ``what`` gave is a TaskError.
 
     No method of the task is called in it, since the task's own errors stay what they are.
-
-    - what: the method that gave the value
-    - cure: what the message ends with
     """
-    try:
-        yield
-    except ValueError as error:
-        raise TaskError(f"task {task.name!r}: {what}: {error}{cure}") from error
+    return told_of(f"task {task.name!r}: {what}", TaskError, cure)
 
 
 def check_seeds(task: Task) -> None:

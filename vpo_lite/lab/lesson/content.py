@@ -121,6 +121,7 @@ class Lesson:
             front = [
                 (answers.at((a, points.at(_plain(r)), True)), points.at(_plain(r))) for a, r in rows
             ]
+        vectors = list(points)
         beyond = [name for i, name in enumerate(face.names) if i not in (face.corners or ())]
         return {
             "judged": self.judged,
@@ -146,8 +147,8 @@ class Lesson:
             "sobol": sobol_tables(face.d, POINTS),
             "front": front,
             "runs": runs,
-            "points": points.rows,
-            "answers": [_drawn(view, face, a, points.rows[p], thin) for a, p, thin in answers.rows],
+            "points": vectors,
+            "answers": [_drawn(view, face, a, vectors[p], thin) for a, p, thin in answers],
         }
 
     @property
@@ -162,17 +163,11 @@ class Lesson:
         return sorted({*ALPHAS, *(alpha for alpha in trained if spread(alpha) == "sobol")})
 
 
-class _Table:
-    """Rows that are stored once, by number."""
-
-    def __init__(self):
-        self.rows, self._numbers = [], {}
+class _Table(dict):
+    """Rows that are stored once, each with its number, in the order of the numbers."""
 
     def at(self, row) -> int:
-        if row not in self._numbers:
-            self._numbers[row] = len(self.rows)
-            self.rows.append(row)
-        return self._numbers[row]
+        return self.setdefault(row, len(self))
 
 
 def sobol_tables(d: int, points: int) -> dict:

@@ -144,7 +144,7 @@ def read(folder) -> Recording:
         methods = [run.method for run in runs]
         if len(set(methods)) < len(methods) or any(run.config.task != task for run in runs):
             raise ValueError(
-                f"runs: of {methods} on {task}: expected each method once, on one task"
+                f"runs: of {shown(methods)} on {task}: expected each method once, on one task"
             )
     return Recording(stored.share, stored.command, tuple(runs))
 

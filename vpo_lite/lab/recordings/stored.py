@@ -1,17 +1,15 @@
 """What the file of a recording holds: a schema for each version, and how it becomes runs again."""
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, JsonValue
 
-from ...checks import check_rewards, shortened, shown
+from ...checks import check_rewards, shown, told_of
 from ...estimators import METHODS
 from ...files import DamagedError, Schema, parse_json
 from ...tasks.base import Task
@@ -91,13 +89,7 @@ class StoredOf010(Schema):
     runs: Annotated[list[StoredRunOf010], Field(min_length=1)]
 
 
-@contextlib.contextmanager
-def inside(where: str) -> Iterator[None]:
-    """A ValueError inside becomes a DamagedError that says where."""
-    try:
-        yield
-    except ValueError as error:
-        raise DamagedError(f"{where}: {shortened(str(error), 600)}") from error
+inside = partial(told_of, kind=DamagedError)  # a field, or a part of a recording
 
 
 def runs_of(stored: Stored | StoredOf010) -> list[Run]:

@@ -1,8 +1,8 @@
 """The exercises of notebook 03."""
 
-from typing import NamedTuple
-
 import numpy as np
+
+import envs
 
 from ...checks import shortened, shown
 from .kinds import Exercise, function, number
@@ -34,26 +34,6 @@ def _results():
     rng = np.random.default_rng(3)
     drawn = [rng.integers(4, size=(12, 3)) / 3 for _ in range(6)]
     return [(R,) for R in (np.array(FIRST), *drawn)]
-
-
-class Drawn(NamedTuple):
-    """What the judge of 03-c reads of a maze. The tests compare it with the maze of this text."""
-
-    text: str
-    budget: int
-    size: int
-    lava: tuple
-    rewards: np.ndarray  # of its front: completion, gold, diamond, avoid_lava
-
-    def pareto_front(self):
-        return self
-
-
-def _drawn(text, rewards, budget=100):
-    rows = [line.split() for line in text.splitlines()]
-    squares = ((r, c) for r, row in enumerate(rows) for c in range(len(row)))
-    lava = tuple((r, c) for r, c in squares if rows[r][c] == "L")
-    return Drawn(text, budget, len(rows), lava, np.array(rewards, dtype=float))
 
 
 HASTE = (
@@ -170,16 +150,16 @@ EXERCISES = (
         "A conflict with enough time",
         minutes=7,
         level=3,
-        solution=_drawn("S L G\n. # #\n. D E", [[1, 1, 1, 0], [1, 0, 1, 1]]),
+        solution=envs.Maze.from_text("S L G\n. # #\n. D E", 100),
         judge=_judge_conflict,
         slips=(
             ("S L G", "Give a maze: envs.Maze.from_text(...)."),
-            (_drawn("S . G\n. L .\nD . E", [[1, 1, 0, 1], [1, 0, 1, 1]], budget=4), HASTE),
-            (_drawn("S . G\n. . .\nD . E", [[1, 1, 1, 1]]), NO_LAVA),
-            (_drawn("S . G\n. L .\nD . E", [[1, 1, 1, 1]]), AROUND),
-            (_drawn("S . .\nL L L\nG D E", [[1, 1, 1, 2 / 3]]), FORCED),
-            (_drawn("S # G\n. L #\n. . E", [[1, 0, 0, 1]]), OUT_OF_REACH),
-            (_drawn("S # G\n. L #\n. D E", [[1, 0, 1, 1]]), ALL_IN_ONE),
+            (envs.Maze.from_text("S . G\n. L .\nD . E", 4), HASTE),
+            (envs.Maze.from_text("S . G\n. . .\nD . E", 100), NO_LAVA),
+            (envs.Maze.from_text("S . G\n. L .\nD . E", 100), AROUND),
+            (envs.Maze.from_text("S . .\nL L L\nG D E", 100), FORCED),
+            (envs.Maze.from_text("S # G\n. L #\n. . E", 100), OUT_OF_REACH),
+            (envs.Maze.from_text("S # G\n. L #\n. D E", 100), ALL_IN_ONE),
         ),
         learned="Lava creates this conflict: a route that avoids it misses what lies behind it.",
     ),
