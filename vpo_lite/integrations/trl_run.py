@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
-from peft import set_peft_model_state_dict
-from safetensors.torch import load_file
 from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
+from ..policy.libraries import load_peft_weights, set_peft_model_state_dict
 from ..policy.threads import torch_threads
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
@@ -31,7 +30,7 @@ from ..training.unchanged import changed
 from .trl import SetReward
 from .trl_memory import memory_needed
 from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, keep_whole, on_cpu
-from .trl_states import ADAPTER_FILE, check_going_on, rewound, step_of
+from .trl_states import check_going_on, rewound, step_of
 from .trl_steps import Recorder, RunReward
 from .trl_surroundings import (
     by_deepspeed,
@@ -211,10 +210,9 @@ class TrlRun(AnyRun):
         try:
             if split(self.engine):
                 self.learner = _learner(self.config)
-                stored = load_file(
-                    self.path / CHECKPOINTS / f"checkpoint-{self.done}" / ADAPTER_FILE
-                )
-                set_peft_model_state_dict(self.learner.policy.model, stored)
+                stored = self.path / CHECKPOINTS / f"checkpoint-{self.done}"
+                model = self.learner.policy.model
+                set_peft_model_state_dict(model, load_peft_weights(str(stored), device="cpu"))
             yield
         finally:
             self.learner = trained

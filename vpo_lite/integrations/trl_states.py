@@ -14,7 +14,6 @@ from ..training.folders import CHECKPOINTS, RunFolder
 from ..training.step import Learner
 from ..training.unchanged import check_unchanged
 
-ADAPTER_FILE = "adapter_model.safetensors"
 PLAIN, FSDP = "optimizer.pt", "optimizer.bin"  # the optimizer, by who shares the parameters
 ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
 
@@ -70,7 +69,9 @@ def check_going_on(checkpoint: Path | None, fsdp: bool) -> None:
 def _check_readable(path: Path) -> None:
     """DamagedError for a state that TRL could not read. Nothing is unpickled but numbers."""
     optimizer = FSDP if (path / FSDP).exists() else PLAIN
-    files = {ADAPTER_FILE: load_file} | dict.fromkeys((optimizer, "scheduler.pt"), _load_numbers)
+    files = {"adapter_model.safetensors": load_file} | dict.fromkeys(
+        (optimizer, "scheduler.pt"), _load_numbers
+    )
     for name, load in files.items():
         try:
             load(path / name)
