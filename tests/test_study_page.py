@@ -1,6 +1,6 @@
 """notebooks/STUDY.md tells what the stored runs found: its tables, and every claim of its text."""
 
-import importlib.util
+import importlib
 import itertools
 import json
 import re
@@ -19,19 +19,9 @@ from vpo_lite.studies import declaration, results, searches, tables
 
 ROOT = Path(__file__).parent.parent
 
-
-def benchmark(name):
-    """A module of tests/benchmarks/."""
-    spec = importlib.util.spec_from_file_location(
-        name, ROOT / "tests" / "benchmarks" / f"{name}.py"
-    )
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-study_page = benchmark("study_page")
-tradeoff_picture = benchmark("tradeoff_picture")  # imports study_page
+sys.path.append(str(ROOT / "tests" / "benchmarks"))
+study_page = importlib.import_module("study_page")
+tradeoff_picture = importlib.import_module("tradeoff_picture")
 PAGE = study_page.PAGE.read_text()
 TABLES = list(study_page.TABLE.finditer(PAGE))
 STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
@@ -415,7 +405,7 @@ RATES = {  # (study, kind): the rates that one validation run chose, and that fi
     ("paper-9x9", "vpo"): (1e-3, 1e-3),
     ("paper-9x9", "grpo_x3"): (1e-3, 2e-4),
     ("hard-8x8", "vpo"): (1e-3, 1e-3),
-    ("hard-8x8", "grpo_x3"): (4e-4, 2e-4),
+    ("hard-8x8", "grpo_x3"): (4e-4, 1e-4),
     ("hops", "vpo"): (2e-3, 2e-3),
     ("hops", "grpo_x3"): (4e-4, 4e-4),
 }
@@ -452,11 +442,11 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert sure == {
         "programs": [1, 1, 0, 0],
         "paper-9x9": [-1, 1, 1, 1],
-        "hard-8x8": [-1, -1, 1, 1],
+        "hard-8x8": [-1, 0, 0, 1],
         "hops": [-1, -1, 0, 0],
     }
     ends = [leads[name][30].mean for name in ("paper-9x9", "hard-8x8")]
-    assert ends == pytest.approx([0.007, 0.020], abs=0.0006)
+    assert ends == pytest.approx([0.007, 0.015], abs=0.0006)
 
     def runs(name, kind, lr):
         study, folder = declaration.read(name), results.SHIPPED / name
@@ -473,12 +463,14 @@ def test_the_comparison_at_the_rates_of_five_runs():
     for kind, gain in (("vpo", 1), ("grpo_x3", 0)):
         for start in ("start_single", "start_set"):
             assert tables.difference(hard, folder, kind, "any@30", start).sure == gain
-    assert tables.means(hard, folder)["grpo_x3"]["any@30"] == pytest.approx(0.708, abs=0.0006)
+    assert tables.means(hard, folder)["grpo_x3"]["any@30"] == pytest.approx(0.713, abs=0.0006)
     slow, fast = (
         np.mean([run["any"] for run in runs("hard-8x8", "vpo", lr)], axis=0) for lr in (4e-4, 1e-3)
     )
     assert slow[[0, 2]] == pytest.approx([0.340, 0.530], abs=0.0006)
     assert slow[[9, 29]] == pytest.approx(fast[[9, 29]], abs=0.003)
+    slower = study_page.at_rates("hard-8x8", {"vpo": 4e-4, "grpo_x3": 1e-4})
+    assert tables.difference(slower, folder, "vpo", "any@10").sure == 1
     other = np.mean([run["any"][2] for run in runs("paper-9x9", "grpo_x3", 4e-4)])
     assert other == pytest.approx(0.770, abs=0.0006)
 
@@ -500,10 +492,10 @@ def test_every_policy_trades_one_answer_against_thirty():
     assert [trained["vpo"][2e-4][0], trained["grpo_x3"][5e-5][0]] == pytest.approx(
         [0.111, 0.100], abs=0.0006
     )
-    for name, above in (("paper-9x9", 0.0035), ("hard-8x8", 0.019)):  # all of VPO's, all of GRPO's
+    for name, above, left in (("paper-9x9", 0.0035, 0), ("hard-8x8", 0.0145, 0.02)):
         ours, theirs = (np.array([*points[name][0][kind].values()]) for kind in study_page.PAIR)
-        assert ours[:, 1].min() - theirs[:, 1].max() > above
-        assert ours[:, 0].max() < theirs[:, 0].min()
+        assert ours[:, 1].min() - theirs[:, 1].max() > above  # all of VPO's, all of GRPO's
+        assert theirs[:, 0].min() - ours[:, 0].max() > left
     ours, theirs = (np.array([*points["hops"][0][kind].values()]) for kind in study_page.PAIR)
     assert theirs[:, 0].max() > ours[:, 0].max() and np.ptp(ours[:, 1]) < np.ptp(theirs[:, 1])
     assert theirs[:, 1].min() < ours[:, 1].min() < ours[:, 1].max() < theirs[:, 1].max()

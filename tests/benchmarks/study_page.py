@@ -157,6 +157,13 @@ def rates_of_all_seeds() -> str:
     return markdown_table(heads, lines)
 
 
+def over_more_weights() -> str:
+    """VPO's lead in any@k, over the study's 50 weights and over many, as a Markdown table."""
+    import any_at_k  # which imports this module
+
+    return any_at_k.table()
+
+
 def judged() -> dict[float, list[float]]:
     """Coverage at each alpha of sets of three, by the alpha at which they were trained."""
     study, found = runs("ablation-maze")
@@ -214,6 +221,7 @@ def table(command: str) -> str | None:
         "GRPO at a lower rate": grpo_at_a_lower_rate,
         "every learning rate": every_rate,
         "rates of all seeds": rates_of_all_seeds,
+        "any@k over more weights": over_more_weights,
         "trained at, judged at": trained_at_judged_at,
         "alpha and m on one maze": on_one_maze,
         "what it took": what_it_took,
