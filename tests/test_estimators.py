@@ -73,6 +73,17 @@ def test_equal_rollouts_get_exactly_zero(method):
     assert (vpo.advantages(method, large, weights=W) == 0).all()
 
 
+@pytest.mark.parametrize("alpha, m, d", [(1.0, 5, 6), (1.0, 4, 8), (0.5, 4, 3)])
+def test_exact_advantages_of_equal_sets_are_zero_where_some_or_all_need_points(alpha, m, d):
+    """The mean of the other answers, less 0.001, is never the best: it changes no set reward."""
+    for seed in range(12):
+        answers = rng(seed).random((m - 1, d))
+        sets = [np.vstack([answers, x]) for x in (answers[0], answers.mean(axis=0) - 1e-3)]
+        R = np.array([[sets[0], sets[1], sets[1], sets[0]]])
+        assert (vpo.advantages("vpo", R, alpha=alpha) == 0).all()
+        assert (vpo.advantages("vpo", R[0], groups="aaaa", alpha=alpha) == 0).all()
+
+
 @pytest.mark.parametrize("method", vpo.METHODS)
 def test_advantages_add_up_to_zero_in_a_group_and_follow_the_score(method):
     R, W = a_step(method)

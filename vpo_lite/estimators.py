@@ -37,7 +37,7 @@ from .checks import (
     shown,
     told_of,
 )
-from .exact import exact_set_reward
+from .exact import compared_set_rewards
 from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
@@ -348,7 +348,7 @@ def vpo(R, *, weights, alpha, eps, **_):
     The max stands inside the mean: an answer pays if it is the best for some of the weights.
     """
     if weights is None:
-        U, size = exact_set_reward(R, alpha), abs(R).max(axis=(1, 2, 3))[:, None]
+        U, size = compared_set_rewards(R, alpha), abs(R).max(axis=(1, 2, 3))[:, None]
     else:
         U, size = set_reward(R, weights), _size(R, weights)
     return Estimate(U, zscore(U, eps, size))
