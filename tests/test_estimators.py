@@ -616,6 +616,23 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
             "weights has shape (3, 5, 3): expected (K, 3) for all prompts, or (2, K, 3), since R",
         ),
         (lambda: vpo.advantages("vpo", R3, weights=np.ones((0, 3))), "weights has shape (0, 3)"),
+        (
+            lambda: vpo.advantages("vpo", R3, weights=[[[1, 0, 0]], [[0.5, -0.25, 0.75]]]),
+            "weights holds 1 negative numbers, the first -0.25 in row [1, 0]: give weights of at",
+        ),
+        (
+            lambda: vpo.advantages("random_weighting", R1, weights=-np.ones((2, 1, 3))),
+            "weights holds 6 negative numbers, the first -1 in row [0, 0]",
+        ),
+        (
+            lambda: vpo.advantages(
+                "vpo",
+                R3[0],
+                groups="aabb",
+                weights={"a": 2 * [[1, 0, 0]], "b": [[0, 0, 1], [1, 1, -1]]},
+            ),
+            "group 'b': weights holds 1 negative numbers, the first -1 in row [0, 1]",
+        ),
         (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
         (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
         (lambda: vpo.advantages("grpo", R1, w_star=[1, 0]), "w_star has shape (2,)"),

@@ -3,7 +3,7 @@
 The functions of the core are right within these limits, and refuse what lies beyond:
 
     rewards and scores   real, finite, at most 1e100 in size, however small
-    weights              real, finite, at most 1e40 in size; products and their squares stay finite
+    weights              real, finite, 0 to 1e40; w_star also below 0, at most 1e40 in size
     alpha                1e-6 to 1e6; beyond, the weights are corners or the centre to 0.1 %
     sizes                10,000 answers in a set, 4,096 objectives, 67,108,864 numbers in an array
 
@@ -255,6 +255,18 @@ def is_below(rewards, worst):
     [False, False, True]
     """
     return rewards < worst - ROUNDING * np.maximum(1, np.abs(worst))
+
+
+def check_weights(W, name):
+    """W as a finite float64 array (..., K, d), at most 1e40 in size, nothing below 0."""
+    W = check_finite(W, name, 2, LARGEST_WEIGHT)
+    if (odd := np.argwhere(is_below(W, 0))).size:
+        *row, k = odd[0].tolist()
+        raise ValueError(
+            f"{name} holds {len(odd)} negative numbers, the first {W[*row, k]:g} in row {row}: "
+            "give weights of at least 0, and negate the rewards of an objective that is to be small"
+        )
+    return W
 
 
 def check_flags(x, name):

@@ -32,6 +32,7 @@ from .checks import (
     check_finite,
     check_number,
     check_rewards,
+    check_weights,
     check_whole,
     is_below,
     shown,
@@ -129,7 +130,8 @@ def advantages(
              differs between prompts; then `weights` and `w_star` are lists of P arrays, too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
-             decide which one scores higher; (P, G, K, d) is accepted, to show that.
+             decide which one scores higher; (P, G, K, d) is accepted, to show that. Weights are at
+             least 0. Rows that do not add up to 1 count by their size.
              None takes the mean over all w ~ Dir(alpha). It is exact for d = 2, and at alpha = 1 up
              to about d = 4. Beyond that some groups are averaged over 16,384 Sobol points, with an
              error of some 1e-4: `exact_set_reward` states the limit, and the error of each set. It
@@ -251,7 +253,7 @@ def _checked_weights(method, weights, shape):
     P, G, _, d = shape
     drawn = METHODS[method].weights
     if weights is not None and drawn != "none":
-        weights = check_finite(weights, "weights", 2, LARGEST_WEIGHT)
+        weights = check_weights(weights, "weights")
     if drawn == "one" and (weights is None or weights.shape != (P, 1, d)):
         given = "is missing" if weights is None else f"has shape {weights.shape}"
         raise ValueError(
