@@ -38,6 +38,16 @@ def test_a_recombined_group_is_compared_by_vpos_number(seed):
         assert np.array_equal(ours, vpos)
 
 
+def test_methods_that_differ_in_training_alone_say_so():
+    """Outside the native trainer they would be taken for methods of their own without a word."""
+    R, W = a_step("goal_conditioned")
+    pair = [vpo.advantages(x, R, weights=W) for x in ("goal_conditioned", "random_weighting")]
+    assert np.array_equal(*pair) and abs(pair[0]).max() > 0
+    for name, like in {"vpo_recombined": "vpo", "goal_conditioned": "random_weighting"}.items():
+        said = " ".join(vpo.METHODS[name].estimate.__doc__.split())
+        assert f"the numbers are those of `{like}`" in said.replace("The", "the")
+
+
 def test_the_table_of_methods():
     assert list(vpo.METHODS) == [
         *("vpo", "grpo", "multi_rlvr", "set_max", "max_at_k"),

@@ -125,7 +125,9 @@ def advantages(
     there is nothing to learn from it. Scores are equal if their standard deviation is below 1e-9,
     or below 1e-12 of the largest rewards they are made of.
 
-    method   a name in METHODS.
+    method   a name in METHODS. `vpo_recombined` gives the numbers of `vpo` here, and
+             `goal_conditioned` those of `random_weighting`: they differ in what training compares
+             and samples.
     R        rewards (P, G, m, d), at most 1e100 in size. Or a list of P arrays (G, m, d_p) when d
              differs between prompts; then `weights` and `w_star` are lists of P arrays, too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
@@ -440,7 +442,11 @@ def random_weighting(R, *, weights, eps, **_):
 
 @method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
 def goal_conditioned(R, *, weights, eps, **_):
-    """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
+    """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817).
+
+    The numbers are those of `random_weighting`. Training writes w into the prompt: see
+    `vpo_lite.training.rollouts`. In another loop that is for you to do.
+    """
     return random_weighting(R, weights=weights, eps=eps)
 
 
@@ -450,7 +456,7 @@ def vpo_recombined(R, *, weights, alpha, eps, **_):
 
     Before it is compared, the best set of m answers found so far, whoever wrote them, takes the
     place of one rollout of the group: see `vpo_lite.training.recombine`. Rare answers are then
-    learnt from at once.
+    learnt from at once. Only the native trainer does this. Here the numbers are those of `vpo`.
     """
     return vpo(R, weights=weights, alpha=alpha, eps=eps)
 
