@@ -622,6 +622,22 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         (lambda: vpo.advantages("vpo", list(BF16)), "R[0] holds BFloat16"),
         (lambda: vpo.advantages("vpo", R3, weights=BF16), "weights holds BFloat16"),
         (
+            lambda: vpo.advantages("vpo", R3, weights=[np.ones((5, 3)), np.ones((6, 3))]),
+            "weights: expected an array of numbers, rows of equal length; give each prompt the sam",
+        ),
+        (
+            lambda: vpo.advantages("vpo", torch.ones(2, 4, 3, 3, requires_grad=True)),
+            "R has gradients, or is not on the CPU: give its .detach().cpu()",
+        ),
+        (
+            lambda: vpo.advantages("vpo", list(torch.ones(2, 4, 3, 3, device="meta"))),
+            "R[0] has gradients, or is not on the CPU: give its .detach().cpu()",
+        ),
+        (
+            lambda: vpo.advantages("vpo", [[[[1, 0], [0, 1]], [[1, 0]]]] * 2),
+            "R[0]: expected an array of numbers, rows of equal length; let a missing answer have t",
+        ),
+        (
             lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))),
             "weights has shape (3, 5, 3): expected (K, 3) for all prompts, or (2, K, 3), since R",
         ),

@@ -186,14 +186,7 @@ def check_finite(x, name, ndim, largest=LARGEST):
     try:
         x = np.asarray(x)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        if "unsupported ScalarType" in str(error):  # what torch says of bfloat16 and narrower types
-            raise ValueError(
-                f"{name} holds {str(error).split()[-1]}, a type that NumPy lacks: give its .float()"
-            ) from None
-        raise ValueError(
-            f"{name}: expected an array of numbers, rows of equal length "
-            f"({shortened(str(error), 120)})"
-        ) from None
+        raise ValueError(f"{name}{_unreadable(name, str(error))}") from None
     if x.size > MOST_VALUES:
         raise ValueError(
             f"{name} has shape {shown(x.shape)}: {x.size:,} numbers, at most {MOST_VALUES:,} are "
@@ -231,6 +224,17 @@ def check_finite(x, name, ndim, largest=LARGEST):
             f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {_noun(name)}"
         )
     return x
+
+
+def _unreadable(name, error):
+    """What to do about an array, by what NumPy or torch said of it."""
+    if "unsupported ScalarType" in error:  # bfloat16 and narrower types
+        return f" holds {error.split()[-1]}, a type that NumPy lacks: give its .float()"
+    if "requires grad" in error or "device type tensor" in error:
+        return " has gradients, or is not on the CPU: give its .detach().cpu()"
+    cure = "; let a missing answer have the worst rewards" if name[:2] in ("R", "R[") else ""
+    cure = "; give each prompt the same K" if name == "weights" else cure
+    return f": expected an array of numbers, rows of equal length{cure} ({shortened(error, 120)})"
 
 
 def _noun(name):
