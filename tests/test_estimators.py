@@ -95,6 +95,16 @@ def test_exact_advantages_of_equal_sets_are_zero_where_some_or_all_need_points(a
 
 
 @pytest.mark.parametrize("method", vpo.METHODS)
+def test_scores_that_spread_less_than_the_floor_are_equal_at_any_eps(method):
+    """The floor is 1e-9, whatever the rewards are made of: the head of checks.py says so."""
+    R, W = a_step(method)
+    found = [vpo.advantages(method, R * size, weights=W, eps=0) for size in (1, 1e-7, 1e-10)]
+    unit = 1e-7 if method == "max_at_k" else 1  # it does not divide by the spread
+    assert found[1] == pytest.approx(unit * found[0], rel=1e-6) and (found[0] != 0).all()
+    assert (found[2] == 0).all()
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
 def test_advantages_add_up_to_zero_in_a_group_and_follow_the_score(method):
     R, W = a_step(method)
     estimate = estimators.estimate(method, R, weights=W)

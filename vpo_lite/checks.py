@@ -7,7 +7,8 @@ The functions of the core are right within these limits, and refuse what lies be
     alpha                1e-6 to 1e6; beyond, the weights are corners or the centre to 0.1 %
     sizes                10,000 answers in a set, 4,096 objectives, 67,108,864 numbers in an array
 
-A result is right to 1e-12 of the largest reward of its set, or it states its own error.
+A result is right to 1e-12 of the largest reward of its set, or it states its own error. Advantages
+are the exception: scores that spread less than 1e-9 count as equal, so scale up smaller rewards.
 """
 
 import contextlib
