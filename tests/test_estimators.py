@@ -38,6 +38,16 @@ def test_a_recombined_group_is_compared_by_vpos_number(seed):
         assert np.array_equal(ours, vpos)
 
 
+def test_methods_that_differ_in_training_alone_say_so():
+    """Outside the native trainer they would be taken for methods of their own without a word."""
+    R, W = a_step("goal_conditioned")
+    pair = [vpo.advantages(x, R, weights=W) for x in ("goal_conditioned", "random_weighting")]
+    assert np.array_equal(*pair) and abs(pair[0]).max() > 0
+    for name, like in {"vpo_recombined": "vpo", "goal_conditioned": "random_weighting"}.items():
+        said = " ".join(vpo.METHODS[name].estimate.__doc__.split())
+        assert f"the numbers are those of `{like}`" in said.replace("The", "the")
+
+
 def test_the_table_of_methods():
     assert list(vpo.METHODS) == [
         *("vpo", "grpo", "multi_rlvr", "set_max", "max_at_k"),
@@ -71,6 +81,27 @@ def test_equal_rollouts_get_exactly_zero(method):
     assert (vpo.advantages(method, tiny, weights=W) == 0).all()
     large = 1e6 * R + 1e-8 * rng(5).random(R.shape)  # a hundredth of the rounding of such rewards
     assert (vpo.advantages(method, large, weights=W) == 0).all()
+
+
+@pytest.mark.parametrize("alpha, m, d", [(1.0, 5, 6), (1.0, 4, 8), (0.5, 4, 3)])
+def test_exact_advantages_of_equal_sets_are_zero_where_some_or_all_need_points(alpha, m, d):
+    """The mean of the other answers, less 0.001, is never the best: it changes no set reward."""
+    for seed in range(12):
+        answers = rng(seed).random((m - 1, d))
+        sets = [np.vstack([answers, x]) for x in (answers[0], answers.mean(axis=0) - 1e-3)]
+        R = np.array([[sets[0], sets[1], sets[1], sets[0]]])
+        assert (vpo.advantages("vpo", R, alpha=alpha) == 0).all()
+        assert (vpo.advantages("vpo", R[0], groups="aaaa", alpha=alpha) == 0).all()
+
+
+@pytest.mark.parametrize("method", vpo.METHODS)
+def test_scores_that_spread_less_than_the_floor_are_equal_at_any_eps(method):
+    """The floor is 1e-9, whatever the rewards are made of: the head of checks.py says so."""
+    R, W = a_step(method)
+    found = [vpo.advantages(method, R * size, weights=W, eps=0) for size in (1, 1e-7, 1e-10)]
+    unit = 1e-7 if method == "max_at_k" else 1  # it does not divide by the spread
+    assert found[1] == pytest.approx(unit * found[0], rel=1e-6) and (found[0] != 0).all()
+    assert (found[2] == 0).all()
 
 
 @pytest.mark.parametrize("method", vpo.METHODS)
@@ -601,10 +632,43 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         (lambda: vpo.advantages("vpo", list(BF16)), "R[0] holds BFloat16"),
         (lambda: vpo.advantages("vpo", R3, weights=BF16), "weights holds BFloat16"),
         (
+            lambda: vpo.advantages("vpo", R3, weights=[np.ones((5, 3)), np.ones((6, 3))]),
+            "weights: expected an array of numbers, rows of equal length; give each prompt the sam",
+        ),
+        (
+            lambda: vpo.advantages("vpo", torch.ones(2, 4, 3, 3, requires_grad=True)),
+            "R has gradients, or is not on the CPU: give its .detach().cpu()",
+        ),
+        (
+            lambda: vpo.advantages("vpo", list(torch.ones(2, 4, 3, 3, device="meta"))),
+            "R[0] has gradients, or is not on the CPU: give its .detach().cpu()",
+        ),
+        (
+            lambda: vpo.advantages("vpo", [[[[1, 0], [0, 1]], [[1, 0]]]] * 2),
+            "R[0]: expected an array of numbers, rows of equal length; let a missing answer have t",
+        ),
+        (
             lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))),
             "weights has shape (3, 5, 3): expected (K, 3) for all prompts, or (2, K, 3), since R",
         ),
         (lambda: vpo.advantages("vpo", R3, weights=np.ones((0, 3))), "weights has shape (0, 3)"),
+        (
+            lambda: vpo.advantages("vpo", R3, weights=[[[1, 0, 0]], [[0.5, -0.25, 0.75]]]),
+            "weights holds 1 negative numbers, the first -0.25 in row [1, 0]: give weights of at",
+        ),
+        (
+            lambda: vpo.advantages("random_weighting", R1, weights=-np.ones((2, 1, 3))),
+            "weights holds 6 negative numbers, the first -1 in row [0, 0]",
+        ),
+        (
+            lambda: vpo.advantages(
+                "vpo",
+                R3[0],
+                groups="aabb",
+                weights={"a": 2 * [[1, 0, 0]], "b": [[0, 0, 1], [1, 1, -1]]},
+            ),
+            "group 'b': weights holds 1 negative numbers, the first -1 in row [0, 1]",
+        ),
         (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
         (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
         (lambda: vpo.advantages("grpo", R1, w_star=[1, 0]), "w_star has shape (2,)"),

@@ -14,7 +14,7 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection
 
 import vpo_lite as vpo
 from vpo_lite import exact
-from vpo_lite.exact import exact_set_reward, exact_shares
+from vpo_lite.exact import compared_set_rewards, exact_set_reward, exact_shares
 from vpo_lite.objective import nondominated, winners
 
 
@@ -304,6 +304,90 @@ def test_extreme_alpha_stays_finite():
         assert np.isfinite(exact_set_reward(np.eye(2), alpha))
 
 
+def two_kinds(d, m, seed):
+    """Two sets with the same best score for every w: one has an answer more, which never wins.
+
+    It lies below a mean of the others, and none of them dominates it.
+    """
+    answers = rng(seed).random((m - 1, d))
+    means = rng(seed + 1).dirichlet(np.ones(m - 1), size=1000) @ answers - 1e-3
+    never_best = next(y for y in means if not (answers >= y).all(axis=1).any())
+    return np.stack([np.vstack([answers, answers[:1]]), np.vstack([answers, never_best])])
+
+
+@pytest.mark.parametrize(
+    "d, m, alpha, used",
+    [
+        (4, 5, 1.0, {"split"}),
+        (6, 5, 1.0, {"split", "split+sobol"}),
+        (8, 5, 1.0, {"sobol"}),
+        (4, 5, 2.0, {"sobol"}),
+        (4, 5, 0.005, {"iid"}),
+    ],
+)
+def test_a_group_is_computed_alike_so_equal_sets_are_equal(d, m, alpha, used):
+    """An exact value beside one over points, and points around another middle, tell them apart."""
+    found = set()
+    for seed in range(12):
+        sets = two_kinds(d, m, seed)[[0, 1, 0, 1]]
+        alone = exact_set_reward(sets, alpha, full_output=True)
+        U = compared_set_rewards(sets, alpha)
+        assert np.ptp(U) < 1e-14
+        assert (abs(U - alone.value) < 6 * alone.error.max()).all()
+        found.add(alone.method)
+    assert found == used
+
+
+def test_a_group_over_points_is_the_mean_of_the_same_points():
+    """Without a middle, the values differ from those by the same number for the whole group."""
+    R = rng(2).random((7, 4, 5))
+    R[3, 1:] = 0  # one answer is left, which alone would be exact
+    weights = [vpo.sample_weights(2048, 5, 2.0, rng=rng(i), method="sobol") for i in range(8)]
+    plain = vpo.set_reward(R, np.concatenate(weights))
+    U = compared_set_rewards(R, alpha=2.0)
+    inside = np.delete(np.arange(7), 3)  # that one lies between bounds that are equal
+    assert np.ptp((U - plain)[inside]) < 1e-14
+    assert U[3] == pytest.approx(R[3, 0].mean(), abs=1e-14)
+
+
+def test_groups_that_are_exact_keep_their_values_beside_others():
+    """The second group is mixed, and the first is not: neither knows of the other."""
+    exact_ones, mixed = rng(1).random((2, 5, 6)), two_kinds(6, 5, seed=6)
+    exact_ones[:, 3:] = 0.0
+    assert exact_set_reward(exact_ones, full_output=True).method == "split"
+    assert exact_set_reward(mixed, full_output=True).method == "split+sobol"
+    U = compared_set_rewards([exact_ones, mixed, 1e-200 * exact_ones])
+    assert (U[0] == exact_set_reward(exact_ones)).all()
+    assert (U[2] == exact_set_reward(1e-200 * exact_ones)).all()
+    assert (U[1] == compared_set_rewards(mixed)).all()
+    assert compared_set_rewards(np.zeros((2, 0, 3, 4))).shape == (2, 0)
+
+
+def test_the_unit_of_a_set_does_not_tell_it_from_its_group():
+    sets = two_kinds(8, 5, seed=3)
+    sets[1, 4, 0] = -1000.0  # the largest reward of the set is that of an answer that never wins
+    U = compared_set_rewards(sets)
+    assert nondominated(sets[1]).all() and np.ptp(U) < 1e-12
+    assert abs(U - exact_set_reward(sets[0])).max() < 0.01  # the middle lies far away
+
+
+def test_a_group_is_computed_alike_though_it_is_worked_on_in_parts(monkeypatch):
+    sets = two_kinds(6, 5, seed=6)[[0, 1, 0, 1]]
+    monkeypatch.setattr(exact, "MEMORY", 1)  # each set is a part
+    assert np.ptp(compared_set_rewards(sets)) < 1e-14
+
+
+def test_a_set_that_needs_points_spares_its_group_the_cutting(monkeypatch):
+    cut = []
+    clip = exact._clip
+    monkeypatch.setattr(exact, "_clip", lambda V, *a: cut.append(len(a[-1])) or clip(V, *a))
+    sets = np.repeat(two_kinds(6, 5, seed=6), [7, 1], axis=0)
+    exact_set_reward(sets)
+    alone, cut[:] = sum(cut), []
+    compared_set_rewards(sets)
+    assert sum(cut) < 0.8 * alone
+
+
 # ---- win shares ----
 
 
@@ -422,6 +506,7 @@ def test_the_limits_of_alpha(R):
         (lambda: exact_set_reward(np.eye(3), points=64.0), "points = 64.0"),
         (lambda: exact_set_reward(np.eye(3), points=True), "points = True"),
         (lambda: exact_shares([1, 0]), "R has shape (2,)"),
+        (lambda: compared_set_rewards([[1, 0]]), "R has shape (1, 2): expected (..., G, m, d)"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_that_names_it(call, words):

@@ -147,6 +147,11 @@ def test_extreme_alpha_stays_finite():
         ),
         (lambda: vpo.set_reward(np.eye(2), [[np.nan, 1]]), "W holds 1 value"),
         (lambda: winners(np.eye(2), [0.5, 0.5]), "W has shape (2,)"),
+        (
+            lambda: vpo.set_reward(np.eye(2), [[1, 0], [0, -1]]),
+            "the first -1 in row [1]: give weigh",
+        ),
+        (lambda: winners(np.eye(2), [[-1e-5, 1]]), "W holds 1 negative numbers, the first -1e-05"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
@@ -159,3 +164,10 @@ def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
 def test_a_point_in_the_corner_of_the_cube_is_a_weight(alpha):
     """A Sobol point may have the coordinate 0, whose logarithm is no number."""
     assert _dirichlet(np.zeros((1, 3)), alpha) == pytest.approx(np.full((1, 3), 1 / 3))
+
+
+def test_weights_that_rounding_put_below_zero_are_weights():
+    R, W = np.eye(2), np.array([[1.0, 0.0], [0.25, 0.75]])
+    nearly = W + [[1e-17, -1e-17], [0.0, 0.0]]
+    assert vpo.set_reward(R, nearly) == pytest.approx(vpo.set_reward(R, W), abs=1e-15)
+    assert (winners(R, nearly) == [0, 1]).all()

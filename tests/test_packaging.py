@@ -363,3 +363,26 @@ for thread in threads: thread.join()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_files_that_may_be_copied_make_a_package_of_their_own(tmp_path):
+    """They import each other relatively: side by side with a script they are no package."""
+    text = (ROOT / "notebooks" / "REFERENCE.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"\*\*In your own code\.\*\* (.*?)\n\n", text, flags=re.DOTALL)
+    names = re.findall(r"`(\w+\.py)`", found)
+    assert len(names) == 4 and "these four files into one folder, as a package" in found
+    (tmp_path / "my_folder").mkdir()
+    for name in names:
+        shutil.copy(ROOT / "vpo_lite" / name, tmp_path / "my_folder")
+    code = """import sys
+sys.modules["vpo_lite"] = None  # not to be found
+from my_folder.estimators import advantages
+rows = [[[1, 0], [0, 1]], [[1, 0], [1, 0]]]
+assert advantages("vpo", [rows]).round(2).tolist() == [[1.0, -1.0]]
+roots = {name.split(".")[0] for name in sys.modules}
+assert {"my_folder", "numpy", "scipy"} <= roots and not roots & {"torch", "pydantic", "envs"}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

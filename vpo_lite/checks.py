@@ -3,11 +3,12 @@
 The functions of the core are right within these limits, and refuse what lies beyond:
 
     rewards and scores   real, finite, at most 1e100 in size, however small
-    weights              real, finite, at most 1e40 in size; products and their squares stay finite
+    weights              real, finite, 0 to 1e40; w_star also below 0, at most 1e40 in size
     alpha                1e-6 to 1e6; beyond, the weights are corners or the centre to 0.1 %
     sizes                10,000 answers in a set, 4,096 objectives, 67,108,864 numbers in an array
 
-A result is right to 1e-12 of the largest reward of its set, or it states its own error.
+A result is right to 1e-12 of the largest reward of its set, or it states its own error. Advantages
+are the exception: scores that spread less than 1e-9 count as equal, so scale up smaller rewards.
 """
 
 import contextlib
@@ -187,14 +188,7 @@ def check_finite(x, name, ndim, largest=LARGEST):
     try:
         x = np.asarray(x)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        if "unsupported ScalarType" in str(error):  # what torch says of bfloat16 and narrower types
-            raise ValueError(
-                f"{name} holds {str(error).split()[-1]}, a type that NumPy lacks: give its .float()"
-            ) from None
-        raise ValueError(
-            f"{name}: expected an array of numbers, rows of equal length "
-            f"({shortened(str(error), 120)})"
-        ) from None
+        raise ValueError(f"{name}{_unreadable(name, str(error))}") from None
     if x.size > MOST_VALUES:
         raise ValueError(
             f"{name} has shape {shown(x.shape)}: {x.size:,} numbers, at most {MOST_VALUES:,} are "
@@ -235,6 +229,17 @@ def check_finite(x, name, ndim, largest=LARGEST):
     return x
 
 
+def _unreadable(name, error):
+    """What to do about an array, by what NumPy or torch said of it."""
+    if "unsupported ScalarType" in error:  # bfloat16 and narrower types
+        return f" holds {error.split()[-1]}, a type that NumPy lacks: give its .float()"
+    if "requires grad" in error or "device type tensor" in error:
+        return " has gradients, or is not on the CPU: give its .detach().cpu()"
+    cure = "; let a missing answer have the worst rewards" if name[:2] in ("R", "R[") else ""
+    cure = "; give each prompt the same K" if name == "weights" else cure
+    return f": expected an array of numbers, rows of equal length{cure} ({shortened(error, 120)})"
+
+
 def _holds_masked(x, name, depth=0):
     """Whether a masked entry stands in x, or in an array in lists: NumPy would drop the mask."""
     if isinstance(x, np.ndarray | float | int):
@@ -253,6 +258,18 @@ def is_below(rewards, worst):
     [False, False, True]
     """
     return rewards < worst - ROUNDING * np.maximum(1, np.abs(worst))
+
+
+def check_weights(W, name):
+    """W as a finite float64 array (..., K, d), at most 1e40 in size, nothing below 0."""
+    W = check_finite(W, name, 2, LARGEST_WEIGHT)
+    if (odd := np.argwhere(is_below(W, 0))).size:
+        *row, k = odd[0].tolist()
+        raise ValueError(
+            f"{name} holds {len(odd)} negative numbers, the first {W[*row, k]:g} in row {row}: "
+            "give weights of at least 0, and negate the rewards of an objective that is to be small"
+        )
+    return W
 
 
 def check_flags(x, name):

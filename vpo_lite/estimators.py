@@ -32,12 +32,13 @@ from .checks import (
     check_finite,
     check_number,
     check_rewards,
+    check_weights,
     check_whole,
     is_below,
     shown,
     told_of,
 )
-from .exact import exact_set_reward
+from .exact import compared_set_rewards
 from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
@@ -122,18 +123,24 @@ def advantages(
     Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
     negative one makes it less likely. In a group with equal scores all advantages are exactly 0:
     there is nothing to learn from it. Scores are equal if their standard deviation is below 1e-9,
-    or below 1e-12 of the largest rewards they are made of.
+    or below 1e-12 of the largest rewards they are made of. So scale up rewards that are that small.
 
-    method   a name in METHODS.
+    method   a name in METHODS. `vpo_recombined` gives the numbers of `vpo` here, and
+             `goal_conditioned` those of `random_weighting`: they differ in what training compares
+             and samples.
     R        rewards (P, G, m, d), at most 1e100 in size. Or a list of P arrays (G, m, d_p) when d
              differs between prompts; then `weights` and `w_star` are lists of P arrays, too.
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
-             decide which one scores higher; (P, G, K, d) is accepted, to show that. None takes the
-             exact mean over w ~ Dir(alpha).
+             decide which one scores higher; (P, G, K, d) is accepted, to show that. Weights are at
+             least 0. Rows that do not add up to 1 count by their size.
+             None takes the mean over all w ~ Dir(alpha). It is exact for d = 2, and at alpha = 1 up
+             to about d = 4. Beyond that some groups are averaged over 16,384 Sobol points, with an
+             error of some 1e-4: `exact_set_reward` states the limit, and the error of each set. It
+             costs more than drawn weights, a thousand times as much for m = 5 and d = 6.
              For `random_weighting` and `goal_conditioned`: (P, 1, d), one weight vector per prompt.
              Other methods ignore it.
-    alpha    the Dirichlet concentration of the exact mean, 1e-6 to 1e6.
+    alpha    the Dirichlet concentration of that mean, 1e-6 to 1e6.
     w_star   the task's fixed weights, (d,) or (P, d), at most 1e40. None means 1/d each.
     k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
     eps      added to the standard deviation, or mean, that divides.
@@ -248,7 +255,7 @@ def _checked_weights(method, weights, shape):
     P, G, _, d = shape
     drawn = METHODS[method].weights
     if weights is not None and drawn != "none":
-        weights = check_finite(weights, "weights", 2, LARGEST_WEIGHT)
+        weights = check_weights(weights, "weights")
     if drawn == "one" and (weights is None or weights.shape != (P, 1, d)):
         given = "is missing" if weights is None else f"has shape {weights.shape}"
         raise ValueError(
@@ -348,7 +355,7 @@ def vpo(R, *, weights, alpha, eps, **_):
     The max stands inside the mean: an answer pays if it is the best for some of the weights.
     """
     if weights is None:
-        U, size = exact_set_reward(R, alpha), abs(R).max(axis=(1, 2, 3))[:, None]
+        U, size = compared_set_rewards(R, alpha), abs(R).max(axis=(1, 2, 3))[:, None]
     else:
         U, size = set_reward(R, weights), _size(R, weights)
     return Estimate(U, zscore(U, eps, size))
@@ -435,7 +442,11 @@ def random_weighting(R, *, weights, eps, **_):
 
 @method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
 def goal_conditioned(R, *, weights, eps, **_):
-    """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817)."""
+    """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817).
+
+    The numbers are those of `random_weighting`. Training writes w into the prompt: see
+    `vpo_lite.training.rollouts`. In another loop that is for you to do.
+    """
     return random_weighting(R, weights=weights, eps=eps)
 
 
@@ -445,7 +456,7 @@ def vpo_recombined(R, *, weights, alpha, eps, **_):
 
     Before it is compared, the best set of m answers found so far, whoever wrote them, takes the
     place of one rollout of the group: see `vpo_lite.training.recombine`. Rare answers are then
-    learnt from at once.
+    learnt from at once. Only the native trainer does this. Here the numbers are those of `vpo`.
     """
     return vpo(R, weights=weights, alpha=alpha, eps=eps)
 

@@ -12,6 +12,10 @@ Two methods find M exactly: `_envelope` for d = 2 and `_cut` for alpha = 1. The 
 explodes with d, so every set has a piece limit. A set beyond it is averaged over Sobol points, and
 the result states its standard error. The limit depends on the set alone, not on the machine and
 not on the other sets in the call. Large calls are computed in parts, which bounds the memory.
+
+Sets whose values are compared must not mix both: `compared_set_rewards` computes a group alike.
+
+Longer than 350 lines because the exact methods and the points behind them make one integral.
 """
 
 from __future__ import annotations
@@ -117,6 +121,30 @@ def exact_set_reward(
     return ExactReward(value, error, found.method) if full_output else value
 
 
+def compared_set_rewards(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> np.ndarray:
+    """The expected set rewards of sets that are compared in groups, R (..., G, m, d).
+
+    Returns float64 (..., G). Arguments as for `exact_set_reward`. If all sets of a group are exact,
+    the values are those of `exact_set_reward`. Otherwise the whole group is averaged over the same
+    points. So sets that have the same best score for every w are equal, up to rounding, however
+    many answers they hold. Sets that are equal for another reason, such as a symmetry, then differ
+    by the error of the points.
+
+    The last answer of the second set never wins, since it is below the mean of the two others:
+
+    >>> R = np.array([[[4, 0, 0], [0, 4, 4], [0, 4, 4]], [[4, 0, 0], [0, 4, 4], [1, 1, 1]]])
+    >>> U = compared_set_rewards(R, alpha=2.0)
+    >>> bool(abs(U[0] - U[1]) < 1e-12)
+    True
+    """
+    R = check_rewards(R)
+    if R.ndim < 3:
+        raise ValueError(f"R has shape {R.shape}: expected (..., G, m, d), groups of G sets")
+    sets, G = R.reshape(-1, *R.shape[-2:]), R.shape[-3]
+    found = integrate(sets, check_alpha(alpha), check_points(points), compared=max(G, 1))
+    return found.value.reshape(R.shape[:-2])
+
+
 def exact_shares(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> np.ndarray:
     """The win share of each answer: the probability over w ~ Dir(alpha) that it is the best.
 
@@ -149,11 +177,11 @@ def _best_single(front: bytes, shape: tuple[int, int]) -> float:
     return float(points.mean(axis=1).max() / exact_set_reward(points))
 
 
-def integrate(R: np.ndarray, alpha: float, points: int) -> Integrals:
-    """The `Integrals` of the sets R (B, m, d)."""
+def integrate(R: np.ndarray, alpha: float, points: int, compared: int = 1) -> Integrals:
+    """The `Integrals` of the sets R (B, m, d). Groups of `compared` sets are computed alike."""
     B, m, d = R.shape
     # A power of two changes no digit. So a set is as good at 1e-300 or 1e100 as it is at 1.
-    unit = np.frexp(abs(R).max(axis=(1, 2), initial=0))[1]
+    unit = np.frexp(_of_group(abs(R).max(axis=(1, 2), initial=0), compared))[1]
     R = np.ldexp(R, -unit[:, None, None])
     scale = abs(R).max(axis=(1, 2))
     grid = 2.0 ** np.ceil(np.log2(np.where(scale > 0, scale, 1)) - 40)[:, None, None]
@@ -165,20 +193,22 @@ def integrate(R: np.ndarray, alpha: float, points: int) -> Integrals:
     kept = np.argsort(~useful, axis=1, kind="stable")[:, : n.max(initial=1)]  # these come first
     alive = np.arange(kept.shape[1]) < n[:, None]  # False: only there to fill the array
     answers, on_grid = (np.take_along_axis(x, kept[..., None], axis=1) for x in (R, on_grid))
+    # E[w . middle] is known, so only the rest is integrated.
     middle = (answers * alive[..., None]).sum(axis=1) / n[:, None]  # (B, d)
-    answers = answers - middle[:, None]  # E[w . middle] is known, so only the rest is integrated
 
     if d == 2:
         exact_method, M = "beta", _envelope(on_grid, alive, alpha)
     else:
         exact_method, M = "split", np.full(answers.shape, np.nan)
         fit = (n == 1) | (alpha == 1)  # a single answer wins everywhere, whatever alpha
-        M[fit] = _cut(on_grid[fit], alive[fit])
-    gain, shares = np.einsum("bid,bid->b", M, answers), M.sum(axis=-1)
+        M[fit] = _cut(on_grid[fit], alive[fit], compared)
+    gain, shares = np.einsum("bid,bid->b", M, answers - middle[:, None]), M.sum(axis=-1)
     error = scale * (abs(1 - shares.sum(axis=-1)) + 1e-13)
 
-    left = np.isnan(gain)
+    left = _of_group(np.isnan(gain), compared)
     if left.any():
+        same = middle[left].reshape(-1, compared, d).mean(axis=1)
+        middle[left] = same.repeat(compared, axis=0)
         check_drawn(points // SCRAMBLINGS, d, "points / 8")
         if (work := n[left].sum() * points) > WORK:
             raise ValueError(
@@ -187,7 +217,7 @@ def integrate(R: np.ndarray, alpha: float, points: int) -> Integrals:
             )
     for size in np.unique(n[left]):
         sets = np.flatnonzero(left & (n == size))
-        sampled = _over_points(answers[sets, :size], alpha, points)
+        sampled = _over_points(answers[sets, :size] - middle[sets, None], alpha, points)
         gain[sets] = sampled.gains.mean(axis=0)
         noise = sampled.gains.std(axis=0, ddof=1) / np.sqrt(SCRAMBLINGS)
         error[sets] = noise + 1e-13 * scale[sets]
@@ -199,6 +229,11 @@ def integrate(R: np.ndarray, alpha: float, points: int) -> Integrals:
     np.put_along_axis(win_shares, kept, shares, axis=1)
     methods = [exact_method] * (not left.all()) + [spread(alpha)] * bool(left.any())
     return Integrals(np.ldexp(value, unit), win_shares, np.ldexp(error, unit), "+".join(methods))
+
+
+def _of_group(x, compared):
+    """The largest value, or any truth, of the group of each set: x (B,) -> (B,)."""
+    return x.reshape(-1, compared).max(axis=1).repeat(compared)
 
 
 # ---- exactly ----
@@ -228,8 +263,8 @@ def _envelope(R, alive, alpha):
     return M
 
 
-def _cut(R, alive):
-    """M (B, m, d) for alpha = 1. Returns NaN for a set that exceeds its piece limit."""
+def _cut(R, alive, compared):
+    """M (B, m, d) for alpha = 1. NaN where a set, or one of its group, exceeds its piece limit."""
     d, n = R.shape[-1], alive.sum(axis=1)
     limit = np.maximum(1, PIECE_LIMIT / d**2 * np.minimum(n, 256 / np.maximum(n - 1, 1)))
     per_cut = comb(d - 1, (d - 1) // 2)  # the most pieces that one cut can make of a simplex
@@ -239,12 +274,12 @@ def _cut(R, alive):
     M = np.full(R.shape, np.nan)
     for part in _parts(8 * d * np.maximum(m * m, most[fit])):
         sets = fit[part]
-        M[sets, :m] = _cut_part(R[sets, :m], alive[sets, :m], limit[sets])
+        M[sets, :m] = _cut_part(R[sets, :m], alive[sets, :m], limit[sets], sets // compared)
         M[sets, m:] = 0.0
     return M
 
 
-def _cut_part(R, alive, limit):
+def _cut_part(R, alive, limit, group):
     """Every answer starts with the whole simplex. Each rival then cuts away what it wins."""
     B, m, d = R.shape
     s, i = np.nonzero(alive)  # region number g is what answer i[g] of set s[g] still wins
@@ -268,6 +303,7 @@ def _cut_part(R, alive, limit):
         made = made_of_one[(h > 0).sum(axis=1), (h < 0).sum(axis=1)]
         made = np.bincount(s[pieces.region], made, minlength=B)
         gave_up |= made > limit * np.minimum(1, t / cuts)  # later cuts add as many, or more
+        gave_up = np.isin(group, group[gave_up])
         go = ~gave_up[s[pieces.region]]
         V, pieces = _clip(V, Pieces(*(x[go] for x in pieces)), h[go])
         used = np.zeros(len(V), dtype=bool)

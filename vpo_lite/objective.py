@@ -22,15 +22,14 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln
 
 from .checks import (
-    LARGEST_WEIGHT,
     MOST_OBJECTIVES,
     MOST_VALUES,
     check_alpha,
     check_choice,
     check_drawn,
-    check_finite,
     check_rewards,
     check_rng,
+    check_weights,
     check_whole,
 )
 
@@ -120,7 +119,8 @@ def set_reward(R: ArrayLike, W: ArrayLike) -> np.ndarray:
     """The sampled set reward, (1/K) sum_j max_i w_j . r_i: the one number VPO gives to a rollout.
 
     R (..., m, d), at most 1e100 in size. W (K, d), or (..., K, d) whose leading dimensions are the
-    first ones of R; at most 1e40. Returns float64 (...). Raises ValueError for other values.
+    first ones of R; 0 to 1e40. The rows need not add up to 1. Returns float64 (...). Raises
+    ValueError for other values.
 
     In training R is (P, G, m, d) and W is (P, K, d): the G rollouts of a prompt are scored with
     the SAME weights. Then a difference between two rewards is a difference between two sets, not
@@ -180,7 +180,7 @@ def nondominated(R: ArrayLike) -> np.ndarray:
 
 def _fitting(R, W):
     """R and W as checked arrays whose shapes go together."""
-    R, W = check_rewards(R), check_finite(W, "W", 2, LARGEST_WEIGHT)
+    R, W = check_rewards(R), check_weights(W, "W")
     *lead, m, d = R.shape
     *prefix, K, d_w = W.shape
     if K == 0 or d_w != d or prefix != lead[: len(prefix)]:

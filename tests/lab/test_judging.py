@@ -168,6 +168,9 @@ def test_agreement_rises_with_K_and_is_one_without_sampling():
 def test_agreement_is_unknown_where_all_sets_are_worth_the_same():
     assert agreement(np.full((4, 2, 3), 0.5), 16, 1.0) is None
     assert agreement(np.array([[[1.0, 0], [0, 1]], [[0, 1.0], [1, 0]]]), math.inf, 1.0) is None
+    R = np.array([[[1.0, 0, 0], [0, 1, 1], [0, 1, 1]]] * 2)
+    R[1, 2] = 0.25  # below the mean of the other two, so it is never the best
+    assert agreement(R, 16, 2.0) is None
 
 
 # --- showing --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import metrics
-from ..exact import exact_set_reward
+from ..exact import compared_set_rewards, exact_set_reward
 from ..objective import sample_weights, set_reward, spread
 from ..randomness import generator
 
@@ -151,7 +151,8 @@ def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
     >>> agreement(R, 4, 1.0) < agreement(R, 256, 1.0) <= agreement(R, np.inf, 1.0) == 1
     True
     """
-    exact = exact_set_reward(R, alpha, points=POINTS)  # advantages are these, shifted and scaled
+    # Advantages are these, shifted and scaled.
+    exact = compared_set_rewards(R, alpha, points=POINTS)
     if np.ptp(exact) < SAME:
         return None
     if K == np.inf:
