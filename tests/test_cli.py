@@ -15,11 +15,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from printed import without_bars
 
-from vpo_lite.cli import flags, main
+import vpo_lite as vpo
+from vpo_lite.cli import flags, main, told
 from vpo_lite.cli.commands import _COMMANDS, parser
+from vpo_lite.training.unused import alpha_is_only_measured, unused
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -208,8 +211,47 @@ def test_an_m_that_does_nothing_is_said_where_sets_would_differ_in_size(small, t
     said = {}
     for name, more in given.items():
         assert main([*one, *more, "--out", str(tmp_path / name)]) == 0
-        said[name] = capsys.readouterr().err.count("m = 2 does nothing; set_size = 2 measures")
+        said[name] = capsys.readouterr().err.count("--m; --set-size 2 measures it in sets of 2")
     assert said == {"not used": 1, "as asked": 0, "as usual": 0, "used": 0}
+
+
+@pytest.mark.parametrize(
+    "method, given, said",
+    [
+        (
+            "grpo",
+            "--m 5 --alpha 0.1 --K 7 --k 3 --pay-repeats",
+            "does not use --m, --K, --k, --pay-repeats; --set-size 5 measures it in sets of 5; "
+            "--alpha changes only its measured set reward, not its training",
+        ),
+        ("vpo", "--m 2 --alpha 0.1 --K 7 --pay-repeats", ""),
+        ("vpo", "--k 3 --set-size 2", "does not use --set-size, --k"),
+        ("max_at_k", "--k 3 --eps 0.01", "does not use --eps"),
+        ("random_weighting", "--alpha 0.1 --K 7", "does not use --K"),
+        ("gdpo", "--eps 0.01 --set-size 2 --seed 3", ""),
+    ],
+)
+def test_settings_that_the_method_does_not_use_are_said_in_one_line(method, given, said, capsys):
+    arguments = ["train", "--method", method, *given.split()]
+    settings = vpo.TrainConfig.options()
+    chosen = flags.given_settings(settings, parser(arguments).parse_args(arguments))
+    told.warn_of_unused(vpo.TrainConfig.preset("demo", **chosen), chosen)
+    line = f"vpo-lite: method {method}: {said}\n"
+    assert capsys.readouterr().err == (line if said else "")
+
+
+@pytest.mark.parametrize("method", [m for m in vpo.METHODS if vpo.METHODS[m].weights != "one"])
+def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method):
+    config = vpo.TrainConfig(method=method)
+    R = np.random.default_rng(0).random((2, 6, config.answers, 3))
+    said = {name: name in unused(config) for name in ("k", "eps")}
+    said["alpha"] = alpha_is_only_measured(config)
+    changed = {"k": 3, "eps": 0.5, "alpha": 0.1}
+    usual = {"k": 2, "eps": 1e-6, "alpha": 1.0}
+    base = vpo.advantages(method, R, **usual)
+    for name, value in changed.items():
+        same = np.array_equal(base, vpo.advantages(method, R, **usual | {name: value}))
+        assert same == said[name], name
 
 
 @pytest.mark.parametrize("stream, least, most", [(io.StringIO(), 5, 7), (Terminal(), 20, 22)])

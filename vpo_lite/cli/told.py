@@ -40,15 +40,25 @@ def state_memory(run, quiet: bool) -> None:
         print(line, file=sys.stderr)
 
 
-def warn_of_m(config) -> None:
-    """Warn of an m that a method of single answers does not use. Its sets may then differ in size
+def warn_of_unused(config, given) -> None:
+    """Name the given settings that the run's method does not use, in one line.
+
+    An m that a method of single answers does not use is said where its sets would differ in size
     from those of the methods that it will be compared with.
     """
-    if config.m not in (config.answers, config.compared_size):
-        note(
-            f"{config.method} writes one answer per rollout: m = {config.m} does nothing; "
-            f"set_size = {config.m} measures it in sets of {config.m}"
-        )
+    from ..training.unused import alpha_is_only_measured, unused
+
+    names = [name for name in unused(config) if name in given]
+    if config.m == config.compared_size and "m" in names:
+        names.remove("m")
+    flags = [option.flag for option in config.options() if option.name in names]
+    said = [f"does not use {', '.join(flags)}"] if flags else []
+    if "m" in names:
+        said.append(f"--set-size {config.m} measures it in sets of {config.m}")
+    if "alpha" in given and alpha_is_only_measured(config):
+        said.append("--alpha changes only its measured set reward, not its training")
+    if said:
+        note(f"method {config.method}: {'; '.join(said)}")
 
 
 def warn_of_length(run) -> None:

@@ -33,8 +33,8 @@ from .told import (
     state_memory,
     warn_of_answers,
     warn_of_length,
-    warn_of_m,
     warn_of_truncation,
+    warn_of_unused,
 )
 
 ENGINES = ("native", "trl")
@@ -95,8 +95,8 @@ def run(options) -> int:
             out = options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
-            if "m" in chosen and started.main:
-                warn_of_m(config)
+            if started.main:
+                warn_of_unused(config, chosen)
     go_on = started.folder.go_on
     quiet = options.json or not started.main
     try:
