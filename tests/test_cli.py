@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -252,6 +253,39 @@ def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method):
     for name, value in changed.items():
         same = np.array_equal(base, vpo.advantages(method, R, **usual | {name: value}))
         assert same == said[name], name
+
+
+CUT = "in training, 80% of the rollouts were cut off at the token limit (9): raise max_new_tokens"
+FELL = (
+    "{} before training, {} after it: the updates damaged the policy; lower --lr, now 0.001, or {}"
+)
+
+
+@pytest.mark.parametrize(
+    "read, valid, kl, said",
+    [
+        ((1, 0.4), (1, 0), 0, ("100.0% of the answers could be read", "40.0%", "add --kl")),
+        ((1, 1), (0.5, 0.2), 2, ("50.0% of the answers were valid", "20.0%", "raise --kl, now 2")),
+        ((1, 0.51), (0.8, 0.41), 0, None),  # more than half is left
+        ((0.1, 0.0), (0.1, 0.0), 0, None),  # it never wrote the format
+    ],
+)  # fmt: skip
+def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
+    read, valid, kl, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(told, "_token_limit", lambda run: 9)
+    before, after = ({"parse_rate": read[i], "valid_rate": valid[i]} for i in (0, 1))
+    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl))
+    told.warn_after_training(after | {"start": before, "truncated_in_training": 0.8}, run)
+    assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
+
+
+@pytest.mark.slow
+def test_a_learning_rate_that_destroys_the_policy_is_named(tmp_path, capsys):
+    train = "train --lr 1 --steps 4 --maze-seed 1000 --prompts 2 --group-size 4 --device cpu"
+    assert main([*train.split(), "--eval-answers", "9", "--out", str(tmp_path / "run")]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "vpo-lite: " in line]
+    assert len(said) == 1 and "lower --lr, now 1, or add --kl" in said[0]
 
 
 @pytest.mark.parametrize("stream, least, most", [(io.StringIO(), 5, 7), (Terminal(), 20, 22)])

@@ -125,6 +125,22 @@ def warn_of_truncation(rate: float, run, when: str) -> None:
         )
 
 
+def warn_after_training(summary: dict, run) -> None:
+    """Warn of a policy that training damaged, else of rollouts that were cut off: a damaged
+    policy does not end its answers, and a higher limit does not help it.
+    """
+    config, start = run.config, summary["start"]
+    for name, what in (("parse_rate", "could be read"), ("valid_rate", "were valid")):
+        if start[name] > 0.1 and summary[name] < start[name] / 2:
+            kl = f"raise --kl, now {config.kl:g}" if config.kl else "add --kl"
+            note(
+                f"{start[name]:.1%} of the answers {what} before training, {summary[name]:.1%} "
+                f"after it: the updates damaged the policy; lower --lr, now {config.lr:g}, or {kl}"
+            )
+            return
+    warn_of_truncation(summary["truncated_in_training"], run, "in training")
+
+
 def _token_limit(run) -> int:
     """What a rollout may need on the first training problems, unless the run has its own limit."""
     from ..training.contract import early_problems

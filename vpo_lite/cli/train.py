@@ -31,9 +31,9 @@ from .told import (
     in_short,
     short,
     state_memory,
+    warn_after_training,
     warn_of_answers,
     warn_of_length,
-    warn_of_truncation,
     warn_of_unused,
 )
 
@@ -197,7 +197,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     summary = run.finish()
     if not run.main:
         return 0
-    warn_of_truncation(summary["truncated_in_training"], run, "in training")
+    warn_after_training(summary, run)
     if as_json:
         print_json(summary)
     else:
