@@ -526,15 +526,21 @@ def test_another_module_named_envs_in_the_current_folder_is_named(name, tmp_path
     """`accelerate launch -m vpo_lite.cli` looks there first. It ended in a traceback."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("x = 1")
-    ran = subprocess.run(
-        [sys.executable, "-m", "vpo_lite.cli", "train"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+
+    def started(**more):
+        return subprocess.run(
+            [sys.executable, "-m", "vpo_lite.cli", "train", "--layout", "none"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | more,
+            capture_output=True,
+            text=True,
+        )
+
+    ran = started()
     (line,) = ran.stderr.splitlines()
     assert ran.returncode == 2 and f"{tmp_path / name}, hides the one of vpo_lite" in line
+    assert "set PYTHONSAFEPATH=1" in line
+    assert "unknown layout 'none'" in started(PYTHONSAFEPATH="1").stderr
 
 
 def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_path, capsys):
