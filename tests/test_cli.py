@@ -269,7 +269,7 @@ FELL = (
         ((1, 0.51), (0.8, 0.41), 0, None),  # more than half is left
         ((0.1, 0.0), (0.1, 0.0), 0, None),  # it never wrote the format
     ],
-)  # fmt: skip
+)
 def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
     read, valid, kl, said, monkeypatch, capsys
 ):
