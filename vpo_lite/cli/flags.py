@@ -175,7 +175,7 @@ def add_task_options(made, arguments, default: str | None = None) -> None:
 
 def add_device(made) -> None:
     """Add the flag of the device, for a command that takes it without the settings of a run."""
-    help = "device: auto, cpu, cuda or mps (default: auto)"
+    help = "device: auto, cpu, cuda, cuda:N or mps (default: auto)"
     made.add_argument("--device", default="auto", metavar="NAME", help=help)
 
 
