@@ -43,7 +43,7 @@ def public() -> dict[str, typing.Any]:
     found = {}
     for room in ROOMS:
         module = importlib.import_module(room)
-        for name in {*module.__all__, "figures"} if module is vpo else module.__all__:
+        for name in [*module.__all__, "figures"] if module is vpo else module.__all__:
             value = getattr(module, name)
             parts = {name: value}
             if inspect.ismodule(value):
