@@ -853,6 +853,13 @@ def test_a_whole_float_is_a_K_and_a_torch_device_a_device(model):
             config(model, K=wrong)
     with pytest.raises(ValueError, match=r"^steps = 3.0: must be a whole number"):
         config(model, steps=3.0)
+    for wrong in ("gpu", "cuda:", "cpu:0", "CPU", "", torch.device("meta")):
+        with pytest.raises(
+            ValueError, match=r"^unknown device .*: there are auto, cpu, cuda, cuda:N"
+        ):
+            config(model, device=wrong)
+    for right in ("auto", "cpu", "cuda", "cuda:3", "mps"):
+        assert config(model, device=right).device == right
     with pytest.raises(ValueError, match=r"^device = .*: must be a text"):
         config(model, device=torch.float32)
 

@@ -14,12 +14,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from printed import without_bars
 
-from vpo_lite.cli import flags, main
+import vpo_lite as vpo
+from vpo_lite.cli import flags, main, told
 from vpo_lite.cli.commands import _COMMANDS, parser
+from vpo_lite.training.unused import alpha_is_only_measured, unused
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -208,8 +212,80 @@ def test_an_m_that_does_nothing_is_said_where_sets_would_differ_in_size(small, t
     said = {}
     for name, more in given.items():
         assert main([*one, *more, "--out", str(tmp_path / name)]) == 0
-        said[name] = capsys.readouterr().err.count("m = 2 does nothing; set_size = 2 measures")
+        said[name] = capsys.readouterr().err.count("--m; --set-size 2 measures it in sets of 2")
     assert said == {"not used": 1, "as asked": 0, "as usual": 0, "used": 0}
+
+
+@pytest.mark.parametrize(
+    "method, given, said",
+    [
+        (
+            "grpo",
+            "--m 5 --alpha 0.1 --K 7 --k 3 --pay-repeats",
+            "does not use --m, --K, --k, --pay-repeats; --set-size 5 measures it in sets of 5; "
+            "--alpha changes only its measured set reward, not its training",
+        ),
+        ("vpo", "--m 2 --alpha 0.1 --K 7 --pay-repeats", ""),
+        ("vpo", "--k 3 --set-size 2", "does not use --set-size, --k"),
+        ("max_at_k", "--k 3 --eps 0.01", "does not use --eps"),
+        ("random_weighting", "--alpha 0.1 --K 7", "does not use --K"),
+        ("gdpo", "--eps 0.01 --set-size 2 --seed 3", ""),
+    ],
+)
+def test_settings_that_the_method_does_not_use_are_said_in_one_line(method, given, said, capsys):
+    arguments = ["train", "--method", method, *given.split()]
+    settings = vpo.TrainConfig.options()
+    chosen = flags.given_settings(settings, parser(arguments).parse_args(arguments))
+    told.warn_of_unused(vpo.TrainConfig.preset("demo", **chosen), chosen)
+    line = f"vpo-lite: method {method}: {said}\n"
+    assert capsys.readouterr().err == (line if said else "")
+
+
+@pytest.mark.parametrize("method", [m for m in vpo.METHODS if vpo.METHODS[m].weights != "one"])
+def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method):
+    config = vpo.TrainConfig(method=method)
+    R = np.random.default_rng(0).random((2, 6, config.answers, 3))
+    said = {name: name in unused(config) for name in ("k", "eps")}
+    said["alpha"] = alpha_is_only_measured(config)
+    changed = {"k": 3, "eps": 0.5, "alpha": 0.1}
+    usual = {"k": 2, "eps": 1e-6, "alpha": 1.0}
+    base = vpo.advantages(method, R, **usual)
+    for name, value in changed.items():
+        same = np.array_equal(base, vpo.advantages(method, R, **usual | {name: value}))
+        assert same == said[name], name
+
+
+CUT = "in training, 80% of the rollouts were cut off at the token limit (9): raise max_new_tokens"
+FELL = (
+    "{} before training, {} after it: the updates damaged the policy; lower --lr, now 0.001, or {}"
+)
+
+
+@pytest.mark.parametrize(
+    "read, valid, kl, said",
+    [
+        ((1, 0.4), (1, 0), 0, ("100.0% of the answers could be read", "40.0%", "add --kl")),
+        ((1, 1), (0.5, 0.2), 2, ("50.0% of the answers were valid", "20.0%", "raise --kl, now 2")),
+        ((1, 0.51), (0.8, 0.41), 0, None),  # more than half is left
+        ((0.1, 0.0), (0.1, 0.0), 0, None),  # it never wrote the format
+    ],
+)
+def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
+    read, valid, kl, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(told, "_token_limit", lambda run: 9)
+    before, after = ({"parse_rate": read[i], "valid_rate": valid[i]} for i in (0, 1))
+    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl))
+    told.warn_after_training(after | {"start": before, "truncated_in_training": 0.8}, run)
+    assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
+
+
+@pytest.mark.slow
+def test_a_learning_rate_that_destroys_the_policy_is_named(tmp_path, capsys):
+    train = "train --lr 1 --steps 4 --maze-seed 1000 --prompts 2 --group-size 4 --device cpu"
+    assert main([*train.split(), "--eval-answers", "9", "--out", str(tmp_path / "run")]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "vpo-lite: " in line]
+    assert len(said) == 1 and "lower --lr, now 1, or add --kl" in said[0]
 
 
 @pytest.mark.parametrize("stream, least, most", [(io.StringIO(), 5, 7), (Terminal(), 20, 22)])
@@ -311,6 +387,8 @@ WRONG = {
     ),
     "option": (["--colour", "red"], "unrecognized arguments: --colour red (see"),
     "option misspelt": (["--stpes=3", "--group_size", "4"], "mean --steps, --group-size? (see"),
+    "options by their letters": (["--G", "8", "--P=2"], "mean --group-size, --prompts? (see"),
+    "one by its letter": (["-G", "8"], "did you mean --group-size? (see"),
     "a value that looks like an option": (["--layout", "-x"], "or --layout=VALUE where"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out alpha"),
@@ -450,15 +528,21 @@ def test_another_module_named_envs_in_the_current_folder_is_named(name, tmp_path
     """`accelerate launch -m vpo_lite.cli` looks there first. It ended in a traceback."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("x = 1")
-    ran = subprocess.run(
-        [sys.executable, "-m", "vpo_lite.cli", "train"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+
+    def started(**more):
+        return subprocess.run(
+            [sys.executable, "-m", "vpo_lite.cli", "train", "--layout", "none"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | more,
+            capture_output=True,
+            text=True,
+        )
+
+    ran = started()
     (line,) = ran.stderr.splitlines()
     assert ran.returncode == 2 and f"{tmp_path / name}, hides the one of vpo_lite" in line
+    assert "set PYTHONSAFEPATH=1" in line
+    assert "unknown layout 'none'" in started(PYTHONSAFEPATH="1").stderr
 
 
 def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_path, capsys):

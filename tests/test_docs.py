@@ -7,6 +7,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from recorded import replayed
 
@@ -226,6 +227,56 @@ def test_the_demo_shows_what_the_lesson_says():
         assert single["coverage"] <= single["coverage_best_single"] + 0.03
         assert single["diversity"] < single["start"]["diversity"] / 2
     assert vpo["valid_rate"] >= vpo["start"]["valid_rate"] - 0.10
+
+
+def on_twenty_mazes(label):
+    """(coverage, ceiling, diversity) of the kind of run with this label, (mazes,) each."""
+    mazes = json.loads((RESULTS / "demo_study.json").read_text())["mazes"]
+    assert len(mazes) == 20 and next(iter(mazes)) == "1000"
+    names = ("coverage", "coverage_best_single", "diversity")
+    return (np.array([maze[label][name] for maze in mazes.values()]) for name in names)
+
+
+def where_it_ends(label):
+    """{place: on how many of the twenty mazes}, with respect to the ceiling."""
+    covered, ceiling, _ = on_twenty_mazes(label)
+    ahead = covered - ceiling
+    return {"at": sum(abs(ahead) < 1e-3), "below": sum(ahead < -1e-3), "above": sum(ahead > 1e-3)}
+
+
+def written(name):
+    """The text of a document of the notebooks' folder, in one line."""
+    text = (ROOT / "notebooks" / name).read_text(encoding="utf-8")
+    if name.endswith("ipynb"):
+        text = " ".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    return " ".join(text.split())
+
+
+def test_where_grpo_ends_on_twenty_mazes_is_told_as_it_was_measured():
+    few, more = (where_it_ends(f"grpo, group_size={size}") for size in (16, 48))
+    covered, ceiling, spread = on_twenty_mazes("grpo, group_size=48")
+    assert covered[0] < ceiling[0]  # the maze of the notebooks
+    assert (spread[covered > ceiling + 1e-3] > 0).all()  # there its answers still differ
+    by_vpo, _, _ = on_twenty_mazes("vpo")
+    means = [f"{values.mean():.2f}" for values in (covered, ceiling, by_vpo)]
+    passed, far = where_it_ends("vpo")["above"], sum(by_vpo > ceiling + 0.02)
+
+    start, live, guide = map(written, ("00_start_here.ipynb", "04_train_live.ipynb", "TEACHING.md"))
+    assert f"On {few['at']} of twenty mazes GRPO ends at the ceiling" in start
+    places = f"on {more['at']}, below it on {more['below']}, and above it on {more['above']}"
+    assert f"ends at the ceiling {places}, where its answers still differ" in live
+    assert f"ends at the line {places}, where its answers still differ" in guide
+    grpo, single, ours = means
+    assert f"It covers {grpo} on average, and the ceiling is {single}. VPO covers {ours}" in live
+    assert f"covers {grpo} on average, the best single answer {single}, VPO {ours}" in guide
+    assert f"above the ceiling on {passed} mazes, by more than 0.02 on {far} of them" in live
+
+    page = " ".join(REFERENCE.partition("## What the demo shows")[2].split())
+    assert f"on {passed} of the 20 mazes, by more than 0.02 on {far} of them" in page
+    told = "On {at} mazes it ends at the ceiling, on {below} below it, on {above} above"
+    assert told.format(**few) in page
+    told = "it ends at the ceiling on {at} mazes, on {below} below it, on {above} above"
+    assert told.format(**more) in page and f"notebooks is one of the {more['below']}." in page
 
 
 def test_the_reference_names_every_method_and_layout():

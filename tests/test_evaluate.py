@@ -21,6 +21,7 @@ from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import pool_figures
+from vpo_lite.training.unequal import in_one_line
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)
@@ -270,6 +271,39 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     assert differences([vpo_row, far]) == [
         "vpo - gdpo: not compared; their problems differ in maze_seed"
     ]
+
+
+def test_what_differs_between_methods_beside_the_method_is_said(made):
+    """4 prompts of 16 rollouts of 3 answers in 40 steps, against single answers in two steps."""
+    ours = made("a", 0.8, eval_answers=30)
+    short = made("b", 0.7, method="grpo", steps=2, eval_answers=6, lr=2e-3, seed=1, K=7)
+    rows = compare([ours, short])
+    told = {"steps": 40, "lr": 1e-3, "eval_answers": 30, "seed": [0]}
+    assert rows[0]["unequal"] == told | {"answers sampled in training": 4 * 16 * 3 * 40}
+    assert in_one_line(rows) == (
+        "Beside the method, these differ (vpo / grpo): steps 40 / 2; lr 0.001 / 0.002; "
+        "eval_answers 30 / 6; seed 0 / 1; answers sampled in training 7,680 / 128."
+    )
+
+
+def test_as_many_answers_from_a_larger_group_are_not_told_apart(made):
+    """Labels say it within a method; K is no setting of GRPO; alpha is, of its set reward."""
+    ours = made("a", 0.8, K=7)
+    many = made("b", 0.7, method="grpo", group_size=48)
+    assert compare([ours, many])[1]["unequal"] == {"group_size": 48}
+    few = made("c", 0.7, method="grpo", alpha=0.1)
+    rows = compare([ours, many, few])
+    assert [list(row["unequal"].values()) for row in rows] == [
+        [1.0, 16, 7680],
+        [1.0, 48, 7680],
+        [0.1, 16, 2560],
+    ]
+    same = compare([many, few])
+    assert [row["unequal"] for row in same] == [{}, {}] and in_one_line(same) == ""
+    alike = compare(
+        [made("d", 0.8, group_size=48), made("e", 0.8, method="multi_rlvr", group_size=47)]
+    )
+    assert list(alike[0]["unequal"]) == ["group_size"]  # 2 % fewer answers
 
 
 def test_any_at_k_is_best_at_k_for_people_who_differ():

@@ -117,6 +117,18 @@ def test_the_top_level_is_what_was_asked_for():
 
 
 @pytest.mark.slow
+def test_all_public_names_are_imported_at_once_without_the_extras():
+    """It failed: `figures` needs plotly, which a base install lacks."""
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('plotly', 'ipywidgets', 'anywidget')); "
+        "from vpo_lite import *; import vpo_lite; "
+        "print(train is vpo_lite.train, 'figures' in dir())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "True False\n", done.stderr
+
+
+@pytest.mark.slow
 def test_waiting_threads_do_not_spin_whichever_module_comes_first():
     code = (
         "import os, vpo_lite.training.step, sys; assert 'torch' in sys.modules; "

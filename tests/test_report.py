@@ -46,8 +46,10 @@ def runs(tiny_policy_folder, tmp_path_factory):
 def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, capsys):
     page = tmp_path / "report.html"
     assert main(["compare", *runs, "--html", str(page)]) == 0
-    assert f"{page}: open it in a browser" in capsys.readouterr().out
-    text = page.read_text()
+    printed, text = capsys.readouterr().out, page.read_text()
+    assert f"{page}: open it in a browser" in printed
+    told = "Beside the method, these differ (vpo / grpo): answers sampled in training"
+    assert told in printed and told in text and "measured at temperature 1" in text
     assert text.splitlines()[-2] == "</html>"
     markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)\s*=\s*["']""", markup)

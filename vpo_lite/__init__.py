@@ -40,6 +40,7 @@ _NAMES = {  # module -> what is public of it, loaded on first use; its own name 
 _LAZY = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_LAZY]
+__all__.remove("figures")  # needs plotly, an extra: `from vpo_lite import *` would fail without it
 
 if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow __getattr__
     from . import estimators as estimators
@@ -86,4 +87,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_LAZY})

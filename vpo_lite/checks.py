@@ -28,6 +28,8 @@ MOST_VALUES = 2**26  # numbers in an array: half a gigabyte
 MOST_PAIRS = 10**10  # comparisons of answers in pairs, over all sets and objectives: some 10 s
 MOST_POINTS = 2**20
 DEEPEST = 16  # lists in lists
+# What the documents write as a letter: the setting, and its flag.
+_OF_LETTERS = {"G": ("group_size", "--group-size"), "P": ("prompts", "--prompts")}
 ROUNDING = 1e-6  # sums in float32 miss the least reward there is by a part of this
 LONGEST = 900  # characters of a message
 INTEGERS = 2**63  # whole numbers stay below this, as in NumPy, torch and JSON readers
@@ -80,9 +82,13 @@ def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
 
     >>> did_you_mean(["lrr", "zzz"], ["lr", "rank"]), did_you_mean(["zzz"], ["lr", "rank"])
     ('; did you mean lr?', '')
+    >>> did_you_mean(["--G"], ["--group-size"])
+    '; did you mean --group-size?'
     """
-    names = list(names)
-    near = [match for name in unknown for match in get_close_matches(name, names, 1, 0.7)]
+    names, near = list(names), []
+    for name in unknown:
+        spelled = [n for n in _OF_LETTERS.get(name.lstrip("-"), ()) if n in names]
+        near += spelled or get_close_matches(name, names, 1, 0.7)
     return f"; did you mean {', '.join(near)}?" if near else ""
 
 

@@ -62,7 +62,7 @@ def examine() -> int:
     elif found.origin is None or Path(found.origin) != ours:
         faults.append(
             f"another package named envs shadows ours: {found.origin}; "
-            "cure: start from another folder"
+            "cure: set PYTHONSAFEPATH=1, or start from another folder"
         )
     browsers = [name for name in CHROMIUM if shutil.which(name)]
     print(

@@ -6,6 +6,7 @@ The check of a config, the flags of the command line and their help all come fro
 import dataclasses
 import math
 import os
+import re
 import types
 import typing
 from collections.abc import Collection
@@ -16,6 +17,7 @@ import numpy as np
 
 from .checks import INTEGERS, is_plain, shortened, shown
 
+DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?|mps")
 MOST_TEXT = 2**20  # characters that a file option reads
 
 
@@ -162,6 +164,22 @@ class Option:
 
 
 _TRUTH = {"True": True, "False": False}
+
+
+def device_name(value: Any) -> Any:
+    """The text of a torch.device. A text stays as it is, if it may name a device of some machine.
+
+    >>> device_name("gpu")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown device 'gpu': there are auto, cpu, cuda, cuda:N, mps
+    """
+    kind = type(value)
+    if (kind.__module__, kind.__name__) == ("torch", "device"):  # by name: this needs no torch
+        value = str(value)
+    if isinstance(value, str) and not DEVICE.fullmatch(value):
+        raise ValueError(f"unknown device {shown(value)}: there are auto, cpu, cuda, cuda:N, mps")
+    return value
 
 
 def setting(default, help: str, **rules):

@@ -11,6 +11,7 @@ from .decomposition import RewardReport
 from .markup import Html, count, html, joined, page_path, write_page
 from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
+from .training.unequal import in_one_line
 
 _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
@@ -34,12 +35,12 @@ _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vpo_lite: {}</title><style>{}</style>
 <main>
 <h1>{} of {}</h1>
-<p>Figures are means over problems, at temperature 1 and at equal numbers of <em>answers</em>. In
-brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled in training, mean over
-the runs. <em>Coverage</em>: the expected best answer of a set, divided by that of the true front,
-at α = 1. <em>One answer</em>: coverage of the best single answer there is. <em>best@k</em>: the
-best of k answers under the fixed weights w*. <em>any@k</em>: the same under 50 weights that no
-training drew.</p>
+<p>Figures are means over problems, measured at temperature 1 and at equal numbers of
+<em>answers</em>. In brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled
+in training, mean over the runs. <em>Coverage</em>: the expected best answer of a set, divided by
+that of the true front, at α = 1. <em>One answer</em>: coverage of the best single answer there is.
+<em>best@k</em>: the best of k answers under the fixed weights w*. <em>any@k</em>: the same under 50
+weights that no training drew.</p>
 {}
 {}
 <h2>Over training</h2>
@@ -252,7 +253,8 @@ def _table(rows: list[dict]) -> Html:
 
 
 def _differences(rows: list[dict]) -> Html:
-    lines = [html("<li>{}</li>", line) for line in differences(rows)]
+    told = [line for line in (in_one_line(rows), *differences(rows)) if line]
+    lines = [html("<li>{}</li>", line) for line in told]
     return html("<ul>{}</ul>", joined(lines)) if lines else Html("")
 
 

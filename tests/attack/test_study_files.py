@@ -339,7 +339,7 @@ def test_a_study_on_a_task_without_validation_problems_is_refused(here, capsys):
     assert "no problems for validation" in refused(here, capsys, written(here, text), "--plan")
 
 
-@pytest.mark.parametrize("mistake", ['device = "tpu"', "prompts = 9999"])
+@pytest.mark.parametrize("mistake", ['device = "cuda:99"', "prompts = 9999"])
 def test_a_run_that_cannot_begin_is_named(here, capsys, mistake):
     text = SMALL.replace("prompts = 1", mistake)
     if mistake.startswith("prompts"):
@@ -505,11 +505,11 @@ def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, do
 
 @pytest.mark.slow
 def test_what_stops_every_worker_is_said_once(here, capfd):
-    file = written(here, SMALL.replace("prompts = 1", 'device = "tpu"'))
+    file = written(here, SMALL.replace("prompts = 1", 'device = "cuda:99"'))
     assert main(["study", str(file), "--out", "out", "--workers", "2"]) == 1
     _, err = capfd.readouterr()
     lines = err.splitlines()
-    assert lines and len(set(lines)) == len(lines) and "'tpu'" in lines[0]
+    assert lines and len(set(lines)) == len(lines) and "'cuda:99'" in lines[0]
 
 
 def test_what_a_worker_said_before_it_died_need_not_be_utf_8(here, capsys, monkeypatch):

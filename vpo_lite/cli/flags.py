@@ -182,7 +182,7 @@ def add_number(made, flag: str, help: str, *, default: int | None = None) -> Non
 
 def add_device(made) -> None:
     """Add the flag of the device, for a command that takes it without the settings of a run."""
-    help = "device: auto, cpu, cuda or mps (default: auto)"
+    help = "device: auto, cpu, cuda, cuda:N or mps (default: auto)"
     made.add_argument("--device", default="auto", metavar="NAME", help=help)
 
 

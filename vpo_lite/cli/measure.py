@@ -100,6 +100,7 @@ def compare_flags(made, arguments) -> None:
 def compare_runs(options) -> int:
     with requests():
         from ..training.compare import compare, differences, table
+        from ..training.unequal import in_one_line
 
         if options.html:
             from ..report import check_page, write_report
@@ -111,7 +112,8 @@ def compare_runs(options) -> int:
     if options.json:
         print_json(rows)
     else:
-        print("\n".join([table(rows, terminal_width()), *differences(rows)]))
+        lines = [table(rows, terminal_width()), in_one_line(rows), *differences(rows)]
+        print("\n".join(line for line in lines if line))
         if options.html:
             print(f"\n{options.html}: {OF_A_PAGE}")
     return 0

@@ -40,15 +40,25 @@ def state_memory(run, quiet: bool) -> None:
         print(line, file=sys.stderr)
 
 
-def warn_of_m(config) -> None:
-    """Warn of an m that a method of single answers does not use. Its sets may then differ in size
+def warn_of_unused(config, given) -> None:
+    """Name the given settings that the run's method does not use, in one line.
+
+    An m that a method of single answers does not use is said where its sets would differ in size
     from those of the methods that it will be compared with.
     """
-    if config.m not in (config.answers, config.compared_size):
-        note(
-            f"{config.method} writes one answer per rollout: m = {config.m} does nothing; "
-            f"set_size = {config.m} measures it in sets of {config.m}"
-        )
+    from ..training.unused import alpha_is_only_measured, unused
+
+    names = [name for name in unused(config) if name in given]
+    if config.m == config.compared_size and "m" in names:
+        names.remove("m")
+    flags = [option.flag for option in config.options() if option.name in names]
+    said = [f"does not use {', '.join(flags)}"] if flags else []
+    if "m" in names:
+        said.append(f"--set-size {config.m} measures it in sets of {config.m}")
+    if "alpha" in given and alpha_is_only_measured(config):
+        said.append("--alpha changes only its measured set reward, not its training")
+    if said:
+        note(f"method {config.method}: {'; '.join(said)}")
 
 
 def warn_of_length(run) -> None:
@@ -113,6 +123,22 @@ def warn_of_truncation(rate: float, run, when: str) -> None:
             f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
             f"({_token_limit(run)}): raise max_new_tokens"
         )
+
+
+def warn_after_training(summary: dict, run) -> None:
+    """Warn of a policy that training damaged, else of rollouts that were cut off: a damaged
+    policy does not end its answers, and a higher limit does not help it.
+    """
+    config, start = run.config, summary["start"]
+    for name, what in (("parse_rate", "could be read"), ("valid_rate", "were valid")):
+        if start[name] > 0.1 and summary[name] < start[name] / 2:
+            kl = f"raise --kl, now {config.kl:g}" if config.kl else "add --kl"
+            note(
+                f"{start[name]:.1%} of the answers {what} before training, {summary[name]:.1%} "
+                f"after it: the updates damaged the policy; lower --lr, now {config.lr:g}, or {kl}"
+            )
+            return
+    warn_of_truncation(summary["truncated_in_training"], run, "in training")
 
 
 def _token_limit(run) -> int:

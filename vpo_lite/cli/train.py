@@ -32,10 +32,10 @@ from .told import (
     in_short,
     short,
     state_memory,
+    warn_after_training,
     warn_of_answers,
     warn_of_length,
-    warn_of_m,
-    warn_of_truncation,
+    warn_of_unused,
 )
 
 ENGINES = ("native", "trl")
@@ -96,8 +96,8 @@ def run(options) -> int:
             out = options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
-            if "m" in chosen and started.main:
-                warn_of_m(config)
+            if started.main:
+                warn_of_unused(config, chosen)
     go_on = started.folder.go_on
     quiet = options.json or not started.main
     try:
@@ -198,7 +198,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     summary = run.finish()
     if not run.main:
         return 0
-    warn_of_truncation(summary["truncated_in_training"], run, "in training")
+    warn_after_training(summary, run)
     if as_json:
         print_json(summary)
     else:

@@ -17,8 +17,8 @@ from .wording import numbered_form, weighed, weight_symbols, write_numbered
 
 if not hasattr(envs, "PRESETS"):  # `python -m` looks into the current folder first
     raise ImportError(
-        f"another module named envs, {envs.__spec__.origin}, hides the one of vpo_lite: start from "
-        "another folder, or rename it",
+        f"another module named envs, {envs.__spec__.origin}, hides the one of vpo_lite: set "
+        "PYTHONSAFEPATH=1, start from another folder, or rename it",
         name="envs",
     )
 

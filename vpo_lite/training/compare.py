@@ -15,6 +15,7 @@ from .config import OF_THE_MACHINE, TrainConfig
 from .folders import RunFolder
 from .measure import BUDGETS, means
 from .schemas import FIGURES, by_name
+from .unequal import unequal
 
 
 class _Finished(NamedTuple):
@@ -53,6 +54,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
     - other_problems: the settings by which this row was measured on other problems than the first
       one, such as data or eval_problems
+    - unequal {setting: value}: what differs between the rows beside their methods, the answers
+      sampled in training among it; empty where all rows have one method
 
     Raises ValueError for a folder that holds no finished run, or that is given twice.
     """
@@ -78,7 +81,14 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         for runs, mine, here in zip(kinds.values(), settings, values, strict=True)
     ]
     first, *_ = kinds.values()
-    for row, runs, here in zip(rows, kinds.values(), values, strict=True):
+    apart = unequal(
+        [
+            (runs[0].config, mine, {run.config.seed for run in runs})
+            for runs, mine in zip(kinds.values(), settings, strict=True)
+        ]
+    )
+    for row, runs, here, other in zip(rows, kinds.values(), values, apart, strict=True):
+        row["unequal"] = other
         same = values[0]["coverage"].keys() == here["coverage"].keys()
         others = row["other_problems"] = _other_problems(first, runs, same)
         compared = runs is not first and not others

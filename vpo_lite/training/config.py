@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, did_you_mean, shown
 from ..estimators import METHODS, check_whiten
-from ..options import Option, options_of, setting
+from ..options import Option, device_name, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
 from ..tasks import DEFAULT, Task, task_class, task_name, task_names
 from ..tasks.base import MAX_ANSWERS
@@ -163,7 +163,7 @@ class TrainConfig:
     )
     eval_every: int | None = setting(None, "measure every N steps, and keep that adapter", least=1)
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
-    device: str = setting("auto", "device: auto, cpu, cuda or mps")
+    device: str = setting("auto", "device: auto, cpu, cuda, cuda:N or mps")
     threads: int | None = setting(
         None, "threads of torch on the CPU; default: torch decides", least=1, most=1024
     )
@@ -194,9 +194,7 @@ class TrainConfig:
         object.__setattr__(self, "method", method_name(self.method))
         if isinstance(self.model, os.PathLike):
             object.__setattr__(self, "model", os.fspath(self.model))
-        kind = type(self.device)
-        if (kind.__module__, kind.__name__) == ("torch", "device"):  # by name: this needs no torch
-            object.__setattr__(self, "device", str(self.device))
+        object.__setattr__(self, "device", device_name(self.device))
         for option in _OPTIONS:
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
         task = self.make_task()

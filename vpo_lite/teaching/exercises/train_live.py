@@ -76,7 +76,8 @@ EXERCISES = (
             (432, "You count the answers to one prompt. Each step has four prompts."),
             (9, "This is the step. How many answers has VPO written by then?"),
         ),
-        learned="GRPO with G = 48 writes 7,680 answers, and never stays above the ceiling.",
+        learned="On this maze GRPO with G = 48 writes 7,680 answers, and never stays above the "
+        "ceiling.",
     ),
     Exercise(
         "04-b",
