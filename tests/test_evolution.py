@@ -630,6 +630,38 @@ def test_once_the_target_is_reached_nothing_is_joined():
     assert trace.candidates == [2] and task.asked == [[["0.1 0.9", "0.9 0.3"]], [[]]]
 
 
+def test_the_first_of_equal_answers_counts():
+    policy = Scripted(lambda call, p: write_numbered(["0.9 0.3", "0.3 0.9"], "answer"), pocket={})
+    (trace,) = evolve(policy, Reachable(), [1], m=2, calls=5, seed=0)
+    assert trace.solved_at == Spent(calls=1, tokens=8, candidates=1)
+    assert trace.answer == "0.9 0.3" and trace.candidates == [2]
+    policy = Scripted(lambda call, p: write_numbered(["0 0"], "answer"), pocket={})
+    (trace,) = evolve(policy, Pairs(), [1], m=1, calls=1, seed=0)
+    assert trace.answer == "0 0", "though a missing answer earns as much"
+
+
+class Overlapping(Pairs):
+    """Two pairs out of three elites give half the same answers."""
+
+    name = "overlapping"
+
+    def combine(self, instance, first, second):
+        joined = self.__dict__.setdefault("joined", [])
+        joined.append((first, second))
+        assert len(joined) < 20, "a pair is tried again and again"
+        return [f"& {2 * len(joined) + i}" for i in range(4)]
+
+
+def test_an_answer_that_two_pairs_give_is_scored_once():
+    """Three pairs: & 2 to & 5, & 4 to & 7, & 6 to & 9. Nine may be scored, eight are different."""
+    names = ["0.1 0.9", "0.9 0.1", "0.5 0.5"]
+    policy = Scripted(lambda call, p: write_numbered(names, "answer"), pocket={})
+    task = Overlapping()
+    evolve(policy, task, [1], m=3, calls=1, seed=0, tries=3)
+    assert len(task.joined) == 3
+    assert sorted(task.asked[1][0]) == [f"& {i}" for i in range(2, 10)]
+
+
 class Changed(Pairs):
     """A mutation notes what it begins from, and moves the rewards by a hundredth."""
 
