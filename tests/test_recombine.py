@@ -209,6 +209,19 @@ def test_a_short_set_is_filled_up_from_its_best_rollout_first_and_with_no_answer
     assert recombination._filled(group, answers, best, leader) == [], "two answers are no set of 3"
 
 
+def test_the_rollout_of_the_highest_score_fills_up_a_set(policy, task, sampled):
+    """One answer is valid: .4 in everything. Another rollout earns (1 + .9) / 4 = .475, so more."""
+    first = sampled.groups[0]
+    assert first.parsed[[0, 3], 0].all() and first.answers[0][0] != first.answers[3][0]
+    rewards, valid = np.zeros_like(first.rewards), np.zeros_like(first.valid)
+    rewards[0, 0], rewards[3, 0], valid[0, 0] = 0.4, (1, 0.9, 0, 0), True
+    group = replace(first, rewards=rewards, valid=valid)
+    given = rows_of(sampled, 0), [rewards], {}, None, 1.0, LIMIT
+    R, _, (place,) = recombined(policy, task, [group], *given)
+    assert place == 1, "a score of 0 is nearest to the mean of .146"
+    assert R[0][1].tolist() == [[0.4] * 4, [1, 0.9, 0, 0]]
+
+
 def test_a_group_with_a_better_rollout_is_left_alone(policy, task, sampled):
     """Under the first w the best set is worth nothing and the first rollout .6, else it is best."""
     first = sampled.groups[0]
