@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,19 +21,20 @@ from vpo_lite.training.compare import bootstrap_interval, compare, differences, 
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import settings as stored
-from vpo_lite.training.measure import pool_figures
+from vpo_lite.training.measure import means, pool_figures, rollout_fields
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)
 FRONT = MAZE.pareto_front()
 
 
+def completion(row):
+    return " ".join(f"<route_{i}> {a} </route_{i}>" for i, a in enumerate(row, 1) if a)
+
+
 def pool(answers, m):
     """Answers as one pool, read from the completions that would have written them."""
-    rows = [answers[i : i + m] for i in range(0, len(answers), m)]
-    texts = [
-        " ".join(f"<route_{i}> {a} </route_{i}>" for i, a in enumerate(row, 1) if a) for row in rows
-    ]
+    texts = [completion(answers[i : i + m]) for i in range(0, len(answers), m)]
     return read_answers(TASK, [MAZE], [texts], m)[0]
 
 
@@ -73,6 +75,60 @@ def test_the_pool_figures_are_their_definitions():
     ] == pytest.approx(np.mean(solved))
     assert f["objectives"]["gold"] == pytest.approx(vectors[:, 1].mean())
     assert f["reached"]["gold"] == vectors[:, 1].max() > 0  # a missing answer earns 0
+
+
+def test_tokens_and_cut_rollouts_count_for_the_whole_pool():
+    """Two rollouts of three answers; four of the six answers are looked at."""
+    config = TrainConfig.preset("demo", m=3, maze_seed=1003)
+    whole = replace(pool(["UU"] * 6, 3), tokens=np.array([10, 14]), truncated=np.array([1, 0]))
+    found = pool_figures(TASK, config, whole, 4)
+    assert (found["tokens_per_answer"], found["truncated_rate"]) == ((10 + 14) / 6, 1 / 2)
+
+
+def test_the_figures_of_a_step_are_their_definitions():
+    """Two groups of two rollouts of three answers, on two mazes, in plain loops."""
+    mazes = [MAZE, envs.generate("lite-6x6", 1004)]
+    fronts = [maze.pareto_front() for maze in mazes]
+    (a, *_, b), (c, *_, d) = (front.routes for front in fronts)
+    rows = [[[a, a, None], [b, "UUDD", a]], [[c, None, None], [d, c, "UD"]]]
+    texts = [[completion(row) for row in group] for group in rows]
+    cut, tokens = np.array([[True, False], [False, False]]), np.array([[5, 7], [2, 9]])
+    groups = read_answers(TASK, mazes, texts, 3, tokens=tokens, truncated=cut)
+    assert [group.answers for group in groups] == rows
+    config = TrainConfig.preset("demo", m=3, alpha=0.2, K=16)
+    gains, w = np.array([[0, 0], [0, 1.5]]), np.full((1, 4), 0.25)
+    f = rollout_fields(TASK, config, groups, np.array([[1, 2], [3, 6]]), gains, [None, w])
+    assert (f["method"], f["alpha"], f["K"], f["m"]) == ("vpo", 0.2, 16, 3)
+    assert (f["score"], f["silent_groups"], f["tokens"]) == (12 / 4, 1 / 2, 5 + 7 + 2 + 9)
+    assert f["groups"][1].weights is w and f["groups"][0].weights is None
+    assert [group.advantages.tolist() for group in f["groups"]] == gains.tolist()
+    worth, covered, spread, vectors = [], [], [], []
+    for maze, front, group in zip(mazes, fronts, rows, strict=True):
+        own = [
+            [np.zeros(4) if r is None else envs.score_routes(maze, [r])[0] for r in row]
+            for row in group
+        ]
+        worth += [vpo.exact_set_reward(row, 0.2) for row in own]
+        whole = vpo.exact_set_reward(front.rewards)
+        covered += [vpo.exact_set_reward(row) / whole for row in own]
+        reached = [v for row in own for v in row if v[0] > 0]
+        pairs = itertools.combinations(reached, 2)
+        spread.append(np.mean([abs(one - other).sum() for one, other in pairs]))
+        vectors += own
+    assert f["set_reward"] == pytest.approx(np.mean(worth), abs=2e-3)  # 2,048 points for this alpha
+    assert f["coverage"] == pytest.approx(np.mean(covered))
+    assert f["diversity"] == pytest.approx(np.mean(spread))
+    rates = [f[f"{name}_rate"] for name in ("parse", "valid", "solved", "repeat", "truncated")]
+    assert rates == pytest.approx([9 / 12, 7 / 12, 7 / 12, 1 / 12, 1 / 4])
+    by_slot = np.mean(vectors, axis=0)  # (3, 4): slots and objectives
+    assert f["slots"] == pytest.approx(by_slot.mean(axis=1))
+    assert list(f["objectives"].values()) == pytest.approx(by_slot.mean(axis=0))
+    assert list(f["objectives"]) == list(envs.OBJECTIVES)
+
+
+def test_means_leave_out_what_a_row_lacks():
+    rows = [{"x": 1, "y": 2, "z": {"1": 1, "3": 5}}, {"x": 4, "y": None, "z": {"1": 2}}]
+    assert means(rows) == {"x": 2.5, "y": None, "z": {"1": 1.5}}
 
 
 def test_single_answers_are_compared_in_sets_of_the_same_size():

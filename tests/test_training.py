@@ -69,15 +69,16 @@ def tiny(tiny_policy_folder):
 
 
 def test_clipped_loss_by_hand():
-    """Ratios 1, 1.5, 1.5 with A = 2 and 1, 1.5, 0.5 with A = -1, clip 0.2, by PPO's definition."""
+    """Ratios 1, 1.5, 1.5 with A = 2 and 1, 1.5, 0.5 with A = -1, by PPO's definition."""
     logp = torch.log(torch.tensor([[1.0, 1.5, 1.5], [1.0, 1.5, 0.5]]))
     mask = torch.ones(2, 3, dtype=torch.bool)
-    loss, clipped = clipped_loss(
-        logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask), clip=0.2
-    )
+    given = logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask)
+    loss, clipped = clipped_loss(*given)
     gains = [2 * 1, 2 * 1.2, 2 * 1.2, -1 * 1, -1 * 1.5, -1 * 0.8]
     assert loss.item() == pytest.approx(-sum(gains) / 6)
     assert clipped == 3
+    loss, clipped = clipped_loss(*given, clip=0.6)  # 0.4 to 1.6: nothing is clipped
+    assert loss.item() == pytest.approx(-(2 + 3 + 3 - 1 - 1.5 - 0.5) / 6) and clipped == 0
 
 
 def test_masked_tokens_do_not_count_whatever_stands_there():
