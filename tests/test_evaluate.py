@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import vpo_lite as vpo
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import sample_tokens
+from vpo_lite.tasks import Task
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training.answers import read_answers
@@ -21,7 +23,7 @@ from vpo_lite.training.compare import bootstrap_interval, compare, differences, 
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import settings as stored
-from vpo_lite.training.measure import means, pool_figures, rollout_fields
+from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
 
 TASK = MazeTask()
 MAZE = envs.generate("lite-6x6", 1003)
@@ -124,6 +126,31 @@ def test_the_figures_of_a_step_are_their_definitions():
     assert f["slots"] == pytest.approx(by_slot.mean(axis=1))
     assert list(f["objectives"].values()) == pytest.approx(by_slot.mean(axis=0))
     assert list(f["objectives"]) == list(envs.OBJECTIVES)
+
+
+class Named(Task):
+    """A problem is the names of its objectives."""
+
+    def objectives(self, instance):
+        return instance
+
+
+def test_objectives_have_means_where_all_problems_have_the_same():
+    R = np.arange(8.0).reshape(2, 2, 2)
+    same = [SimpleNamespace(instance=("a", "b"), rewards=r) for r in (R, R + 1)]
+    assert objective_means(Named(), same) == {"a": 3.5, "b": 4.5}  # 0, 2, 4, 6 and 1, 3, 5, 7
+    assert objective_means(Named(), same[:1]) == {"a": 3.0, "b": 4.0}
+    other = SimpleNamespace(instance=("a", "c"), rewards=R)
+    assert objective_means(Named(), [*same, other]) == {}
+
+
+def test_best_answers_are_looked_for_among_1_3_10_and_30():
+    routes = [FRONT.routes[0], *["UU"] * 29]
+    for name in ("best_at_k", "any_at_k", "pass_at_k"):
+        assert list(figures(routes)[name]) == ["1", "3", "10", "30"]
+        assert list(figures(routes[:29], m=1, method="grpo")[name]) == ["1", "3", "10"]
+    chances = {"1": 1 / 30, "3": 3 / 30, "10": 10 / 30, "30": 1.0}
+    assert figures(routes)["pass_at_k"] == pytest.approx(chances)
 
 
 def test_means_leave_out_what_a_row_lacks():
