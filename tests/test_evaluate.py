@@ -53,9 +53,8 @@ def test_the_pool_figures_are_their_definitions():
         [np.zeros(4) if a is None else envs.score_routes(MAZE, [a])[0] for a in answers]
     )
     whole = vpo.exact_set_reward(FRONT.rewards)
-    assert f["coverage"] == pytest.approx(
-        np.mean([vpo.exact_set_reward(vectors[i : i + 3]) / whole for i in (0, 3)])
-    )
+    worth = np.mean([vpo.exact_set_reward(vectors[i : i + 3]) for i in (0, 3)])
+    assert f["set_reward"] == pytest.approx(worth) and f["coverage"] == pytest.approx(worth / whole)
     ceiling = max(vpo.exact_set_reward(v[None]) for v in FRONT.rewards) / whole
     assert f["coverage_best_single"] == pytest.approx(ceiling)
     reached = vectors[vectors[:, 0] > 0]
@@ -98,10 +97,12 @@ def test_the_figures_of_a_step_are_their_definitions():
     groups = read_answers(TASK, mazes, texts, 3, tokens=tokens, truncated=cut)
     assert [group.answers for group in groups] == rows
     config = TrainConfig.preset("demo", m=3, alpha=0.2, K=16)
-    gains, w = np.array([[0, 0], [0, 1.5]]), np.full((1, 4), 0.25)
+    gains, w = np.array([[0, 0], [1, 1.5]]), np.full((1, 4), 0.25)
     f = rollout_fields(TASK, config, groups, np.array([[1, 2], [3, 6]]), gains, [None, w])
     assert (f["method"], f["alpha"], f["K"], f["m"]) == ("vpo", 0.2, 16, 3)
     assert (f["score"], f["silent_groups"], f["tokens"]) == (12 / 4, 1 / 2, 5 + 7 + 2 + 9)
+    told = [(group.instance, group.texts, group.answers) for group in f["groups"]]
+    assert told == list(zip(mazes, texts, rows, strict=True))
     assert f["groups"][1].weights is w and f["groups"][0].weights is None
     assert [group.advantages.tolist() for group in f["groups"]] == gains.tolist()
     worth, covered, spread, vectors = [], [], [], []
@@ -126,6 +127,30 @@ def test_the_figures_of_a_step_are_their_definitions():
     assert f["slots"] == pytest.approx(by_slot.mean(axis=1))
     assert list(f["objectives"].values()) == pytest.approx(by_slot.mean(axis=0))
     assert list(f["objectives"]) == list(envs.OBJECTIVES)
+
+
+class Debts(Task):
+    """An answer is a debt, and a missing one owes 5 and 2."""
+
+    def objectives(self, instance):
+        return "small", "even"
+
+    def worst(self, instance):
+        return np.array([-5.0, -2.0])
+
+    def score(self, instances, answers):
+        return [np.array([[-float(a), -float(int(a) % 2)] for a in row]) for row in answers]
+
+
+def test_what_was_reached_counts_from_a_missing_answer():
+    texts = ["<answer_1> 3 </answer_1> <answer_2> 4 </answer_2>", "<answer_1> 2 </answer_1>"]
+    (group,) = read_answers(Debts(), [0], [texts], 2)
+    config = TrainConfig.preset("demo", m=2)
+    found = pool_figures(Debts(), config, replace(group, answers=None), 3)
+    assert found["reached"] == {"small": 5 - 2, "even": 2 - 0}
+    assert found["objectives"] == {"small": -9 / 3, "even": -1 / 3}
+    assert found["coverage"] is found["coverage_best_single"] is found["above_front_rate"] is None
+    assert found["below_worst_rate"] == 0.0
 
 
 class Named(Task):
