@@ -263,6 +263,54 @@ def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypat
     assert cut.texts == whole.texts and (cut.rewards == whole.rewards).all()
 
 
+@pytest.mark.parametrize(
+    ("pocket", "changes", "at_once", "batches"),
+    [
+        ({"task": "maze"}, dict(), 256, [7]),
+        (None, dict(), 32, [3, 3, 1]),  # as many rows as a step has: 4 prompts of 8 rollouts
+        (None, dict(sample_batch=20), 20, [2, 2, 2, 1]),
+        (None, dict(sample_batch=5), 5, [1] * 7),
+        (None, dict(group_size=600), 256, [7]),
+    ],
+)
+def test_a_large_model_samples_no_more_at_a_time_than_in_training(
+    monkeypatch, pocket, changes, at_once, batches
+):
+    """Thirty answers to each of seven mazes are ten rollouts of three."""
+    calls = []
+
+    def spied(policy, task, instances, m, uniforms, *, at_once):
+        calls.append((uniforms.shape, m, at_once))
+        return SimpleNamespace(groups=list(instances))
+
+    monkeypatch.setattr(evaluation, "sample_answers", spied)
+    how = dict(m=3, prompts=4, group_size=8, max_new_tokens=9) | changes
+    mazes = [envs.generate("lite-6x6", seed) for seed in range(7)]
+    policy, config = SimpleNamespace(pocket=pocket), TrainConfig.preset("demo", **how)
+    assert list(sample_pools(policy, TASK, config, mazes, 30, 0)) == mazes
+    assert calls == [((batch, 10, 9), 3, at_once) for batch in batches]
+
+
+@pytest.mark.parametrize("other, kept", [("gold", True), ("silver", False)])
+def test_objectives_have_means_where_a_name_means_the_same_everywhere(monkeypatch, other, kept):
+    rows = [
+        figures(["UU"] * 3) | {name: {key: value} for name in ("objectives", "reached")}
+        for key, value in (("gold", 0.5), (other, 1.0))
+    ]
+    monkeypatch.setattr(evaluation, "sample_pools", lambda *_: range(2))
+    monkeypatch.setattr(evaluation, "pool_figures", lambda task, config, pool, n: rows[pool])
+    f = evaluate(SimpleNamespace(), TrainConfig.preset("demo"), problems=2, answers=3, task=TASK)
+    assert f["objectives"] == f["reached"] == ({"gold": 0.75} if kept else {})
+
+
+def test_a_pool_holds_1_to_2000_answers():
+    for answers in (1, 2000):
+        evaluation.check_answers(answers)
+    for answers in (0, 2001, 2.5, True):
+        with pytest.raises(ValueError, match=f"answers = {answers}: must be 1 to 2,000"):
+            evaluation.check_answers(answers)
+
+
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):
     config = TrainConfig.preset("demo", model=str(tiny_policy_folder), max_new_tokens=12)
     policy = load_policy(tiny_policy_folder, device="cpu")
