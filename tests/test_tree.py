@@ -293,6 +293,29 @@ def test_a_batch_of_beams_is_one_by_one(policy, task, instances):
         np.testing.assert_array_equal(alone.seen, its.seen)
 
 
+@pytest.mark.slow
+def test_many_prefixes_are_read_in_pieces(policy, task, instances, monkeypatch):
+    """Four rows at a time at most: what is found is the same."""
+    sets = dict(m=2, width=3, branches=2, seed=1)
+    likely = dict(answers=6, tokens=20, at_once=2)
+    whole = beam(policy, task, instances, **sets), most_probable(policy, task, instances, **likely)
+    calls, read, sizes = sampled_by(policy, monkeypatch), type(policy).next_logprobs, []
+
+    def spy(self, prompts, beginnings):
+        sizes.append(sum(map(len, beginnings)))
+        return read(self, prompts, beginnings)
+
+    monkeypatch.setattr(type(policy), "next_logprobs", spy)
+    monkeypatch.setattr(tree, "ROWS", 4)
+    cut = beam(policy, task, instances, **sets), most_probable(policy, task, instances, **likely)
+    assert max(len(texts) for texts, _ in calls) == max(sizes) == 4
+    for one, other in zip(whole[0], cut[0], strict=True):
+        assert one.texts == other.texts and one.tokens == other.tokens
+        np.testing.assert_array_equal(one.seen, other.seen)
+    for one, other in zip(whole[1], cut[1], strict=True):
+        assert one.answers == other.answers and one.tokens == other.tokens
+
+
 def test_the_seed_and_alpha_count(policy, task, instances):
     how = dict(m=2, width=2, branches=3)
     one, two = (beam(policy, task, instances, **how, seed=seed) for seed in (0, 1))
