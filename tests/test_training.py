@@ -7,6 +7,7 @@ import math
 import os
 import shlex
 import shutil
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -386,6 +387,15 @@ def test_a_record_reports_what_its_groups_hold(tiny):
     line = record.to_json()
     assert "groups" not in line
     assert json.loads(json.dumps(line))["coverage"] == record.coverage
+
+
+def test_the_seconds_of_a_step_hold_those_of_its_parts(tiny):
+    """Scoring is a part of the rollouts, these are a part of the step, and that of this test."""
+    cfg = tiny()
+    learner, started = Learner(cfg), time.perf_counter()
+    record = train_step(learner, cfg, 0)
+    whole = time.perf_counter() - started
+    assert 0 < record.scoring_seconds < record.rollout_seconds < record.seconds < whole
 
 
 def test_a_records_numbers_are_its_json_flattened(tiny):
