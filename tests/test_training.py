@@ -301,6 +301,9 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
     monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
     with pytest.raises(ValueError, match=r"compile = True: LlamaForCausalLM .* own forward pass"):
         Learner(tiny(compile=True))
+    monkeypatch.undo()
+    monkeypatch.setattr(step_module, "compiler_missing", lambda device: None)
+    Learner(tiny(compile=True))
 
 
 def test_a_number_format_of_sampling_is_refused_where_it_would_do_nothing(tiny, monkeypatch):
