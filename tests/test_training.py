@@ -247,6 +247,18 @@ def test_a_loss_that_is_no_number_stops_before_the_update(tiny):
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
 
+@pytest.mark.parametrize("norm", [math.inf, math.nan])
+def test_a_gradient_that_is_no_number_stops_before_the_update(tiny, monkeypatch, norm):
+    cfg = tiny()
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    before = sequence_logp(learner, rollouts)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(norm))
+    with pytest.raises(TrainingError, match=rf"gradient norm = {norm}: lower lr.*changed nothing"):
+        update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
+    assert torch.equal(sequence_logp(learner, rollouts), before)
+
+
 def test_aggregations_by_hand():
     """Three tokens and one token, loss -A per token: all tokens alike, all rollouts alike, or a
     constant divisor.
@@ -281,6 +293,21 @@ def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
         assert other == pytest.approx(figures[0], rel=1e-4, abs=1e-6)
         assert torch.allclose(gradient, gradients[0], atol=1e-6, rtol=1e-4)
     assert figures[0]["kl"] > 0 and gradients[0].abs().max() > 1e-4
+
+
+def test_a_forward_pass_reads_a_micro_batch(tiny, monkeypatch):
+    """Four rollouts in threes: for the reference, and for the update."""
+    cfg, sizes, score = tiny(micro_batch=3), [], Policy.token_logprobs
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+
+    def spy(self, rollouts, *rest, **how):
+        sizes.append(len(rollouts.tokens))
+        return score(self, rollouts, *rest, **how)
+
+    monkeypatch.setattr(Policy, "token_logprobs", spy)
+    update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
+    assert sizes == [3, 1, 3, 1]
 
 
 def test_sampling_in_bfloat16_is_told_apart_from_the_trained_policy(tiny):
