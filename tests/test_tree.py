@@ -171,6 +171,38 @@ def test_only_what_the_budget_can_still_reach_is_kept(
     assert few[0].tokens == 24 and len(few[0].answers) > 2
 
 
+class FourWords:
+    """A policy to which the four words that it knows are equally probable, whatever came before."""
+
+    words = ("<program_1>", "plus", "</program_1>", "<eos>")
+    eos_ids = frozenset({3})
+
+    def __init__(self, pocket):
+        self.pocket, self.tokenizer = pocket, self
+
+    def get_vocab(self):
+        return {word: i for i, word in enumerate(self.words)}
+
+    def decode(self, ids):
+        return " ".join(self.words[i] for i in ids)
+
+    def next_logprobs(self, prompts, beginnings):
+        return [torch.full((len(rows), 4), 0.25).log() for rows in beginnings]
+
+
+def test_a_tree_is_read_to_its_last_leaf_and_no_further(policy, task, instances):
+    """Of four words two go on, so 2^L - 1 prefixes are shorter than the limit of L tokens.
+    An answer of n operations is n + 2 tokens, each of probability 1/4.
+    """
+    limit = task.max_tokens(instances[0], 1, policy.pocket)
+    how = dict(answers=99, tokens=1000)
+    (found,) = most_probable(FourWords(policy.pocket), task, instances[:1], **how)
+    assert found.tokens == 2**limit - 1 == 63
+    assert found.answers == ["plus", "plus plus", "plus plus plus"]
+    np.testing.assert_allclose(found.logprobs, -np.array([3, 4, 5]) * np.log(4), rtol=1e-6)
+    assert found.after.tolist() == [7, 15, 31], "after all prefixes of 2, 3 and 4 tokens"
+
+
 def test_a_budget_that_is_too_small_finds_nothing(policy, task, instances):
     for x, its in zip(
         instances, most_probable(policy, task, instances, answers=3, tokens=2), strict=True
