@@ -291,16 +291,17 @@ def test_a_large_model_samples_no_more_at_a_time_than_in_training(
     assert calls == [((batch, 10, 9), 3, at_once) for batch in batches]
 
 
-@pytest.mark.parametrize("other, kept", [("gold", True), ("silver", False)])
-def test_objectives_have_means_where_a_name_means_the_same_everywhere(monkeypatch, other, kept):
+@pytest.mark.parametrize("other, kept", [("lava", {"gold": 0.75, "lava": 0.5}), ("silver", {})])
+def test_objectives_have_means_where_all_problems_name_the_same(monkeypatch, other, kept):
+    """Otherwise gold has none, though both problems name it."""
     rows = [
-        figures(["UU"] * 3) | {name: {key: value} for name in ("objectives", "reached")}
-        for key, value in (("gold", 0.5), (other, 1.0))
+        figures(["UU"] * 3) | dict.fromkeys(("objectives", "reached"), earned)
+        for earned in ({"gold": 0.5, "lava": 1.0}, {"gold": 1.0, other: 0.0})
     ]
     monkeypatch.setattr(evaluation, "sample_pools", lambda *_: range(2))
     monkeypatch.setattr(evaluation, "pool_figures", lambda task, config, pool, n: rows[pool])
     f = evaluate(SimpleNamespace(), TrainConfig.preset("demo"), problems=2, answers=3, task=TASK)
-    assert f["objectives"] == f["reached"] == ({"gold": 0.75} if kept else {})
+    assert f["objectives"] == f["reached"] == kept
 
 
 def test_a_pool_holds_1_to_2000_answers():
@@ -309,6 +310,8 @@ def test_a_pool_holds_1_to_2000_answers():
     for answers in (0, 2001, 2.5, True):
         with pytest.raises(ValueError, match=f"answers = {answers}: must be 1 to 2,000"):
             evaluation.check_answers(answers)
+    with pytest.raises(ValueError, match="answers = 2001: must be 1 to 2,000"):
+        evaluate(SimpleNamespace(), TrainConfig.preset("demo"), answers=2001)
 
 
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):
