@@ -253,6 +253,21 @@ def test_the_ends_of_a_large_vocabulary(dtype):
     assert drawing._draw(logp, u)[:, 0].tolist() == [700, 1500]
 
 
+@pytest.mark.parametrize("size", [5, 512, 600])
+def test_of_a_distribution_that_is_no_number_a_token_is_drawn_that_exists(size):
+    """So a diverged policy ends in the error of the update, not in an index out of range."""
+    u = torch.tensor([[0.0], [0.5], [1 - 2**-53]], dtype=torch.float64)
+    drawn = drawing._draw(torch.full((3, size), torch.nan), u)
+    assert ((0 <= drawn) & (drawn < size)).all()
+
+
+def test_in_single_precision_no_uniform_number_becomes_one(monkeypatch):
+    monkeypatch.setattr(drawing, "SINGLE", ("cpu",))
+    u = drawing._on_device(np.array([0.0, 0.5, 1 - 2**-53]), torch.device("cpu")).numpy()
+    assert u.dtype == np.float32
+    assert u.tolist() == [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
+
+
 def test_a_rare_token_of_a_large_vocabulary_is_drawn_in_its_turn():
     """It has a probability of 1e-12, in the block of a token that has nearly everything."""
     logp = torch.full((3, 2000), float("-inf"))
@@ -459,6 +474,8 @@ def test_rows_end_at_any_eos_and_the_eos_is_in_the_mask():
         truncated.append(last not in eos)
     assert rollouts.tokens.shape[1] == rollouts.mask.sum(1).max()
     assert 0 < sum(truncated) < 60
+    assert (rollouts.logprobs[~rollouts.mask] == 0).all()
+    assert (rollouts.logprobs[rollouts.mask] < 0).all()
     assert rollouts.truncated.tolist() == truncated
     assert rollouts.rows(slice(7, 31)).truncated.tolist() == truncated[7:31]
 

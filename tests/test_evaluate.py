@@ -4,6 +4,8 @@ import hashlib
 import itertools
 import json
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import vpo_lite as vpo
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import sample_tokens
+from vpo_lite.tasks import Task
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training.answers import read_answers
@@ -20,7 +23,7 @@ from vpo_lite.training.compare import bootstrap_interval, compare, differences, 
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import settings as stored
-from vpo_lite.training.measure import pool_figures
+from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
 from vpo_lite.training.unequal import in_one_line
 
 TASK = MazeTask()
@@ -28,12 +31,13 @@ MAZE = envs.generate("lite-6x6", 1003)
 FRONT = MAZE.pareto_front()
 
 
+def completion(row):
+    return " ".join(f"<route_{i}> {a} </route_{i}>" for i, a in enumerate(row, 1) if a)
+
+
 def pool(answers, m):
     """Answers as one pool, read from the completions that would have written them."""
-    rows = [answers[i : i + m] for i in range(0, len(answers), m)]
-    texts = [
-        " ".join(f"<route_{i}> {a} </route_{i}>" for i, a in enumerate(row, 1) if a) for row in rows
-    ]
+    texts = [completion(answers[i : i + m]) for i in range(0, len(answers), m)]
     return read_answers(TASK, [MAZE], [texts], m)[0]
 
 
@@ -50,9 +54,8 @@ def test_the_pool_figures_are_their_definitions():
         [np.zeros(4) if a is None else envs.score_routes(MAZE, [a])[0] for a in answers]
     )
     whole = vpo.exact_set_reward(FRONT.rewards)
-    assert f["coverage"] == pytest.approx(
-        np.mean([vpo.exact_set_reward(vectors[i : i + 3]) / whole for i in (0, 3)])
-    )
+    worth = np.mean([vpo.exact_set_reward(vectors[i : i + 3]) for i in (0, 3)])
+    assert f["set_reward"] == pytest.approx(worth) and f["coverage"] == pytest.approx(worth / whole)
     ceiling = max(vpo.exact_set_reward(v[None]) for v in FRONT.rewards) / whole
     assert f["coverage_best_single"] == pytest.approx(ceiling)
     reached = vectors[vectors[:, 0] > 0]
@@ -74,6 +77,111 @@ def test_the_pool_figures_are_their_definitions():
     ] == pytest.approx(np.mean(solved))
     assert f["objectives"]["gold"] == pytest.approx(vectors[:, 1].mean())
     assert f["reached"]["gold"] == vectors[:, 1].max() > 0  # a missing answer earns 0
+
+
+def test_tokens_and_cut_rollouts_count_for_the_whole_pool():
+    """Two rollouts of three answers; four of the six answers are looked at."""
+    config = TrainConfig.preset("demo", m=3, maze_seed=1003)
+    whole = replace(pool(["UU"] * 6, 3), tokens=np.array([10, 14]), truncated=np.array([1, 0]))
+    found = pool_figures(TASK, config, whole, 4)
+    assert (found["tokens_per_answer"], found["truncated_rate"]) == ((10 + 14) / 6, 1 / 2)
+
+
+def test_the_figures_of_a_step_are_their_definitions():
+    """Two groups of two rollouts of three answers, on two mazes, in plain loops."""
+    mazes = [MAZE, envs.generate("lite-6x6", 1004)]
+    fronts = [maze.pareto_front() for maze in mazes]
+    (a, *_, b), (c, *_, d) = (front.routes for front in fronts)
+    rows = [[[a, a, None], [b, "UUDD", a]], [[c, None, None], [d, c, "UD"]]]
+    texts = [[completion(row) for row in group] for group in rows]
+    cut, tokens = np.array([[True, False], [False, False]]), np.array([[5, 7], [2, 9]])
+    groups = read_answers(TASK, mazes, texts, 3, tokens=tokens, truncated=cut)
+    assert [group.answers for group in groups] == rows
+    config = TrainConfig.preset("demo", m=3, alpha=0.2, K=16)
+    gains, w = np.array([[0, 0], [1, 1.5]]), np.full((1, 4), 0.25)
+    f = rollout_fields(TASK, config, groups, np.array([[1, 2], [3, 6]]), gains, [None, w])
+    assert (f["method"], f["alpha"], f["K"], f["m"]) == ("vpo", 0.2, 16, 3)
+    assert (f["score"], f["silent_groups"], f["tokens"]) == (12 / 4, 1 / 2, 5 + 7 + 2 + 9)
+    told = [(group.instance, group.texts, group.answers) for group in f["groups"]]
+    assert told == list(zip(mazes, texts, rows, strict=True))
+    assert f["groups"][1].weights is w and f["groups"][0].weights is None
+    assert [group.advantages.tolist() for group in f["groups"]] == gains.tolist()
+    worth, covered, spread, vectors = [], [], [], []
+    for maze, front, group in zip(mazes, fronts, rows, strict=True):
+        own = [
+            [np.zeros(4) if r is None else envs.score_routes(maze, [r])[0] for r in row]
+            for row in group
+        ]
+        worth += [vpo.exact_set_reward(row, 0.2) for row in own]
+        whole = vpo.exact_set_reward(front.rewards)
+        covered += [vpo.exact_set_reward(row) / whole for row in own]
+        reached = [v for row in own for v in row if v[0] > 0]
+        pairs = itertools.combinations(reached, 2)
+        spread.append(np.mean([abs(one - other).sum() for one, other in pairs]))
+        vectors += own
+    assert f["set_reward"] == pytest.approx(np.mean(worth), abs=2e-3)  # 2,048 points for this alpha
+    assert f["coverage"] == pytest.approx(np.mean(covered))
+    assert f["diversity"] == pytest.approx(np.mean(spread))
+    rates = [f[f"{name}_rate"] for name in ("parse", "valid", "solved", "repeat", "truncated")]
+    assert rates == pytest.approx([9 / 12, 7 / 12, 7 / 12, 1 / 12, 1 / 4])
+    by_slot = np.mean(vectors, axis=0)  # (3, 4): slots and objectives
+    assert f["slots"] == pytest.approx(by_slot.mean(axis=1))
+    assert list(f["objectives"].values()) == pytest.approx(by_slot.mean(axis=0))
+    assert list(f["objectives"]) == list(envs.OBJECTIVES)
+
+
+class Debts(Task):
+    """An answer is a debt, and a missing one owes 5 and 2."""
+
+    def objectives(self, instance):
+        return "small", "even"
+
+    def worst(self, instance):
+        return np.array([-5.0, -2.0])
+
+    def score(self, instances, answers):
+        return [np.array([[-float(a), -float(int(a) % 2)] for a in row]) for row in answers]
+
+
+def test_what_was_reached_counts_from_a_missing_answer():
+    texts = ["<answer_1> 3 </answer_1> <answer_2> 4 </answer_2>", "<answer_1> 2 </answer_1>"]
+    (group,) = read_answers(Debts(), [0], [texts], 2)
+    config = TrainConfig.preset("demo", m=2)
+    found = pool_figures(Debts(), config, replace(group, answers=None), 3)
+    assert found["reached"] == {"small": 5 - 2, "even": 2 - 0}
+    assert found["objectives"] == {"small": -9 / 3, "even": -1 / 3}
+    assert found["coverage"] is found["coverage_best_single"] is found["above_front_rate"] is None
+    assert found["below_worst_rate"] == 0.0
+
+
+class Named(Task):
+    """A problem is the names of its objectives."""
+
+    def objectives(self, instance):
+        return instance
+
+
+def test_objectives_have_means_where_all_problems_have_the_same():
+    R = np.arange(8.0).reshape(2, 2, 2)
+    same = [SimpleNamespace(instance=("a", "b"), rewards=r) for r in (R, R + 1)]
+    assert objective_means(Named(), same) == {"a": 3.5, "b": 4.5}  # 0, 2, 4, 6 and 1, 3, 5, 7
+    assert objective_means(Named(), same[:1]) == {"a": 3.0, "b": 4.0}
+    other = SimpleNamespace(instance=("a", "c"), rewards=R)
+    assert objective_means(Named(), [*same, other]) == {}
+
+
+def test_best_answers_are_looked_for_among_1_3_10_and_30():
+    routes = [FRONT.routes[0], *["UU"] * 29]
+    for name in ("best_at_k", "any_at_k", "pass_at_k"):
+        assert list(figures(routes)[name]) == ["1", "3", "10", "30"]
+        assert list(figures(routes[:29], m=1, method="grpo")[name]) == ["1", "3", "10"]
+    chances = {"1": 1 / 30, "3": 3 / 30, "10": 10 / 30, "30": 1.0}
+    assert figures(routes)["pass_at_k"] == pytest.approx(chances)
+
+
+def test_means_leave_out_what_a_row_lacks():
+    rows = [{"x": 1, "y": 2, "z": {"1": 1, "3": 5}}, {"x": 4, "y": None, "z": {"1": 2}}]
+    assert means(rows) == {"x": 2.5, "y": None, "z": {"1": 1.5}}
 
 
 def test_single_answers_are_compared_in_sets_of_the_same_size():
@@ -154,6 +262,57 @@ def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypat
     (cut,) = sample_pools(policy, TASK, config, [MAZE], 10, 0)
     assert rows == [4, 4, 2]
     assert cut.texts == whole.texts and (cut.rewards == whole.rewards).all()
+
+
+@pytest.mark.parametrize(
+    ("pocket", "changes", "at_once", "batches"),
+    [
+        ({"task": "maze"}, dict(), 256, [7]),
+        (None, dict(), 32, [3, 3, 1]),  # as many rows as a step has: 4 prompts of 8 rollouts
+        (None, dict(sample_batch=20), 20, [2, 2, 2, 1]),
+        (None, dict(sample_batch=5), 5, [1] * 7),
+        (None, dict(group_size=600), 256, [7]),
+    ],
+)
+def test_a_large_model_samples_no_more_at_a_time_than_in_training(
+    monkeypatch, pocket, changes, at_once, batches
+):
+    """Thirty answers to each of seven mazes are ten rollouts of three."""
+    calls = []
+
+    def spied(policy, task, instances, m, uniforms, *, at_once):
+        calls.append((uniforms.shape, m, at_once))
+        return SimpleNamespace(groups=list(instances))
+
+    monkeypatch.setattr(evaluation, "sample_answers", spied)
+    how = dict(m=3, prompts=4, group_size=8, max_new_tokens=9) | changes
+    mazes = [envs.generate("lite-6x6", seed) for seed in range(7)]
+    policy, config = SimpleNamespace(pocket=pocket), TrainConfig.preset("demo", **how)
+    assert list(sample_pools(policy, TASK, config, mazes, 30, 0)) == mazes
+    assert calls == [((batch, 10, 9), 3, at_once) for batch in batches]
+
+
+@pytest.mark.parametrize("other, kept", [("lava", {"gold": 0.75, "lava": 0.5}), ("silver", {})])
+def test_objectives_have_means_where_all_problems_name_the_same(monkeypatch, other, kept):
+    """Otherwise gold has none, though both problems name it."""
+    rows = [
+        figures(["UU"] * 3) | dict.fromkeys(("objectives", "reached"), earned)
+        for earned in ({"gold": 0.5, "lava": 1.0}, {"gold": 1.0, other: 0.0})
+    ]
+    monkeypatch.setattr(evaluation, "sample_pools", lambda *_: range(2))
+    monkeypatch.setattr(evaluation, "pool_figures", lambda task, config, pool, n: rows[pool])
+    f = evaluate(SimpleNamespace(), TrainConfig.preset("demo"), problems=2, answers=3, task=TASK)
+    assert f["objectives"] == f["reached"] == kept
+
+
+def test_a_pool_holds_1_to_2000_answers():
+    for answers in (1, 2000):
+        evaluation.check_answers(answers)
+    for answers in (0, 2001, 2.5, True):
+        with pytest.raises(ValueError, match=f"answers = {answers}: must be 1 to 2,000"):
+            evaluation.check_answers(answers)
+    with pytest.raises(ValueError, match="answers = 2001: must be 1 to 2,000"):
+        evaluate(SimpleNamespace(), TrainConfig.preset("demo"), answers=2001)
 
 
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):

@@ -599,6 +599,135 @@ def test_pairs_wait_until_the_cap_allows_them_and_end_with_their_elites():
     assert of[2:5] == [{"0.1 0.9 & 0.9 0.2"}] * 3, "the ninth of the first pair is never tried"
 
 
+class Costly(Unknown):
+    """A missing answer has the worst vector (-1, -3)."""
+
+    name = "costly"
+
+    def worst(self, instance):
+        return np.array([-1.0, -3.0])
+
+
+def test_before_any_answer_the_best_score_is_that_of_a_missing_one():
+    texts = ["nothing to read", write_numbered(["a"], "answer")]
+    policy = Scripted(lambda call, prompt: texts[call - 1], pocket={})
+    (trace,) = evolve(policy, Costly(), [1], m=1, calls=2, seed=0, weights=[[0.5, 0.25]])
+    assert trace.best == [0.5 * -1 + 0.25 * -3, 0.75 * 0.5] and trace.cells == [0, 1]
+
+
+class Reachable(Pairs):
+    name = "reachable"
+
+    def target(self, instance, weights):
+        return 0.6
+
+
+def test_once_the_target_is_reached_nothing_is_joined():
+    policy = Scripted(lambda call, p: write_numbered(["0.1 0.9", "0.9 0.3"], "answer"), pocket={})
+    task = Reachable()
+    (trace,) = evolve(policy, task, [1], m=2, calls=5, seed=0)
+    assert trace.solved_at == Spent(calls=1, tokens=8, candidates=2)
+    assert trace.candidates == [2] and task.asked == [[["0.1 0.9", "0.9 0.3"]], [[]]]
+
+
+def test_the_first_of_equal_answers_counts():
+    policy = Scripted(lambda call, p: write_numbered(["0.9 0.3", "0.3 0.9"], "answer"), pocket={})
+    (trace,) = evolve(policy, Reachable(), [1], m=2, calls=5, seed=0)
+    assert trace.solved_at == Spent(calls=1, tokens=8, candidates=1)
+    assert trace.answer == "0.9 0.3" and trace.candidates == [2]
+    policy = Scripted(lambda call, p: write_numbered(["0 0"], "answer"), pocket={})
+    (trace,) = evolve(policy, Pairs(), [1], m=1, calls=1, seed=0)
+    assert trace.answer == "0 0", "though a missing answer earns as much"
+
+
+class Overlapping(Pairs):
+    """Two pairs out of three elites give half the same answers."""
+
+    name = "overlapping"
+
+    def combine(self, instance, first, second):
+        joined = self.__dict__.setdefault("joined", [])
+        joined.append((first, second))
+        assert len(joined) < 20, "a pair is tried again and again"
+        return [f"& {2 * len(joined) + i}" for i in range(4)]
+
+
+def test_an_answer_that_two_pairs_give_is_scored_once():
+    """Three pairs: & 2 to & 5, & 4 to & 7, & 6 to & 9. Nine may be scored, eight are different."""
+    names = ["0.1 0.9", "0.9 0.1", "0.5 0.5"]
+    policy = Scripted(lambda call, p: write_numbered(names, "answer"), pocket={})
+    task = Overlapping()
+    evolve(policy, task, [1], m=3, calls=1, seed=0, tries=3)
+    assert len(task.joined) == 3
+    assert sorted(task.asked[1][0]) == [f"& {i}" for i in range(2, 10)]
+
+
+class Changed(Pairs):
+    """A mutation notes what it begins from, and moves the rewards by a hundredth."""
+
+    name = "changed"
+
+    def mutate(self, instance, answer, rng):
+        self.__dict__.setdefault("begun", []).append(answer)
+        return f"{rng.random():.2f} 0.5" if answer is None else answer.replace("0.5", "0.51")
+
+
+def test_a_mutation_begins_from_an_elite_or_anew():
+    for fresh, least, most in ((0.0, 0, 0), (0.5, 70, 130), (1.0, 200, 200)):
+        task = Changed()
+        evolve(None, task, [1], m=2, calls=101, seed=0, tries=0, fresh=fresh)
+        (first, second), rest = task.begun[:2], task.begun[2:]
+        assert first is None and second is None, "the archive is empty"
+        assert least <= rest.count(None) <= most
+        written = {answer for (row,) in task.asked for answer in row}
+        assert set(rest) - {None} <= written
+
+
+class Generations(Archive):
+    ended = 0
+
+    def end_call(self):
+        self.ended += 1
+
+
+def test_every_call_is_a_generation_of_the_archive():
+    policy = Scripted(lambda call, prompt: write_numbered(["0.1 0.9"], "answer"), pocket={})
+    (trace,) = evolve(policy, Pairs(), [1], m=1, calls=4, seed=0, archive=Generations)
+    assert trace.archive.ended == 4
+
+
+def test_a_prompt_in_words_shows_two_parents_of_three():
+    answers = ["0.1 0.1", "0.9 0.1", "0.1 0.9"]  # a cell each
+    policy = Scripted(lambda call, prompt: write_numbered(answers, "answer"), pocket={})
+    how = dict(fresh=0.0, tries=0, archive=partial(Archive, bins=2))
+    (trace,) = evolve(policy, Pairs(), [1], m=3, calls=9, seed=0, **how)
+    assert trace.cells == [3] * 9
+    first, *others = [prompt.text for (prompt,) in policy.prompts]
+    shown = [frozenset(a for a in answers if f"> {a} <" in text) for text in others]
+    assert "known" not in first and {len(pair) for pair in shown} == {2}
+    assert set().union(*shown) == set(answers)
+
+
+def test_the_settings_that_are_left_out():
+    """A call in four begins anew, 18 combinations for each answer, tokens at temperature 1."""
+    task, temperatures = Pairs(), []
+
+    class Warm(Scripted):
+        def sample(self, prompts, uniforms, temperature, **how):
+            temperatures.append(temperature)
+            return super().sample(prompts, uniforms, temperature, **how)
+
+    names = [f"0.{i} 0.{9 - i}" for i in range(6)]
+    policy = Warm(lambda call, prompt: write_numbered(names, "answer"), pocket={})
+    (trace,) = evolve(policy, task, [1], m=6, calls=400, seed=0)
+    joined = 15 * 9  # of all pairs
+    assert trace.candidates[:2] == [6 + 6 * 18, 12 + joined]
+    begun = sum("known" not in prompt.text for (prompt,) in policy.prompts[1:])
+    assert abs(begun - 400 / 4) < 35, "four standard deviations"
+    evolve(policy, task, [1], m=6, calls=1, seed=0, temperature=0.5)
+    assert temperatures == [1.0] * 400 + [0.5]
+
+
 def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
     policy = Scripted(lambda call, prompt: write_numbered(["a", "b"], "answer"), pocket={})
     (trace,) = evolve(policy, Unknown(), [1], m=2, calls=3, seed=0)
@@ -611,6 +740,9 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
     "wrong, said",
     [
         (dict(m=0), "m = 0: "),
+        (dict(m=0, policy=None), "m = 0: "),
+        (dict(policy=saying("a")), "made for task 'programs', not for 'unknown'"),
+        (dict(rollouts=0), "rollouts = 0: "),
         (dict(calls=2.5), "calls = 2.5: "),
         (dict(fresh=1.5), "fresh = 1.5: expected a probability, 0 to 1"),
         (dict(tries=-1), "tries = -1: "),

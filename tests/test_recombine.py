@@ -11,6 +11,7 @@ import torch
 
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.tasks.wording import read_numbered
 from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
@@ -208,6 +209,19 @@ def test_a_short_set_is_filled_up_from_its_best_rollout_first_and_with_no_answer
     assert recombination._filled(group, answers, best, leader) == [], "two answers are no set of 3"
 
 
+def test_the_rollout_of_the_highest_score_fills_up_a_set(policy, task, sampled):
+    """One answer is valid: .4 in everything. Another rollout earns (1 + .9) / 4 = .475, so more."""
+    first = sampled.groups[0]
+    assert first.parsed[[0, 3], 0].all() and first.answers[0][0] != first.answers[3][0]
+    rewards, valid = np.zeros_like(first.rewards), np.zeros_like(first.valid)
+    rewards[0, 0], rewards[3, 0], valid[0, 0] = 0.4, (1, 0.9, 0, 0), True
+    group = replace(first, rewards=rewards, valid=valid)
+    given = rows_of(sampled, 0), [rewards], {}, None, 1.0, LIMIT
+    R, _, (place,) = recombined(policy, task, [group], *given)
+    assert place == 1, "a score of 0 is nearest to the mean of .146"
+    assert R[0][1].tolist() == [[0.4] * 4, [1, 0.9, 0, 0]]
+
+
 def test_a_group_with_a_better_rollout_is_left_alone(policy, task, sampled):
     """Under the first w the best set is worth nothing and the first rollout .6, else it is best."""
     first = sampled.groups[0]
@@ -218,6 +232,77 @@ def test_a_group_with_a_better_rollout_is_left_alone(policy, task, sampled):
     for w, places in (([1.0, 0, 0, 0], [None]), ([0, 0.5, 0.5, 0], [1])):
         *_, found = recombined(policy, task, *given, {}, [np.array([w])], 1.0, LIMIT)
         assert found == places
+
+
+@pytest.mark.slow
+def test_weights_and_alpha_say_which_rollout_gives_way(policy, task, sampled):
+    """By brute force: the best pair at this alpha, and scores under these weights."""
+    first, rng, places = sampled.groups[0], np.random.default_rng(12), []
+    rewards = rng.random(first.rewards.shape) * rng.integers(0, 2, first.rewards.shape)
+    group = replace(first, rewards=rewards, valid=np.ones_like(first.valid))
+    pairs = np.array(list(itertools.combinations(rewards[first.parsed], 2)))
+    sharp = rng.dirichlet(np.full(4, 0.1), 64)
+    for W, alpha in ((None, 1.0), (sharp, 1.0), (None, 0.05)):
+        best = pairs[vpo.exact_set_reward(pairs, alpha).argmax()]
+        scores, given = vpo.exact_set_reward(rewards, alpha), None
+        if W is not None:
+            scores, given = np.array([worth(vectors, W) for vectors in rewards]), [W]
+        args = [group], rows_of(sampled, 0), [rewards], {}, given, alpha, LIMIT
+        R, _, (place,) = recombined(policy, task, *args)
+        assert place == int(abs(scores - scores.mean()).argmin())
+        assert sorted(R[0][place].tolist()) == sorted(best.tolist())
+        places.append(place)
+    assert len(set(places)) == 3, "each setting names another one"
+
+
+class Letters:
+    """Each letter is a token, and a text begins with token 0 unless that is turned off."""
+
+    def __init__(self, end):
+        self.eos_token_id = end
+
+    def __call__(self, text, add_special_tokens=True):
+        return {"input_ids": [0] * add_special_tokens + [ord(letter) for letter in text]}
+
+
+def test_a_recombined_text_ends_as_the_rollouts_of_its_group_do():
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]]).bool()
+    cut, ended = torch.tensor([[5, 8, 6], [5, 6, 8]]), torch.tensor([[5, 6, 6], [5, 8, 9]])
+    for tokens, pocket, end, last in (
+        (ended, None, 7, [8]),
+        (cut, None, 7, [7]),  # the 8 after a rollout, and inside one, is none that ended it
+        (cut, None, None, [8]),
+        (ended, {"stop": "b"}, 7, []),
+        (ended, {"stop": "a"}, 7, [8]),  # here the text does not end with that word
+    ):
+        ways = dict(tokenizer=Letters(end), pocket=pocket, eos_ids={8, 9}, token_id=ord)
+        rollouts = SimpleNamespace(tokens=tokens, mask=mask)
+        found = recombination._token_ids(SimpleNamespace(**ways), rollouts, "ab", 2)
+        assert found == [ord("a"), ord("b"), *last]
+
+
+def test_a_recombined_row_may_be_longer_than_all_that_were_sampled():
+    tokens = torch.tensor([[1, 2, 3], [4, 5, 9]])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]]).bool()
+    rollouts = Rollouts(*[None] * 3, tokens, mask, -0.5 * mask, torch.tensor([True, True]))
+    found = recombination._with_rows(rollouts, {1: [6, 7, 8, 6, 7]}, pad_id=9)
+    assert found.tokens.tolist() == [[1, 2, 3, 9, 9], [6, 7, 8, 6, 7]]
+    assert found.mask.tolist() == [[True] * 3 + [False] * 2, [True] * 5]
+    assert found.logprobs[0].tolist() == [-0.5] * 3 + [0, 0] and found.logprobs[1].isnan().all()
+    assert found.truncated.tolist() == [True, False]
+    shorter = recombination._with_rows(rollouts, {0: [6]}, pad_id=9)
+    assert shorter.tokens.tolist() == [[6, 9, 9], [4, 5, 9]]
+    assert shorter.mask[0].tolist() == [True, False, False]
+    assert shorter.logprobs[0, 1:].tolist() == [0, 0] and shorter.logprobs[0, 0].isnan()
+    assert rollouts.tokens is tokens and tokens[1].tolist() == [4, 5, 9]
+
+
+def test_a_group_whose_texts_were_begun_for_it_is_left_alone(policy, task, sampled):
+    group = sampled.groups[0]
+    begun = replace(group, prompt=replace(group.prompt, prefix="<route_1>"))
+    given = rows_of(sampled, 0), trained_on([group]), {}, None, 1.0, LIMIT
+    assert recombined(policy, task, [group], *given)[2] != [None]
+    assert recombined(policy, task, [begun], *given)[2] == [None]
 
 
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):

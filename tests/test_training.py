@@ -7,6 +7,7 @@ import math
 import os
 import shlex
 import shutil
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -69,15 +70,16 @@ def tiny(tiny_policy_folder):
 
 
 def test_clipped_loss_by_hand():
-    """Ratios 1, 1.5, 1.5 with A = 2 and 1, 1.5, 0.5 with A = -1, clip 0.2, by PPO's definition."""
+    """Ratios 1, 1.5, 1.5 with A = 2 and 1, 1.5, 0.5 with A = -1, by PPO's definition."""
     logp = torch.log(torch.tensor([[1.0, 1.5, 1.5], [1.0, 1.5, 0.5]]))
     mask = torch.ones(2, 3, dtype=torch.bool)
-    loss, clipped = clipped_loss(
-        logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask), clip=0.2
-    )
+    given = logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask)
+    loss, clipped = clipped_loss(*given)
     gains = [2 * 1, 2 * 1.2, 2 * 1.2, -1 * 1, -1 * 1.5, -1 * 0.8]
     assert loss.item() == pytest.approx(-sum(gains) / 6)
     assert clipped == 3
+    loss, clipped = clipped_loss(*given, clip=0.6)  # 0.4 to 1.6: nothing is clipped
+    assert loss.item() == pytest.approx(-(2 + 3 + 3 - 1 - 1.5 - 0.5) / 6) and clipped == 0
 
 
 def test_masked_tokens_do_not_count_whatever_stands_there():
@@ -245,6 +247,18 @@ def test_a_loss_that_is_no_number_stops_before_the_update(tiny):
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
 
+@pytest.mark.parametrize("norm", [math.inf, math.nan])
+def test_a_gradient_that_is_no_number_stops_before_the_update(tiny, monkeypatch, norm):
+    cfg = tiny()
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+    before = sequence_logp(learner, rollouts)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(norm))
+    with pytest.raises(TrainingError, match=rf"gradient norm = {norm}: lower lr.*changed nothing"):
+        update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
+    assert torch.equal(sequence_logp(learner, rollouts), before)
+
+
 def test_aggregations_by_hand():
     """Three tokens and one token, loss -A per token: all tokens alike, all rollouts alike, or a
     constant divisor.
@@ -281,6 +295,21 @@ def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
     assert figures[0]["kl"] > 0 and gradients[0].abs().max() > 1e-4
 
 
+def test_a_forward_pass_reads_a_micro_batch(tiny, monkeypatch):
+    """Four rollouts in threes: for the reference, and for the update."""
+    cfg, sizes, score = tiny(micro_batch=3), [], Policy.token_logprobs
+    learner = Learner(cfg)
+    rollouts = rollouts_of(learner, cfg)
+
+    def spy(self, rollouts, *rest, **how):
+        sizes.append(len(rollouts.tokens))
+        return score(self, rollouts, *rest, **how)
+
+    monkeypatch.setattr(Policy, "token_logprobs", spy)
+    update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
+    assert sizes == [3, 1, 3, 1]
+
+
 def test_sampling_in_bfloat16_is_told_apart_from_the_trained_policy(tiny):
     gaps = {
         name: train_step(Learner(cfg := tiny(rollout_dtype=name)), cfg, 0).sampler_gap
@@ -299,6 +328,9 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
     monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
     with pytest.raises(ValueError, match=r"compile = True: LlamaForCausalLM .* own forward pass"):
         Learner(tiny(compile=True))
+    monkeypatch.undo()
+    monkeypatch.setattr(step_module, "compiler_missing", lambda device: None)
+    Learner(tiny(compile=True))
 
 
 def test_a_number_format_of_sampling_is_refused_where_it_would_do_nothing(tiny, monkeypatch):
@@ -385,6 +417,15 @@ def test_a_record_reports_what_its_groups_hold(tiny):
     line = record.to_json()
     assert "groups" not in line
     assert json.loads(json.dumps(line))["coverage"] == record.coverage
+
+
+def test_the_seconds_of_a_step_hold_those_of_its_parts(tiny):
+    """Scoring is a part of the rollouts, these are a part of the step, and that of this test."""
+    cfg = tiny()
+    learner, started = Learner(cfg), time.perf_counter()
+    record = train_step(learner, cfg, 0)
+    whole = time.perf_counter() - started
+    assert 0 < record.scoring_seconds < record.rollout_seconds < record.seconds < whole
 
 
 def test_a_records_numbers_are_its_json_flattened(tiny):

@@ -171,6 +171,38 @@ def test_only_what_the_budget_can_still_reach_is_kept(
     assert few[0].tokens == 24 and len(few[0].answers) > 2
 
 
+class FourWords:
+    """A policy to which the four words that it knows are equally probable, whatever came before."""
+
+    words = ("<program_1>", "plus", "</program_1>", "<eos>")
+    eos_ids = frozenset({3})
+
+    def __init__(self, pocket):
+        self.pocket, self.tokenizer = pocket, self
+
+    def get_vocab(self):
+        return {word: i for i, word in enumerate(self.words)}
+
+    def decode(self, ids):
+        return " ".join(self.words[i] for i in ids)
+
+    def next_logprobs(self, prompts, beginnings):
+        return [torch.full((len(rows), 4), 0.25).log() for rows in beginnings]
+
+
+def test_a_tree_is_read_to_its_last_leaf_and_no_further(policy, task, instances):
+    """Of four words two go on, so 2^L - 1 prefixes are shorter than the limit of L tokens.
+    An answer of n operations is n + 2 tokens, each of probability 1/4.
+    """
+    limit = task.max_tokens(instances[0], 1, policy.pocket)
+    how = dict(answers=99, tokens=1000)
+    (found,) = most_probable(FourWords(policy.pocket), task, instances[:1], **how)
+    assert found.tokens == 2**limit - 1 == 63
+    assert found.answers == ["plus", "plus plus", "plus plus plus"]
+    np.testing.assert_allclose(found.logprobs, -np.array([3, 4, 5]) * np.log(4), rtol=1e-6)
+    assert found.after.tolist() == [7, 15, 31], "after all prefixes of 2, 3 and 4 tokens"
+
+
 def test_a_budget_that_is_too_small_finds_nothing(policy, task, instances):
     for x, its in zip(
         instances, most_probable(policy, task, instances, answers=3, tokens=2), strict=True
@@ -291,6 +323,29 @@ def test_a_batch_of_beams_is_one_by_one(policy, task, instances):
         (alone,) = beam(policy, task, [x], **how)
         assert alone.texts == its.texts and alone.tokens == its.tokens
         np.testing.assert_array_equal(alone.seen, its.seen)
+
+
+@pytest.mark.slow
+def test_many_prefixes_are_read_in_pieces(policy, task, instances, monkeypatch):
+    """Four rows at a time at most: what is found is the same."""
+    sets = dict(m=2, width=3, branches=2, seed=1)
+    likely = dict(answers=6, tokens=20, at_once=2)
+    whole = beam(policy, task, instances, **sets), most_probable(policy, task, instances, **likely)
+    calls, read, sizes = sampled_by(policy, monkeypatch), type(policy).next_logprobs, []
+
+    def spy(self, prompts, beginnings):
+        sizes.append(sum(map(len, beginnings)))
+        return read(self, prompts, beginnings)
+
+    monkeypatch.setattr(type(policy), "next_logprobs", spy)
+    monkeypatch.setattr(tree, "ROWS", 4)
+    cut = beam(policy, task, instances, **sets), most_probable(policy, task, instances, **likely)
+    assert max(len(texts) for texts, _ in calls) == max(sizes) == 4
+    for one, other in zip(whole[0], cut[0], strict=True):
+        assert one.texts == other.texts and one.tokens == other.tokens
+        np.testing.assert_array_equal(one.seen, other.seen)
+    for one, other in zip(whole[1], cut[1], strict=True):
+        assert one.answers == other.answers and one.tokens == other.tokens
 
 
 def test_the_seed_and_alpha_count(policy, task, instances):

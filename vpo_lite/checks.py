@@ -138,8 +138,7 @@ def is_plain(text) -> bool:
 
 @contextlib.contextmanager
 def told_of(what: str, kind: type[Exception] = ValueError, cure: str = "") -> Iterator[None]:
-    """A context in which a ValueError becomes an error of this kind, and says what it is about.
-    cure: what the message ends with.
+    """A context in which a ValueError becomes an error of this kind, between ``what`` and ``cure``.
 
     >>> with told_of("row 3"):
     ...     raise ValueError("it is empty")
@@ -216,9 +215,8 @@ def check_finite(x, name, ndim, largest=LARGEST):
         with np.errstate(over="ignore"):  # of a long double: the infinity is refused below
             x = x.astype(np.float64, copy=x.dtype.kind == "O")
     except OverflowError:
-        raise ValueError(
-            f"{name} holds whole numbers beyond {largest:g}: scale them down"
-        ) from None
+        said = f"{name} holds whole numbers beyond {largest:g}"
+        raise ValueError(f"{said}: scale them down") from None
     with np.errstate(invalid="ignore"):
         size = max(x.max(initial=0), -x.min(initial=0))  # NaN where x holds one
     if not size < np.inf:
@@ -229,9 +227,8 @@ def check_finite(x, name, ndim, largest=LARGEST):
         )
     if size > largest:
         noun = "weights" if name in ("W", "w_star", "weights") else "rewards"
-        raise ValueError(
-            f"{name} holds numbers up to {size:.3g}, beyond {largest:g}: scale the {noun}"
-        )
+        said = f"{name} holds numbers up to {size:.3g}, beyond {largest:g}"
+        raise ValueError(f"{said}: scale the {noun}")
     return x
 
 
@@ -241,8 +238,8 @@ def _unreadable(name, error):
         return f" holds {error.split()[-1]}, a type that NumPy lacks: give its .float()"
     if "requires grad" in error or "device type tensor" in error:
         return " has gradients, or is not on the CPU: give its .detach().cpu()"
-    cure = "; let a missing answer have the worst rewards" if name[:2] in ("R", "R[") else ""
-    cure = "; give each prompt the same K" if name == "weights" else cure
+    cures = {"R": "; let a missing answer have the worst rewards"}
+    cure = (cures | {"weights": "; give each prompt the same K"}).get(name.partition("[")[0], "")
     return f": expected an array of numbers, rows of equal length{cure} ({shortened(error, 120)})"
 
 
