@@ -21,7 +21,9 @@ ROOT = Path(__file__).parent.parent
 
 sys.path.append(str(ROOT / "tests" / "benchmarks"))
 study_page = importlib.import_module("study_page")
-tradeoff_picture = importlib.import_module("tradeoff_picture")
+any_at_k, resumable, tradeoff_picture = map(
+    importlib.import_module, ("any_at_k", "resumable", "tradeoff_picture")
+)
 PAGE = study_page.PAGE.read_text()
 TABLES = list(study_page.TABLE.finditer(PAGE))
 STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
@@ -508,6 +510,29 @@ def test_every_policy_trades_one_answer_against_thirty():
                 for start in ("start_single", "start_set")
             ]
             assert (sure == [1, 1]) == (gain == 1), (kind, lr, sure)
+
+
+def test_the_50_weights_of_any_at_k():
+    rows = {tuple(row["run"][:2]): row for row in resumable.rows(any_at_k.RESULTS)}
+    for name in study_page.RATED:
+        lead = {}
+        for weights in ("50 weights", "4096 points"):
+            ours, theirs = (np.array([*rows[name, k][weights].values()]) for k in study_page.PAIR)
+            lead[weights] = ours - theirs
+            for kind in study_page.PAIR:
+                assert rows[name, kind]["run"][2] == study_page.by_all_seeds(
+                    declaration.read(name), kind
+                )
+        assert abs(lead["50 weights"] - lead["4096 points"]).max() < 0.0045
+        if name == "paper-9x9":
+            assert lead["4096 points"][0] / lead["50 weights"][0] == pytest.approx(0.5, abs=0.1)
+        for kind in study_page.PAIR:
+            few, many = ([*rows[name, kind][w].values()] for w in ("50 weights", "4096 points"))
+            offset = np.subtract(few, many)
+            if name == "hops":
+                assert (-0.035 < offset).all() and (offset < -0.015).all()
+            elif name != "programs":
+                assert (0.01 < offset).all() and (offset < 0.03).all()
 
 
 def test_four_times_the_steps_on_questions():
