@@ -50,7 +50,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 22 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 25 and set(named) <= set(declaration.names())
 
 
 def test_every_stored_study_has_a_command_that_makes_it():
@@ -523,7 +523,7 @@ def test_the_50_weights_of_any_at_k():
                 assert rows[name, kind]["run"][2] == study_page.by_all_seeds(
                     declaration.read(name), kind
                 )
-        assert abs(lead["50 weights"] - lead["4096 points"]).max() < 0.0045
+        assert abs(lead["50 weights"] - lead["4096 points"]).max() < 0.0065
         if name == "paper-9x9":
             assert lead["4096 points"][0] / lead["50 weights"][0] == pytest.approx(0.5, abs=0.1)
         for kind in study_page.PAIR:
@@ -578,6 +578,30 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
     assert share["max_at_k"] == pytest.approx(2 / 3, abs=0.05)
     height = {k: np.mean([row.curve for row in rows]) for k, rows in done.items()}
     assert max(height, key=height.get) == "max_at_k"
+
+
+def test_evolution_at_lower_rates():
+    """In two pairs an answer of GRPO is about as good as one of VPO."""
+    study, folder = declaration.read("programs-lower"), results.SHIPPED / "programs-lower"
+    done = searches.finished(study, folder)
+    share = {k: np.mean([row.solved_share for row in rows], axis=0) for k, rows in done.items()}
+    assert {len(rows) for rows in done.values()} == {3}
+    pairs = {("vpo_high", "grpo_low"): (3, 11, 0.06), ("vpo_low", "grpo_lowest"): (19, 4, 0.003)}
+    for (ours, theirs), (wins, losses, p) in pairs.items():
+        found = (share[ours] > share[theirs]).sum(), (share[ours] < share[theirs]).sum()
+        assert found == (wins, losses)
+        assert sign_test(share[ours], share[theirs]) == pytest.approx(p, rel=0.15)
+        gap = tables.difference(study, folder, ours, "any@1", theirs)
+        assert abs(gap.mean) < 0.006 and gap.sure == (ours == "vpo_low")
+    means = {kind: values.mean() for kind, values in share.items()}
+    told = {"vpo_high": 0.05, "vpo_low": 0.27, "grpo_lowest": 0.18}
+    assert {kind: means[kind] for kind in told} == pytest.approx(told, abs=0.006)
+    others = searches.finished(STUDY, FOLDER)
+    best = {k: np.mean([row.solved_share for row in others[k]]) for k in ("start_set", "mutation")}
+    assert best == pytest.approx({"start_set": 0.36, "mutation": 0.79}, abs=0.006)
+    assert best["start_set"] > max(means.values())
+    told = " ".join((ROOT / "README.md").read_text().split())
+    assert "27 % and 18 %" in told and "solve 36 %, random mutations without a policy 79 %" in told
 
 
 def test_evolution_on_hard_mazes():

@@ -229,6 +229,7 @@ def row(label, folder):
         "interval": {"coverage": (0.4, 0.6)},
         "ahead": {"coverage": (0.1, 0.0, 0.2)},
         "other_problems": [],
+        "unequal": {"model": label},
         "best_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
         "any_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
         "problems": 2,
