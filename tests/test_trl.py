@@ -40,6 +40,7 @@ from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_run import TrlRun
 from vpo_lite.integrations.trl_setup import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
+from vpo_lite.integrations.trl_states import check_going_on
 from vpo_lite.integrations.trl_surroundings import leave, silence
 from vpo_lite.policy import shipped
 from vpo_lite.policy.libraries import hf_logging
@@ -1256,6 +1257,17 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     assert found["resumed"] == [3]
     assert [row["step"] for row in RunFolder(tmp_path / "run").measured()] == [1, 2]
     assert load_policy(tmp_path / "run", device="cpu").model is not None
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_run_goes_on_with_fsdp_if_it_began_so(before, tmp_path):
+    """TRL would not find the optimizer of the other kind, and go on with a fresh one."""
+    (tmp_path / ("optimizer.bin" if before else "optimizer.pt")).touch()
+    check_going_on(tmp_path, before)
+    check_going_on(None, before)  # a run without a state begins either way
+    words = r"trained with FSDP, .* without it" if before else r"trained without FSDP, .* with it"
+    with pytest.raises(ValueError, match=words):
+        check_going_on(tmp_path, not before)
 
 
 @pytest.mark.slow
