@@ -85,27 +85,6 @@ def at_rates(name: str, rates: dict[str, float]):
     return declaration.Study(name, declared.model_copy(update=changes))
 
 
-def at_a_lower_rate(*kinds: str):
-    """The study paper-9x9 as if 0.0004 had been chosen for these kinds."""
-    return at_rates("paper-9x9", dict.fromkeys(kinds, 4e-4))
-
-
-def grpo_at_a_lower_rate() -> str:
-    """VPO and that GRPO, as a Markdown table; marks compare these two."""
-    figures = [
-        "any@1",
-        "any@3",
-        "any@10",
-        "any@30",
-        "best@30",
-        "solved@30",
-        "coverage",
-        "diversity",
-    ]
-    lines = tables.markdown(at_a_lower_rate("grpo_x3"), SHIPPED / "paper-9x9", figures)
-    return "\n".join(lines.splitlines()[:4])
-
-
 def by_all_seeds(study, kind: str) -> float:
     """The learning rate with the best mean validation, of those at which all seeds were run."""
     rows = tables.at_every_rate(study, SHIPPED / study.name, kind, ())
@@ -218,7 +197,6 @@ def table(command: str) -> str | None:
     """The table that belongs to a line of the page; None where none does."""
     made = {
         "beside the paper": beside_the_paper,
-        "GRPO at a lower rate": grpo_at_a_lower_rate,
         "every learning rate": every_rate,
         "rates of all seeds": rates_of_all_seeds,
         "any@k over more weights": over_more_weights,
