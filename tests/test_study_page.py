@@ -50,7 +50,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 24 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 26 and set(named) <= set(declaration.names())
 
 
 def test_every_stored_study_has_a_command_that_makes_it():
@@ -64,7 +64,7 @@ def test_how_many_comparisons_the_tables_make():
         _, _, *rows = [line.strip(" |").split(" | ") for line in table.splitlines()]
         marked = {i for row in rows for i, cell in enumerate(row) if cell.endswith((" +", " -"))}
         count += len(marked) * (len(rows) - 1)  # the baseline has no marks
-    assert count == pytest.approx(800, abs=50) and 0.05 * count == pytest.approx(40, abs=2)
+    assert count == pytest.approx(840, abs=5) and 0.05 * count == pytest.approx(42, abs=0.5)
 
 
 def test_the_crossing(found):
@@ -573,6 +573,25 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
     assert share["max_at_k"] == pytest.approx(2 / 3, abs=0.05)
     height = {k: np.mean([row.curve for row in rows]) for k, rows in done.items()}
     assert max(height, key=height.get) == "max_at_k"
+
+
+def test_evolution_at_lower_rates_on_rules_that_the_policy_knows():
+    study, folder = declaration.read("rules-lower"), results.SHIPPED / "rules-lower"
+    done = searches.finished(study, folder)
+    share = {k: np.mean([row.solved_share for row in rows]) for k, rows in done.items()}
+    assert {len(rows) for rows in done.values()} == {3}
+    assert [share["grpo_lowest"], share["vpo_high"]] == pytest.approx([0.996, 0.998], abs=0.0006)
+    (table,) = (t for t in TABLES if t[2] == "vpo-lite study rules-lower --table search")
+    rows = [line.strip(" |").split(" | ") for line in table[3].splitlines()[2:]]
+    assert [row[3] for row in rows] == ["10", "120", "40"]
+
+    def lead(figure):
+        return tables.difference(study, folder, "vpo_high", figure, "grpo_lowest")
+
+    assert [lead(f"any@{k}").sure for k in (1, 3, 10, 30)] == [1, 1, 1, 0]
+    assert all(lead(f"any@{k}").mean == pytest.approx(0.01, abs=0.005) for k in (1, 3, 10))
+    assert lead("coverage").sure == 1
+    assert lead("coverage").mean == pytest.approx(0.11, abs=0.006)
 
 
 def test_evolution_at_lower_rates():
