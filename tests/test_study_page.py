@@ -14,7 +14,7 @@ from recorded import chosen
 import envs
 import vpo_lite as vpo
 from vpo_lite.intervals import noise, sign_test, t_interval
-from vpo_lite.search.best_of import crossing
+from vpo_lite.search.best_of import best_at, crossing
 from vpo_lite.studies import declaration, results, searches, tables
 
 ROOT = Path(__file__).parent.parent
@@ -505,6 +505,16 @@ def test_every_policy_trades_one_answer_against_thirty():
                 for start in ("start_single", "start_set")
             ]
             assert (sure == [1, 1]) == (gain == 1), (kind, lr, sure)
+
+
+def test_4096_points_are_enough_to_judge_the_50_weights():
+    front = envs.generate("paper-9x9", 5000).pareto_front().rewards
+    rewards = front[np.random.default_rng(0).integers(len(front), size=30)]
+    few, many = (
+        best_at(rewards, vpo.sample_weights(n, 4, rng=np.random.default_rng(n), method="sobol"))
+        for n in (any_at_k.POINTS, 2**16)
+    )
+    assert abs(few.mean(axis=0) - many.mean(axis=0)).max() < 0.0005
 
 
 def test_the_50_weights_of_any_at_k():

@@ -85,10 +85,15 @@ def at_rates(name: str, rates: dict[str, float]):
     return declaration.Study(name, declared.model_copy(update=changes))
 
 
+def with_all_seeds(study, kind: str, figures=()) -> dict:
+    """The row of each learning rate at which all seeds were run."""
+    rows = tables.at_every_rate(study, SHIPPED / study.name, kind, figures)
+    return {lr: row for lr, row in rows.items() if row.runs == study.seeds(kind)}
+
+
 def by_all_seeds(study, kind: str) -> float:
     """The learning rate with the best mean validation, of those at which all seeds were run."""
-    rows = tables.at_every_rate(study, SHIPPED / study.name, kind, ())
-    whole = {lr: row for lr, row in rows.items() if row.runs == study.seeds(kind)}
+    whole = with_all_seeds(study, kind)
     return max(whole, key=lambda lr: whole[lr].validation)
 
 

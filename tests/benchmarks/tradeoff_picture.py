@@ -21,14 +21,16 @@ DASHES = {"vpo": "", "grpo_x3": ' stroke-dasharray="6 4"'}
 
 def points(name: str) -> tuple[dict, list]:
     """(any@1, any@30) by kind and learning rate, of rates with all seeds; and before training."""
-    study, folder, figures = declaration.read(name), SHIPPED / name, ("any@1", "any@30")
-    trained = {}
-    for kind in study_page.PAIR:
-        rows = tables.at_every_rate(study, folder, kind, figures)
-        whole = {lr: row for lr, row in rows.items() if row.runs == study.seeds(kind)}
-        trained[kind] = {lr: tuple(row.figures.values()) for lr, row in whole.items()}
-    before = tables.means(study, folder, figures)
-    starts = [before[kind] for kind in ("start_single", "start_set") if kind in before]
+    study, figures = declaration.read(name), ("any@1", "any@30")
+    trained = {
+        kind: {
+            lr: tuple(row.figures.values())
+            for lr, row in study_page.with_all_seeds(study, kind, figures).items()
+        }
+        for kind in study_page.PAIR
+    }
+    before = tables.means(study, SHIPPED / name, figures)
+    starts = [before[kind] for kind in ("start_single", "start_set")]
     return trained, [tuple(start[figure] for figure in figures) for start in starts]
 
 
