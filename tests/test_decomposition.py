@@ -206,7 +206,7 @@ def test_a_target_that_asks_for_the_components_follows():
     assert report.target.highest[3] == pytest.approx((2 + 0.34) / 3)
     assert report.target.best == 1 and report.target.gain == pytest.approx((1 - 0.34) / 3)
     assert report.target.follows
-    assert "The target, from outside the rewards, follows" in one_line(report.verdict)
+    assert "The target follows" in one_line(report.verdict)
     # of 4 answers one has target 1, one 0.34, two 0; three are drawn: 3/4 hold the 1
     assert report.target.random[3] == pytest.approx(3 / 4 + 0.34 / 4)
 

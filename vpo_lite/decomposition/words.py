@@ -165,10 +165,10 @@ def _of_the_target(report) -> str:
     if target.follows is None:
         return f"On the target, {compared}. One problem cannot tell this from chance."
     if target.follows:
-        return f"The target, from outside the rewards, follows: {compared}."
+        return f"The target follows: {compared}."
     word = "The" if report.coverage[1] >= HARDLY else "But the"
     return (
-        f"{word} target, from outside the rewards, does not follow: {compared}. Spreading over "
+        f"{word} target does not follow: {compared}. Spreading over "
         "these components does not help what the target measures."
     )
 

@@ -43,7 +43,7 @@ def best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
 
 
 def rollout_best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
-    """best@m, best@2m, ..: the same with whole rollouts drawn, as the paper's scripts count.
+    """best@m, best@2m, ..: the same with whole rollouts drawn, as the paper draws them.
 
     rewards (G, m, d), weights (..., d). Returns (..., G): entry j is for j + 1 rollouts, that is
     (j + 1) m answers. A policy whose rollouts are diverse inside gains by it against

@@ -99,7 +99,7 @@ def _judge_scores(answer):
 
 
 NUMBERS = "Three numbers from 0 to 1 are asked for."
-COPY = "A copy shares the wins: one of the two wins wherever the fifth did."
+COPY = "This is the fifth answer itself. Choose one that is better."
 DOMINATED = (
     "The fifth still wins for some weights. Look for an answer that is at least as good in each "
     "objective."

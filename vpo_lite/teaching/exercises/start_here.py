@@ -26,13 +26,14 @@ EXERCISES = (
                 "This is the mean over routes of the person who likes each most. Take the other "
                 "axis: the best route of each person.",
             ),
+            (0.8, "Nearly: give two decimals."),
             (0.9 + 3.5 / 6 + 0.9, "This is the sum over the three people. U is their mean."),
         ),
         learned="First each person chooses, then we average over people. That is U.",
     ),
     number(
         "00-b",
-        "What is missing",
+        "Two routes of three",
         minutes=3,
         level=2,
         solution=0.9557522123893805,

@@ -53,7 +53,7 @@ EXERCISES = (
             ),
             (
                 lambda R, W: (R @ W.T).max(axis=1).mean(axis=1),
-                "These are the scores U. Step 4 is missing: compare them within the group.",
+                "This is U of each rollout. Step 4 is missing: compare them within the group.",
             ),
             (
                 lambda R, W: (U := (R @ W.T).max(axis=1).mean(axis=1)) - U.mean(),
