@@ -118,22 +118,6 @@ def test_flags_of_several_problems_are_refused():
 # --- intervals ------------------------------------------------------------------------------------
 
 
-def test_a_bootstrap_interval_is_the_normal_one_for_many_values():
-    values = RNG.normal(2.0, 1.0, size=(400, 2))
-    low, high = intervals.bootstrap(values)
-    margin = 1.96 * values.std(axis=0) / 20
-    np.testing.assert_allclose(low, values.mean(axis=0) - margin, atol=0.02)
-    np.testing.assert_allclose(high, values.mean(axis=0) + margin, atol=0.02)
-
-
-def test_paired_differences_are_narrower_than_the_problems_spread():
-    hard = RNG.normal(0, 5, size=200)
-    first, second = hard + 0.1 + RNG.normal(0, 0.1, 200), hard
-    low, high = intervals.bootstrap(first - second)
-    assert 0.05 < low < 0.1 < high < 0.15
-    assert np.diff(intervals.bootstrap(first))[0] > 1.0
-
-
 def test_a_t_interval_of_one_source_is_students():
     values = RNG.normal(0, 1, 4)
     low, high = intervals.t_interval(values.mean(), [intervals.noise(values)])

@@ -1,4 +1,4 @@
-"""How sure a mean is: bootstrap over problems, t intervals over problems and seeds, sign test."""
+"""How sure a mean is: t intervals over problems and seeds, sign test."""
 
 from __future__ import annotations
 
@@ -6,39 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
-from .checks import check_finite, check_whole, shown
-from .randomness import generator
-
-RESAMPLES = 2000
-MOST_RESAMPLES = 1_000_000
-
-
-def bootstrap(
-    values: ArrayLike, level: float = 0.95, resamples: int = RESAMPLES
-) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bootstrap interval of the mean over the first axis, from keyed draws.
-
-    values (n, ...): one row per problem. Returns (low, high), each (...). The rows are drawn with
-    replacement, and all figures of a row together. For a difference of two methods give the
-    differences problem by problem: the interval is then paired. Source: Efron, 1979.
-
-    >>> low, high = bootstrap([0.5, 0.5, 0.5])
-    >>> float(low), float(high)
-    (0.5, 0.5)
-    """
-    values = _rows(values)
-    _check_level(level)
-    check_whole(resamples, "resamples", MOST_RESAMPLES)
-    picks = generator(0, "bootstrap").integers(len(values), size=(resamples, len(values)))
-    counts = np.stack([np.bincount(row, minlength=len(values)) for row in picks])
-    resampled = counts @ values.reshape(len(values), -1) / len(values)
-    resampled = resampled.reshape(resamples, *values.shape[1:])
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return low, high
+from .checks import check_finite, shown
 
 
 class Noise(NamedTuple):

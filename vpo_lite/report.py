@@ -36,7 +36,7 @@ _PAGE = """<!doctype html>
 <main>
 <h1>{} of {}</h1>
 <p>Figures are means over problems, measured at temperature 1 and at equal numbers of
-<em>answers</em>. In brackets: the 95 % bootstrap interval over problems. <em>Tokens</em>: sampled
+<em>answers</em>. In brackets: the 95 % interval over problems. <em>Tokens</em>: sampled
 in training, mean over the runs. <em>Coverage</em>: the expected best answer of a set, divided by
 that of the true front, at α = 1. <em>One answer</em>: coverage of the best single answer there is.
 <em>best@k</em>: the best of k answers under the fixed weights w*. <em>any@k</em>: the same under 50

@@ -735,12 +735,7 @@ def test_a_damaged_adapter_is_named(here, done, capsys):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: intervals.bootstrap([]),
-        lambda: intervals.bootstrap([0.5, float("nan")]),
-        lambda: intervals.bootstrap([None, 0.5]),
-        lambda: intervals.bootstrap([0.5], level=1.0),
-        lambda: intervals.bootstrap([0.5], level="0.95"),
-        lambda: intervals.bootstrap([0.5], resamples=0),
+        lambda: intervals.t_interval(0.5, [], level="0.95"),
         lambda: intervals.noise([[0.5, 0.5]]),
         lambda: intervals.noise([]),
         lambda: intervals.noise([0.5, float("inf")]),
@@ -760,7 +755,6 @@ def test_what_no_interval_can_use_is_refused(call):
 
 def test_of_one_problem_and_one_seed_nothing_is_sure(here):
     """One value tells nothing of its spread, so no interval may leave 0 out."""
-    assert [x.item() for x in intervals.bootstrap([0.25])] == [0.25, 0.25]
     text = SMALL.replace("seeds = 2", "seeds = 1").replace("problems = 3", "problems = 1")
     study = declaration.read(written(here, text.replace("between = 2", "between = 1")))
     for kind, found in (("vpo", 0.75), ("grpo", 0.5)):

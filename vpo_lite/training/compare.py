@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..estimators import METHODS
-from ..intervals import bootstrap
+from ..intervals import noise, t_interval
 from .config import OF_THE_MACHINE, TrainConfig
 from .folders import RunFolder
 from .measure import BUDGETS, means
@@ -47,10 +47,10 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - the means of the figures of ``summary.json``
     - start: the same figures before training
     - tokens: sampled in training
-    - interval {figure: (low, high)}: 95 % bootstrap interval over problems, best@k and any@k
+    - interval {figure: (low, high)}: 95 % interval over problems, best@k and any@k
       among them; None for one problem
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
-      problem, with its 95 % bootstrap interval; empty for the first row, where the problems are
+      problem, with its 95 % interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
     - other_problems: the settings by which this row was measured on other problems than the first
       one, such as data or eval_problems
@@ -117,7 +117,7 @@ def _row(runs: list[_Finished], mine: dict, kinds: list[dict], per_problem: dict
         "folders": [run.folder for run in runs],
         **means([_compared(run.summary) for run in runs]),
         "interval": {
-            name: bootstrap_interval(list(values.values())) for name, values in per_problem.items()
+            name: problem_interval(list(values.values())) for name, values in per_problem.items()
         },
     }
 
@@ -185,7 +185,7 @@ def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> di
         if unequal or a.keys() != b.keys() or None in {*a.values(), *b.values()}:
             continue
         differences = [a[place] - b[place] for place in a]
-        if interval := bootstrap_interval(differences):
+        if interval := problem_interval(differences):
             found[name] = (float(np.mean(differences)), *interval)
     return found
 
@@ -211,16 +211,15 @@ def _other_problems(mine: list[_Finished], others: list[_Finished], same: bool) 
     return [n for n in free if values[0][n] != values[1][n]] or ["eval_problems"]
 
 
-def bootstrap_interval(values) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the mean; None for fewer than two values, or where one is None.
+def problem_interval(values) -> tuple[float, float] | None:
+    """95 % t interval of the mean; None for fewer than two values, or where one is None.
 
-    >>> bootstrap_interval([0.5, 0.5, 0.5])
+    >>> problem_interval([0.5, 0.5, 0.5])
     (0.5, 0.5)
     """
     if len(values) < 2 or any(v is None for v in values):
         return None
-    low, high = bootstrap(values)
-    return float(low), float(high)
+    return t_interval(float(np.mean(values)), [noise(values)])
 
 
 def common_budgets(rows: list[dict]) -> list[str]:

@@ -245,7 +245,8 @@ function play(on) {
       redraw();
     }, PAUSE);
   }
-  find("play").textContent = on ? "⏸ Pause" : "▶ Play";
+  find("play").textContent = on ? "❚❚ Pause" : "▶ Play"; // glyphs that every font has, and no emoji
+  find("play").setAttribute("aria-label", on ? "Pause" : "Play");
   find("words").setAttribute("aria-live", on ? "off" : "polite"); // nobody can listen to a sentence a second
   redraw();
 }
