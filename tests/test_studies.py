@@ -123,6 +123,8 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
         (("rates = {grpo =", "rates = {nobody ="), "rates: 'nobody' is none of the kinds"),
         (("lr = [1e-4, 1e-3]", "lr = []"), "lr"),
         (("steps = 3", "steps = = 3"), "no TOML"),
+        (("answers = 6", 'answers = 6, chosen_by = "any"'), "chosen_by"),
+        (("answers = 6", 'answers = 6, chosen_by = "best@0"'), "chosen_by"),
         (("operations = 2", "colour = 2"), "colour"),
     ],
 )
@@ -221,6 +223,49 @@ def test_the_rate_with_the_best_validation_is_chosen(study, folder, tmp_path):
     assert results.chosen_rate(study, tmp_path / "copy", "vpo") == 1e-4
     path.unlink()
     assert results.chosen_rate(study, tmp_path / "copy", "vpo") is None
+
+
+@pytest.mark.parametrize("figure", ["any@10", "best@1", "solved@3", "set_reward"])
+def test_a_study_names_the_figure_that_chooses_its_rates(tmp_path, figure):
+    """Against evaluate, which computes it in another way, from the same validation problems."""
+    file, place = tmp_path / "mine.toml", tmp_path / "out"
+    file.write_text(SMALL.replace("answers = 6", f'answers = 6, chosen_by = "{figure}"'))
+    mine = declaration.read(file)
+    list(runner.run_study(mine, place, kinds=["start"]))
+    (job,) = mine.tuning("start")
+    name, _, k = figure.partition("@")
+    pool = max(int(k), 3) if k else 6  # sets of three are compared
+    task = job.judged.make_task()
+    task.seeds = {**task.seeds, "held_out": task.seeds["validation"]}
+    policy, name = load_policy("pocket-programs"), name.replace("solved", "pass")
+    figures = vpo.evaluate(policy, job.judged, answers=pool, problems=3, task=task)
+    wanted = figures[f"{name}_at_k"][k] if k else figures[name]
+    assert results.read_result(mine, place, job).validation == pytest.approx(wanted, abs=1e-5)
+    assert f"| {figure}, validation |" in tables.rates_markdown(mine, place, ())
+    file.write_text(file.read_text().replace(figure, "any@2"))
+    with pytest.raises(DamagedError, match=rf"chosen_by = '{figure}', the study says 'any@2'"):
+        results.read_result(declaration.read(file), place, job)
+
+
+def test_a_run_of_before_was_chosen_by_any_at_10(study, folder, tmp_path):
+    job = study.job("vpo", 1e-3, 0)
+    run = json.loads((folder / f"{job.key}.json").read_text())
+    assert run["measured"].pop("chosen_by") == "any@10"
+    (tmp_path / f"{job.key}.json").write_text(json.dumps(run))
+    assert results.read_result(study, tmp_path, job).seed == 0
+
+
+def test_set_rewards_at_other_alphas_are_not_compared(study, folder, tmp_path):
+    asked = ["set_reward", "best@3"]
+    assert tables.difference(study, folder, "vpo", "set_reward") is not None
+    run = results.read_result(study, folder, study.job("start", 1e-4, 0))
+    assert f"| {run.last['set_reward']:.3f}" in tables.markdown(study, folder, asked)
+    file = tmp_path / "other.toml"
+    file.write_text(SMALL.replace('method = "vpo"}', 'method = "vpo", alpha = 2.0}', 1))
+    list(runner.run_study(declaration.read(file), tmp_path / "out"))
+    other = declaration.read(file)
+    assert tables.difference(other, tmp_path / "out", "vpo", "set_reward") is None
+    assert tables.difference(other, tmp_path / "out", "vpo", "best@3") is not None
 
 
 def test_a_result_holds_checkpoints_and_problems(study, folder):
@@ -389,7 +434,7 @@ def test_the_rates_of_a_kind_stand_side_by_side(study, folder, tmp_path, capsys)
     asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table", "rates"]
     assert cli.main([*asked, "any@3"]) == 0
     lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["method", "lr", "runs", "validation", "any@3"]
+    assert lines[0] == ["method", "lr", "runs", "any@10, validation", "any@3"]
     assert [line[:4] for line in lines[2:]] == [
         ["VPO", "0.0001 *", "1", "0.900"],
         ["VPO", "0.001", "1", "0.100"],

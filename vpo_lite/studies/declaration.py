@@ -10,6 +10,7 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     seeds = 3                   # runs at the learning rate that was chosen
     baseline = "grpo_x3"        # the kind that the others are compared with
     measured = {problems = 64, between = 16, validation = 16}  # where a task has few: see Measured
+    # measured = {chosen_by = "any@1"}  # the figure that chooses learning rates, instead of any@10
 
     [kinds.vpo]
     label = "VPO, m = 3"
@@ -46,6 +47,7 @@ MOST_KINDS = 1_000
 OF_THE_STUDY = ("lr", "seed", "threads")  # settings that the study itself gives to each run
 RESERVED = ("search-", "failed-")  # how the names of other files begin
 MUTATION = "mutation"  # in a search: mutations without a policy; no kind has this name
+CHOOSING = r"^((any|best|solved)@[1-9][0-9]{0,2}|set_reward)$"  # figures
 Name = Annotated[str, Field(pattern=NAME, max_length=LONGEST)]
 Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1, max_length=100)]
 Values = Annotated[list[bool | int | float | str], Field(min_length=1, max_length=MOST_KINDS)]
@@ -73,6 +75,8 @@ class Measured(Schema):
     - checkpoints: how often, over training; validation: problems that choose the learning rate
     - answers: in the pool of a problem; preferences: held-out ones, under which it is searched
     - alphas: coverage is judged at each of these, too
+    - chosen_by: the figure that chooses a learning rate, on the validation problems: any@k, best@k,
+      solved@k (pass@k), or set_reward. Choose it by how the policy will be used
     """
 
     checkpoints: Count = 6
@@ -84,6 +88,7 @@ class Measured(Schema):
     alphas: list[Annotated[float, Field(ge=LEAST_ALPHA, le=MOST_ALPHA)]] = Field(
         default_factory=list
     )
+    chosen_by: Annotated[str, Field(pattern=CHOOSING)] = "any@10"
 
 
 class Searched(Schema):

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from ..checks import LARGEST, shown
 from ..files import DamagedError, Schema, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
-from .declaration import Job, Study
+from .declaration import Job, Measured, Study
 
 SHIPPED = Path(__file__).parent / "shipped"
 POLICIES = "policies"  # in a study's folder, and not committed: one folder for each run
@@ -91,7 +91,7 @@ def read_result(study: Study, folder, job: Job) -> Result:
 def _check_measured(path, found: Result, study: Study, job: Job) -> None:
     """DamagedError where a run was measured otherwise than the study states."""
     for what, there, wanted in (
-        ("measured", found.measured, study.measured.model_dump()),
+        ("measured", Measured().model_dump() | found.measured, study.measured.model_dump()),
         ("judged", found.judged, judged(job)),
     ):
         for name in sorted({*there, *wanted}):

@@ -40,8 +40,6 @@ from .results import (
     workplace,
 )
 
-CHOSEN_BY = 10  # the learning rate with the highest best@10 under held-out preferences is taken
-
 
 def check_sources(study: Study, runs: Iterable[Job], *, download: bool) -> None:
     """Raise ValueError that names the kind, before any of these runs begins, where a model or a
@@ -182,14 +180,16 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
             checkpoints.append({"step": record.step, "tokens": tokens, "figures": figures})
     last = measured("held_out", stated.problems, alphas=stated.alphas)
     checkpoints.append({"step": steps, "tokens": tokens, "figures": summary(last)})
-    validated = measured("validation", stated.validation, answers=CHOSEN_BY)
+    name, _, k = stated.chosen_by.partition("@")
+    answers = max(int(k), job.judged.compared_size) if k else stated.answers
+    chosen_by = measured("validation", stated.validation, answers=answers)[name]
     learner.policy.save(place / "adapter")
     return {
         "study": study.name,
         "kind": job.kind,
         "seed": job.seed,
         "config": config.to_json(),
-        "validation": round(float(np.mean(validated["any"][:, -1])), 5),
+        "validation": round(float(np.mean(chosen_by[:, int(k) - 1] if k else chosen_by)), 5),
         "checkpoints": checkpoints,
         "per_problem": by_problem(last),
         "measured": stated.model_dump(),

@@ -14,6 +14,7 @@ WORDS = {  # figure -> the head of its column
     **{f"best@{k}": f"best@{k}" for k in BUDGETS},
     **{f"any@{k}": f"any@{k}" for k in BUDGETS},
     **{f"solved@{k}": f"pass@{k}" for k in BUDGETS},
+    "set_reward": "set reward",
     "coverage": "coverage",
     "attained": "attained",
     "diversity": "diversity",
@@ -81,9 +82,11 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     Where no kind has two, the interval knows the problems only; with one problem it is infinite.
 
     None where one of the two has no finished run, and for a figure that has no value on some
-    problem, such as the coverage without a known front.
+    problem, such as the coverage without a known front. Also for set rewards at other alphas.
     """
     found, kinds = chosen(study, folder), (kind, baseline or study.baseline)
+    if figure == "set_reward" and len({study.tuning(one)[0].judged.alpha for one in kinds}) > 1:
+        return None
     ours, others = (_values(found.get(one, []), figure) for one in kinds)
     if ours is None or others is None:
         return None
@@ -173,7 +176,7 @@ def rates_markdown(study: Study, folder, figures: Sequence[str]) -> str:
     """Each trained kind at each learning rate, as a Markdown table; a * follows the rate that was
     chosen, by seed 0 alone.
     """
-    heads = ["method", "lr", "runs", "validation", *(WORDS[f] for f in figures)]
+    heads = ["method", "lr", "runs", f"{study.measured.chosen_by}, validation", *(WORDS[f] for f in figures)]
     lines = []
     for kind in filter(lambda kind: study.kinds[kind].trained, study.kinds):
         best = chosen_rate(study, folder, kind)

@@ -1,7 +1,8 @@
 """One training step, from prompts to the LoRA update.
 
-Two things differ from the paper: one machine, and LoRA instead of all parameters. Methods differ
-in one line, the call of ``estimators.estimate``.
+What differs from the paper: one machine; LoRA instead of all parameters; one update in a step, not
+two on half of the prompts each; no dual clip; no weight decay. Methods differ in one line, the call
+of ``estimators.estimate``.
 """
 
 import math
