@@ -560,6 +560,32 @@ def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
     assert (vpo.advantages("warm", R3) == 0.1).all()
 
 
+def test_a_method_of_ones_own_gets_the_weights_of_each_prompt_and_its_errors_name_it(monkeypatch):
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+    seen = []
+
+    @estimators.method(weights="many")
+    def own(R, *, weights, **_):
+        seen.append((R.shape, weights.shape))
+        return (score := np.einsum("pgmd,pkd->pg", R, weights)), score
+
+    W = rng(1).dirichlet(np.ones(2), size=7)
+    vpo.advantages("own", rng(2).random((3, 4, 2, 2)), weights=W)
+    vpo.advantages("own", rng(2).random((3, 2, 2)), weights=W, groups=["a", "b", "a"])
+    assert seen == [((3, 4, 2, 2), (3, 7, 2)), ((1, 2, 2, 2), (1, 7, 2)), ((1, 1, 2, 2), (1, 7, 2))]
+
+    @estimators.method()
+    def faulty(R, **_):
+        return np.ones(3) + np.ones(4), None
+
+    line = faulty.__code__.co_firstlineno + 2
+    with pytest.raises(
+        ValueError,
+        match=rf"method 'faulty' raised ValueError: .*\(test_estimators.py, line {line}\)",
+    ):
+        vpo.advantages("faulty", R3)
+
+
 def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
     small_config, monkeypatch
 ):

@@ -35,6 +35,7 @@ from .checks import (
     check_weights,
     check_whole,
     is_below,
+    raised_by,
     shown,
     told_of,
 )
@@ -77,9 +78,10 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     """Register the decorated function as a method under its own name.
 
     `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
-    arguments it needs, out of weights, alpha, w_star (P, d), k and eps. It ends in `**_`, which
-    takes the others. It returns an `Estimate`, or the plain pair (score, advantage). `weights` is
-    None where the exact mean is asked for (K = infinity).
+    arguments it needs, out of weights (P, K, d), alpha, w_star (P, d), k and eps. It ends in `**_`,
+    which takes the others. It returns an `Estimate`, or the plain pair (score, advantage).
+    `weights` is None where the exact mean is asked for (K = infinity). The function must not
+    compare prompts: with `groups=`, and where d differs, it is called for each alone (P = 1).
 
     Raises ValueError for the name of a method of another module, since runs and figures go by the
     name; for an unknown property; for a function without ``**_``, or with an argument that it will
@@ -240,7 +242,12 @@ def estimate(
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
-    found = METHODS[method].estimate(R, weights=weights, w_star=w_star, **settings)
+    try:
+        found = METHODS[method].estimate(R, weights=weights, w_star=w_star, **settings)
+    except Exception as error:
+        if METHODS[method].estimate.__module__ == __name__:
+            raise
+        raise ValueError(f"method {method!r} raised {raised_by(error)}") from error
     return _checked(method, found, R.shape[:2])
 
 
@@ -269,6 +276,8 @@ def _checked_weights(method, weights, shape):
                 f"weights has shape {weights.shape}: expected (K, {d}) for all prompts, or "
                 f"({P}, K, {d}), since R has shape {shape}"
             )
+        if not prompts:
+            weights = np.broadcast_to(weights, (P, K, d))
     return weights
 
 

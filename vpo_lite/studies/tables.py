@@ -176,7 +176,13 @@ def rates_markdown(study: Study, folder, figures: Sequence[str]) -> str:
     """Each trained kind at each learning rate, as a Markdown table; a * follows the rate that was
     chosen, by seed 0 alone.
     """
-    heads = ["method", "lr", "runs", f"{study.measured.chosen_by}, validation", *(WORDS[f] for f in figures)]
+    heads = [
+        "method",
+        "lr",
+        "runs",
+        f"{study.measured.chosen_by}, validation",
+        *(WORDS[f] for f in figures),
+    ]
     lines = []
     for kind in filter(lambda kind: study.kinds[kind].trained, study.kinds):
         best = chosen_rate(study, folder, kind)

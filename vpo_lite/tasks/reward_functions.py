@@ -3,13 +3,11 @@
 import functools
 import inspect
 import math
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from ..checks import LARGEST, check_finite, is_below, raised, shown
+from ..checks import LARGEST, check_finite, is_below, raised_by, shown
 from .base import TaskError
 from .by_name import attribute
 
@@ -149,12 +147,7 @@ def _called(name: str, function: Callable, given: Mapping):
     except (KeyboardInterrupt, MemoryError):  # for the latter training names settings to lower
         raise
     except BaseException as error:  # SystemExit would end a run without a word; panics of Rust
-        # Frame 0 is this one. The last line in the function's own file says more than one in a
-        # library that it calls.
-        own = traceback.extract_tb(error.__traceback__)[1:]
-        lines = [f for f in own if f.filename == own[0].filename]
-        where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
-        raise TaskError(f"{name} raised {raised(error)}{where}") from error
+        raise TaskError(f"{name} raised {raised_by(error)}") from error
 
 
 def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:

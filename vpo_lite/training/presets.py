@@ -12,8 +12,8 @@ _VALUES = {
     # many problems or a Hugging Face model, one GPU; states are stored every 10 steps, since each
     # holds the adapter and its two moments: 1.8 GiB for a model of 7B at rank 64
     "gpu": (300, 32, 16, 100, 2e-4, 32, 64, 1e-3, 1e-6, 1.0, 10),
-    # the paper's, as far as one machine can; 16 steps of 128 prompts are 2 epochs of the 1,000 mazes
-    # of its release, while its plot shows about 93
+    # the paper's, as far as one machine can; 16 steps of 128 prompts are 2 epochs of the 1,000
+    # problems of its release, while its plot shows about 93
     "paper": (16, 128, 8, 100, 1e-5, 64, 128, 1e-3, 1e-6, 1.0, 10),
 }
 
