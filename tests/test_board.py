@@ -194,6 +194,30 @@ def test_works_with_the_keyboard_alone(page):
 
 
 @browser
+def test_letters_on_the_buttons_paint_too_and_never_reach_the_notebook(page):
+    """JupyterLab deletes the cell at "d d"."""
+    page.evaluate(
+        "() => { window.heard = []; addEventListener('keydown', (e) => heard.push(e.key)); }"
+    )
+    on_the_board = "() => document.activeElement.matches('svg.maze')"
+    page.locator("button.edit").click()
+    assert page.evaluate(on_the_board)
+    page.locator('button[data-tool="G"]').click()
+    assert not page.evaluate(on_the_board)
+    for key in ("ArrowRight", "d", "z"):
+        page.keyboard.press(key)
+        assert page.evaluate(on_the_board)
+    assert page.evaluate("() => state.edit.text.split('\\n')[0]") == "S D G"
+    assert page.evaluate("() => heard") == []
+    page.locator("button.edit").focus()
+    page.keyboard.press(" ")  # presses the button, as everywhere
+    assert page.locator("button.edit").inner_text() == "✎ Edit maze"
+    page.keyboard.press("d")  # not while nothing is edited
+    assert page.evaluate("() => state.edit.count") == 1
+    assert page.evaluate("() => heard") == [" ", "d"]
+
+
+@browser
 def test_a_refused_edit_goes_back_to_what_holds(page):
     page.locator("button.edit").click()
     page.locator('figure >> nth=0 >> [data-r="0"][data-c="1"]').click()

@@ -261,7 +261,7 @@ def test_after_a_restart_the_panel_says_to_run_its_cell_again(start):
     parts = page.locator(".vpo-lab > *")
     assert parts.count() > 3 and not any(part.is_visible() for part in parts.all())
     said = "getComputedStyle(document.querySelector('.vpo-lab'), '::before').content"
-    assert "Run its cell again" in page.evaluate(said)
+    assert "then its cell again" in page.evaluate(said)
     page.wait_for_function(harness.CONNECTED)
     start.run_all()
     page.wait_for_selector(".vpo-board svg.maze")

@@ -275,9 +275,22 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
 ):
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
     before, after = ({"parse_rate": read[i], "valid_rate": valid[i]} for i in (0, 1))
-    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl))
+    learner = SimpleNamespace(policy=SimpleNamespace(pocket=None))
+    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl), learner=learner)
     told.warn_after_training(after | {"start": before, "truncated_in_training": 0.8}, run)
     assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
+
+
+@pytest.mark.parametrize("own, said", [(None, ""), (9, f"vpo-lite: {CUT}\n")])
+def test_the_longest_answers_of_a_small_policy_fit_so_more_tokens_are_not_the_cure(
+    own, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(told, "_token_limit", lambda run: 9)
+    config = vpo.TrainConfig(max_new_tokens=own)
+    learner = SimpleNamespace(policy=SimpleNamespace(pocket={"size": 6}))
+    run = SimpleNamespace(config=config, learner=learner)
+    told.warn_of_truncation(0.8, run, "in training")
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.slow

@@ -184,7 +184,7 @@ def test_a_lab_opens_a_maze_by_its_name():
     lab.new_maze("large fork")
     assert lab.maze == envs.generate("paper-9x9", 1002) and lab.maze_name == "large fork"
     assert lab.config.model == "auto" and lab.config.base_model == "pocket-9x9"
-    assert "A fork on nine squares" in lab.view().message
+    assert "A fork on 81 squares" in lab.view().message
     assert lab.config.m == 3 and lab.view().message.endswith(" Try m = 2.")
     lab.new_maze("three needed")
     assert lab.config.base_model == "pocket-6x6" and lab.maze.size == 6

@@ -118,7 +118,10 @@ def warn_of_answers(run, start: dict) -> None:
 
 
 def warn_of_truncation(rate: float, run, when: str) -> None:
-    if rate > 0.1:
+    """Not where the task's own limit holds the longest answers of a small policy: more tokens
+    would not help.
+    """
+    if rate > 0.1 and (run.config.max_new_tokens or run.learner.policy.pocket is None):
         note(
             f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
             f"({_token_limit(run)}): raise max_new_tokens"

@@ -64,7 +64,7 @@ const CSS = `
   border-radius: 4px; padding: 2px 9px; cursor: pointer; }
 .vpo-board button[aria-pressed="true"], .vpo-board button[aria-checked="true"] { border-color: #0072B2; font-weight: 700; }
 .vpo-board.dark button[aria-pressed="true"], .vpo-board.dark button[aria-checked="true"] { border-color: #56B4E9; }
-.vpo-board .note { min-height: 1.35em; margin: 5px 0 0; }
+.vpo-board .note { flex: 1 0 100%; min-height: 1.35em; margin: 0; }
 .vpo-board .note.wrong { color: #B3261E; font-weight: 600; }
 .vpo-board.dark .note.wrong { color: #FF9C8F; }
 .vpo-board.texts svg.maze, .vpo-board.texts .tools { display: none; }
@@ -174,7 +174,7 @@ function render({ model, el }) {
   make("style", "", root).textContent = CSS;
   const shelf = make("div", "groups", root);
   const tools = make("div", "tools", shelf);
-  const note = make("p", "note", root);
+  const note = make("p", "note", tools); // above the symbols: below them it may be out of sight
   note.setAttribute("role", "status");
   const text = make("p", "unseen text", root);
   const figures = []; // one for each group: {figure, caption, svg, layers, list, routes}
@@ -265,13 +265,15 @@ function render({ model, el }) {
     const editable = model.get("editable");
     tools.hidden = !editable;
     const held = document.activeElement && tools.contains(document.activeElement) ? document.activeElement.dataset.tool : null;
-    tools.replaceChildren();
+    for (const child of [...tools.children]) if (child !== note) child.remove();
     if (!editable) return;
-    const toggle = make("button", "edit", tools);
+    const toggle = make("button", "edit");
+    tools.insertBefore(toggle, note);
     toggle.textContent = editing ? "✓ Done" : "✎ Edit maze";
     toggle.dataset.tool = "toggle";
     toggle.setAttribute("aria-pressed", editing);
-    toggle.onclick = () => { editing = !editing; say(editing ? "Click a square, or use the arrow keys and a letter (W wall, blank floor)." : ""); drawTools(); drawCursor(); };
+    toggle.onclick = () => { editing = !editing; say(editing ? "Click a square, or use the arrow keys and a letter (W wall, blank floor)." : ""); drawTools(); drawCursor();
+      if (editing) figures[0].svg.focus({ preventScroll: true }); };
     if (editing) {
       const bar = make("span", "", tools);
       bar.setAttribute("role", "radiogroup");
@@ -386,7 +388,7 @@ function render({ model, el }) {
     };
     svg.addEventListener("pointerdown", (event) => { if (editing) { svg.focus({ preventScroll: true }); event.preventDefault(); touch(event, true); } });
     svg.addEventListener("pointermove", (event) => { if (event.buttons & 1) touch(event, false); });
-    svg.addEventListener("keydown", (event) => {
+    const typed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !model.get("editable")) return;
       const step = STEPS[event.key], key = event.key.toLowerCase();
       const chosen = TOOLS.find(([symbol, , letter]) => key === letter || key === symbol.toLowerCase());
@@ -403,6 +405,12 @@ function render({ model, el }) {
         say(`${String.fromCharCode(97 + cursor[1])}${cursor[0] + 1}: ${NAMES[grid[cursor[0]][cursor[1]]]}`);
       } else if (chosen) paint(...cursor, chosen[0]);
       drawCursor();
+    };
+    svg.addEventListener("keydown", typed);
+    tools.addEventListener("keydown", (event) => { // else "d d" deletes the notebook's cell
+      if (!editing || !(STEPS[event.key] || (event.key.length === 1 && event.key !== " "))) return;
+      typed(event);
+      if (event.defaultPrevented) svg.focus({ preventScroll: true });
     });
   }
 

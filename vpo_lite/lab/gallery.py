@@ -89,7 +89,7 @@ GALLERY = (
     ),
     NamedMaze(
         "large fork",
-        "A fork on nine squares",
+        "A fork on 81 squares",
         "The fork again, on the paper's layout and with the larger policy. A step takes longer.",
         m=2,
         seed=1002,

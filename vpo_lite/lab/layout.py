@@ -32,7 +32,7 @@ CSS = """
   .widget-readout):focus-visible { outline-color: #56B4E9 !important; }
 .vpo-lab.jupyter-widgets-disconnected > * { display: none; }
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
-  content: "The kernel stopped, and this panel with it. Run its cell again."; }
+  content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again."; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }
@@ -157,7 +157,7 @@ def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str])
 def columns_of(width: int, large: bool) -> int:
     """How many plots stand side by side: a title must fit above each."""
     scale = LARGE if large else 1
-    return 3 if width >= 860 * scale else 2 if width >= 530 * scale else 1
+    return 3 if width >= 860 * scale else 2 if width >= 515 * scale else 1
 
 
 def legend_rows(entries: Sequence[str], width: int, size: int) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from .. import metrics
 from ..looks import look
 from ..markup import Html, html, in_lines, joined
+from ..policy import shipped
 from ..tasks.maze import MazeTask
 from .view import Run, View
 
@@ -126,12 +127,15 @@ def status_line(view: View) -> Html:
 
 
 def cut_off(view: View) -> list[str]:
-    """A line for each active run whose last step cut many rollouts off at the token limit."""
+    """A line for each active run whose last step cut many rollouts off at the token limit. The
+    limit that a task has for a shipped policy holds its longest answers: more would not help.
+    """
     return [
         f"{look(run.method).text}: {run.record.truncated_rate:.0%} of the rollouts were cut off at "
         f"{view.token_limit(run)} tokens: raise max_new_tokens."
         for run in view.runs
         if run.method in view.active and run.records and run.record.truncated_rate > MANY_CUT_OFF
+        if run.config.max_new_tokens or shipped.description(run.config.base_model) is None
     ]
 
 
