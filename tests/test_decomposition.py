@@ -533,8 +533,12 @@ def test_the_command_reads_rewards_from_a_file(kind, capsys, tmp_path):
     assert found["coverage"]["1"] == pytest.approx((2 / 3 + 1) / 2)
     assert found["coverage"]["2"] == found["coverage"]["3"] == pytest.approx(1)
     lower = stored(tmp_path, np.asarray(R) - [1, 2], kind)
-    assert main(["report", "--rewards", lower, "--worst", "-1", "-2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == found
+    for worst in (["--worst", "-1", "-2"], ["--worst=-1,-2"]):
+        assert main(["report", "--rewards", lower, *worst, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == found
+    alike = stored(tmp_path, np.asarray(R) - 3, kind)
+    assert main(["report", "--rewards", alike, "--worst=-3", "--json"]) == 0  # one for all
+    assert json.loads(capsys.readouterr().out)["coverage"] == pytest.approx(found["coverage"])
     page = tmp_path / "page.html"
     one = stored(tmp_path, R[0], kind)  # (P, n, d): two problems of one answer that earns anything
     assert main(["report", "--rewards", one, "--alpha", "0.3", "--html", str(page)]) == 0
@@ -603,11 +607,22 @@ def test_a_file_that_holds_no_rewards_is_one_line_with_status_2(name, capsys, tm
     assert out == "" and len(err.splitlines()) == 1 and f"{file}: " in err and said in err
 
 
+def test_rewards_far_from_0_are_told_to_make_a_high_coverage_say_little():
+    """The same conflict, with 3 added to all rewards: VPO's z-scores are the same."""
+    x = np.random.default_rng(0).random((4, 24, 1))
+    R = np.concatenate([x, 1 - x], axis=-1)
+    near, far = vpo.reward_report(R), vpo.reward_report(R + 3)
+    assert near.coverage[1] < 0.85 < far.coverage[1] < 0.95
+    said = "answer covers 0.94 already, so a high coverage says little"
+    assert said in one_line(str(far)) and "says little" not in str(near)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         (["--worst", "1"], "--worst: only with --rewards"),
-        (["--rewards", "R.npy", "--worst", "1"], "worst has shape (1,): expected (2,)"),
+        (["--rewards", "R.npy", "--worst=1,1,1"], "worst has shape (3,): expected (2,)"),
+        (["--rewards", "R.npy", "--worst", "1;1"], "invalid numbers value"),
         (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
         (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),
         (["--rewards", "R.npy", "--alpha", "0"], "alpha = 0"),

@@ -58,6 +58,7 @@ def saying(*answers, tag="program"):
 # --- the archive ----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:rewards below 0 or above 1")
 @pytest.mark.parametrize("bins, d", [(2, 3), (5, 2), (7, 1), (None, 4)])
 def test_an_archive_is_the_best_answer_of_each_cell(bins, d):
     rng = np.random.default_rng(d)
@@ -99,6 +100,16 @@ def test_an_elite_keeps_its_rewards_when_the_callers_array_is_filled_anew():
         rewards[:] = values
         archive.add(answer, rewards)
     assert [e.rewards.tolist() for e in archive.elites.values()] == [[0, 1], [1, 0]]
+
+
+def test_rewards_outside_of_the_grid_share_the_outer_cells_and_a_warning_says_so(recwarn):
+    archive = Archive([0.5, 0.5], bins=4)
+    archive.add("a", [-1e-12, 1 + 1e-12])  # rounding
+    assert not recwarn
+    for rewards in ([-0.1, 0.5], [0.5, 1.1]):
+        with pytest.warns(UserWarning, match="the archive's cells divide 0 to 1"):
+            archive.add("b", rewards)
+    assert {archive.cell([low, 0.5]) for low in (-0.1, -5.0, 0.0)} == {(0, 2)}
 
 
 def test_cells_are_those_of_the_decimal_numbers():

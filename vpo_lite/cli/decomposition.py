@@ -35,10 +35,11 @@ def flags(made, arguments) -> None:
     )
     made.add_argument(
         "--worst",
-        type=float,
+        type=numbers,
         nargs="+",
         metavar="X",
-        help="with --rewards: the d rewards of a missing answer (default: 0 in each objective)",
+        help="with --rewards: the d rewards of a missing answer, such as =-1,-2, or one for all "
+        "(default: 0)",
     )
     add_number(
         made, "--problems", f"held-out problems (default: {PROBLEMS}, or all where there are fewer)"
@@ -74,6 +75,11 @@ def run(options) -> int:
     return _of_a_task(options)
 
 
+def numbers(text: str) -> list[float]:
+    """Numbers with commas between them."""
+    return [float(x) for x in text.split(",")]
+
+
 def _of_a_file(options) -> int:
     from ..decomposition import read_rewards, reward_report
 
@@ -90,8 +96,16 @@ def _of_a_file(options) -> int:
             )
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
+        worst = None if options.worst is None else sum(options.worst, [])
+        if worst is not None and len(worst) == 1:  # d may differ
+            one = worst[0]
+            worst = (
+                [np.full(np.shape(r)[-1], one) for r in R]
+                if isinstance(R, list)
+                else [one] * R.shape[-1]
+            )
         with told_of(shown_path(options.rewards)):
-            report = reward_report(R, worst=options.worst, alpha=alpha, progress=bar)
+            report = reward_report(R, worst=worst, alpha=alpha, progress=bar)
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
     return _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})

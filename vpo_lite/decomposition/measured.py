@@ -119,8 +119,8 @@ def _problem(name, rewards, valid, target, w_star, worst) -> Problem:
     if below.any():
         raise ValueError(
             f"{name} holds a reward of {rewards[below][0]:g}, below worst: coverage is measured "
-            "from there; give worst = the rewards of a worthless answer, say the lowest of each "
-            "component"
+            "from there; give worst = the rewards of a worthless answer (--worst=A,B), say the "
+            "lowest of each component"
         )
     rewards = np.maximum(rewards, worst)  # what lies below it by rounding
     if valid is None:

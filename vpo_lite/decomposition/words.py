@@ -7,6 +7,7 @@ import numpy as np
 from ..markup import count, in_lines
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
+FAR_FROM_0 = 0.8  # coverage of an average answer: beyond, most of all rewards may be an offset
 UNEQUAL = 20  # times the reach of another component: random weights then hear the larger one only
 LABEL = 14  # columns of a label
 
@@ -251,9 +252,9 @@ def _doubts(report):
         )
     if not report.valid_given and report.valid < 1:
         yield "`valid` was not given, so answers without any reward counted as invalid."
-    if report.coverage and report.coverage[1] >= HARDLY and (report.needs_a_set or 0) > 0.25:
+    if report.coverage and report.average > FAR_FROM_0 and (report.needs_a_set or 0) > 0.25:
         yield (
-            f"an average answer covers {number(report.average)} already, so coverage near 1 says "
+            f"an average answer covers {number(report.average)} already, so a high coverage says "
             "little. If 0 has no meaning in these rewards, give `worst`, or go by 'needs a set'."
         )
     if report.coverage:

@@ -1,5 +1,6 @@
 """An archive of answers in reward space: the best one of each cell of a fixed grid."""
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,6 +9,10 @@ import numpy as np
 from ..checks import check_finite, check_whole
 
 CELLS = 1_024  # a grid has about so many, but two at least for each objective
+OUTSIDE = (
+    "rewards below 0 or above 1: the archive's cells divide 0 to 1, so all of them share the outer "
+    "cells; search with rewards from 0 to 1"
+)
 ROUNDING = 1e-9  # of a cell: 0.29 * 100 is a little less than 29
 
 
@@ -25,7 +30,7 @@ class Archive:
 
     - weights (d,): an answer's score is w . r
     - bins: cells for each objective, of equal width over [0, 1]. A reward outside belongs to the
-      outer cell. None: as many as 1,024 cells allow, two at least. Rewards of 0 and 1, such as
+      outer cell; a warning says so once. None: as many as 1,024 cells allow, two at least. Rewards of 0 and 1, such as
       passed tests, then have a cell for each different vector.
 
     Of answers with equal scores the shortest one stays, and of these the first. Otherwise long
@@ -55,6 +60,8 @@ class Archive:
     def add(self, answer: str, rewards) -> Elite | None:
         """The answer as the elite of its cell; None where the one that is there stays."""
         rewards = np.array(rewards, dtype=float)  # a copy: the caller may fill its array anew
+        if rewards.min() < -ROUNDING or rewards.max() > 1 + ROUNDING:
+            warnings.warn(OUTSIDE, stacklevel=2)
         cell, score = self.cell(rewards), float(self.weights @ rewards)
         old = self.elites.get(cell)
         if old and (score, -len(answer)) <= (old.score, -len(old.answer)):

@@ -44,7 +44,7 @@ def evaluate(
     consecutive single answers. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
-    - coverage: mean over sets, exact at alpha = 1; None without a known front
+    - coverage: mean over sets, exact at alpha = 1; None unless every front is known
     - coverage_best_single: coverage of the best single answer there is; None without a known front
     - diversity: mean pairwise L1 distance among valid answers, 0 to d
     - diversity_all: the same among all answers

@@ -63,7 +63,8 @@ class StepRecord:
     - method, alpha, K, m: as used in this step
     - score: what the method raises (U_hat for vpo)
     - set_reward: expected best answer of a compared set at the run's alpha, K = infinity
-    - coverage: the same at alpha = 1 over that of the true front; None without a known front
+    - coverage: the same at alpha = 1 over that of the true front, mean over the problems with a
+      known front; None without any
     - diversity: mean pairwise L1 distance among valid answers, 0 to d
     - parse_rate, valid_rate, solved_rate, repeat_rate: of the answers asked for
     - truncated_rate: of the rollouts, those cut off at the token limit
