@@ -6,6 +6,8 @@ whatever Python wants to know of them is seen, and answered, by :class:`Watched`
 """
 
 import contextlib
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -398,6 +400,27 @@ def test_every_thread_records_on_a_stream_of_its_own(cards):
     with ThreadPoolExecutor(1) as other:
         theirs = [other.submit(recorded_on, device, cards).result() for _ in range(2)]
     assert theirs[0] is theirs[1] is not recorded_on(device, cards)
+
+
+def test_one_thread_records_at_a_time(cards, monkeypatch):
+    """A recording begins with torch.cuda.synchronize, which breaks one that is under way."""
+    device, both = torch.device("cuda:0"), threading.Barrier(2)
+    under_way, broken = [], []
+    begin, end = FakeGraph.capture_begin, FakeGraph.capture_end
+    monkeypatch.setattr(
+        FakeGraph, "capture_begin", lambda g, **how: (under_way.append(g), begin(g, **how))
+    )
+    monkeypatch.setattr(FakeGraph, "capture_end", lambda g: (under_way.remove(g), end(g)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: broken.extend(under_way))
+
+    def record():
+        both.wait()
+        replayed(lambda: time.sleep(0.05), device)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(record) for _ in range(2)]:
+            done.result()
+    assert len(cards.recorded) == 2 and not broken
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.policy import base
-from vpo_lite.policy.decoder import decoder_for
+from vpo_lite.policy.decoder import DecoderView, decoder_for
 from vpo_lite.policy.loading import load_policy, outline
 from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.training import loop, memory
@@ -303,6 +303,26 @@ def test_what_filled_a_gpu_is_given_back_while_the_error_is_kept(error):
     with pytest.raises(MemoryError, match="lower prompts") as kept, memory.enough_memory(config):
         update()
     assert kept.value.__cause__ is error and held[0]() is None
+
+
+@pytest.mark.parametrize("where", ["prefill", "step"])
+def test_the_samplers_cache_is_given_back_while_the_error_is_kept(
+    where, tiny_policy_folder, monkeypatch
+):
+    """Frames are cleared, but not what a closure of theirs holds."""
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
+    learner, held, usual = Learner(config), [], getattr(DecoderView, where)
+
+    def filled(view, *given):
+        usual(view, *given)
+        held[:] = [weakref.ref(view)]
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(DecoderView, where, filled)
+    with pytest.raises(MemoryError, match="lower") as kept:
+        next(loop.train(config, learner=learner, fit=False))
+    gc.collect()
+    assert kept.value.__cause__ is not None and held[0]() is None
 
 
 @pytest.mark.parametrize("quantised", [False, True])

@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 import envs
 import vpo_lite as vpo
 from vpo_lite.files import DamagedError
+from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
@@ -774,6 +775,18 @@ def test_a_later_epoch_that_fails_says_so_and_makes_no_step(tiny):
     with pytest.raises(TrainingError, match="this pass changed nothing"):
         update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
     assert len(steps) == 1
+
+
+def test_a_sampler_that_gives_nan_stops_the_step(tiny, monkeypatch):
+    """It passed for a set that was recombined, which has no log-probabilities of its own."""
+    cfg, usual = tiny(), DecoderView.step
+    learner = Learner(cfg)
+    monkeypatch.setattr(DecoderView, "step", lambda view, tokens: usual(view, tokens) * math.nan)
+    before = [p.detach().clone() for p in learner.parameters]
+    said = r"the sampler's log-probabilities are not finite: lower lr .*At step 8, first prompt"
+    with pytest.raises(TrainingError, match=said):
+        train_step(learner, cfg, 7)
+    assert all(map(torch.equal, before, learner.parameters))
 
 
 def test_a_failing_step_names_itself_and_its_prompt(tiny, monkeypatch):

@@ -29,6 +29,7 @@ import faulthandler
 import gc
 import importlib.util
 import json
+import math
 import os
 import platform
 import signal
@@ -112,7 +113,9 @@ def answers(device: torch.device) -> bool:
     return True
 
 
-def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | None) -> int:
+def run_here(
+    wanted, device: torch.device, small: bool, rows: Path, out: Path | None, learn: float = 300
+) -> int:
     """Run the parts in this process. Each one's figures go to ``out``, and are a line of ``rows``.
 
     Returns BROKEN where an error left the GPU of no use to this process, else 0.
@@ -123,11 +126,19 @@ def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | 
     about = {"device": name, "cuda": torch.version.cuda, "small": small}
     versions = {package: version(package) for package in found}
     about |= {"versions": versions | {"torch": torch.__version__}}  # with its build: +cpu, +cu130
+    at = []  # the part that runs
+
+    def keep(figures: dict) -> None:
+        if out:
+            write(out, about, {at[-1]: dated({"outcome": "cut short", "device": name, **figures})})
+
     with tempfile.TemporaryDirectory() as scratch:
-        here = Here(device, small, Path(scratch))
+        here = Here(device, small, Path(scratch), learn, keep)
         for group, part in wanted:
             print(f"== {part}", flush=True)
-            row = dated(run(group, part, here))
+            at.append(part)
+            # of each part: a later command, for other parts, may get another card
+            row = dated(run(group, part, here) | {"device": name})
             print(json.dumps(row, indent=1), flush=True)
             if out:
                 write(out, about, {part: row})
@@ -138,32 +149,46 @@ def run_here(wanted, device: torch.device, small: bool, rows: Path, out: Path | 
     return 0
 
 
-def run_apart(wanted, command: list[str], rows: Path, out: Path | None, slower=1.0) -> dict:
+def run_apart(
+    wanted, command: list[str], rows: Path, out: Path | None, slower=1.0, within=math.inf
+) -> dict:
     """Run the parts in processes that ``command`` starts. Where one ends early, another goes on
-    with the parts that are left. slower: a factor of the limits.
+    with the parts that are left.
+
+    slower: a factor of the limits; within: seconds after which no part goes on, and none begins
     """
     rows.touch()
-    done, names = {}, [part for _, part in wanted]
+    done, names, end = {}, [part for _, part in wanted], time.monotonic() + within
     while left := [name for name in names if name not in done]:
+        if time.monotonic() > end:
+            over = {"outcome": "skipped", "seconds": 0.0, "said": "the time was over"}
+            return done | dict.fromkeys(left, over)
         limits = {name: slower * LIMITS.get(name, LIMIT) for name in left}
-        status, late = run_limited([*command, "--rows", str(rows), "--only", *left], rows, limits)
+        command_left = [*command, "--rows", str(rows), "--only", *left]
+        status, late = run_limited(command_left, rows, limits, end)
         done |= dict(json.loads(line) for line in rows.read_text().splitlines())
         after = [name for name in left if name not in done]
         if late in after:
             lost, seconds, said = late, limits[late], f"not done after {limits[late]:g} s"
+            if time.monotonic() > end:
+                seconds, said = 0.0, f"cut short when {within:g} s were over"
         elif late is None and after and (status != BROKEN or after == left):
             lost, seconds, said = after[0], 0.0, f"its process ended with {status}"
         else:
             continue
         done[lost] = dated({"outcome": "error", "seconds": seconds, "said": said})
         if out:
-            write(out, {}, {lost: done[lost]})
+            before = json.loads(out.read_text())["parts"].get(lost, {}) if out.exists() else {}
+            cut = before if before.get("outcome") == "cut short" else {}
+            write(out, {}, {lost: cut | done[lost]})
     return done
 
 
-def run_limited(command: list[str], rows: Path, limits: dict) -> tuple[int | None, str | None]:
+def run_limited(
+    command: list[str], rows: Path, limits: dict, end: float = math.inf
+) -> tuple[int | None, str | None]:
     """Run a command that does the parts of ``limits`` (part: seconds) one by one, and adds a line
-    to ``rows`` after each.
+    to ``rows`` after each. end: when it is killed in any case, on the monotonic clock.
 
     Returns its exit status, and the part at which it was killed because the limit was over. It has
     as long to end, when all is done, as to start.
@@ -175,7 +200,7 @@ def run_limited(command: list[str], rows: Path, limits: dict) -> tuple[int | Non
         while process.poll() is None:
             if (found := len(rows.read_text().splitlines()) - before) > at:
                 at, until = found, time.monotonic() + limits.get(parts[found], START_UP)
-            if time.monotonic() > until:
+            if time.monotonic() > min(until, end):
                 process.send_signal(signal.SIGUSR1)  # it writes where each of its threads is
                 time.sleep(1)
                 return None, parts[at]
@@ -217,6 +242,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="sizes for a trial on the CPU")
     parser.add_argument("--out", type=Path, help="the JSON file (default on a GPU: gpu.json)")
     parser.add_argument("--slower", type=float, default=1.0, help="factor of the parts' limits")
+    parser.add_argument("--within", type=float, default=math.inf, help="seconds for all parts")
+    parser.add_argument("--learn", type=float, default=300, help="seconds of the part learning")
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)  # of a process started here
     options = parser.parse_args()
     wanted, device = chosen(options.only), torch.device(options.device)
@@ -226,12 +253,13 @@ def main() -> int:
     out = options.out or (RESULTS if device.type == "cuda" and not options.small else None)
     if options.rows:
         faulthandler.register(signal.SIGUSR1, sys.__stderr__)
-        return run_here(wanted, device, options.small, options.rows, out)
+        return run_here(wanted, device, options.small, options.rows, out, options.learn)
     given = ["--device", options.device, *["--small"][: options.small]]
     given += ["--out", str(out)] if out else []
+    given += ["--learn", str(options.learn)]
     with tempfile.TemporaryDirectory() as scratch:
         rows = Path(scratch) / "rows"
-        done = run_apart(wanted, [*START, *given], rows, out, options.slower)
+        done = run_apart(wanted, [*START, *given], rows, out, options.slower, options.within)
     print(f"\ntorch {torch.__version__}" + (f", written to {out}" if out else ""))
     print(table(done))
     return int(any(row["outcome"] in ("failed", "error") for row in done.values()))

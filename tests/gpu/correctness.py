@@ -52,8 +52,9 @@ def logits(here: Here) -> dict:
                             forward.step(torch.tensor([20, 21, 22, 23 + t], device=device))
                         )
                 seen.append(torch.stack(steps).cpu())
-        found[size] = max(float((other - seen[0]).abs().max()) for other in seen[1:])
-    assert max(found.values()) <= 2e-4, found
+        # torch's max keeps a NaN; Python's passes over it
+        found[size] = float(torch.stack([(x - seen[0]).abs().max() for x in seen[1:]]).max())
+    assert all(gap <= 2e-4 for gap in found.values()), found
     found["said"] = f"largest gap {max(found.values()):.0e} (at most 2e-4)"
     return found
 
@@ -99,11 +100,12 @@ def drawn_alike(here: Here, ways: dict) -> dict:
     for name, other in rollouts.items():
         T = min(cpu.tokens.shape[1], other.tokens.shape[1])
         same = (cpu.tokens[:, :T] == other.tokens[:, :T]).all(1)
-        gap = (cpu.logprobs[same, :T] - other.logprobs[same, :T]).abs().max()
-        found[name] = {"same_rows": float(same.float().mean()), "logprob_gap": float(gap)}
+        gaps = (cpu.logprobs[same, :T] - other.logprobs[same, :T]).abs().amax(1)
+        gap = float(gaps.max()) if same.any() else float("nan")
+        found[name] = {"same_rows": float(same.float().mean()), "logprob_gap": gap}
     least = min(way["same_rows"] for way in found.values())
     gap = max(way["logprob_gap"] for way in found.values())
-    assert least >= 0.95 and gap <= 1e-3, found
+    assert all(w["same_rows"] >= 0.95 and w["logprob_gap"] <= 1e-3 for w in found.values()), found
     return {**found, "said": f"rows alike {least:.3f} (least), their logprobs within {gap:.0e}"}
 
 

@@ -29,11 +29,15 @@ class Here:
 
     - small: with sizes that a CPU computes in seconds
     - scratch: a folder that is removed afterwards
+    - learn: seconds that the part learning takes
+    - keep: stores figures of a part that is not done, in case it is cut short
     """
 
     device: torch.device
     small: bool
     scratch: Path
+    learn: float = 300
+    keep: Callable[[dict], None] = lambda figures: None
 
     def wait(self) -> None:
         """Until the device has done all that it was asked for."""
@@ -85,8 +89,8 @@ def full_rollouts(shape, vocabulary: int, device) -> Rollouts:
     """P x G completions of T tokens each to prompts of L tokens, drawn at random."""
     P, G, L, T = shape
     random = np.random.default_rng(0)
-    ids = lambda *size: torch.as_tensor(random.integers(5, vocabulary, size), device=device)  # noqa: E731
-    whole = lambda *size: torch.ones(size, dtype=torch.bool, device=device)  # noqa: E731
+    ids = lambda *size: torch.as_tensor(random.integers(5, vocabulary, size), device=device)
+    whole = lambda *size: torch.ones(size, dtype=torch.bool, device=device)
     return Rollouts(
         ids(P, L),
         whole(P, L),

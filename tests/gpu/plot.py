@@ -24,13 +24,13 @@ def drawn(found: dict):
     learning = found["parts"].get("learning", {})
     if "points" not in learning:
         sys.exit(f"no points of a run: part learning {learning.get('outcome', 'was not run')}")
-    points = learning["points"]
+    points, device = learning["points"], learning.get("device", found.get("device"))
     return figures.lines(
         [point["seconds"] for point in points],
         {name: [point[name] for point in points] for name in CURVES},
         x_title="seconds of training",
         y_title="mean over held-out mazes",
-        title=f"{found['device']}, {points[-1]['steps']} steps, {points[-1]['tokens']:,} tokens",
+        title=f"{device}, {points[-1]['steps']} steps, {points[-1]['tokens']:,} tokens",
     )
 
 

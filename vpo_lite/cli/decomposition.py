@@ -96,7 +96,7 @@ def _of_a_file(options) -> int:
             )
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
-        worst = None if options.worst is None else sum(options.worst, [])
+        worst = None if options.worst is None else [x for row in options.worst for x in row]
         if worst is not None and len(worst) == 1:  # d may differ
             one = worst[0]
             worst = (

@@ -32,7 +32,8 @@ CSS = """
   .widget-readout):focus-visible { outline-color: #56B4E9 !important; }
 .vpo-lab.jupyter-widgets-disconnected > * { display: none; }
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
-  content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again."; }
+  content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again.";
+}
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }

@@ -23,11 +23,13 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     if device.type != "cuda":
         return step
     graph = torch.cuda.CUDAGraph()
-    # Other threads, such as those of a live panel, may go on using the GPU meanwhile.
+    # Other threads, such as those of a live panel, may go on using the GPU meanwhile, but not
+    # record: a recording begins with torch.cuda.synchronize, which breaks any other (error 900).
     how = dict(stream=_STREAMS.of(device), capture_error_mode="thread_local")
     try:
         # Where a recording fails, torch leaves its stream in use. The outer block takes it back.
-        with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, **how):
+        before = torch.cuda.stream(torch.cuda.current_stream(device))
+        with _ONE_RECORDS, before, torch.cuda.graph(graph, **how):
             step()
     except RuntimeError as error:
         # Torch's last error says only that the recording broke; the one before says where.
@@ -49,4 +51,4 @@ class _Streams(threading.local):
         self.of = functools.cache(torch.cuda.Stream)
 
 
-_STREAMS = _Streams()
+_STREAMS, _ONE_RECORDS = _Streams(), threading.Lock()

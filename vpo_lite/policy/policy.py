@@ -171,10 +171,10 @@ class Policy:
         forward = decoder_for(self.model, dtype=number, compiled=compiled)
         how = dict(eos_ids=self.eos_ids | stops, pad_id=self.pad_id, temperature=temperature)
         groups, copies = uniforms.shape[:2]
-        parts = [
-            sample_tokens(self.model, asked[p], uniforms[p, g], forward=forward, **how)
-            for p, g in _parts(groups, copies, at_once or groups * copies)
-        ]
+        parts = []  # a comprehension is a closure before Python 3.12, and would keep the cache
+        for p, g in _parts(groups, copies, at_once or groups * copies):
+            part = sample_tokens(self.model, asked[p], uniforms[p, g], forward=forward, **how)
+            parts.append(part)
         if len(parts) == 1:
             return parts[0]
         return Rollouts.joined(parts, pad_prompts(asked, self.pad_id, self.device), self.pad_id)

@@ -10,6 +10,7 @@ pure function of parameters, prompt and uniforms. It does not depend on its neig
 on the device's random stream, or on what was sampled before.
 """
 
+import functools
 import inspect
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -152,9 +153,8 @@ def sample_tokens(
     with one_thread_if_small(model, max(rows, padded.ids.numel() // 8), SMALL_STEP):
         drawing.draw(forward.prefill(padded.ids, padded.mask, prompt_of, longest))
 
-        def advance():
-            drawing.draw(forward.step(drawing.latest))
-
+        # No closure: the frames of an error would keep what it holds (memory.enough_memory).
+        advance = functools.partial(_advance, forward, drawing)
         for t in range(1, longest):
             if t % every == 0 and not drawing.unfinished.any():
                 break
@@ -172,6 +172,10 @@ def sample_tokens(
         logprobs[:, :used],
         truncated=drawing.unfinished,
     )
+
+
+def _advance(forward: Forward, drawing: Drawing) -> None:
+    drawing.draw(forward.step(drawing.latest))
 
 
 # {device: tokens between two looks whether all rows have ended}, elsewhere 8. On a GPU a look waits

@@ -30,8 +30,8 @@ class Archive:
 
     - weights (d,): an answer's score is w . r
     - bins: cells for each objective, of equal width over [0, 1]. A reward outside belongs to the
-      outer cell; a warning says so once. None: as many as 1,024 cells allow, two at least. Rewards of 0 and 1, such as
-      passed tests, then have a cell for each different vector.
+      outer cell; a warning says so once. None: as many as 1,024 cells allow, two at least. Rewards
+      of 0 and 1, such as passed tests, then have a cell for each different vector.
 
     Of answers with equal scores the shortest one stays, and of these the first. Otherwise long
     answers, which can be joined no further, would bar the short ones they are made of.

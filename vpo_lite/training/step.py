@@ -104,6 +104,8 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         policy, task, instances, config.answers, uniforms, **how
     )
     sampled = time.perf_counter()
+    where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
+    _check_sampled(rollouts, config, where)
     pay = config.pay_repeats
     R = [x.for_training(task.worst(x.instance), pay) for x in groups]  # P times (G, m, d)
     trained, gave_way = rollouts, False
@@ -113,7 +115,6 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         )
     credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
     credit |= dict(eps=config.eps, whiten=config.whiten)
-    where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     try:
         scores, advantages = estimators.estimate(  # (P, G) both
             config.method, R, weights=weights, **credit
@@ -134,6 +135,17 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         rollout_seconds=sampled - started,
         scoring_seconds=scoring,
     )
+
+
+def _check_sampled(rollouts: Rollouts, config: TrainConfig, where: str) -> None:
+    """TrainingError for NaN from the sampler: later it would look like a set that was recombined,
+    which has no log-probabilities of its own.
+    """
+    if not rollouts.logprobs.isfinite().all():
+        raise TrainingError(
+            f"the sampler's log-probabilities are not finite: lower lr ({config.lr:g}), or set "
+            f"rollout_dtype float32; this step changed nothing. At {where}"
+        )
 
 
 class Update(NamedTuple):
