@@ -5,8 +5,10 @@
 tests/test_study_page.py compares the file with what this makes of the stored runs.
 """
 
+import itertools
 from pathlib import Path
 
+import numpy as np
 import study_page
 
 from vpo_lite.looks import FRONT, STYLES
@@ -14,9 +16,14 @@ from vpo_lite.studies import declaration, tables
 from vpo_lite.studies.results import SHIPPED
 
 PICTURE = Path(__file__).parents[2] / "notebooks" / "images" / "tradeoff.svg"
+LOOKS = {kind: STYLES[kind.partition("_x")[0]] for kind in study_page.THREE}
 WIDTH, HEIGHT = 420, 300  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 58, 22, 34, 44  # its margins
-DASHES = {"vpo": "", "grpo_x3": ' stroke-dasharray="6 4"'}
+DASHES = {
+    "vpo": "",
+    "grpo_x3": ' stroke-dasharray="6 4"',
+    "max_at_k": ' stroke-dasharray="9 3 2 3"',
+}
 
 
 def points(name: str) -> tuple[dict, list]:
@@ -27,7 +34,7 @@ def points(name: str) -> tuple[dict, list]:
             lr: tuple(row.figures.values())
             for lr, row in study_page.with_all_seeds(study, kind, figures).items()
         }
-        for kind in study_page.PAIR
+        for kind in study_page.THREE
     }
     before = tables.means(study, SHIPPED / name, figures)
     starts = [before[kind] for kind in ("start_single", "start_set")]
@@ -80,9 +87,17 @@ def _panel(name: str) -> str:
         "any@30: thirty answers</text>"
     )
     study = declaration.read(name)
+    lines = {kind: [place(p) for p in rates.values()] for kind, rates in trained.items()}
+    taken = [_box(x, y, 8, 8) for line in lines.values() for x, y in line]
+    taken += [_box(*place(p), 8, 8) for p in starts]
+    taken += [
+        _box(x + t * (x2 - x), y + t * (y2 - y), 3, 3)
+        for line in lines.values()
+        for (x, y), (x2, y2) in itertools.pairwise(line)
+        for t in np.linspace(0, 1, 40)
+    ]
     for kind, rates in trained.items():
-        look = STYLES[study_page.SHORT[kind].lower()]
-        places = [place(p) for p in rates.values()]
+        look, places = LOOKS[kind], lines[kind]
         parts.append(
             f'<polyline points="{" ".join(f"{x},{y}" for x, y in places)}" fill="none" '
             f'stroke="{look.colour}" stroke-width="2"{DASHES[kind]}/>'
@@ -92,20 +107,47 @@ def _panel(name: str) -> str:
             fill = look.colour if lr == best else "white"
             parts.append(_marker(kind, x, y, look.colour, fill))
             if lr in (min(rates), max(rates)):
-                side, shift = ("start", 9) if x < WIDTH / 2 else ("end", -9)
-                drop = 17 if kind == "grpo_x3" else -7
-                parts.append(_text(x + shift, y + drop, f"{lr:g}", side, look.colour))
+                words = f"{lr:g}"
+                box = _free(x, y, 7.5 * len(words), taken)
+                taken.append(box)
+                across, down = (box[0] + box[2]) / 2, box[3] - 2
+                parts.append(_text(across, down, words, "middle", look.colour))
     parts += [_marker("start", *place(p), FRONT, "white") for p in starts]
     return "\n".join(parts) + "\n"
 
 
+def _box(x: float, y: float, half_width: float, half_height: float) -> tuple[float, ...]:
+    """Left, top, right, bottom."""
+    return x - half_width, y - half_height, x + half_width, y + half_height
+
+
+def _free(x: float, y: float, width: float, taken: list) -> tuple[float, ...]:
+    """The place for a label near a point where it covers least of what is taken; the nearest."""
+    frame = (LEFT + 2, TOP + 2, WIDTH - RIGHT - 2, HEIGHT - BOTTOM - 2)
+    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    places = [
+        _box(x + (width / 2 + far) * np.cos(a), y + (6 + far) * np.sin(a), width / 2, 7)
+        for far in (9, 13, 18, 24)
+        for a in angles
+    ]
+    places = [p for p in places if _covered(p, frame) >= (p[2] - p[0]) * (p[3] - p[1]) - 1e-6]
+    return min(places, key=lambda place: sum(_covered(place, other) for other in taken))
+
+
+def _covered(one: tuple, other: tuple) -> float:
+    """The area that two boxes share."""
+    across = min(one[2], other[2]) - max(one[0], other[0])
+    down = min(one[3], other[3]) - max(one[1], other[1])
+    return max(across, 0) * max(down, 0)
+
+
 def _legend() -> str:
     parts = []
-    for x, kind, words in ((150, "vpo", "VPO"), (230, "grpo_x3", "GRPO")):
-        colour = STYLES[study_page.SHORT[kind].lower()].colour
-        parts += [_marker(kind, x, -4, colour, colour), _text(x + 12, 0, words)]
-    parts += [_marker("start", 322, -4, FRONT, "white"), _text(334, 0, "before training")]
-    parts.append(_text(450, 0, "numbers: learning rate; filled: best in validation"))
+    for x, kind in zip((110, 190, 280), study_page.THREE, strict=True):
+        colour = LOOKS[kind].colour
+        parts += [_marker(kind, x, -4, colour, colour), _text(x + 12, 0, LOOKS[kind].text)]
+    parts += [_marker("start", 372, -4, FRONT, "white"), _text(384, 0, "before training")]
+    parts.append(_text(500, 0, "numbers: learning rate; filled: best in validation"))
     return "\n".join(parts) + "\n"
 
 
@@ -122,6 +164,8 @@ def _marker(kind: str, x: float, y: float, colour: str, fill: str) -> str:
         return f'<circle cx="{x}" cy="{y}" r="5" {how}/>'
     if kind == "grpo_x3":
         return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" {how}/>'
+    if kind == "max_at_k":
+        return f'<path d="M{x} {y - 7:.1f}l7 7l-7 7l-7 -7z" {how}/>'
     return f'<path d="M{x} {y - 6:.1f}l6 11h-12z" {how}/>'
 
 
@@ -130,7 +174,7 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _text(x: float, y: float, words: str, anchor: str = "start", colour: str = "black") -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
 
 
 if __name__ == "__main__":

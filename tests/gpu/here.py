@@ -89,8 +89,8 @@ def full_rollouts(shape, vocabulary: int, device) -> Rollouts:
     """P x G completions of T tokens each to prompts of L tokens, drawn at random."""
     P, G, L, T = shape
     random = np.random.default_rng(0)
-    ids = lambda *size: torch.as_tensor(random.integers(5, vocabulary, size), device=device)
-    whole = lambda *size: torch.ones(size, dtype=torch.bool, device=device)
+    ids = lambda *size: torch.as_tensor(random.integers(5, vocabulary, size), device=device)  # noqa: E731
+    whole = lambda *size: torch.ones(size, dtype=torch.bool, device=device)  # noqa: E731
     return Rollouts(
         ids(P, L),
         whole(P, L),
