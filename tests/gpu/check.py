@@ -13,7 +13,9 @@ last.
 An error in one part is recorded and does not stop the others. They run in a process of their own,
 and in a new one where an error has broken the GPU for that process, or has ended it. A part that
 takes longer than its limit counts as an error: its process is killed, after it has said where it
-was. The limits are well above what an H100 should need; `--slower 2` doubles them.
+was. The limits are well above what an H100 should need; `--slower 2` doubles them. Where the whole
+command has a limit, `--within 500` ends it, with the table, before that; `--learn 200` makes the
+part learning shorter. Its points are stored as they come.
 
 It needs no network and no installed vpo_lite, and of Python packages only: torch, transformers,
 peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock, and what these need. bitsandbytes
