@@ -575,6 +575,13 @@ def test_a_method_of_ones_own_gets_the_weights_of_each_prompt_and_its_errors_nam
     assert seen == [((3, 4, 2, 2), (3, 7, 2)), ((1, 2, 2, 2), (1, 7, 2)), ((1, 1, 2, 2), (1, 7, 2))]
 
     @estimators.method()
+    def large(R, **_):
+        raise MemoryError("too large")
+
+    with pytest.raises(MemoryError, match=r"^too large$"):
+        vpo.advantages("large", R3)
+
+    @estimators.method()
     def faulty(R, **_):
         return np.ones(3) + np.ones(4), None
 

@@ -93,9 +93,8 @@ def raised_by(error: BaseException) -> str:
     """
     called = traceback.extract_tb(error.__traceback__)[1:]  # frame 0 holds the try
     lines = [f for f in called if f.filename == called[0].filename]
-    return raised(error) + "".join(
-        f" ({Path(f.filename).name}, line {f.lineno})" for f in lines[-1:]
-    )
+    where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+    return raised(error) + where
 
 
 def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:

@@ -245,7 +245,8 @@ def estimate(
     try:
         found = METHODS[method].estimate(R, weights=weights, w_star=w_star, **settings)
     except Exception as error:
-        if METHODS[method].estimate.__module__ == __name__:
+        # Of full memory training says what to lower
+        if METHODS[method].estimate.__module__ == __name__ or isinstance(error, MemoryError):
             raise
         raise ValueError(f"method {method!r} raised {raised_by(error)}") from error
     return _checked(method, found, R.shape[:2])

@@ -90,7 +90,8 @@ GALLERY = (
     NamedMaze(
         "large fork",
         "A fork on 81 squares",
-        "The fork again, on the paper's layout and with the larger policy. A step takes longer.",
+        "The fork again, on the paper's layout and with the larger policy: a step takes longer. "
+        "B earns nothing here.",
         m=2,
         seed=1002,
         layout="paper-9x9",
