@@ -39,7 +39,8 @@ class Firefox:
         from marionette_driver.marionette import Marionette
 
         found = harness.shutil.which("firefox-esr") or harness.shutil.which("firefox")
-        self.driver = Marionette(bin=found, headless=True, gecko_log=os.devnull)
+        log = Path(tempfile.mkdtemp(prefix="vpo-other-")) / "firefox.log"  # it replaces this file
+        self.driver = Marionette(bin=found, headless=True, gecko_log=str(log))
         self.driver.start_session()
         self.name = "Firefox " + self.driver.session_capabilities["browserVersion"]
         self.driver.set_window_rect(width=WIDTH, height=HEIGHT + 85)  # with its bars
