@@ -554,6 +554,20 @@ def test_max_at_k_beside_vpo_at_the_rates_of_all_runs():
     }
     told = {"programs": 0.145, "hops": 0.073, "hard-8x8": 0.030}
     assert {name: thirty[name] for name in told} == pytest.approx(told, abs=0.0006)
+    more = {}
+    for name in study_page.RATED:
+        study, folder = study_page.at_those_rates(name), results.SHIPPED / name
+        means = tables.means(study, folder, ["tokens"])
+        ours, other = means["max_at_k"], means["vpo"]
+        assert ours["training_answers"] == other["training_answers"]
+        more[name] = ours["training_tokens"] / other["training_tokens"] - 1
+        if name == "programs":  # as many tokens as thirty answers of VPO
+            afford = int(30 * other["tokens"] / ours["tokens"])
+            found = study_page.curve(results.chosen(study, folder), "max_at_k", "any")
+            assert afford == 21 and found[afford - 1] == pytest.approx(0.36, abs=0.005)
+    rest = [x for name, x in more.items() if name != "programs"]
+    assert more["programs"] == pytest.approx(0.35, abs=0.005)
+    assert [min(rest), max(rest)] == pytest.approx([-0.08, -0.02], abs=0.005)
 
 
 def test_4096_points_are_enough_to_judge_the_50_weights():
