@@ -622,7 +622,10 @@ def test_rewards_far_from_0_are_told_to_make_a_high_coverage_say_little():
     [
         (["--worst", "1"], "--worst: only with --rewards"),
         (["--rewards", "R.npy", "--worst=1,1,1"], "worst has shape (3,): expected (2,)"),
-        (["--rewards", "R.npy", "--worst", "1;1"], "invalid numbers value"),
+        (
+            ["--rewards", "R.npy", "--worst", "1;1"],
+            "worst = '1;1': expected numbers between commas",
+        ),
         (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
         (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),
         (["--rewards", "R.npy", "--alpha", "0"], "alpha = 0"),

@@ -197,3 +197,15 @@ def _as_option(made: dataclasses.Field) -> Option:
     kind = next(k for k in kinds if k is not type(None))
     rules = dict(made.metadata)
     return Option(made.name, int if rules.get("inf") else kind, made.default, **rules)
+
+
+def numbers_of(name: str, text: str) -> list[float]:
+    """The numbers of a text that has commas between them. ValueError where it holds others.
+
+    >>> numbers_of("worst", "-1,0.5")
+    [-1.0, 0.5]
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} = {shown(text)}: expected numbers between commas") from None

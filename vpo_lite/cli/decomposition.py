@@ -6,6 +6,7 @@ import numpy as np
 
 from ..checks import printable, shown_path, told_of
 from ..markup import count, in_lines
+from ..options import numbers_of
 from .flags import (
     OF_A_PAGE,
     Wrong,
@@ -35,7 +36,6 @@ def flags(made, arguments) -> None:
     )
     made.add_argument(
         "--worst",
-        type=numbers,
         nargs="+",
         metavar="X",
         help="with --rewards: the d rewards of a missing answer, such as =-1,-2, or one for all "
@@ -75,11 +75,6 @@ def run(options) -> int:
     return _of_a_task(options)
 
 
-def numbers(text: str) -> list[float]:
-    """Numbers with commas between them."""
-    return [float(x) for x in text.split(",")]
-
-
 def _of_a_file(options) -> int:
     from ..decomposition import read_rewards, reward_report
 
@@ -96,7 +91,7 @@ def _of_a_file(options) -> int:
             )
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
-        worst = None if options.worst is None else [x for row in options.worst for x in row]
+        worst = None if options.worst is None else numbers_of("worst", ",".join(options.worst))
         if worst is not None and len(worst) == 1:  # d may differ
             one = worst[0]
             worst = (

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from ..checks import LARGEST, check_finite, is_encodable, shown
-from ..options import Option
+from ..options import Option, numbers_of
 from .base import Prompt, Task, TaskError
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .reward_functions import OF_TRL, RewardFunctions
@@ -183,7 +183,7 @@ class _Numbers(Option):
     def check(self, value):
         if not isinstance(value, str):
             return super().check(value)
-        numbers = [Option.check(self, x) for x in _numbers(self.name, value)]
+        numbers = [Option.check(self, x) for x in numbers_of(self.name, value)]
         return value if len(numbers) > 1 else numbers[0]
 
     def read(self, text: str):
@@ -257,8 +257,8 @@ class FunctionsTask(ByFunctions, RecordTask):
                 f"{there} without {absent}: name the rows and the functions that score them"
             )
         given, worst = self.reward_weights, self.worst_reward
-        weights = None if given is None else _numbers("reward_weights", given)
-        worst = _numbers("worst_reward", worst) if isinstance(worst, str) else worst
+        weights = None if given is None else numbers_of("reward_weights", given)
+        worst = numbers_of("worst_reward", worst) if isinstance(worst, str) else worst
         named = EXAMPLE if self.reward_funcs is None else self.reward_funcs
         functions = RewardFunctions.named(named, worst)
         self.use(functions, weights)
@@ -321,13 +321,6 @@ class OfFunctions(ByFunctions):
                 f"prompt {shown(instance.prompt)} is no JSON, so it cannot name its group: add a "
                 "column vpo_key"
             ) from error
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{name} = {shown(text)}: expected numbers between commas") from None
 
 
 def _as_completion(prompt, text: str):
