@@ -17,6 +17,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,7 @@ class Firefox:
     def __init__(self):
         from marionette_driver.marionette import Marionette
 
-        found = harness.shutil.which("firefox-esr") or harness.shutil.which("firefox")
+        found = shutil.which("firefox-esr") or shutil.which("firefox")
         log = Path(tempfile.mkdtemp(prefix="vpo-other-")) / "firefox.log"  # it replaces this file
         self.driver = Marionette(bin=found, headless=True, gecko_log=str(log))
         self.driver.start_session()
@@ -83,7 +84,7 @@ class WebKit(Firefox):
         options = webdriver.WebKitGTKOptions()
         options.binary_location = str(next(Path("/").glob(MINI.lstrip("/"))))
         options.add_argument("--automation")
-        service = Service(harness.shutil.which("WebKitWebDriver"))
+        service = Service(shutil.which("WebKitWebDriver"))
         self.driver = webdriver.WebKitGTK(options=options, service=service)
         self.name = "WebKitGTK " + self.driver.capabilities["browserVersion"]
         self.driver.set_window_rect(0, 0, WIDTH, HEIGHT + 40)
@@ -119,9 +120,8 @@ def lesson(browser, folder):
     """The page of a lesson, opened from the disk: its sliders by keys, and Play."""
     page = folder / "lesson.html"
     command = "export lesson three_methods/seed-0 --unseen --out"
-    subprocess.run(
-        [sys.executable, "-m", "vpo_lite.cli", *command.split(), page], check=True, stdout=-3
-    )
+    command = [sys.executable, "-m", "vpo_lite.cli", *command.split(), page]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     browser.open(page.as_uri())
     wait(browser, "document.querySelector('#step')")
     browser.press("#step", END)

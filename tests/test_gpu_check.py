@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,47 @@ def test_a_part_that_hangs_is_ended_and_the_next_one_runs(check, run, monkeypatc
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError while one of them lives
     assert "in hangs" in capfd.readouterr().err  # where it was
+
+
+CUT_SHORT = """
+import sys, time
+sys.path[:0] = [{gpu!r}]
+import check, correctness, effect
+
+def learns(here):
+    here.keep({{"points": [here.learn]}})
+    time.sleep(600)
+
+correctness.sampler = lambda here: {{"said": "well"}}
+effect.learning = learns
+sys.exit(check.main())
+"""
+
+
+@pytest.mark.slow
+def test_a_part_that_is_cut_short_leaves_what_it_kept(check, run, monkeypatch, tmp_path, capfd):
+    out = tmp_path / "gpu.json"
+    code = CUT_SHORT.format(gpu=str(ROOT / "tests" / "gpu"))
+    monkeypatch.setattr(check, "START", [sys.executable, "-c", code])
+    monkeypatch.setattr(check, "LIMITS", {"learning": 4})
+    # the first part of a process has longer
+    assert run(*TRIAL, "sampler", "learning", "--learn", "7", "--out", str(out)) == 1
+    found = json.loads(out.read_text())
+    learning = found["parts"]["learning"]
+    assert (learning["outcome"], learning["said"]) == ("error", "not done after 4 s")
+    assert learning["points"] == [7.0] and learning["device"] == found["device"]
+
+
+def test_when_the_time_of_the_command_is_over_nothing_goes_on(check, tmp_path):
+    rows = tmp_path / "rows"
+    wanted = [("correctness", "logits"), ("speed", "trl")]
+    found = check.run_apart(wanted, ["no such command"], rows, None, within=-1)
+    assert {part: row["outcome"] for part, row in found.items()} == {
+        "logits": "skipped",
+        "trl": "skipped",
+    }
+    sleeps, end = [sys.executable, "-c", "import time; time.sleep(600)"], time.monotonic() + 0.3
+    assert check.run_limited(sleeps, rows, {"logits": 500}, end) == (None, "logits")
 
 
 @pytest.mark.slow

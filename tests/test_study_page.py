@@ -477,7 +477,7 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert other == pytest.approx(0.770, abs=0.0006)
 
 
-def test_every_policy_trades_one_answer_against_thirty():
+def test_vpo_and_grpo_trade_one_answer_against_thirty():
     """The figure, and what the page reads from it: any@1 and any@30 at every learning rate."""
     assert tradeoff_picture.PICTURE.read_text() == tradeoff_picture.drawn()
     points = {name: tradeoff_picture.points(name) for name in study_page.RATED}
@@ -513,7 +513,7 @@ def test_every_policy_trades_one_answer_against_thirty():
 
 
 def test_max_at_k_leaves_the_lines_of_vpo_and_grpo():
-    """More with thirty answers at a higher rate, and not less with one."""
+    """More with thirty answers at a higher rate, and hardly less with one."""
     for name in ("programs", "hops"):
         trained, starts = tradeoff_picture.points(name)
         line = {lr: trained["max_at_k"][lr] for lr in sorted(trained["max_at_k"]) if lr <= 4e-4}

@@ -128,17 +128,15 @@ def run_here(
     about = {"device": name, "cuda": torch.version.cuda, "small": small}
     versions = {package: version(package) for package in found}
     about |= {"versions": versions | {"torch": torch.__version__}}  # with its build: +cpu, +cu130
-    at = []  # the part that runs
 
-    def keep(figures: dict) -> None:
+    def keep(figures: dict) -> None:  # of the part that runs
         if out:
-            write(out, about, {at[-1]: dated({"outcome": "cut short", "device": name, **figures})})
+            write(out, about, {part: dated({"outcome": "cut short", "device": name, **figures})})
 
     with tempfile.TemporaryDirectory() as scratch:
         here = Here(device, small, Path(scratch), learn, keep)
         for group, part in wanted:
             print(f"== {part}", flush=True)
-            at.append(part)
             # of each part: a later command, for other parts, may get another card
             row = dated(run(group, part, here) | {"device": name})
             print(json.dumps(row, indent=1), flush=True)
@@ -166,8 +164,8 @@ def run_apart(
             over = {"outcome": "skipped", "seconds": 0.0, "said": "the time was over"}
             return done | dict.fromkeys(left, over)
         limits = {name: slower * LIMITS.get(name, LIMIT) for name in left}
-        command_left = [*command, "--rows", str(rows), "--only", *left]
-        status, late = run_limited(command_left, rows, limits, end)
+        rest = [*command, "--rows", str(rows), "--only", *left]
+        status, late = run_limited(rest, rows, limits, end)
         done |= dict(json.loads(line) for line in rows.read_text().splitlines())
         after = [name for name in left if name not in done]
         if late in after:

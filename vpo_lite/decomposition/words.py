@@ -169,8 +169,8 @@ def _of_the_target(report) -> str:
         return f"The target follows: {compared}."
     word = "The" if report.coverage[1] >= HARDLY else "But the"
     return (
-        f"{word} target does not follow: {compared}. Spreading over "
-        "these components does not help what the target measures."
+        f"{word} target does not follow: {compared}. Spreading over these components does not "
+        "help what the target measures."
     )
 
 
