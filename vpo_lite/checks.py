@@ -14,7 +14,9 @@ Longer than 350 lines because it is one of the four files that can be copied by 
 """
 
 import contextlib
+import os
 import shlex
+import subprocess
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -36,6 +38,7 @@ DEEPEST = 16  # lists in lists
 _OF_LETTERS = {"G": ("group_size", "--group-size"), "P": ("prompts", "--prompts")}
 ROUNDING = 1e-6  # sums in float32 miss the least reward there is by a part of this
 LONGEST = 900  # characters of a message
+WINDOWS = os.name == "nt"
 INTEGERS = 2**63  # whole numbers stay below this, as in NumPy, torch and JSON readers
 
 
@@ -121,12 +124,17 @@ def printable(text: str) -> str:
 
 
 def command(*words) -> str:
-    """A command of ours, to be pasted into a shell.
+    """A command of ours, to be pasted into a shell; see :func:`for_shell`.
 
-    >>> command("train", "--resume", "my runs/a")
-    "vpo-lite train --resume 'my runs/a'"
+    >>> command("train", "--steps", 60)
+    'vpo-lite train --steps 60'
     """
-    return shlex.join(["vpo-lite", *map(str, words)])
+    return for_shell(["vpo-lite", *map(str, words)])
+
+
+def for_shell(words: Sequence[str]) -> str:
+    """A line to be pasted into a shell of this system: on Windows, into PowerShell or cmd."""
+    return (subprocess.list2cmdline if WINDOWS else shlex.join)(words)
 
 
 def shown_path(path) -> str:

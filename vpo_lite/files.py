@@ -300,9 +300,17 @@ class FolderLock:
 
     def release(self, *, remove: bool = False) -> None:
         """Let others write; remove: leave no file behind."""
-        if self.held and remove:
-            self._path.unlink(missing_ok=True)
+        remove = remove and self.held
+        try:
+            if remove:  # before it is free: afterwards it may be another one's
+                self._path.unlink(missing_ok=True)
+                remove = False
+        except PermissionError:  # Windows removes no open file, neither this one nor another one's
+            pass
         self._lock.release()
+        if remove:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
 
 
 _held: weakref.WeakValueDictionary[Path, FolderLock] = weakref.WeakValueDictionary()

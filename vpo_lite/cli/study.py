@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
 
-from ..checks import shown
+from ..checks import for_shell, shown
 from .flags import Wrong, add_number, at_home, bars, note, path, requests
 from .study_tables import FIGURES, print_table
 
@@ -125,7 +124,7 @@ def _make(folder) -> None:
 
 def _commands(study, folder, options) -> None:
     for job in _jobs(study, folder, options, "to do"):
-        print(shlex.join([*_command(options, folder), "--run", job.key]))
+        print(for_shell([*_command(options, folder), "--run", job.key]))
 
 
 def _run_one(study, folder, key: str) -> None:

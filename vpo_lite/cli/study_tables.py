@@ -1,8 +1,6 @@
 """The tables that ``vpo-lite study NAME --table`` prints."""
 
-import shlex
-
-from ..checks import shown
+from ..checks import for_shell, shown
 from .flags import Wrong, requests
 
 RATES = ["any@1", "any@3", "any@30"]
@@ -14,7 +12,7 @@ def print_table(study, folder, asked: list[str]) -> None:
     from ..studies import results, searches, tables
 
     shipped = results.SHIPPED / study.name
-    ours = f", or our results with --out {shlex.quote(str(shipped))}" if shipped.is_dir() else ""
+    ours = f", or our results with --out {for_shell([str(shipped)])}" if shipped.is_dir() else ""
     with requests():
         if asked == ["search"]:
             if not searches.finished(study, folder):

@@ -55,7 +55,8 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
     for numbers that no training gives. Model and optimizer are then as they were.
     """
     with _opened(path) as file:
-        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        # Copies: these tensors are parts of the file, and Windows replaces no file that is in use.
+        stored = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         step = (file.metadata() or {}).get("step", "")
     names = dict(_trained(model))
     if not step.isdecimal() or not 1 <= int(step) <= most:
