@@ -15,6 +15,7 @@ import pytest
 import torch
 from small_models import byte_tokenizer, config_of
 from torch.profiler import ProfilerActivity, profile
+from torch.utils import _pytree as pytree
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM
 
 import vpo_lite as vpo
@@ -23,8 +24,8 @@ from vpo_lite.policy import base
 from vpo_lite.policy.decoder import DecoderView, decoder_for
 from vpo_lite.policy.loading import load_policy, outline
 from vpo_lite.policy.sampling import Rollouts
-from vpo_lite.training import loop, memory
-from vpo_lite.training.memory import available_memory, cures, fitted, memory_needed
+from vpo_lite.training import loop, memory, step
+from vpo_lite.training.memory import Decoder, available_memory, cures, fitted, memory_needed
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner, update_policy
 
@@ -137,10 +138,23 @@ def test_adapter_and_optimizer_are_what_they_hold(build, shape):
     assert need.adapter == pytest.approx(held, rel=0.01)  # AdamW's step counters come on top
 
 
-def test_parameters_count_the_base_and_the_samplers_copy(build, shape):
-    learner, config = build()
-    base = [p for p in learner.policy.model.parameters() if not p.requires_grad]
-    assert stated(learner, config, shape).parameters == 2 * sum(p.nbytes for p in base)
+@pytest.mark.parametrize(
+    "dtype, rollout_dtype",
+    [("float32", "auto"), ("bfloat16", "auto"), ("float32", "bfloat16"), ("bfloat16", "float32")],
+)
+def test_the_sampler_copies_what_is_no_part_of_the_model(build, shape, dtype, rollout_dtype):
+    learner, config = build(Qwen2ForCausalLM, dtype=dtype, rollout_dtype=rollout_dtype)
+    model = learner.policy.model
+    base = {p.data_ptr(): p.nbytes for p in model.parameters() if not p.requires_grad}
+    assert stated(learner, config, shape).parameters == sum(base.values())
+    number = getattr(torch, dtype if rollout_dtype == "auto" else rollout_dtype)
+    leaves = pytree.tree_leaves(decoder_for(model, dtype=number).parameters)
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    own = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+    copied = sum(size for place, size in own.items() if place not in base)
+    found = Decoder.of(learner.policy, config.rank).copied(number.itemsize)
+    assert found <= copied < 1.05 * found  # biases and the queries' and keys' norms come on top
+    assert stated(learner, config, shape).sampling > found
 
 
 @pytest.mark.slow
@@ -206,6 +220,8 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     nothing = dict(parameters=0, adapter=0, activations=0, logits=0, sampling=0)
     first = lambda **part: cures(memory.Memory(**nothing | part), config)[0]  # noqa: E731
     assert "micro_batch" in first(logits=9) and "4bit" in first(parameters=9)
+    copies = first(parameters=9, sampling=10)  # of the parameters, mostly
+    assert copies == "load_in 4bit" != first(parameters=4, sampling=10)
     assert first(logits=9, sampling=10) == f"set sample_batch below {shape[0] * shape[1]}"
     sampled = memory.Memory(**nothing | dict(sampling=1))
     assert not any("sample_batch" in cure for cure in cures(sampled, config, native=False))
@@ -225,9 +241,7 @@ def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape, fast, at
     monkeypatch.setattr(policy, "encode", lambda ids: ids)
     monkeypatch.setattr(type(policy), "eos_ids", set())
     if not fast:
-        monkeypatch.setattr(memory.DecoderView, "knows", lambda model: False)
-    forward = decoder_for(policy.model)
-    monkeypatch.setattr("vpo_lite.policy.policy.decoder_for", lambda *_, **__: forward)
+        monkeypatch.setattr(DecoderView, "knows", lambda model: False)
     measured = peak(lambda: policy.sample(prompts, uniforms, at_once=at_once))
     need = stated(learner, config, shape)
     assert 1 / 1.5 < need.sampling / (measured + uniforms.nbytes) < 1.5
@@ -303,6 +317,24 @@ def test_what_filled_a_gpu_is_given_back_while_the_error_is_kept(error):
     with pytest.raises(MemoryError, match="lower prompts") as kept, memory.enough_memory(config):
         update()
     assert kept.value.__cause__ is error and held[0]() is None
+
+
+def test_what_the_sampler_copied_is_gone_when_the_update_begins(tiny_policy_folder, monkeypatch):
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
+    views, still, usual = [], [], DecoderView.prefill
+
+    def prefill(view, *given):
+        views.append(weakref.ref(view))
+        return usual(view, *given)
+
+    def updated(*given):
+        still.append([ref() for ref in views])
+        return update_policy(*given)
+
+    monkeypatch.setattr(DecoderView, "prefill", prefill)
+    monkeypatch.setattr(step, "update_policy", updated)
+    next(loop.train(config))
+    assert len(still) == 1 and set(still[0]) == {None}
 
 
 @pytest.mark.parametrize("where", ["prefill", "step"])
@@ -558,10 +590,13 @@ def test_an_outline_knows_the_sizes_of_published_models_and_packs_linear_layers(
     others = V * H + layers * (H + 2 * kv * 64 + 2 * H) + H  # embedding, biases, norms
     assert linear + others == 494_032_768
     asked = vpo.TrainConfig.preset("gpu", task="hops", model="none", max_new_tokens=8)
-    for load_in, each, copies in ((None, 2, 2), ("8bit", 1, 1), ("4bit", 0.5, 1)):
+    joined = layers * (H * H + 2 * H * kv * 64 + 2 * H * I)
+    for load_in, each in ((None, 2), ("8bit", 1), ("4bit", 0.5)):
         policy = outline(config, byte_tokenizer(chat=True), load_in=load_in)
-        need = memory_needed(policy, asked).parameters
-        assert need == copies * (each * linear + 2 * others), load_in
+        assert memory_needed(policy, asked).parameters == each * linear + 2 * others, load_in
+        if load_in is None:
+            apart = layers * 16 * (7 * H + 4 * H + 3 * 2 * kv * 64 + 5 * I)
+            assert Decoder.of(policy, 16).copied(2) == 2 * (joined + apart)
     with pytest.raises(ValueError, match="load_in = '3bit': there are"):
         outline(config, None, load_in="3bit")
     wide = outline(config, None, rank=2**20)  # adapter and optimizer: 8 TiB, more than there is

@@ -24,7 +24,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None, processes: int
       six more of t min(V, 32768) numbers in float32 come on top. The gradient takes 4 n H bytes.
     - sampling: keys and values of R (L + T) tokens, one layer's twice, and either the numbers of
       one layer while the prompts are read or four numbers for each logit of one token. What is
-      measured is sampled natively, with a copy of the parameters. The larger of the two counts.
+      measured is sampled natively, with the sampler's copies. The larger of the two counts.
 
     It holds for TRL 1.16 with ``generate`` and whole parameters in every process.
     tests/test_trl_memory.py compares it with what the trainer allocates on the CPU.
@@ -43,5 +43,5 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None, processes: int
         adapter=(4 + (processes > 1)) * model.trained,
         activations=model.activations(N, N, config.gradient_checkpointing),
         logits=min(n, TOKENS) * tile + 4 * n * model.H,
-        sampling=max(sampling, model.base if DecoderView.knows(policy.model) else 0),
+        sampling=max(sampling, model.copied(model.s) if DecoderView.knows(policy.model) else 0),
     )

@@ -5,6 +5,7 @@ import traceback
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from ..estimators import METHODS
 from ..policy.decoder import DecoderView
@@ -20,12 +21,13 @@ from .rollouts import longest_completion
 class Memory:
     """Bytes that a run needs on its device.
 
-    - parameters: of the base, and the sampler's copy of them. The model's own forward pass, which
-      samples for quantised and for unknown models, needs no copy
+    - parameters: of the base
     - adapter: LoRA, its gradients and AdamW's two moments
     - activations: what one forward pass keeps for the backward pass
     - logits: everything of the size of the completions' logits
-    - sampling: keys and values of all rollouts of a step, and what is drawn for each token
+    - sampling: keys and values of all rollouts of a step, what is drawn for each token, and the
+      sampler's copies of parameters. The model's own forward pass, which samples for quantised and
+      for unknown models, copies none
     """
 
     parameters: int
@@ -113,6 +115,19 @@ class Decoder:
         kept = s * N * H * self.layers + layer if checkpointing else layer * self.layers
         return kept + layer // 2
 
+    def copied(self, size: int) -> int:
+        """The sampler's copies of parameters, for numbers of ``size`` bytes."""
+        H, A, I, r = self.H, self.A, self.I, self.r
+        C = self.cached // self.layers  # width of keys and values together
+        if self.s == 4:  # LoRA is added to each projection
+            apart, changed = 0, A * H + I * H
+        else:
+            apart, changed = r * (7 * H + 4 * A + 3 * C + 5 * I), 0
+        joined = H * (A + C) + 2 * H * I
+        if size != self.s:
+            return size * (self.base // self.s + self.layers * apart)
+        return size * self.layers * (joined + changed + apart)
+
     def reading(self, prompts: int, L: int) -> int:
         """One layer's numbers while prompts of L tokens are read, without gradients."""
         return self.s * prompts * L * (4 * self.H + 3 * self.I + self.heads * L)
@@ -138,8 +153,12 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     Sampling holds R = sample_batch rollouts of p prompts at once. A layer keeps keys and values of
     R T + p L tokens, or of R (L + T) in the model's own pass. 21 bytes go to every token that may
     be drawn in the step. On top come one layer's p L (4 H + 3 I + L heads) numbers while the
-    prompts are read, and later 24 bytes for each logit of one token.
-    tests/test_memory.py compares this with what autograd keeps.
+    prompts are read, and later 24 bytes for each logit of one token. The sampler's copies are gone
+    when the update begins: all parameters in another number format, else the projections that it
+    joins, H (A + C) + 2 H I numbers of a layer (C: the width of keys and values). In float32 it
+    adds LoRA to the others, too: A H + I H. In half precision LoRA stands apart, beside zeros:
+    r (7 H + 4 A + 3 C + 5 I).
+    tests/test_memory.py compares this with what autograd keeps and torch allocates.
     """
     L, T = lengths(policy, config, task or config.make_task())
     model = Decoder.of(policy, config.rank)
@@ -154,12 +173,15 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     R = min(R, p * config.group_size)  # whole groups, or rollouts of one group
     cached = R * T + p * L if fast else R * (L + T)
     drawing = max(model.reading(p, L), 24 * R * model.V)
+    own = config.rollout_dtype == "auto" or not fast
+    size = model.s if own else getattr(torch, config.rollout_dtype).itemsize
+    copies = model.copied(size) if fast else 0
     return Memory(
-        parameters=model.base * (2 if fast else 1),
+        parameters=model.base,
         adapter=4 * model.trained,
         activations=model.activations(N, attended, policy.checkpointing),
         logits=(4 + 2 * bool(config.entropy)) * 4 * b * T * model.V,
-        sampling=model.s * model.cached * cached + 21 * rows * T + drawing,
+        sampling=size * model.cached * cached + 21 * rows * T + drawing + copies,
     )
 
 
@@ -245,9 +267,11 @@ def cures(need: Memory, config: TrainConfig, native: bool = True) -> list[str]:
     native: whether our own engine trains; another takes neither sample_batch nor load_in
     """
     rows = config.prompts * config.group_size
+    base = ["load_in 4bit"] if native and config.load_in != "4bit" else []
     if need.sampling > need.update:
         sampled = config.sample_batch or rows
         return [
+            *(base if 2 * need.parameters > need.sampling else []),
             *([f"set sample_batch below {sampled:,}"] if native and sampled > 1 else []),
             f"lower prompts ({config.prompts:,})",
             f"group_size ({config.group_size:,})",
@@ -258,7 +282,6 @@ def cures(need: Memory, config: TrainConfig, native: bool = True) -> list[str]:
     update = [f"set micro_batch below {rows:,}"] if rows > 1 else []
     update += [] if config.gradient_checkpointing else ["turn on gradient_checkpointing"]
     update += [f"lower max_new_tokens ({config.max_new_tokens or 'as the task asks'})"]
-    base = ["load_in 4bit"] if native and config.load_in != "4bit" else []
     return [*base, *update] if need.parameters > need.update else [*update, *base]
 
 

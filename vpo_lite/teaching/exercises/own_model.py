@@ -64,20 +64,20 @@ EXERCISES = (
     ),
     number(
         "08-b",
-        "Into 24 GiB",
+        "Into 32 GiB",
         minutes=4,
         level=2,
-        solution=32,
+        solution=64,
         tolerance=0.4,
         hint='Ask `needed("3 B", gradient_checkpointing=True, micro_batch=N).peak / GIB` for '
         "N = 1, 2, 4, ..., and take the largest N that fits.",
         slips=(
-            (64, "64 rollouts need 29 GiB. Did you ask for 3 B, and for one option only?"),
-            (16, "16 rollouts need only 17 GiB. Try more."),
-            (8, "This is without gradient_checkpointing. It makes room for more rollouts."),
-            (512, "All at once they need 150 GiB: the logits of all rollouts are kept."),
+            (128, "128 rollouts need 40 GiB. Did you ask for 3 B?"),
+            (32, "32 rollouts need only 15 GiB. Try more."),
+            (16, "This is without gradient_checkpointing. It makes room for more rollouts."),
+            (512, "All at once they need 140 GiB: the logits of all rollouts are kept."),
         ),
-        learned="32 rollouts at a time need 21 GiB, and 16 passes give the gradient of all 512.",
+        learned="64 rollouts at a time need 23 GiB, and 8 passes give the gradient of all 512.",
     ),
     choice(
         "08-c",
