@@ -219,7 +219,7 @@ def write_files(folder, contents: dict[str, bytes]) -> None:
 def making(folder) -> Iterator[Path]:
     """A context that yields a new folder, and moves it to ``folder`` at the end, which is missing
     or empty; a link stays a link. If the block raises, nothing is left. What a killed process left
-    of an earlier try is removed.
+    of an earlier try is removed. Of two that make one folder the first to end has it.
 
     Raises ValueError where the folder cannot be written, before the block where that is known.
     """
@@ -229,10 +229,13 @@ def making(folder) -> Iterator[Path]:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         for left in leftovers(place.parent, [place.name]):
-            with contextlib.suppress(OSError):  # a file, or somebody else's
-                if os.listdir(left) == [place.name]:  # no other folder is like this
+            with contextlib.suppress(OSError):  # a file, somebody else's, or (Timeout) being made
+                if set(os.listdir(left)) - {LOCK} == {place.name}:  # no other folder is like this
+                    with _lock(left):
+                        pass
                     shutil.rmtree(left)
-        with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as staging:
+        beside = tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent)
+        with beside as staging, _lock(staging):
             made = Path(staging, place.name)
             made.mkdir()  # with the umask's permissions
             yield made
@@ -255,11 +258,8 @@ def write_json(path, value) -> None:
 
 def sync(path) -> None:
     """Wait until a file's content is on the disk."""
-    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with open(path, "rb" if os.name == "posix" else "r+b") as file:
+        os.fsync(file.fileno())
 
 
 def leftovers(folder, names) -> list[Path]:
@@ -328,20 +328,22 @@ def lock_folder(folder) -> FolderLock:
     place = Path(folder).resolve()
     if (mine := _held.get(place)) is not None:
         mine.release()
-    lock = FileLock(place / LOCK, thread_local=False, is_singleton=False)
+    lock = _lock(place)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire()
     except Timeout as error:
-        raise BusyError(
-            f"{folder}: another process is writing there; wait until it ends"
-        ) from error
+        why = "another process is writing there; wait until it ends"
+        raise BusyError(f"{folder}: {why}") from error
     _held[place] = made = FolderLock(place, lock)
     return made
 
 
+def _lock(folder) -> FileLock:
+    return FileLock(Path(folder, LOCK), timeout=0, thread_local=False, is_singleton=False)
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         there = os.stat(path)
-    except OSError:
-        return None
-    return there.st_dev, there.st_ino
+        return there.st_dev, there.st_ino
+    return None

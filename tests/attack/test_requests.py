@@ -327,6 +327,17 @@ def test_an_export_removes_what_a_killed_one_left_and_no_folder_of_a_user(finish
     assert set(tmp_path.iterdir()) == {*before, out}
 
 
+def test_of_two_exports_into_one_folder_the_first_to_end_has_it(finished, tmp_path, capsys):
+    out = tmp_path / "merged"
+    with pytest.raises(ValueError, match=r"be written .*not empty"), making(out) as made:
+        (made / "mine").touch()
+        assert main(["export", "model", str(finished), "--out", str(out)]) == 0
+        assert (made / "mine").exists()
+        first = tree(out)
+    assert tree(out) == first and "model.safetensors" in first
+    assert set(tmp_path.iterdir()) == {finished, out}
+
+
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are Unicode there")
 def test_a_page_shows_a_folder_whose_name_is_no_unicode(finished, tmp_path, capsys):
     """As every name with ü is where the locale is C: the message spoke of a codec."""
