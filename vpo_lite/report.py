@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from .checks import shortened
-from .decomposition import RewardReport
+from .decomposition import RewardReport, words
 from .markup import Html, count, html, joined, page_path, write_page
 from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
@@ -23,6 +23,7 @@ small { color: #555 }
 code { background: #f3f3f3; padding: 0 .2em }
 .wide { overflow-x: auto }
 pre { white-space: pre-wrap }
+p, dl { max-width: 48em }
 @page { size: landscape; margin: 1cm }
 @media print {
   body { margin: 0 }
@@ -60,7 +61,10 @@ _REWARDS = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vpo_lite: rewards</title><style>{}</style>
 <main>
 <h1>vpo_lite: report on rewards</h1>
-<pre>{}</pre>
+{}
+{}
+{}
+{}
 {}
 </main>
 </html>
@@ -118,17 +122,22 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     return write_page(path, page)
 
 
-def write_rewards(report: RewardReport, text: str, path) -> Path:
-    """Write a report on rewards as an HTML file, with this text above its figure; returns its path.
+def write_rewards(report: RewardReport, path, *, head="", more=(), seen=()) -> Path:
+    """Write a report on rewards as an HTML file; returns its path.
 
-    Raises ValueError where plotly is missing or the file cannot be written.
+    head stands above the report, the paragraphs of more below it, and the texts of seen, line by
+    line as they are, below its figure. Raises ValueError where plotly is missing or the file cannot
+    be written.
     """
     _figures()
     drawn = ""
     if report.coverage:
         names = [html("{}", name) for name in report.objectives]  # plotly draws tags in its texts
         drawn = _picture(report.figure(objectives=names, width=WIDTH))
-    return write_page(path, html(_REWARDS, _STYLE, text, drawn))
+    above, *below = (html("<p>{}</p>", part) for part in (head, *more))
+    texts = joined(html("<pre>{}</pre>", text) for text in seen)
+    parts = (above, words.page(report), joined(below), drawn, texts)
+    return write_page(path, html(_REWARDS, _STYLE, *parts))
 
 
 def _picture(figure, first: bool = True) -> Html:

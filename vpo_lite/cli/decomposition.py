@@ -103,7 +103,7 @@ def _of_a_file(options) -> int:
             report = reward_report(R, worst=worst, alpha=alpha, progress=bar)
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
-    return _tell(options, report, f"{head}\n\n{report}", {"rewards": str(options.rewards)})
+    return _tell(options, report, {"rewards": str(options.rewards)}, head)
 
 
 def _bar(options, what: str):
@@ -111,19 +111,21 @@ def _bar(options, what: str):
     return partial(progress, desc=what, unit="problem", disable=options.json, delay=2, leave=False)
 
 
-def _tell(options, report, said: str, figures: dict) -> int:
+def _tell(options, report, figures: dict, head: str, more=(), seen=()) -> int:
     """Print the report, or all its figures as JSON, and then write the page that was asked for:
     what took long to sample is not lost where that fails. Returns the exit status.
+
+    head, more, seen: as in :func:`vpo_lite.report.write_rewards`
     """
     if options.json:
         print_json(figures | report.to_json())
     else:
-        print(said)
+        print("\n\n".join([head, str(report), *map(in_lines, more), *seen]))
     if options.html:
         from ..report import write_rewards
 
         try:
-            write_rewards(report, said, options.html)
+            write_rewards(report, options.html, head=head, more=more, seen=seen)
         except ValueError as error:
             return say(error, 1)
         if not options.json:
@@ -162,21 +164,21 @@ def _of_a_task(options) -> int:
         f"{config.base_model} on task {task.name!r}: {count(answers, 'answer')} to each of "
         f"{count(len(seeds), 'held-out problem')}, seed {config.seed}."
     )
-    parts = [head, str(report), *([_of_the_front(front)] if front else [])]
+    more = [_of_the_front(front)] if front else []
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     if below:
-        parts.append(in_lines(f"{warning_of_worst(task, below)}."))
+        more.append(f"{warning_of_worst(task, below)}.")
     if front and front["above"]:
-        parts.append(in_lines(f"{warning_of_front(task, front['above'])}."))
+        more.append(f"{warning_of_front(task, front['above'])}.")
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):
-        parts.append(in_lines(f"{none}."))
+        more.append(f"{none}.")
     unread = not any(x.parsed.any() for x in pools)
-    parts += _seen(task, pools[0], unread if options.show is None else options.show)
-    asked = {"task": config.task, "model": config.base_model, "seed": config.seed}
-    more = {"true_front": front, "below_worst_rate": below}
-    more |= {"none": functions.nones} if functions else {}
-    return _tell(options, report, "\n\n".join(parts), asked | more)
+    seen = _seen(task, pools[0], unread if options.show is None else options.show)
+    figures = {"task": config.task, "model": config.base_model, "seed": config.seed}
+    figures |= {"true_front": front, "below_worst_rate": below}
+    figures |= {"none": functions.nones} if functions else {}
+    return _tell(options, report, figures, head, more, seen)
 
 
 def _examine(policy, task, config, seeds, answers, options):
@@ -259,4 +261,4 @@ def _of_the_front(front: dict) -> str:
     )
     if front["sampled"] < HARDLY:
         text += " So part of the front was not sampled. Ask for more answers, or go by these."
-    return in_lines(text)
+    return text

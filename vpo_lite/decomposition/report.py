@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import check_alpha
 from ..estimators import Rewards
-from ..markup import html, in_lines
+from ..markup import in_lines
 from . import words
 from .measured import SIZES, mean, mean_table, measure, names_of, off_diagonal, problems_of
 
@@ -134,7 +134,7 @@ class RewardReport:
         return words.text(self)
 
     def _repr_html_(self) -> str:
-        return html("<pre>{}</pre>", self)
+        return words.page(self)
 
     def figure(self, **options: Any) -> Figure:
         """Coverage of the best answers, and the correlations, as a plotly figure.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..markup import count, in_lines
+from ..markup import Html, count, html, in_lines, joined
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
 FAR_FROM_0 = 0.8  # coverage of an average answer: beyond, most of all rewards may be an offset
@@ -31,7 +31,27 @@ def verdict(report) -> str:
 
 
 def text(report) -> str:
-    """The whole report."""
+    """The whole report, in lines of 100 characters."""
+    lines = [f"{in_lines(part)}\n" for part in _paragraphs(report)]
+    lines += [in_lines(f"{label:<{LABEL}}{said}", indent=LABEL) for label, said in _rows(report)]
+    return "\n".join(lines)
+
+
+def page(report) -> Html:
+    """The whole report as HTML, in lines as wide as the page. It brings its own style: it stands in
+    notebooks, too.
+    """
+    beside = "display: grid; grid-template-columns: minmax(5em, max-content) 1fr; gap: .4em 1em"
+    bold, usual = "font-weight: bold; width: auto; margin: 0", "width: auto; margin: 0"
+    paragraphs = joined(html("<p>{}</p>", part) for part in _paragraphs(report))
+    rows = joined(
+        html('<dt style="{}">{}</dt><dd style="{}">{}</dd>', bold, label, usual, said)
+        for label, said in _rows(report)
+    )
+    return html('{}<dl style="{}">{}</dl>', paragraphs, beside, rows)
+
+
+def _paragraphs(report) -> list[str]:
     title = "What does this vector of rewards offer VPO?"
     parts = [title, verdict(report), _given(report)]
     if report.coverage:
@@ -42,10 +62,12 @@ def text(report) -> str:
             "share of what all sampled answers are worth together. We say much where the best "
             f"answer covers less than {MUCH}, and hardly anything from {HARDLY} on."
         )
-    lines = [f"{in_lines(part)}\n" for part in parts]
-    for label, said in (*_figures(report), *(("beware", doubt) for doubt in _doubts(report))):
-        lines.append(in_lines(f"{label:<{LABEL}}{said}", indent=LABEL))
-    return "\n".join(lines)
+    return parts
+
+
+def _rows(report) -> list[tuple[str, str]]:
+    """(label, text) of each figure and of each doubt."""
+    return [*_figures(report), *(("beware", doubt) for doubt in _doubts(report))]
 
 
 def few(coverage: dict) -> str:
