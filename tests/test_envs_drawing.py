@@ -100,6 +100,7 @@ def test_notebooks_show_pictures():
     html = MAZE.pareto_front()._repr_html_()
     table = ET.fromstring(html)
     assert len(list(table.iter("tr"))) == 1 + len(MAZE.pareto_front())
+    assert all(head.text for head in table.iter("th"))  # a screen reader reads it before each cell
 
 
 def luminance(colour):
