@@ -373,7 +373,7 @@ def test_lengths_that_differ_a_little_share_one_compiled_step(monkeypatch):
 @pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings")  # peft 0.18
 def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward():
     """DoRA rescales the sum, and an adapter on the embeddings changes what a token is: neither is
-    in the folded weights.
+    in the folded weights. An adapter that peft has merged is in them already.
     """
     base = lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))  # noqa: E731
     plain = dict(r=4, target_modules=["q_proj", "k_proj", "v_proj"], task_type="CAUSAL_LM")
@@ -383,8 +383,12 @@ def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward(
         dict(target_modules=["q_proj", "embed_tokens"]),
         dict(modules_to_save=["lm_head"]),
         dict(lora_bias=True),
+        "merged",
     ):
-        model = with_random_adapter(get_peft_model(base(), LoraConfig(**plain | more)))
+        settings = plain if more == "merged" else plain | more
+        model = with_random_adapter(get_peft_model(base(), LoraConfig(**settings)))
+        if more == "merged":
+            model.merge_adapter()
         assert isinstance(decoder_for(model), HFForward), more
         rollouts = sample(model, PROMPTS, np.random.default_rng(0).random((2, 3, 6)))
         logits = completion_logits(model, rollouts, share=shares_prompts(model))

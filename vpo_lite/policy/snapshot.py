@@ -48,8 +48,10 @@ def is_plain(module) -> bool:
 
 
 def _is_plain_lora(module) -> bool:
-    """Whether the adapters are A and B on a linear layer: no DoRA, no biases of their own."""
-    if not isinstance(module, LoraLinear) or module.fan_in_fan_out:
+    """Whether the adapters are A and B on a linear layer: no DoRA, no biases of their own, nothing
+    that peft has merged in place.
+    """
+    if not isinstance(module, LoraLinear) or module.fan_in_fan_out or module.merged:
         return False
     names = [*module.lora_A, *module.lora_embedding_A]
     return all(
