@@ -28,7 +28,7 @@ from vpo_lite.in_words import folded, in_words
 from vpo_lite.lab import layout
 from vpo_lite.lab.plots import Plots
 from vpo_lite.looks import FRONT, STYLES, look, note, on_page
-from vpo_lite.markup import packaged, plain
+from vpo_lite.markup import PACKAGE, packaged, plain
 from vpo_lite.shown import Drawn
 
 DARK = [False, True]
@@ -192,6 +192,13 @@ def test_the_lessons_colours_stand_out(theme):
         for ink in ("ink", "quiet"):
             assert contrast(found[ink], found[under]) >= 4.5
     assert contrast(found["accent"], found["paper"]) >= 3
+
+
+def test_what_else_the_keyboard_reaches_says_what_it_is():
+    """Without a role the name of an element is not read out (ARIA 1.2, 5.2.8.6)."""
+    files = [p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".html", ".js")]
+    tags = [t for p in files for t in re.findall(r"<[^<>]*tabindex[^<>]*>", p.read_text("utf-8"))]
+    assert len(tags) == 2 and all(" role=" in t and " aria-label=" in t for t in tags), tags
 
 
 def test_less_motion_where_that_is_asked_for():

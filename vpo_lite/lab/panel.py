@@ -231,7 +231,10 @@ def _problem(view: View, large: bool) -> Html:
         f"font-size:{Page(large).size}px;line-height:1.35;white-space:pre-wrap;max-height:13em;"
         "overflow:auto;border-left:3px solid #0072B2;padding-left:8px;margin-bottom:6px"
     )
-    template = '<div class="vpo-problem" tabindex="0" aria-label="the problem" style="{}">{}</div>'
+    template = (
+        '<div class="vpo-problem" role="group" tabindex="0" aria-label="the problem" style="{}">'
+        "{}</div>"
+    )
     return html(template, style, words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]} …")
 
 

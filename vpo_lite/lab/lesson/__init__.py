@@ -69,7 +69,8 @@ def _page(lesson: Lesson, unseen: bool = False) -> Html:
 
 
 def _problem(text: str) -> Html:
-    return html('<pre class="problem" tabindex="0">{}</pre>', text) if text else html("")
+    named = '<pre class="problem" role="group" tabindex="0" aria-label="the problem">{}</pre>'
+    return html(named, text) if text else html("")
 
 
 def _items(texts) -> Html:
