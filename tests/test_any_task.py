@@ -20,6 +20,7 @@ from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite.cli import flags, main
+from vpo_lite.files import DamagedError
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
@@ -28,6 +29,7 @@ from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.contract import below_worst
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
+from vpo_lite.training.unchanged import check_unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = '''
@@ -754,6 +756,10 @@ def test_a_method_inside_a_class_is_recorded_with_its_class(tmp_path, monkeypatc
     del vpo.METHODS["held"], sys.modules["methods_in_a_class"]  # another process
     made = vpo.TrainConfig.from_json(stored)
     assert made.method == "held" and made.to_json() == stored and made.but(m=2).method == "held"
+    before = {"config": json.dumps(stored | {"method": "held"})}  # of a version without modules
+    check_unchanged(tmp_path, before, None, made)
+    with pytest.raises(DamagedError, match="method changed since the run began"):
+        check_unchanged(tmp_path, {"config": json.dumps(stored | {"method": "vpo"})}, None, made)
 
 
 def test_a_config_keeps_what_differs_from_the_defaults_and_another_task_starts_anew(model):

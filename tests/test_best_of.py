@@ -84,7 +84,14 @@ def test_the_tokens_of_k_answers_buy_k_answers():
     assert (np.array(bought) == k).all()
 
 
-@pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan")])
+def test_budgets_are_spent_on_each_curve():
+    """Of several policies, or preferences: rows of more than two entries each."""
+    curves = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    found = best_of.at_tokens(curves, 2.0, [1, 2, 5, 6, 8])
+    np.testing.assert_array_equal(found, [[np.nan, 1, 2, 3, np.nan], [np.nan, 4, 5, 6, np.nan]])
+
+
+@pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan"), float("inf")])
 def test_answers_cost_tokens(tokens):
     with pytest.raises(ValueError, match="tokens_per_answer"):
         best_of.at_tokens([1.0], tokens, [1])
@@ -94,6 +101,8 @@ def test_the_crossing_is_the_last_one():
     assert best_of.crossing([1, 0, 2, 3], [0, 1, 1, 1]) == 3
     assert best_of.crossing([1, 1], [0, 0]) == 1
     assert best_of.crossing([1, 0], [0, 1]) is None
+    assert best_of.crossing([1, 1], [1, 0]) == 2  # equal is not above
+    assert best_of.crossing([0, 1], [0, 1]) is None
 
 
 @pytest.mark.parametrize(
@@ -103,11 +112,17 @@ def test_the_crossing_is_the_last_one():
         ([1.0, 0.0], [1.0, 0.0]),
         ([[1, 0]], [[1, 0, 0]]),
         ([[1, 0]], 1.0),
+        ([[[1, 0], [0, 1]]], [1.0, 0.0]),  # rollouts: their answers are no pool
     ],
 )
 def test_shapes_that_do_not_fit_are_named(rewards, weights):
     with pytest.raises(ValueError, match="shape"):
         best_of.best_at(rewards, weights)
+
+
+def test_a_pool_has_no_rollouts_to_draw_whole():
+    with pytest.raises(ValueError, match=r"has shape \(3, 2\): expected rollouts \(G, m, d\)"):
+        best_of.rollout_best_at(np.ones((3, 2)), [0.5, 0.5])
 
 
 def test_flags_of_several_problems_are_refused():

@@ -28,6 +28,7 @@ from vpo_lite.policy.decoder import DecoderView, compiler_missing, decoder_for
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import (
     HFForward,
+    cache_name,
     completion_logits,
     pad_prompts,
     sample_tokens,
@@ -59,9 +60,9 @@ def models():
 
 
 def with_adapter(model):
-    """A LoRA adapter whose delta is not zero, on every linear layer."""
+    """A LoRA adapter whose delta is not zero, on every linear layer; no norm is 1, no bias 0."""
     for p in model.parameters():
-        torch.nn.init.normal_(p, std=0.15) if p.dim() > 1 else None
+        torch.nn.init.normal_(p, std=0.15) if p.dim() > 1 else p.data.add_(torch.randn_like(p) / 5)
     lora = LoraConfig(
         r=4,
         lora_alpha=8,
@@ -80,6 +81,8 @@ def with_random_adapter(model):
 
 
 MODELS = [(name, with_adapter(model)) for name, model in models()]
+WINDOWS = dict(use_sliding_window=True, sliding_window=3, max_window_layers=1)
+LENGTHENED = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4]]  # of different lengths: the second is left-padded
 
 
@@ -396,6 +399,100 @@ def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward(
         assert torch.allclose(logp[rollouts.mask], rollouts.logprobs[rollouts.mask], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "config, cached",
+    [
+        (LlamaConfig(**SHAPE, hidden_act="gelu"), True),
+        (Qwen2Config(**SHAPE, num_key_value_heads=2, **WINDOWS), True),
+        # its angles change with the length, so a cache never holds what a whole pass computes
+        (LlamaConfig(**SHAPE, rope_parameters=LENGTHENED), False),
+    ],
+    ids=["activation", "windows", "angles"],
+)
+def test_settings_that_the_view_does_not_compute_are_left_to_the_models_own_forward(config, cached):
+    kind = LlamaForCausalLM if isinstance(config, LlamaConfig) else Qwen2ForCausalLM
+    model = with_adapter(kind(config))
+    assert isinstance(decoder_for(model), HFForward)
+    rollouts = sample(model, PROMPTS, np.random.default_rng(9).random((2, 2, 9)), eos_ids={-1})
+    for row, p in enumerate(rollouts.prompt_of.tolist() if cached else []):
+        ids = rollouts.tokens[row].tolist()
+        logp = plain_logits(model, PROMPTS[p] + ids)[-10:-1].log_softmax(-1)
+        assert torch.allclose(logp[range(9), ids], rollouts.logprobs[row], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["default", "linear", "llama3", "yarn"])
+def test_the_view_turns_heads_by_the_angles_of_the_model(kind):
+    """Stretched ones, as those of models for long texts, and a scaling of their sines."""
+    more = {
+        "linear": dict(factor=4.0),
+        "llama3": dict(
+            factor=4.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=8,
+        ),
+        "yarn": dict(factor=4.0, original_max_position_embeddings=8),
+    }
+    angles = {"rope_type": kind, "rope_theta": 100.0} | more.get(kind, {})
+    model = with_adapter(LlamaForCausalLM(LlamaConfig(**SHAPE, rope_parameters=angles)))
+    assert isinstance(decoder_for(model), DecoderView)
+    uniforms = np.random.default_rng(10).random((2, 2, 9))
+    own = sample_tokens(model, PROMPTS, uniforms, eos_ids={-1}, pad_id=0)
+    fast = sample(model, PROMPTS, uniforms, eos_ids={-1})
+    assert torch.equal(own.tokens, fast.tokens)
+    assert torch.allclose(own.logprobs, fast.logprobs, atol=1e-4)
+
+
+def test_a_model_that_was_saved_without_a_cache_is_sampled_with_one():
+    """As by a training with gradient checkpointing, which switches it off in config.json."""
+    plain, uniforms = MODELS[-1][1], np.random.default_rng(11).random((2, 2, 6))
+    without = copy.deepcopy(plain)
+    without.get_base_model().config.use_cache = False
+    one, other = (sample(model, PROMPTS, uniforms, eos_ids={-1}) for model in (plain, without))
+    assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logprobs, other.logprobs)
+
+
+def test_of_a_prompt_the_logits_of_the_last_token_alone_are_computed():
+    """A long prompt's logits over a large vocabulary would take more memory than the model."""
+    model, shapes = MODELS[-1][1], []
+    hook = model.get_output_embeddings().register_forward_hook(
+        lambda module, inputs, logits: shapes.append(tuple(logits.shape))
+    )
+    sample(model, PROMPTS, np.zeros((2, 3, 2)), eos_ids={-1})
+    hook.remove()
+    assert shapes == [(2, 1, 37), (6, 1, 37)]
+
+
+def test_a_cache_has_the_name_that_the_models_forward_pass_gives_it():
+    """transformers has renamed it in 5.24; older versions are supported, too."""
+
+    class Since:
+        def forward(self, input_ids, cache=None): ...
+
+    class Before:
+        def forward(self, input_ids, past_key_values=None): ...
+
+    class Silent:
+        def forward(self, input_ids, **kwargs): ...
+
+    names = [cache_name(kind()) for kind in (Since, Before, Silent)]
+    assert names == ["cache", "past_key_values", "past_key_values"]
+
+
+def test_beside_half_precision_a_projection_without_an_adapter_stays_as_it_is():
+    """LoRA on queries and values alone, which is peft's default for these models."""
+    base = Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=2))
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    model = with_random_adapter(get_peft_model(base.bfloat16(), lora))
+    layer = model.get_base_model().model.layers[0].self_attn
+    _, _, down, up = DecoderView(model).parameters.layers[0].qkv
+    nothing = torch.zeros_like(layer.k_proj.weight)
+    deltas = [p.get_delta_weight("default") for p in (layer.q_proj, layer.v_proj)]
+    expected = torch.cat([deltas[0], nothing, deltas[1]]).float()
+    found = up.float() @ down.float()
+    assert (found - expected).abs().max() < 0.02 * expected.abs().max()
+
+
 @pytest.fixture
 def three_threads():
     before = torch.get_num_threads()
@@ -511,10 +608,11 @@ class Scripted:
     ],
 )
 def test_truncated_rows_are_those_without_an_end(ends, used, truncated):
-    uniforms = np.random.default_rng(4).random((2, 1, 6))
+    uniforms, forward = np.random.default_rng(4).random((2, 1, 6)), Scripted(ends)
     rollouts = sample_tokens(
-        MODELS[0][1], PROMPTS, uniforms, eos_ids={2}, pad_id=0, forward=Scripted(ends)
+        MODELS[0][1], PROMPTS, uniforms, eos_ids={2}, pad_id=0, forward=forward
     )
+    assert forward.drawn == used  # no token is computed behind the last end
     assert rollouts.truncated.tolist() == truncated
     assert rollouts.mask.sum(1).tolist() == [min(end, 6) for end in ends]
     assert rollouts.tokens.shape == (2, used)

@@ -297,6 +297,37 @@ def test_a_step_that_keeps_its_place_in_python_is_not_what_a_recorded_one_draws(
     assert not equal(rollouts_of(model, uniforms, view), plain)
 
 
+def test_a_static_view_masks_the_places_to_come_where_no_prompt_is_padded():
+    model, uniforms = small_model(), np.random.default_rng(2).random((2, 4, 12))
+    plain, static = (
+        sample_tokens(
+            model,
+            [[5, 6, 7], [3, 4, 8]],
+            uniforms,
+            eos_ids={2, 7},
+            pad_id=0,
+            forward=DecoderView(model, static=static),
+        )
+        for static in (False, True)
+    )
+    assert equal(plain, static)
+
+
+@pytest.mark.parametrize("make", [DecoderView, HFForward])
+@pytest.mark.parametrize("static", [True, False])
+def test_a_step_is_recorded_where_all_have_one_shape_when_one_has_run(make, static, monkeypatch):
+    """The first step runs every kernel once. The model's own cache grows, so it is never static."""
+    model, ran, recorded = small_model(), [], []
+    forward = DecoderView(model, static=static) if make is DecoderView else HFForward(model)
+    usual = forward.step
+    monkeypatch.setattr(forward, "step", lambda tokens: ran.append(1) or usual(tokens))
+    monkeypatch.setattr(
+        sampling, "replayed", lambda step, device: recorded.append(len(ran)) or step
+    )
+    rollouts_of(model, np.random.default_rng(3).random((2, 3, 6)), forward, eos_ids={-1})
+    assert len(ran) == 5 and recorded == [1] * (make is DecoderView and static)
+
+
 class Stream:
     """A queue of a GPU."""
 

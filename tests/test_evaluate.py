@@ -466,6 +466,23 @@ def test_as_many_answers_from_a_larger_group_are_not_told_apart(made):
         [made("d", 0.8, group_size=48), made("e", 0.8, method="multi_rlvr", group_size=47)]
     )
     assert list(alike[0]["unequal"]) == ["group_size"]  # 2 % fewer answers
+    half = compare([made("f", 0.8), made("g", 0.8, method="multi_rlvr", group_size=24)])
+    assert half[1]["unequal"] == {"group_size": 24, "answers sampled in training": 24 * 4 * 40 * 3}
+
+
+def test_settings_that_are_texts_or_stand_in_every_label_are_told_as_they_should(made):
+    falling = made("b", 0.7, method="grpo", lr_schedule="cosine", group_size=48)
+    rows = compare([made("a", 0.8), falling])
+    told = "lr_schedule constant / cosine"
+    assert told in in_one_line(rows)
+    named = [
+        {"label": f"{method}, steps={steps}", "unequal": {"steps": steps, "seed": [seed]}}
+        for method, steps, seed in (("vpo", 40, 0), ("grpo", 2, 1))
+    ]
+    labels = "vpo, steps=40 / grpo, steps=2"
+    assert in_one_line(named) == f"Beside the method, these differ ({labels}): seed 0 / 1."
+    named[1]["label"] = "grpo"  # its steps stand in one label alone
+    assert "steps 40 / 2; seed 0 / 1." in in_one_line(named)
 
 
 def test_any_at_k_is_best_at_k_for_people_who_differ():

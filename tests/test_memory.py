@@ -603,6 +603,35 @@ def test_an_outline_knows_the_sizes_of_published_models_and_packs_linear_layers(
     assert 16 * sum(p.numel() for p in wide.model.parameters() if p.requires_grad) > 2**43
 
 
+def test_a_cure_is_what_can_still_be_changed():
+    config = vpo.TrainConfig.preset("demo", prompts=4, group_size=8)
+    changed = dict(micro_batch=1, gradient_checkpointing=True, load_in="4bit", max_new_tokens=8)
+
+    def said(change=None, native=True, **part):
+        parts = dict(parameters=0, adapter=0, activations=0, logits=0, sampling=0)
+        return cures(memory.Memory(**parts | part), config.but(**change or {}), native)
+
+    update = ["set micro_batch below 32", "turn on gradient_checkpointing"]
+    update += ["lower max_new_tokens (as the task asks)"]
+    assert said(logits=9) == [*update, "load_in 4bit"]
+    assert said(parameters=9) == ["load_in 4bit", *update] and said(native=False) == update
+    assert said(changed, logits=9) == said(changed, parameters=9) == ["lower max_new_tokens (8)"]
+    assert said({"micro_batch": 4}, logits=9)[0] == "set micro_batch below 4"
+    assert "load_in 4bit" not in said(changed, parameters=9, sampling=10)
+
+
+def test_where_nobody_knows_the_memory_a_run_is_neither_cut_nor_refused(
+    tiny_policy_folder, monkeypatch
+):
+    """As on Windows, and on a Mac: the system has no file that tells it."""
+    for name in ("available_memory", "total_memory"):
+        monkeypatch.setattr(memory, name, lambda device: None)
+    config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
+    learner = Learner(config)
+    assert memory.made_to_fit(learner.policy, config, learner.task) is config
+    memory.check_fits(learner.policy, config)
+
+
 def test_memory_is_printed_in_one_line():
     need = memory.Memory(**{field.name: 2**30 for field in dataclasses.fields(memory.Memory)})
     assert str(need) == (

@@ -21,6 +21,7 @@ from vpo_lite.tasks.rows import Row
 from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
+from vpo_lite.training.unchanged import check_unchanged
 
 NAMES = ("calls", "hops", "chains")
 EXAMPLE = {name: (EXAMPLES / f"{name}.jsonl").read_text("utf-8").splitlines() for name in NAMES}
@@ -584,6 +585,20 @@ def test_a_run_goes_on_with_the_data_that_it_began_with(model, tmp_path, monkeyp
     assert "changed since the run" in refused(capsys, "evaluate", "run", "--answers", "2")
     data.unlink()
     assert vpo.compare(["run"])[0]["runs"] == 1  # its figures are there without the data
+
+
+def test_a_run_goes_on_where_its_data_has_moved_and_not_without_them(model, file, tmp_path):
+    """Its digest says that they are the same; the task's other options stay what they were."""
+    made = config(model, "chains", data=file(*EXAMPLE["chains"]))
+
+    def unchanged(**options):
+        about = {"config": json.dumps(made.to_json() | {"task_options": options})}
+        check_unchanged(tmp_path, about, None, made)
+
+    unchanged(data="/another/place/records.jsonl")
+    for options in ({}, {"data": made.files["data"], "most": 3}):
+        with pytest.raises(DamagedError, match="task_options changed since the run began"):
+            unchanged(**options)
 
 
 def test_data_that_cannot_be_read_is_refused_before_a_model_is_loaded(tmp_path, capsys, file):

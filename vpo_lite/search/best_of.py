@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_finite, check_flags, check_rewards, check_whole, shown
+from ..checks import check_finite, check_flags, check_rewards, shown
 from ..estimators import max_weights
 
 ROUNDING = 1e-9  # of an answer: 3 * 1.4 / 1.4 is a little less than 3
@@ -118,7 +118,6 @@ def _scores(rewards, weights):
             f"rewards has shape {rewards.shape}, weights {weights.shape}: expected one pool (n, d) "
             "and preferences (..., d)"
         )
-    check_whole(len(rewards), "number of answers")
     return weights @ rewards.T
 
 
