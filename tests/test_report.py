@@ -55,6 +55,8 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
     assert not re.findall(r"""(?:src|href)\s*=\s*["']""", markup)
     assert not re.findall(r"<script[^>]+src=", text)
     assert "3 runs of 2 kinds" in markup
+    (rates,) = set(re.findall(r'"yaxis3":({.*?}),"', text))
+    assert '"maxallowed":1.05' in rates, "no axis of a rate ends at 2"
     alone = tmp_path / "alone.html"
     assert main(["compare", runs[0], "--html", str(alone)]) == 0
     assert "<h1>1 run of 1 kind</h1>" in alone.read_text()

@@ -39,9 +39,9 @@ _PAGE = """<!doctype html>
 <p>Figures are means over problems, measured at temperature 1 and at equal numbers of
 <em>answers</em>. In brackets: the 95 % interval over problems. <em>Tokens</em>: sampled
 in training, mean over the runs. <em>Coverage</em>: the expected best answer of a set, divided by
-that of the true front, at α = 1. <em>One answer</em>: coverage of the best single answer there is.
-<em>best@k</em>: the best of k answers under the fixed weights w*. <em>any@k</em>: the same under 50
-weights that no training drew.</p>
+that of the true front, at α&nbsp;=&nbsp;1. <em>One answer</em>: coverage of the best single answer
+there is. <em>best@k</em>: the best of k answers under the fixed weights w*. <em>any@k</em>: the
+same under 50 weights that no training drew.</p>
 {}
 {}
 <h2>Over training</h2>
@@ -108,6 +108,8 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     panels = ["coverage" if known else "set_reward", "diversity", "valid_rate"]
     series, how = _series(rows, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
     by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
+    for figure in (by_step, by_tokens):  # of rates that are all 1 plotly's axis would end at 2
+        figure.update_yaxes(autorangeoptions_maxallowed=1.05, col=panels.index("valid_rate") + 1)
     pictures = [_picture(f, first=f is by_step) for f in (by_step, by_tokens, _pools(rows))]
     drawn = [
         _table(rows),
