@@ -21,7 +21,8 @@ It needs no network and no installed vpo_lite, and of Python packages only: torc
 peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock, and what these need. bitsandbytes
 and TRL are used where they are installed. Those that a machine with torch and transformers lacks
 can be carried there as wheels: `pip install --no-index --no-deps --target DIR *.whl`, and
-PYTHONPATH=DIR.
+PYTHONPATH=DIR. Where pyarrow is one of them, DIR must end with site-packages: dill, which hashes
+TRL's rows, takes other modules for a user's own and fails on pyarrow's.
 """
 
 import argparse
