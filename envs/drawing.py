@@ -30,17 +30,17 @@ FLOOR, WALL, GRID_LINE = "#FFFFFF", "#3B3B3B", "#C8C8C8"
 
 # Of routes or answers 1, 2, ... None is a colour of an item or of a method (tests/test_looks.py);
 # all are dark enough for white letters.
-ROUTE_COLOURS = ("#332288", "#E7298A", "#01665E", "#8C510A", "#661100")
+ROUTE_COLOURS = ("#332288", "#DD1C80", "#01665E", "#8C510A", "#661100")
 DASHES = ("", "14 7", "3 7", "16 6 3 6", "26 8")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down")
 
 # letter -> (its colour, what lies under it)
 _LETTER_COLOURS = {
     "S": (BLACK, FLOOR),
-    "E": (FLOOR, GREEN),
+    "E": (BLACK, GREEN),
     "G": (BLACK, YELLOW),
     "D": (BLACK, SKY_BLUE),
-    "L": (FLOOR, VERMILLION),
+    "L": (BLACK, VERMILLION),
     "B": (BLACK, PURPLE),
 }
 
@@ -106,6 +106,7 @@ def svg(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full_width:g} {full_height:g}" '
         f'width="{full_width * scale:g}" height="{full_height * scale:g}" role="img" '
+        'style="max-width: 100%; height: auto" '
         'font-family="Helvetica, Arial, sans-serif" font-weight="bold" text-anchor="middle">',
         f"<title>{escape(_summary(maze, routes, names, position, taken))}</title>",
         f'<rect width="{full_width:g}" height="{full_height:g}" fill="{FLOOR}"/>',

@@ -42,7 +42,7 @@ class ParetoFront:
     def _repr_html_(self):
         style = 'style="padding: 2px 8px; text-align: right"'  # inside a widget a page gives none
         names = ("point", *OBJECTIVES, "moves", "route")
-        head = "".join(f"<th {style}>{name}</th>" for name in names)
+        head = "".join(f'<th scope="col" {style}>{name}</th>' for name in names)
         rows = []
         for i, (vector, route) in enumerate(
             zip(self.rewards.tolist(), self.routes, strict=True), 1

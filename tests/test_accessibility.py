@@ -22,7 +22,8 @@ from recorded import replayed
 from test_looks import distance
 
 import envs
-from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
+from envs.drawing import _LETTER_COLOURS as LETTER_COLOURS
+from envs.drawing import BLACK, DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 from vpo_lite import figures
 from vpo_lite.in_words import folded, in_words
 from vpo_lite.lab import layout
@@ -173,11 +174,28 @@ def test_letters_on_the_board_can_be_read(dark):
     assert contrast(re.search(r'"font-size": named, fill: "(#\w+)"', source)[1], FLOOR) >= 4.5
 
 
+def test_letters_on_squares_and_markers_can_be_read():
+    """E and L were white on green and red."""
+    source = packaged("lab/board.js")
+    named = dict(BLACK=BLACK, FLOOR=FLOOR)
+    drawn = re.findall(r'letter\(x, y, "(\w)", (\w+), (?:"(#\w+)"|(\w+))\)', source)
+    assert {letter for letter, *_ in drawn} == {*"SEGDBL"} == {*LETTER_COLOURS}
+    for letter, ink, colour, name in drawn:
+        assert (named[ink], colour or named[name]) == LETTER_COLOURS[letter]
+    for letter, (ink, under) in LETTER_COLOURS.items():
+        assert contrast(ink, under) >= 4.5, letter
+    for colour in ROUTE_COLOURS:
+        assert contrast("#FFFFFF", colour) >= 4.5, colour
+
+
 @pytest.mark.parametrize("dark", DARK)
 def test_focus_and_errors_of_the_panel_stand_out(dark):
     paper = page_of_the_panel(dark)[0]
-    dark_rules = re.findall(r'\[data-jp-theme-light="false"\][^{]*{([^}]*)}', layout.CSS)
-    plain_rules = re.findall(r"\n\.vpo-lab [^{]*(?:focus-visible|vpo-error) {([^}]*)}", layout.CSS)
+    rules = packaged("names.css") + layout.CSS
+    dark_rules = re.findall(r'\[data-jp-theme-light="false"\][^{]*{([^}]*)}', rules)
+    plain_rules = re.findall(
+        r"\n(?:\.|:is\(\.)vpo-lab[^{]*(?:focus-visible|vpo-error) {([^}]*)}", rules
+    )
     outline, error = (re.search(r"#\w+", text)[0] for text in (dark_rules if dark else plain_rules))
     assert contrast(outline, paper) >= 3 and contrast(error, paper) >= 4.5
 
@@ -198,7 +216,7 @@ def test_what_else_the_keyboard_reaches_says_what_it_is():
     """Without a role the name of an element is not read out (ARIA 1.2, 5.2.8.6)."""
     files = [p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".html", ".js")]
     tags = [t for p in files for t in re.findall(r"<[^<>]*tabindex[^<>]*>", p.read_text("utf-8"))]
-    assert len(tags) == 2 and all(" role=" in t and " aria-label=" in t for t in tags), tags
+    assert len(tags) == 3 and all(" role=" in t and " aria-label=" in t for t in tags), tags
 
 
 def test_less_motion_where_that_is_asked_for():
@@ -378,7 +396,7 @@ CELLS = (
     "figures.best_at_k({'vpo': {1: 0.25, 10: 0.75}})",
     "Canvas(maze)",
     "lab = Lab('vpo', prompts=1, group_size=8, steps=3)\nlab",
-    "import ipywidgets as widgets\nfrom vpo_lite.lab.names import named\n"
+    "import ipywidgets as widgets\nfrom vpo_lite.names import named\n"
     "knobs = [widgets.FloatLogSlider(1.0, min=-1, max=1, step=0.5, description='alpha'),\n"
     "         widgets.SelectionSlider(options=[4, 16], description='K')]\n"
     "named(widgets.VBox([widgets.HBox(knobs)]))",
@@ -489,6 +507,7 @@ def test_sliders_in_a_named_box_have_names_and_tell_their_values(notebook):
     drawn, page = output(notebook, 4), notebook.page
     page.wait_for_selector(".vpo-named .noUi-handle[aria-label=K][aria-valuetext='4']")
     assert not NAMELESS.findall(drawn.aria_snapshot())
+    assert drawn.get_by_role("textbox", name="K, typed").inner_text() == "4"
     page.locator(".noUi-handle[aria-label=alpha]").focus()
     page.keyboard.press("ArrowRight")  # 10^0.5 = 3.16
     page.wait_for_selector(".noUi-handle[aria-label=alpha][aria-valuetext='3.16']")
@@ -530,6 +549,8 @@ def test_each_kind_of_control_works_by_keyboard(notebook):
     press("Enter")
     wait_in_kernel(notebook, "lab.join(60), len(lab.records)", "True 3")
     notebook.wait_text(".vpo-told", "GRPO: ")
+    notebook.wait_text(".vpo-said", "finished")
+    assert page.locator(".vpo-lab [role=status].vpo-said").count() == 1, "one voice"
     page.wait_for_selector(".vpo-look .noUi-handle[aria-label='look at step']")
     page.locator(".vpo-look .noUi-handle").focus()
     press("ArrowLeft")
@@ -547,9 +568,11 @@ def test_the_keyboard_chooses_a_prediction_and_a_claim_stays_folded(notebook):
     notebook.wait_text(".jp-RenderedHTML", "You made no prediction. The outcome is right.")
     page.locator(".jp-MarkdownCell summary").scroll_into_view_if_needed()
     assert not page.get_by_text("Right.", exact=True).is_visible()
-    asked.locator("button", has_text="right").focus()
-    page.keyboard.press("Enter")
+    asked.get_by_label("right").focus()
+    assert page.evaluate(FOCUS)["ring"]
+    page.keyboard.press("Space")
     notebook.wait_text(".widget-html", "Stored: right.")
+    assert 'radio "right" [checked]' in asked.aria_snapshot()
     page.evaluate(AGAIN, 5)  # the first cell again keeps the choice
     notebook.wait_text(".jp-RenderedHTML", "You predicted right. That is the outcome.")
 

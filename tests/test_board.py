@@ -147,7 +147,9 @@ def test_draws_every_square_route_and_value(page):
     ]
     assert "wins 50%" in first.locator("li").first.inner_text()
     assert "gold on c1" in page.locator(".text").text_content()
-    assert "gold on c1" in first.locator("svg.maze").get_attribute("aria-label")
+    assert first.locator("svg.maze").get_attribute("aria-label") == (
+        "VPO: in words below the boards"
+    ), "the words would be read out once for each board"
 
 
 @browser
@@ -191,6 +193,24 @@ def test_works_with_the_keyboard_alone(page):
     before = page.evaluate("() => state.edit.count")
     page.keyboard.press("g")
     assert page.evaluate("() => state.edit.count") == before
+
+
+@browser
+def test_tab_leaves_the_editor_and_only_what_can_be_edited_is_reached(page):
+    """Every key was swallowed: who drew by keyboard alone came out of the board never again."""
+    reached = "() => document.activeElement.closest('svg.maze, button')?.dataset.tool ?? 'board'"
+    page.locator("button.edit").click()
+    assert page.evaluate(reached) == "board"
+    for key, place in (("Tab", "toggle"), ("Tab", "#"), ("Shift+Tab", "toggle")):
+        page.keyboard.press(key)
+        assert page.evaluate(reached) == place
+    page.keyboard.press("Tab")
+    assert page.locator("[role=group] button[aria-pressed=true]").inner_text() == "wall"
+    page.keyboard.press("Escape")
+    assert page.evaluate(reached) == "board" and page.locator("button").count() == 1
+    assert page.locator("svg.maze[tabindex]").count() == 1, "of two boards one can be edited"
+    page.evaluate("() => { model.set('editable', false); }")
+    page.locator("svg.maze[tabindex]").wait_for(state="detached")
 
 
 @browser

@@ -509,6 +509,7 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         assert next(folder.glob("*/*.json")) and folder.name.startswith(serve.FOLDER)
         status, body, _ = get(f"{address}/?token={token}")
         assert status == 503 and "No place is free: at most 1" in body
+        assert "location.reload" in body and "Stop trying" in body
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert not any(kernel.is_running() for kernel in running)

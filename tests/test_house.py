@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # --- the rules ------------------------------------------------------------------------------------
 
 CORE = "objective exact estimators metrics randomness checks options files markup hedging "
-CORE += "negative_controls intervals"
+CORE += "negative_controls intervals names"
 FILES = {  # files of vpo_lite that are no folder -> their package; a folder has its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
@@ -103,7 +103,7 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "safetensors": "policy, training, integrations.trl_states",
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
-    "anywidget": "lab.board, lab.names, lab.panel, lab.player",
+    "anywidget": "names, lab.board, lab.player",
     "traitlets": "shown, lab.board, classroom.serve",
     "IPython": "shown, lab.panel, lab.maze_lab",
     "tqdm": "cli",

@@ -104,14 +104,14 @@ def test_the_outcome_is_escaped_on_a_page():
     assert "→ You predicted &lt;b&gt;." in guess.outcome("a < b")._repr_html_()
 
 
-def test_buttons_store_what_is_clicked():
+def test_what_is_chosen_is_stored():
     guess = predict("fills", QUESTION, OPTIONS)
     bundle = guess._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/plain"].endswith("none yet")
-    _, buttons, note = guess._widget.children
-    assert buttons.options == tuple(OPTIONS) and buttons.value is None
-    buttons.value = "C C C"
+    _, choices, note = guess._widget.children
+    assert choices.options == tuple(OPTIONS) and choices.value is None
+    choices.value = "C C C"
     assert guess.value == "C C C" and "Stored: C C C." in note.value
 
 

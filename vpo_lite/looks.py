@@ -47,7 +47,7 @@ SPARE = [style for name, style in STYLES.items() if name != "set_max"]
 # Of answer 1, 2, ... as on the board, and of labels without a method: nobody takes them for one.
 ANSWERS = [
     Look("", "#332288", "circle", "solid"),
-    Look("", "#E7298A", "square", "dash"),
+    Look("", "#DD1C80", "square", "dash"),
     Look("", "#01665E", "triangle-up", "dot"),
     Look("", "#8C510A", "diamond", "dashdot"),
     Look("", "#661100", "triangle-down", "longdash"),

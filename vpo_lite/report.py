@@ -33,7 +33,9 @@ p, dl { max-width: 48em }
 }
 """)
 _PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>vpo_lite: {}</title><style>{}</style>
+<html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>vpo_lite: {}</title><style>{}</style>
 <main>
 <h1>{} of {}</h1>
 <p>Figures are means over problems, measured at temperature 1 and at equal numbers of
@@ -58,7 +60,9 @@ same under 50 weights that no training drew.</p>
 </html>
 """
 _REWARDS = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>vpo_lite: rewards</title><style>{}</style>
+<html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>vpo_lite: rewards</title><style>{}</style>
 <main>
 <h1>vpo_lite: report on rewards</h1>
 {}
@@ -258,9 +262,12 @@ def _table(rows: list[dict]) -> Html:
         ]
         for row in rows
     ]
-    lines = [html("<tr>{}</tr>", joined(html("<th>{}</th>", name) for name in head))]
-    lines += [html("<tr>{}</tr>", joined(html("<td>{}</td>", c) for c in line)) for line in body]
-    return html('<div class="wide"><table>{}</table></div>', joined(lines))
+    lines = [html("<tr>{}</tr>", joined(html('<th scope="col">{}</th>', name) for name in head))]
+    for first, *others in body:
+        cells = joined(html("<td>{}</td>", cell) for cell in others)
+        lines.append(html('<tr><th scope="row">{}</th>{}</tr>', first, cells))
+    scrolls = '<div class="wide" role="region" tabindex="0" aria-label="the runs">{}</div>'
+    return html(scrolls, html("<table>{}</table>", joined(lines)))
 
 
 def _differences(rows: list[dict]) -> Html:

@@ -28,15 +28,18 @@ const CSS = `
 .vpo-board svg.maze:focus-visible, .vpo-board button:focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
 .vpo-board.dark svg.maze:focus-visible, .vpo-board.dark button:focus-visible { outline-color: #56B4E9; }
 .vpo-board .answers { list-style: none; margin: 5px 0 0; padding: 0; }
-.vpo-board .answers li { position: relative; display: flex; align-items: center; gap: 8px; padding: 1px 0; white-space: nowrap; }
+.vpo-board .answers li { position: relative; display: flex; align-items: center; gap: 8px; padding: 1px 0; white-space: nowrap; flex-wrap: wrap; }
 .vpo-board .answers svg { flex: none; width: 1.7em; height: 1.7em; }
 .vpo-board .what { flex: 1 1 auto; overflow: hidden; text-overflow: ellipsis; }
-.vpo-board .share { flex: 0 0 6.6em; height: 1.25em; position: relative; border-radius: 3px;
+.vpo-board .share { flex: 0 0 6.6em; min-width: max-content; min-height: 1.25em; position: relative; border-radius: 3px;
   background: var(--jp-layout-color2, #eee); overflow: hidden; }
 .vpo-board .share i { position: absolute; inset: 0 auto 0 0; opacity: .38; transition: width .12s; }
-.vpo-board .share b { position: relative; display: block; text-align: center; line-height: 1.3em; font-size: .87em; font-weight: 600; }
+.vpo-board .share b { position: relative; display: block; text-align: center; white-space: nowrap; line-height: 1.3em; font-size: .87em; font-weight: 600; }
 @media (prefers-reduced-motion: reduce) { .vpo-board .share i { transition: none; } }
-@media (forced-colors: active) { .vpo-board .share i { forced-color-adjust: none; } }
+@media (forced-colors: active) {
+  .vpo-board .share i { forced-color-adjust: none; }
+  .vpo-board button[aria-pressed="true"] { border: 4px double Highlight !important; }
+}
 .vpo-board .brief { display: none; }
 @container (max-width: 21em) { /* of the figure's letters */
   .vpo-board .answers li { gap: 6px; }
@@ -62,8 +65,8 @@ const CSS = `
 .vpo-board .tools { display: flex; flex-wrap: wrap; gap: 5px; margin-top: 8px; }
 .vpo-board button { font: inherit; color: inherit; background: var(--jp-layout-color2, #eee); border: 2px solid transparent;
   border-radius: 4px; padding: 2px 9px; cursor: pointer; }
-.vpo-board button[aria-pressed="true"], .vpo-board button[aria-checked="true"] { border-color: #0072B2; font-weight: 700; }
-.vpo-board.dark button[aria-pressed="true"], .vpo-board.dark button[aria-checked="true"] { border-color: #56B4E9; }
+.vpo-board button[aria-pressed="true"] { border-color: #0072B2; font-weight: 700; }
+.vpo-board.dark button[aria-pressed="true"] { border-color: #56B4E9; }
 .vpo-board .note { flex: 1 0 100%; min-height: 1.35em; margin: 0; }
 .vpo-board .note.wrong { color: #B3261E; font-weight: 600; }
 .vpo-board.dark .note.wrong { color: #FF9C8F; }
@@ -114,13 +117,13 @@ function squares(rows, size) {
     const fill = symbol === "#" ? WALL : symbol === "L" ? "#D55E00" : FLOOR;
     out.push(tag("rect", { x: left, y: top, width: CELL, height: CELL, fill, stroke: symbol === "#" ? WALL : LINE, "data-r": r, "data-c": c }));
     if (symbol === "S") out.push(tag("circle", { cx: x, cy: y, r: 23, fill: "none", stroke: BLACK, "stroke-width": 5 })), letter(x, y, "S", BLACK, FLOOR);
-    if (symbol === "E") out.push(tag("rect", { x: left + 6, y: top + 6, width: 52, height: 52, rx: 6, fill: "#009E73", ...rim })), letter(x, y, "E", FLOOR, "#009E73");
+    if (symbol === "E") out.push(tag("rect", { x: left + 6, y: top + 6, width: 52, height: 52, rx: 6, fill: "#009E73", ...rim })), letter(x, y, "E", BLACK, "#009E73");
     if (symbol === "G") out.push(tag("circle", { cx: x, cy: y, r: 22, fill: "#F0E442", ...rim })), letter(x, y, "G", BLACK, "#F0E442");
     if (symbol === "D") out.push(shape("diamond", x, y, 23, { fill: "#56B4E9", ...rim })), letter(x, y, "D", BLACK, "#56B4E9");
     if (symbol === "B") out.push(tag("circle", { cx: x, cy: y, r: 20, fill: "#CC79A7", ...rim })), letter(x, y, "B", BLACK, "#CC79A7");
     if (symbol === "L") {
       const wave = (dy) => `M${left + 3} ${y + dy} q7.25 -7 14.5 0 t14.5 0 t14.5 0 t14.5 0`;
-      out.push(tag("path", { d: `${wave(-18)} ${wave(22)}`, fill: "none", stroke: FLOOR, "stroke-width": 3.5 })), letter(x, y, "L", FLOOR, "#D55E00");
+      out.push(tag("path", { d: `${wave(-18)} ${wave(22)}`, fill: "none", stroke: FLOOR, "stroke-width": 3.5 })), letter(x, y, "L", BLACK, "#D55E00");
     }
   }));
   return [out.join(""), signs.join("")];
@@ -272,19 +275,18 @@ function render({ model, el }) {
     toggle.textContent = editing ? "✓ Done" : "✎ Edit maze";
     toggle.dataset.tool = "toggle";
     toggle.setAttribute("aria-pressed", editing);
-    toggle.onclick = () => { editing = !editing; say(editing ? "Click a square, or use the arrow keys and a letter (W wall, blank floor)." : ""); drawTools(); drawCursor();
+    toggle.onclick = () => { editing = !editing; say(editing ? "Click a square, or use the arrow keys and a letter (W wall, blank floor). Enter or Escape ends." : ""); drawTools(); drawCursor();
       if (editing) figures[0].svg.focus({ preventScroll: true }); };
     if (editing) {
       const bar = make("span", "", tools);
-      bar.setAttribute("role", "radiogroup");
+      bar.setAttribute("role", "group");
       bar.setAttribute("aria-label", "what to paint");
       bar.style.cssText = "display:contents";
       for (const [symbol, name] of TOOLS) {
         const button = make("button", "tool", bar);
         button.textContent = symbol === "." ? "floor" : symbol === "#" ? "wall" : `${symbol} ${name}`;
         button.dataset.tool = symbol;
-        button.setAttribute("role", "radio");
-        button.setAttribute("aria-checked", symbol === tool);
+        button.setAttribute("aria-pressed", symbol === tool);
         button.onclick = () => { tool = symbol; drawTools(); };
       }
     }
@@ -311,8 +313,11 @@ function render({ model, el }) {
       const part = figures[i];
       part.caption.textContent = group.title;
       part.caption.style.setProperty("--colour", group.colour || "");
-      part.svg.setAttribute("aria-label", `${group.title}. ${model.get("description")}`);
-      part.svg.setAttribute("role", i === 0 && model.get("editable") ? "application" : "img");
+      part.svg.setAttribute("aria-label", `${group.title || "maze"}: in words below the boards`);
+      const editable = i === 0 && model.get("editable");
+      part.svg.setAttribute("role", editable ? "application" : "img");
+      if (editable) part.svg.setAttribute("tabindex", 0);
+      else part.svg.removeAttribute("tabindex");
       drawMaze(part, grid);
       drawAnswers(part, group);
     });
@@ -371,7 +376,6 @@ function render({ model, el }) {
   }
 
   function listen(svg) {
-    svg.setAttribute("tabindex", 0);
     svg.setAttribute("aria-roledescription", "maze");
     let last = "";
     const at = (event) => {
@@ -393,6 +397,7 @@ function render({ model, el }) {
       const step = STEPS[event.key], key = event.key.toLowerCase();
       const chosen = TOOLS.find(([symbol, , letter]) => key === letter || key === symbol.toLowerCase());
       if (!editing && event.key !== "Enter") return; // keys paint only after Edit (or Enter on the board)
+      if (!step && !["Enter", "Escape"].includes(event.key) && event.key.length > 1) return; // Tab leaves, F5 loads again
       event.preventDefault();
       event.stopPropagation(); // the notebook's own single-letter shortcuts must not fire
       if (event.key === "Enter" || event.key === "Escape") {
@@ -408,7 +413,7 @@ function render({ model, el }) {
     };
     svg.addEventListener("keydown", typed);
     tools.addEventListener("keydown", (event) => { // else "d d" deletes the notebook's cell
-      if (!editing || !(STEPS[event.key] || (event.key.length === 1 && event.key !== " "))) return;
+      if (!editing || !(STEPS[event.key] || event.key === "Escape" || (event.key.length === 1 && event.key !== " "))) return;
       typed(event);
       if (event.defaultPrevented) svg.focus({ preventScroll: true });
     });

@@ -22,14 +22,10 @@ _TERNARY_AXES = ("aaxis", "baxis", "caxis")
 LARGE = 1.3  # of all lengths, with large letters
 LEAST_LARGE = 400  # pixels of plots, below which large letters would be cut off
 LETTER = 0.63  # mean width of a letter, in font sizes
-# Of the controls. The board has its own.
+# Of the controls, with names.css. The board has its own.
 CSS = """
 .vpo-lab .jupyter-widgets { font-size: 13px; }
-.vpo-lab .widget-readout { min-width: 2.9em; }
-.vpo-lab :is(select, input, button, summary, .noUi-handle, .widget-readout):focus-visible {
-  outline: 3px solid #0072B2 !important; outline-offset: 1px; }
-[data-jp-theme-light="false"] .vpo-lab :is(select, input, button, summary, .noUi-handle,
-  .widget-readout):focus-visible { outline-color: #56B4E9 !important; }
+.vpo-lab .widget-readout { min-width: 3.6em; }
 .vpo-lab.jupyter-widgets-disconnected > * { display: none; }
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
   content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again.";
@@ -38,9 +34,8 @@ CSS = """
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }
 .vpo-lab .widget-inline-hbox > .widget-label { min-width: max-content; }
-@media (forced-colors: active) { /* backgrounds are lost: what they said gets an edge */
-  .vpo-lab button, .vpo-lab .noUi-target, .vpo-lab .progress { border: 1px solid; }
-  .vpo-lab button.mod-active { border-width: 3px; }
+@media (forced-colors: active) {
+  .vpo-lab .progress { border: 1px solid; }
   .vpo-lab .progress-bar { forced-color-adjust: none; background: Highlight; }
 }
 .vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px; }

@@ -6,7 +6,6 @@ all panels together.
 
 import math
 import re
-import sys
 import threading
 import time
 import weakref
@@ -19,6 +18,7 @@ import envs
 
 from ..in_words import listed
 from ..markup import Html, html, joined
+from ..names import custom_widgets, named
 from ..shown import bundle, live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
@@ -37,6 +37,7 @@ class Panel:
     """
 
     pause = 0.0  # least seconds between two drawings, beyond the renderer's own
+    spoken = "data-said"  # of words that a screen reader should tell when they change
 
     def __init__(self, lab):
         self.lab, self._drawing, self._last = lab, threading.Lock(), -math.inf
@@ -91,8 +92,8 @@ class Panel:
         self.controls.follow(view)
         size = Page(large).size
         # While a run trains they change every step: nobody can listen to that.
-        spoken = "off" if view.busy else "polite"
-        said = '<div role="status" aria-live="{}" style="line-height:1.4;font-size:{}px">{}</div>'
+        spoken = Html("" if view.busy else self.spoken)
+        said = '<div {} style="line-height:1.4;font-size:{}px">{}</div>'
         put(self.status, value=html(said, spoken, size, status_line(view)))
         words = html(said, spoken, size, _emphasised(sentence(view)))
         put(self.words, value=words)
@@ -112,9 +113,7 @@ class Panel:
             put(self.told, value=listed(self.plots.figure))
 
     def _pictures(self):
-        # These need anywidget, which a plain panel does without.
-        from .board import MazeBoard
-        from .names import named
+        from .board import MazeBoard  # needs anywidget, which a plain panel does without
 
         for controls in (self.controls.box, self.controls.time):
             named(controls)
@@ -170,6 +169,7 @@ class PlainPanel(Panel):
     """
 
     pause = 1.0
+    spoken = 'role="status"'
 
     def _pictures(self):
         self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
@@ -213,12 +213,7 @@ def panel_for(lab, kind: str) -> Panel:
     the board cannot be shown: without anywidget, and in Colab.
     """
     if kind == "auto":
-        try:
-            import anywidget  # noqa: F401
-        except ImportError:
-            kind = "plain"
-        if "google.colab" in sys.modules:
-            kind = "plain"
+        kind = "widgets" if custom_widgets() else "plain"
     return PlainPanel(lab) if kind == "plain" else Panel(lab)
 
 

@@ -6,9 +6,9 @@ import ipywidgets as widgets
 import envs
 
 from ..markup import count, html
+from ..names import named
 from .board import MazeBoard
 from .drawings import describe, group
-from .names import named
 
 MOVES = {
     "U": "▲ up",
@@ -66,8 +66,10 @@ class Player(widgets.VBox):
             buttons.append(widgets.Button(description=text, layout={"width": "6.5em"}))
             buttons[-1].on_click(lambda _, move=move: self.go(move))
         keys.on_msg(lambda _, move, buffers: self.go(move))
-        super().__init__([widgets.HBox([*buttons, keys]), self._verdict, self._picture])
+        moves = widgets.HBox([*buttons, keys], layout={"flex_flow": "row wrap"})
+        super().__init__([moves, self._verdict, self._picture])
         self.add_class("play")
+        named(self)
         self.go("again")
 
     def go(self, move):
@@ -87,7 +89,7 @@ class Player(widgets.VBox):
             said = f"You are on E: {earned}"
         elif left == 0:
             said += ": this route misses E and earns four zeros"
-        self._verdict.value = html('<div role="status"><b>{}</b> {}</div>', said, self.route)
+        self._verdict.value = html("<div data-said><b>{}</b> {}</div>", said, self.route)
 
 
 class Canvas(widgets.VBox):

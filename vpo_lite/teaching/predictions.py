@@ -1,7 +1,7 @@
 """Ask the reader for a prediction, keep it, and show it beside the outcome.
 
 A prediction lives in the kernel under its key, so running its cell again keeps the choice. In
-JupyterLab it is shown as buttons, or as a field for a number. Without ipywidgets it is shown as
+JupyterLab it is shown as choices, or as a field for a number. Without ipywidgets it is shown as
 text. Nothing waits for a choice, so a notebook also runs from top to bottom without one.
 """
 
@@ -18,7 +18,7 @@ NUMBER = "a finite number"
 
 
 def predict(key: str, question: str, options: Sequence[str] | None = None) -> "Prediction":
-    """Ask for a prediction. Returns the `Prediction`, which a notebook shows as buttons.
+    """Ask for a prediction. Returns the `Prediction`, which a notebook shows as choices.
 
     key       a text that no other prediction has, say "01-fills". The same key and question again
               return the same prediction with its choice; another question begins anew.
@@ -107,8 +107,9 @@ class Prediction:
                 continuous_update=False,
             )
         else:
-            wide = {"button_width": "auto"}
-            field = widgets.ToggleButtons(options=self.options, value=self.value, style=wide)
+            field = widgets.RadioButtons(  # these tell a screen reader which one is chosen
+                options=self.options, value=self.value, layout={"width": "auto"}
+            )
 
         def store(_):
             try:

@@ -1,18 +1,36 @@
-// What ipywidgets does not tell a screen reader: names of sliders and players, values in words, which toggle is on.
+// What ipywidgets does not tell a screen reader: names of sliders and players, values in words,
+// which button is on, and what changed (marked data-said): it draws that anew, and a new element is not read out.
 // And what it takes from a keyboard: a button that is pressed, and then disabled, loses the focus to the page.
 function assist(box) {
   const set = (e, name, value) => { if (e.getAttribute(name) !== value) e.setAttribute(name, value); };
   const improve = () => {
     for (const handle of box.querySelectorAll(".noUi-handle")) {
-      const slider = handle.closest(".widget-inline-hbox");
-      set(handle, "aria-label", slider.querySelector(".widget-label").textContent);
-      set(handle, "aria-valuetext", slider.querySelector(".widget-readout").textContent);
+      const slider = handle.closest(".widget-inline-hbox"), name = slider.querySelector(".widget-label").textContent;
+      const readout = slider.querySelector(".widget-readout");
+      set(handle, "aria-label", name);
+      set(handle, "aria-valuetext", readout.textContent);
+      set(readout, "role", "textbox");
+      set(readout, "aria-label", `${name}, typed`);
     }
     for (const button of box.querySelectorAll(".widget-toggle-button")) set(button, "aria-pressed", String(button.classList.contains("mod-active")));
     const players = [...box.querySelectorAll(".widget-play button")];
     players.forEach((button, i) => set(button, "aria-label", ["play or pause", "back to the first step"][i] || "repeat"));
     for (const icon of box.querySelectorAll("button > i")) set(icon, "aria-hidden", "true"); // a letter of a font of pictures
   };
+
+  const whole = box.closest(".vpo-lab") ?? box;
+  let voice = whole.querySelector(":scope > .vpo-said");
+  if (!voice) {
+    voice = whole.appendChild(document.createElement("div"));
+    voice.className = "vpo-said";
+    voice.setAttribute("role", "status");
+  }
+  const speak = () => {
+    const seen = [...whole.querySelectorAll("[data-said]")].filter((e) => e.getClientRects().length);
+    const words = seen.map((e) => e.innerText).join(" ");
+    if (words && words !== voice.textContent) voice.textContent = words;
+  };
+
   let lost = null;
   const refocus = () => { // from Train to Pause, and back
     const now = document.activeElement;
@@ -23,8 +41,10 @@ function assist(box) {
   };
   const changes = new MutationObserver(() => { improve(); refocus(); });
   changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class", "disabled"] });
+  const words = new MutationObserver(speak);
+  words.observe(whole, { subtree: true, childList: true });
   improve();
-  return () => changes.disconnect();
+  return () => { changes.disconnect(); words.disconnect(); };
 }
 
 function render({ el }) {

@@ -1,0 +1,46 @@
+"""What ipywidgets does not tell a screen reader: names, values in words, and what changed."""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+
+def named(box):
+    """The same box of widgets. A screen reader now tells its sliders by their descriptions, and the
+    focus and the chosen button are seen in every theme. Without `custom_widgets` it stays as it is.
+
+    >>> from ipywidgets import IntSlider, VBox
+    >>> box = named(VBox([IntSlider(description="m")]))
+    >>> [type(child).__name__ for child in box.children]
+    ['IntSlider', 'Names']
+    """
+    if custom_widgets():
+        box.children = (*box.children, _names()(layout={"display": "none"}))
+        box.add_class("vpo-named")
+    return box
+
+
+def custom_widgets() -> bool:
+    """Whether the page can show more than the widgets of ipywidgets: anywidget is installed, and
+    this is not Colab.
+    """
+    try:
+        import anywidget  # noqa: F401
+    except ImportError:
+        return False
+    return "google.colab" not in sys.modules
+
+
+@cache
+def _names():
+    import anywidget
+
+    class Names(anywidget.AnyWidget):
+        """Nothing to see: it names the sliders and players of the box that holds it, and has read
+        out what changes there between tags with `data-said`.
+        """
+
+        _esm = Path(__file__).with_suffix(".js")
+        _css = Path(__file__).with_suffix(".css")
+
+    return Names
