@@ -34,7 +34,7 @@ const CSS = `
 .vpo-board .share { flex: 0 0 6.6em; min-width: max-content; min-height: 1.25em; position: relative; border-radius: 3px;
   background: var(--jp-layout-color2, #eee); overflow: hidden; }
 .vpo-board .share i { position: absolute; inset: 0 auto 0 0; opacity: .38; transition: width .12s; }
-.vpo-board .share b { position: relative; display: block; text-align: center; white-space: nowrap; line-height: 1.3em; font-size: .87em; font-weight: 600; }
+.vpo-board .share b { position: relative; display: block; text-align: center; white-space: nowrap; line-height: 1.44em; font-size: .87em; font-weight: 600; }
 @media (prefers-reduced-motion: reduce) { .vpo-board .share i { transition: none; } }
 @media (forced-colors: active) {
   .vpo-board .share i { forced-color-adjust: none; }

@@ -138,6 +138,6 @@ class Canvas(widgets.VBox):
         self.maze, self.front = maze, front
         with self.board.hold_sync():
             self.board.text, self.board.note = maze.text, ""
-            self.board.groups = [group(maze, f"{len(front)} best results", front.routes)]
+            self.board.groups = [group(maze, count(len(front), "best result"), front.routes)]
             self.board.description = describe(maze, self.board.groups)
         self._table.value = front._repr_html_()
