@@ -39,6 +39,9 @@ class ParetoFront:
             lines.append("  ".join(f"{value:10.2f}" for value in vector) + f"  {route}")
         return "\n".join(lines)
 
+    def _repr_pretty_(self, printer, cycle):  # in IPython's terminal
+        printer.text(str(self))
+
     def _repr_html_(self):
         style = 'style="padding: 2px 8px; text-align: right"'  # inside a widget a page gives none
         names = ("point", *OBJECTIVES, "moves", "route")

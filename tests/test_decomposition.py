@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from IPython.lib.pretty import pretty
 
 import envs
 import vpo_lite as vpo
@@ -342,6 +343,11 @@ def test_the_figure_shows_the_numbers():
     assert np.allclose(valid.z, report.correlations_valid) and list(valid.x) == ["a", "b"]
     different = vpo.reward_report([np.eye(2), np.eye(3)])
     assert len(different.figure().data) == 1  # no table where the components differ
+
+
+def test_in_a_terminal_ipython_shows_the_words():
+    report = vpo.reward_report(CONFLICT)
+    assert pretty(report) == str(report) and repr(report).startswith("RewardReport(")
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "<b>", "{} %s", "a & b"])

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from colour_vision import SEEN, linear
+from IPython.lib.pretty import pretty
 
 import envs
 from envs import Maze, MazeEnv, drawing
@@ -97,6 +98,7 @@ def test_width_scales_and_no_ids_can_clash():
 def test_notebooks_show_pictures():
     assert MAZE._repr_svg_() == drawing.svg(MAZE) == drawing.svg(MAZE)._repr_svg_()
     assert type(MAZE._repr_svg_()) is str or isinstance(MAZE._repr_svg_(), str)
+    assert pretty(MAZE.pareto_front()) == str(MAZE.pareto_front())  # in a terminal
     html = MAZE.pareto_front()._repr_html_()
     table = ET.fromstring(html)
     assert len(list(table.iter("tr"))) == 1 + len(MAZE.pareto_front())

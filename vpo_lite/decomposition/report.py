@@ -133,6 +133,9 @@ class RewardReport:
     def __str__(self) -> str:
         return words.text(self)
 
+    def _repr_pretty_(self, printer, cycle) -> None:  # in IPython's terminal
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         return words.page(self)
 
