@@ -53,7 +53,7 @@ test: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n $(TESTERS) --dist worksteal
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $$(grep -rlw browser --include='test_*.py' tests) -m browser -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
-	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py -k quantised_base
+	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py tests/test_gpu_check.py -k quantised_base
 
 quick: .venv/test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" --ignore=tests/attack -q -n auto --dist worksteal

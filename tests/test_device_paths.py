@@ -394,6 +394,7 @@ def cards(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", lambda device="cuda:0": Stream(device))
     monkeypatch.setattr(torch.cuda, "CUDAGraph", cards.graph)
     monkeypatch.setattr(graphs, "_STREAMS", graphs._Streams())
+    monkeypatch.setattr(graphs, "_BROKEN", threading.Event())
     return cards
 
 
@@ -465,13 +466,15 @@ def test_a_step_that_cannot_be_recorded_is_run_by_python(index, cards):
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     with pytest.warns(
-        UserWarning, match="without a CUDA graph: operation not permitted.*capturing$"
+        UserWarning, match="without a CUDA graph, until .* again: operation not permitted.*ing$"
     ):
         advance = replayed(step, torch.device("cuda", index))
     advance()
     assert len(calls) == 2  # one of them recorded, which changes no tensor on a GPU
     assert calls[1] is before[index]  # not the stream on which recording failed
     assert cards.used == 0 and cards.streams == before
+    assert replayed(step, torch.device("cuda", index)) is step and len(calls) == 2
+    assert len(cards.recorded) == 1, "torch goes on as if the recording that broke had no end"
 
 
 @pytest.mark.parametrize("every", [3, 8, 100])

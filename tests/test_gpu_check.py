@@ -91,14 +91,25 @@ def test_a_part_that_fails_is_recorded_and_stops_no_other(run, monkeypatch, caps
         return policy
 
     monkeypatch.setattr(correctness, "policy_of", other)
-    monkeypatch.setattr(correctness, "nan", lambda here: 1 / 0)
+    monkeypatch.setattr(correctness, "nan", lambda here: (here.keep({"1m": 1.5}), 1 / 0))
     out, rows = tmp_path / "gpu.json", tmp_path / "rows"
     assert run(*TRIAL, "logits", "update", "nan", "--out", str(out), "--rows", str(rows)) == 0
     outcomes = {n: row["outcome"] for n, row in json.loads(out.read_text())["parts"].items()}
     assert outcomes == {"logits": "failed", "update": "failed", "nan": "error"}
     lines = [json.loads(line) for line in rows.read_text().splitlines()]
     assert dict(lines) == json.loads(out.read_text())["parts"]
+    assert dict(lines)["nan"]["1m"] == 1.5 and "1m" not in dict(lines)["logits"]
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_part_on_a_quantised_base_passes(run, tmp_path):
+    """It took a policy of pocket's, which is never quantised."""
+    pytest.importorskip("bitsandbytes")
+    rows = tmp_path / "rows"
+    assert run(*TRIAL, "quantised", "--rows", str(rows)) == 0
+    ((_, row),) = map(json.loads, rows.read_text().splitlines())
+    assert row["outcome"] == "passed" and set(row) >= {"8bit", "4bit"}, row
 
 
 @pytest.mark.slow

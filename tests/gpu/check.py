@@ -14,8 +14,8 @@ An error in one part is recorded and does not stop the others. They run in a pro
 and in a new one where an error has broken the GPU for that process, or has ended it. A part that
 takes longer than its limit counts as an error: its process is killed, after it has said where it
 was. The limits are well above what an H100 should need; `--slower 2` doubles them. Where the whole
-command has a limit, `--within 500` ends it, with the table, before that; `--learn 200` makes the
-part learning shorter. Its points are stored as they come.
+command has a limit, `--within 430` ends it, with the table, up to half a minute after that;
+`--learn 200` makes the part learning shorter. Figures are stored as they come.
 
 It needs no network and no installed vpo_lite, and of Python packages only: torch, transformers,
 peft, safetensors, numpy, scipy, gymnasium, pydantic, filelock, and what these need. bitsandbytes
@@ -131,15 +131,18 @@ def run_here(
     about |= {"versions": versions | {"torch": torch.__version__}}  # with its build: +cpu, +cu130
 
     def keep(figures: dict) -> None:  # of the part that runs
+        kept.update(figures)
         if out:
-            write(out, about, {part: dated({"outcome": "cut short", "device": name, **figures})})
+            write(out, about, {part: dated({"outcome": "cut short", "device": name, **kept})})
 
     with tempfile.TemporaryDirectory() as scratch:
         here = Here(device, small, Path(scratch), learn, keep)
         for group, part in wanted:
             print(f"== {part}", flush=True)
+            kept = {}  # also where the part fails
             # of each part: a later command, for other parts, may get another card
-            row = dated(run(group, part, here) | {"device": name})
+            figures = run(group, part, here)
+            row = dated({**kept, **figures, "device": name})
             print(json.dumps(row, indent=1), flush=True)
             if out:
                 write(out, about, {part: row})

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import json
 import statistics
 import time
 from unittest import mock
@@ -12,7 +11,7 @@ import torch
 from here import Here, Skipped, policy_of
 from torch.utils._pytree import tree_leaves
 
-from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.decoder import DecoderView, compiler_missing
 from vpo_lite.policy.sampling import HFForward, sample_tokens
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
@@ -41,6 +40,7 @@ def rollouts(here: Here) -> dict:
         model = policy_of(size, here.device, dtype).model
         for P, G in ((2, 2),) if here.small else ((8, 8), (32, 16)):
             found[f"{size}, {P} x {G}"] = sampled(here, model, P, G, 6 if here.small else 48, moved)
+            here.keep(found)
     lines = [
         f"{name}: {row['over_generate']} x generate, {row['share_of_limit']:.0%} of the limit"
         for name, row in found.items()
@@ -116,6 +116,7 @@ def step_time(here: Here) -> dict:
         policy.__class__ = FullLength
         task = MazeTask() if size == "1m" else AnyWordsAreRoutes()
         found[size] = split(here, Learner(config, policy, task), config)
+        here.keep(found)
     sizes = dict(prompts=P, group_size=G) if here.small else {}
     config = TrainConfig.preset("gpu", layout="paper-9x9", device=device, **sizes)
     found["preset gpu"] = split(here, Learner(config), config)
@@ -131,7 +132,8 @@ def split(here: Here, learner: Learner, config: TrainConfig) -> dict:
     """Seconds of the fastest step, and of its parts.
 
     ``seconds_cache_kept``: where torch keeps the memory that it has cached when a CUDA graph is
-    recorded. It gives it back to the driver, and the update has to ask for it again.
+    recorded. It gives it back to the driver, and the update has to ask for it again. What earlier
+    recordings used is kept, too, and not used again.
     """
     from bench_trl import PARTS
 
@@ -176,9 +178,14 @@ def watched(here: Here):
 
 
 def trl(here: Here) -> dict:
-    """Whole steps against TRL's GRPOTrainer, as tests/benchmarks/bench_trl.py compares them."""
+    """Whole steps against TRL's GRPOTrainer, as tests/benchmarks/bench_trl.py compares them.
+
+    Both as users get them: on a GPU TRL fuses AdamW into one kernel, and computes logits by pieces.
+    """
     if missing := [p for p in ("trl", "datasets") if importlib.util.find_spec(p) is None]:
         raise Skipped(f"not installed: {', '.join(missing)}")
+    if missing := compiler_missing(here.device):  # TRL has kernels in Triton
+        raise Skipped(missing)
     import bench_trl
 
     rounds, found = {"1m": 8, "10m": 8, "0.5b": 4}, {}
@@ -187,6 +194,6 @@ def trl(here: Here) -> dict:
     with watched(here) as watch:
         for size, count in rounds.items():
             found[size] = bench_trl.compare(size, 1, count, watch, str(here.device))
-            print(json.dumps({size: found[size]}), flush=True)  # there where the part is cut short
+            here.keep(found)
     said = ", ".join(f"{size} {row['ratio_of_best']} x" for size, row in found.items())
     return {**found, "said": f"as fast as TRL: {said}"}

@@ -19,8 +19,10 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     it, and never again. Recording changes no tensor.
 
     A step that cannot be recorded is returned as it is, with a warning. Then sampling is slower.
+    And in this process nothing is recorded any more: up to version 2.11 torch goes on as if that
+    recording had no end (pytorch pull request 180395).
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or _BROKEN.is_set():
         return step
     graph = torch.cuda.CUDAGraph()
     # Other threads, such as those of a live panel, may go on using the GPU meanwhile, but not
@@ -32,9 +34,13 @@ def replayed(step: Callable[[], None], device: torch.device) -> Callable[[], Non
         with _ONE_RECORDS, before, torch.cuda.graph(graph, **how):
             step()
     except RuntimeError as error:
+        _BROKEN.set()
         # Torch's last error says only that the recording broke; the one before says where.
-        reason = str(error.__context__ or error).splitlines()[0]
-        warnings.warn(f"sampling goes on without a CUDA graph: {reason}", stacklevel=2)
+        reason = (str(error.__context__ or error).splitlines() or ["unknown reason"])[0]
+        warnings.warn(
+            f"sampling goes on without a CUDA graph, until Python is started again: {reason}",
+            stacklevel=2,
+        )
         return step
     return graph.replay
 
@@ -51,4 +57,4 @@ class _Streams(threading.local):
         self.of = functools.cache(torch.cuda.Stream)
 
 
-_STREAMS, _ONE_RECORDS = _Streams(), threading.Lock()
+_STREAMS, _ONE_RECORDS, _BROKEN = _Streams(), threading.Lock(), threading.Event()

@@ -144,7 +144,8 @@ class AnyRun(ABC):
         """A new learner. The memory of the old one is freed first: two may not fit."""
         self.learner = None
         gc.collect()  # models hold references in cycles
-        torch.cuda.empty_cache()  # does nothing without CUDA
+        with contextlib.suppress(RuntimeError):  # of torch 2.11, after a broken CUDA graph
+            torch.cuda.empty_cache()  # does nothing without CUDA
         self.learner = make(self.config)
 
     def _evaluate(self) -> dict:
