@@ -36,6 +36,8 @@ QWEN = (
     TURNS + "<|im_start|>{{ turn['role'] }}\n{{ turn['content'] }}<|im_end|>\n{% endfor %}"
     f"{ASSISTANT}<|im_start|>assistant\n{{% endif %}}"
 )
+QWEN2 = "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are Qwen.<|im_end|>\n"
+QWEN2 += "{% endif %}" + QWEN
 LLAMA = (
     "{{ bos_token }}" + TURNS + "<|start_header_id|>{{ turn['role'] }}<|end_header_id|>\n\n"
     "{{ turn['content'] | trim }}<|eot_id|>{% endfor %}"
@@ -80,6 +82,15 @@ def byte_tokenizer(special, template, bos=None, **names):
 # class, its own settings, special tokens, template, their names, what generation_config.json says
 # (ends, as ids), how many tokens of the beginning a prompt has
 FAMILIES = {
+    "qwen2, a system turn of its own": (
+        "Qwen2",
+        SHAPE | HEADS,
+        IM,
+        QWEN2,
+        dict(eos_token=IM[2], pad_token=IM[0]),
+        [2, 0],
+        0,
+    ),
     "qwen3": (
         "Qwen3",
         dict(**SHAPE, **HEADS, head_dim=16, tie_word_embeddings=True),
@@ -177,9 +188,9 @@ def made(tmp_path_factory):
         config = first(vocab_size=len(tokenizer), **settings, **ids)
         torch.manual_seed(0)
         model = hf.AutoModelForCausalLM.from_config(config)
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                torch.nn.init.normal_(parameter, std=0.2)
+        for part, parameter in model.named_parameters():
+            if parameter.ndim > 1 or part.endswith("bias"):  # Qwen2 has some
+                torch.nn.init.normal_(parameter, std=0.2 if parameter.ndim > 1 else 0.1)
         model.generation_config = hf.GenerationConfig(eos_token_id=ends, do_sample=True, top_k=5)
         model.save_pretrained(root / name)
         tokenizer.save_pretrained(root / name)

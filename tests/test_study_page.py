@@ -681,14 +681,15 @@ def test_evolution_at_lower_rates():
         gap = tables.difference(study, folder, ours, "any@1", theirs)
         assert abs(gap.mean) < 0.006 and gap.sure == (ours == "vpo_low")
     means = {kind: values.mean() for kind, values in share.items()}
-    told = {"vpo_high": 0.05, "vpo_low": 0.27, "grpo_lowest": 0.18}
+    told = {"vpo_high": 0.05, "grpo_low": 0.1, "vpo_low": 0.27, "grpo_lowest": 0.18}
     assert {kind: means[kind] for kind in told} == pytest.approx(told, abs=0.006)
     others = searches.finished(STUDY, FOLDER)
     best = {k: np.mean([row.solved_share for row in others[k]]) for k in ("start_set", "mutation")}
     assert best == pytest.approx({"start_set": 0.36, "mutation": 0.79}, abs=0.006)
     assert best["start_set"] > max(means.values())
     told = " ".join((ROOT / "README.md").read_text().split())
-    assert "27 % and 18 %" in told and "solve 36 %, random mutations without a policy 79 %" in told
+    found = "VPO's searches solve 27 % and GRPO's 18 %, at other rates 5 % and 10 %"
+    assert found in told and "solve 36 %, random mutations without a policy 79 %" in told
 
 
 def test_evolution_on_hard_mazes():

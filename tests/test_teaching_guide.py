@@ -237,12 +237,12 @@ def test_grpo_does_not_settle_on_the_compromise():
     """The longest walk with the best mean, in the last step of no recorded run of GRPO."""
     found = replayed("three_methods/seed-0").maze.pareto_front()
     assert found.rewards.mean(axis=1).argmax() == 1 == np.argmax([len(r) for r in found.routes])
-    for seed in range(3):
-        groups = run_of(f"three_methods/seed-{seed}", "grpo").record.groups
+    for part, seed in itertools.product(("three_methods", "equal_answers"), range(3)):
+        groups = run_of(f"{part}/seed-{seed}", "grpo").record.groups
         last = np.concatenate([group.rewards.reshape(-1, 4) for group in groups])
         assert not (last == found.rewards[1]).all(axis=1).any()
         assert (last == found.rewards[2]).all(axis=1).mean() > 0.95  # all diamonds
-    told = "Three GRPO runs were recorded. None has it among the answers of its last step."
+    told = "Six GRPO runs were recorded. None has it among the answers of its last step."
     assert told in " ".join(GUIDE.split())
 
 

@@ -1,6 +1,6 @@
 """Named mazes on which alpha, m or the method matters, and what each of them can give.
 
-They were found among the first 400 demonstration mazes of lite-6x6:
+Those that a figure tells apart were found among the first 400 demonstration mazes of lite-6x6:
 ``tests/benchmarks/gallery_search.py`` searches again and counts how many are of each kind.
 """
 
