@@ -10,6 +10,7 @@ from vpo_lite import exact_set_reward, load_policy
 from vpo_lite.policy.sampling import cache_name
 from vpo_lite.search import tree
 from vpo_lite.search.tree import beam, most_probable
+from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.tasks.program_rules import LONGEST, OPERATIONS, HiddenRules
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
 
@@ -384,6 +385,9 @@ class OtherTag(HiddenRules):
     tag = "plan"
 
 
+MAZES = {"task": MazeTask(), "instances": [MazeTask().instance(1000)]}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -392,6 +396,7 @@ class OtherTag(HiddenRules):
         ({"at_once": 1.5}, "at_once = 1.5: expected"),
         ({"policy": "pocket-6x6"}, "policy = 'pocket-6x6': expected a policy"),
         ({"task": "maze"}, "task = 'maze': expected a Task object"),
+        (MAZES, "this policy was made for task 'programs', not for 'maze'"),
         ({"instances": 3}, "instances = 3: expected a list of problems"),
         ({"instances": HiddenRules().instance(1)}, "problems; .x. for one problem x"),  # a tuple
     ],
