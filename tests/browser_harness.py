@@ -162,6 +162,12 @@ def server(notebooks, command="jupyterlab", copies=0):
         shutil.rmtree(root, ignore_errors=True)
 
 
+# anywidget gives a widget two seconds to start, and then an error. On a busy machine that is a test
+# of the machine.
+PATIENCE = """{ const timeout = AbortSignal.timeout;
+  AbortSignal.timeout = (ms) => timeout.call(AbortSignal, ms === 2000 ? 60000 : ms); }"""
+
+
 @contextlib.contextmanager
 def browser(width=1400, height=1000):
     """Start the browser that was found, without a network; yields Playwright's browser context."""
@@ -179,6 +185,7 @@ def browser(width=1400, height=1000):
             args=ARGUMENTS,
             viewport={"width": width, "height": height},
         )
+        context.add_init_script(PATIENCE)
         context.set_default_timeout(60_000)
         try:
             yield context
