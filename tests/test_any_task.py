@@ -580,10 +580,11 @@ def test_a_run_is_made_compared_and_resumed_from_python(model, tmp_path):
     assert {k: v for k, v in summary.items() if k not in timings} == {
         k: v for k, v in other.items() if k not in timings
     }
-    (row,) = vpo.compare([tmp_path / "a", tmp_path / "b"])
-    assert (
-        row["runs"] == 2 and row["coverage"] is None and row["set_reward"] == summary["set_reward"]
-    )
+    (row,) = vpo.compare([tmp_path / "a"])
+    assert row["coverage"] is None and row["set_reward"] == summary["set_reward"]
+    assert row["pass_at_k"] == summary["pass_at_k"]
+    with pytest.raises(ValueError, match=r"b: the same run as .*a: same settings, seed 0; leave"):
+        vpo.compare([tmp_path / "a", tmp_path / "b"])
 
 
 @pytest.mark.slow
@@ -629,7 +630,7 @@ def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(
     }
     stored = json.loads((tmp_path / "cut" / "config.json").read_text())
     assert (stored["task"], stored["task_options"]) == ("letters:Letters", {"most": 3})
-    assert main(["compare", "whole", "cut"]) == 0 and "vpo" in capsys.readouterr().out
+    assert main(["compare", "cut"]) == 0 and "vpo" in capsys.readouterr().out
     del sys.modules["letters"]
 
 
@@ -718,6 +719,7 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
         assert main(later) == 0
         assert "beside_the_task   " in capsys.readouterr().out
     assert vpo.TrainConfig(method="package:ours").to_json()["method"] == stored["method"]
+    assert list(stored.pop("files")) == ["method"]  # the class of this task has no file
     made = vpo.TrainConfig.from_json(stored)
     assert made.method == "beside_the_task" and made.to_json() == stored
     assert made.but(method="vpo").to_json()["method"] == "vpo"

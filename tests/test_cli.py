@@ -20,9 +20,11 @@ import numpy as np
 import pytest
 from printed import without_bars
 
+import envs
 import vpo_lite as vpo
 from vpo_lite.cli import flags, main, told
 from vpo_lite.cli.commands import _COMMANDS, parser
+from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.unused import alpha_is_only_measured, unused
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +57,42 @@ def small(tiny_policy_folder):
 
 
 @pytest.mark.slow
+def test_the_texts_of_an_evaluation_give_its_figures(tmp_path, capsys, monkeypatch):
+    """From the file alone, without the functions that made the figures."""
+    monkeypatch.chdir(tmp_path)
+    small = "train --maze-seed 1000 --steps 1 --prompts 1 --group-size 2 --m 2 --json --device cpu"
+    assert main([*small.split(), "--out", "run"]) == 0
+    capsys.readouterr()
+    asked = ["evaluate", "run", "--answers", "10", "--device", "cpu", "--json", "--texts"]
+    assert main([*asked, "ä.jsonl"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    rows = [json.loads(line) for line in Path("ä.jsonl").read_text("utf-8").splitlines()]
+    fields = ["key", "problem", "text", "answers", "rewards", "valid", "solved"]
+    assert len(rows) == 5 and all(list(row) == fields for row in rows)  # 5 rollouts of m = 2
+    task = RunFolder.open("run").config().make_task()
+    maze = task.instance(0)
+    assert {row["key"] for row in rows} == {task.key(maze)}
+    assert "\n<route_1> ... </route_1>" in rows[0]["problem"]
+    answers = [answer for row in rows for answer in row["answers"]]
+    R = np.array([vector for row in rows for vector in row["rewards"]])
+    written = [answer for answer in answers if answer is not None]
+    assert len(written) > 5
+    known = [i for i, answer in enumerate(answers) if answer is not None]
+    np.testing.assert_allclose(R[known], envs.score_routes(maze, written))
+    assert figures["objectives"] == pytest.approx(
+        dict(zip(envs.OBJECTIVES, R.mean(0), strict=True))
+    )
+    assert figures["best_at_k"]["10"] == pytest.approx((R @ task.w_star(maze)).max())
+    assert figures["parse_rate"] == np.mean([answer is not None for answer in answers])
+    for name in ("valid", "solved"):
+        assert figures[f"{name}_rate"] == np.mean([row[name] for row in rows])
+    for file, said in {"ä.jsonl": "exists already", "absent/a.jsonl": "no folder absent"}.items():
+        assert main([*asked, file]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    assert sorted(os.listdir()) == ["run", "ä.jsonl"]
+
+
 def test_nothing_but_our_own_lines_is_printed(small, tmp_path):
     """No warning of a library: about names, for example, that transformers has replaced."""
     commands = [[*small, "--steps", "1", "--threads", "1", "--out", str(tmp_path / "native")]]

@@ -577,7 +577,10 @@ def test_data_counts_by_its_content_when_a_run_began(made, tmp_path):
 def test_runs_measured_on_unequally_many_problems_are_not_compared_and_it_is_said(made):
     """How many were measured counts, not how that was asked for."""
     many = dict(maze_seed=None, task="maze")
-    folders = [made("a", 0.8, **many), made("b", 0.9, eval_problems=1, eval_answers=30, **many)]
+    folders = [
+        made("a", 0.8, **many),
+        made("b", 0.9, eval_problems=1, eval_answers=30, seed=1, **many),
+    ]
     folders += [made("c", 0.5, eval_problems=2, **many)]
     summary = json.loads((folders[2] / "summary.json").read_text())
     summary["per_problem"] = {name: v * 2 for name, v in summary["per_problem"].items()}

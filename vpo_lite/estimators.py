@@ -82,10 +82,12 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     which takes the others. It returns an `Estimate`, or the plain pair (score, advantage).
     `weights` is None where the exact mean is asked for (K = infinity). The function must not
     compare prompts: with `groups=`, and where d differs, it is called for each alone (P = 1).
+    Training calls it once before the first step, too, for a group without any answer.
 
     Raises ValueError for the name of a method of another module, since runs and figures go by the
-    name; for an unknown property; for a function without ``**_``, or with an argument that it will
-    not be given; and for ``@method`` without parentheses.
+    name; for an unknown property; for a function without ``**_``, with an argument that it will
+    not be given, or with `weights` and no property that says which; and for ``@method`` without
+    parentheses.
     """
     if function:
         raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
@@ -99,6 +101,11 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
         for asked in list(inspect.signature(function).parameters.values())[1:-1]:
             if asked.default is asked.empty:
                 check_choice(asked.name, f"argument of method {name!r}", ARGUMENTS)
+                if asked.name == "weights" and properties.get("weights", "none") == "none":
+                    raise ValueError(
+                        f"method {name!r} names weights and says not which: write "
+                        'method(weights="many") for K of each prompt, or "one"'
+                    )
         home = getattr(METHODS.get(name), "estimate", function).__module__
         if home not in (function.__module__, "__main__"):  # a notebook's cell became a file
             raise ValueError(f"method {name!r} of {home} is there already: give yours another name")
@@ -248,7 +255,9 @@ def estimate(
         # Of full memory training says what to lower
         if METHODS[method].estimate.__module__ == __name__ or isinstance(error, MemoryError):
             raise
-        raise ValueError(f"method {method!r} raised {raised_by(error)}") from error
+        exact = weights is None and METHODS[method].weights == "many"
+        cure = "; with K = inf its weights are None: let it handle that, or give a finite K" * exact
+        raise ValueError(f"method {method!r} raised {raised_by(error)}{cure}") from error
     return _checked(method, found, R.shape[:2])
 
 

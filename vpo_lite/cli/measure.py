@@ -1,6 +1,8 @@
 """``vpo-lite evaluate`` and ``vpo-lite compare``: figures of finished runs."""
 
 import argparse
+import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +38,12 @@ def evaluate_flags(made, arguments) -> None:
     add_number(made, "--answers", "answers sampled for each problem (default: as in the run)")
     add_number(made, "--seed", "seed of the answers (default: as in the run)")
     add_device(made)
+    made.add_argument(
+        "--texts",
+        type=path,
+        metavar="FILE",
+        help="also write every completion, with what its answers earned: a new file of JSON lines",
+    )
     made.add_argument("--json", action="store_true", help="print all figures as JSON")
 
 
@@ -57,6 +65,8 @@ def evaluate_runs(options) -> int:
         folder.check_files()
         answers = config.measured_answers if options.answers is None else options.answers
         check_answers(answers)
+        if options.texts:
+            _check_new(options.texts)
         task = config.make_task()
         task.check_machine()
         problems = config.eval_problems if options.problems is None else options.problems
@@ -75,8 +85,12 @@ def evaluate_runs(options) -> int:
     seed = config.seed if options.seed is None else options.seed
     if not options.json:
         print("measuring the policy", file=sys.stderr)
-    with enough_memory(config), measuring(options.json) as tell:
-        asked = dict(problems=problems, answers=answers, seed=seed, tell=tell)
+    with (
+        _texts_into(options.texts, task) as keep,
+        enough_memory(config),
+        measuring(options.json) as tell,
+    ):
+        asked = dict(problems=problems, answers=answers, seed=seed, tell=tell, keep=keep)
         figures = evaluate(policy, config, **asked)
     if options.json:
         print_json(figures)
@@ -85,6 +99,28 @@ def evaluate_runs(options) -> int:
         row = figures | {"method": config.method, "set": size}
         print(table([row], terminal_width()))
     return 0
+
+
+def _check_new(file: Path) -> None:
+    if os.path.lexists(file):
+        raise Wrong(f"{file}: exists already; choose another --texts")
+    if not file.parent.is_dir():
+        raise Wrong(f"{file}: there is no folder {file.parent}; make it, or choose another --texts")
+
+
+@contextlib.contextmanager
+def _texts_into(file: Path | None, task):
+    """A function that writes the completions of a problem; None without a file. The file is there
+    when the context ends without an error.
+    """
+    if file is None:
+        yield None
+        return
+    from ..files import replacing
+    from ..training.texts import measured
+
+    with replacing(file) as staging, staging.open("w", encoding="utf-8") as lines:
+        yield lambda pool: lines.writelines(measured(pool, task))
 
 
 def compare_flags(made, arguments) -> None:

@@ -71,7 +71,7 @@ class TrlRun(AnyRun):
         self.engine, self.team, self._began, self._own = engine, team, False, None
         self.main, self.processes = team.is_main_process, team.num_processes
         if config.eps != EPS:
-            self.notes = (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
+            self.notes += (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
         if by_deepspeed(engine):
             self.notes += ("we have not tried DeepSpeed",)
         elif split(engine):

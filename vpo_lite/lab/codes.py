@@ -17,7 +17,9 @@ from pydantic import JsonValue
 from ..checks import shortened, shown
 from ..files import DamagedError, parse_json
 from ..tasks import DEFAULT, Task
-from ..tasks.registry import task_class
+from ..tasks.by_name import in_modules
+from ..tasks.functions import EXAMPLES
+from ..tasks.registry import task_class, task_name
 from ..training.config import TrainConfig
 from .packing import packed, unpacked
 from .settings import NOT_SHARED, Settings
@@ -62,35 +64,50 @@ def decode(code: str, *, machine: dict | None = None) -> Settings:
     methods, settings, chosen, many = _content(code)
     settings = settings | chosen | (machine or {})
     try:
-        check_task(settings.get("task", DEFAULT))
+        check_code(settings)
         return Settings.of(methods, settings, many=many)
     except ValueError as error:
         why = shortened(str(error), 500)
         raise ValueError(f"code {shown(code)} cannot be used here: {why}") from error
 
 
-def check_task(name) -> None:
-    """Refuse a task outside of the package whose module is not imported yet.
+def check_code(settings: dict) -> None:
+    """Refuse a task, and functions among its options, outside of the package whose module is not
+    imported yet. settings: those of a config and of its task, by name.
 
     What comes from a stranger may not name the code that is run here.
 
-    >>> check_task(DEFAULT)
-    >>> check_task("antigravity:Task")
+    >>> check_code({"task": DEFAULT})
+    >>> check_code({"task": "antigravity:Task"})
     Traceback (most recent call last):
     ...
     ValueError: task 'antigravity:Task' is not part of vpo_lite: if you trust it, import it first
     """
-    if not isinstance(name, str) or ":" not in name:
-        return  # a config refuses what is no name
+    name = settings.get("task", DEFAULT)
+    if isinstance(name, str) and ":" in name:  # a config refuses what is no name
+        found = _imported(name)
+        _check_known(isinstance(found, type) and issubclass(found, Task), "task", name)
+    for option in task_class(task_name(name)).options:
+        if option.code and isinstance(named := settings.get(option.name), str):
+            for function in in_modules(named):
+                of_ours = function.startswith(f"{EXAMPLES}:")
+                _check_known(of_ours or callable(_imported(function)), option.name, function)
+
+
+def _imported(name: str):
+    """What ``package.module:name`` stands for if that is imported; else None."""
     module, _, path = name.partition(":")
-    found = functools.reduce(
+    return functools.reduce(
         lambda part, attribute: inspect.getattr_static(part, attribute, None),
         path.split("."),
         sys.modules.get(module),
     )
-    if not (isinstance(found, type) and issubclass(found, Task)):
+
+
+def _check_known(known: bool, what: str, name: str) -> None:
+    if not known:
         raise ValueError(
-            f"task {shown(name)} is not part of vpo_lite: if you trust it, import it first"
+            f"{what} {shown(name)} is not part of vpo_lite: if you trust it, import it first"
         )
 
 

@@ -37,7 +37,8 @@ PANELS = ("auto", "widgets", "plain")
 class Lab(Session):
     """A training session with a panel. All of it works without a screen, too.
 
-    - methods: a name of ``vpo_lite.METHODS``, or up to three that train side by side
+    - methods: a name of ``vpo_lite.METHODS``, or up to three that train side by side; yours may be
+      named as ``package.module:function``, too
     - maze_seed: the generated maze to train on, or its name in the gallery (gallery.py)
     - maze: a drawn one instead, as text
     - many: train on many mazes; the maze is then the one to look at before

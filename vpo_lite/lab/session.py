@@ -31,7 +31,7 @@ from .arguments import check, check_curves
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
-from .settings import MOST_EARLIER, NOT_SHARED, Settings
+from .settings import MOST_EARLIER, NOT_SHARED, Settings, imported
 from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
@@ -59,9 +59,10 @@ class Watcher(Protocol):
 class Session:
     """One to three methods that train side by side, on one problem or on many.
 
-    methods: a name of ``vpo_lite.METHODS``, or up to three. preset and further settings: see
-    `TrainConfig`; options of the task are settings, too. many: train on many problems although the
-    options single out one, which is then the one to look at before.
+    methods: a name of ``vpo_lite.METHODS``, or up to three; one of yours may be named as
+    ``package.module:function``, too. preset and further settings: see `TrainConfig`; options of the
+    task are settings, too. many: train on many problems although the options single out one, which
+    is then the one to look at before.
 
     Attributes: state (see states.py); settings; config, of the first method's run; methods; many;
     instance, the problem to look at before there is a step; records, of the first method's run;
@@ -93,7 +94,7 @@ class Session:
         self._look, self._showing, self._version = None, Showing(), 0
         self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
-        self._take(Settings.of(methods, settings, preset=preset, many=many))
+        self._take(Settings.of(imported(methods), settings, preset=preset, many=many))
 
     # --- requests; each returns at once -----------------------------------------------------------
 
@@ -189,7 +190,7 @@ class Session:
             singled = [name for name in settings if name in self._task.singles_out]
             if singled:
                 raise ValueError(f"{', '.join(singled)}: use {self.how_to_pick}")
-            changed = self.settings.but(methods=methods, many=many, **settings)
+            changed = self.settings.but(methods=imported(methods), many=many, **settings)
             if changed != self.settings:
                 self._take(changed)
                 self._say("")

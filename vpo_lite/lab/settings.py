@@ -14,6 +14,7 @@ from ..checks import shown
 from ..estimators import METHODS
 from ..options import Option
 from ..tasks.base import Task
+from ..tasks.by_name import method_name
 from ..tasks.registry import task_class, task_name
 from ..tasks.sandbox import cores
 from ..training.config import TrainConfig
@@ -122,16 +123,29 @@ class Settings:
         return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
 
 
+def imported(names):
+    """The name or names of methods, where one that is written as ``package.module:function`` was
+    imported. It is for what a person writes in Python: a share code imports nothing.
+    """
+    if isinstance(names, str):
+        return method_name(names) if ":" in names else names
+    return [imported(x) if isinstance(x, str) else x for x in names] if _several(names) else names
+
+
 def checked_methods(names) -> tuple[str, ...]:
     """One name or several as a tuple. ValueError for unknown, repeated, none or too many."""
-    given = (names,) if isinstance(names, str) or not isinstance(names, Collection) else names
+    given = names if _several(names) else (names,)
     known = {name for name in given if isinstance(name, str) and name in METHODS}
     if not 1 <= len(given) == len(known) <= MOST_RUNS:
         raise ValueError(
             f"methods = {shown(names)}: expected one to {MOST_RUNS} different names "
-            f"out of {', '.join(METHODS)}; one of yours is there once its module is imported"
+            f"out of {', '.join(METHODS)}, or yours as 'package.module:function'"
         )
     return tuple(given)
+
+
+def _several(names) -> bool:
+    return isinstance(names, Collection) and not isinstance(names, str)
 
 
 def _writers(methods) -> list[str]:

@@ -1,6 +1,9 @@
 """What a name of the form ``package.module:Name`` stands for."""
 
+import functools
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 import traceback
@@ -47,6 +50,46 @@ def attribute(name: str, what: str) -> Any:
             raise ValueError(f"{what} {shown(name)}: cannot be found; {cure}")
         found = getattr(found, part)
     return found
+
+
+def in_modules(names: str) -> list[str]:
+    """The full names in a text of names between commas. One without a module is in the module
+    before it; in the first place it stays without.
+
+    >>> in_modules("rewards:correct, brief, others:polite")
+    ['rewards:correct', 'rewards:brief', 'others:polite']
+    """
+    found, module = [], ""
+    for part in names.split(","):
+        before, colon, name = part.strip().rpartition(":")
+        module = before if colon else module
+        found.append(f"{module}:{name}" if module else name)
+    return found
+
+
+def code_digest(names: str) -> str | None:
+    """SHA-256, in hex, of the files in which the named classes and functions are written, between
+    commas; of what a notebook's cell defines the source. None where no source is to be found, and
+    for what vpo_lite ships. What these files import does not count.
+    """
+    sources = dict.fromkeys(filter(None, map(_source, in_modules(names))))
+    return hashlib.sha256(b"".join(sources)).hexdigest() if sources else None
+
+
+def _source(name: str) -> bytes | None:
+    found = attribute(name, "code")
+    while isinstance(found, functools.partial):
+        found = found.func
+    home = getattr(found, "__module__", None) or name.partition(":")[0]
+    if home.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    file = getattr(sys.modules.get(home), "__file__", None) or ""
+    try:
+        if file.endswith(".py"):
+            return Path(file).read_bytes()
+        return inspect.getsource(found).encode()
+    except (OSError, TypeError):  # a file in an archive; a class of a cell, before Python 3.13
+        return None
 
 
 def method_name(method: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import LARGEST, check_finite, is_below, raised_by, shown
 from .base import TaskError
-from .by_name import attribute
+from .by_name import attribute, in_modules
 
 SUBSTANTIAL = 0.1  # share of the answers without a reward, from which on it is said
 OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
@@ -72,14 +72,10 @@ class RewardFunctions:
         """Those with the names in a text, between commas: ``package.module:function``. A name
         without a module is in the module before it.
         """
-        functions, module = [], ""
-        for part in text.split(","):
-            before, colon, name = part.strip().rpartition(":")
-            module = before if colon else module
-            if not module:
-                raise ValueError(f"reward_funcs = {shown(text)}: expected package.module:function")
-            functions.append(attribute(f"{module}:{name}", "reward function"))
-        return cls(functions, worst)
+        names = in_modules(text)
+        if not all(":" in name for name in names):
+            raise ValueError(f"reward_funcs = {shown(text)}: expected package.module:function")
+        return cls([attribute(name, "reward function") for name in names], worst)
 
     def check_call(self, given: Mapping, whose: str) -> None:
         """Raise ValueError where a function cannot be called with these arguments, by name."""

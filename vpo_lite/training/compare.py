@@ -12,15 +12,18 @@ import numpy as np
 from ..estimators import METHODS
 from ..intervals import noise, t_interval
 from .config import OF_THE_MACHINE, TrainConfig
+from .contents import shortly
 from .folders import RunFolder
 from .measure import BUDGETS, means
 from .schemas import FIGURES, by_name
 from .unequal import unequal
 
+OF_THE_METHOD = "code of method"  # the one code by which no problem and no score differs
+
 
 class _Finished(NamedTuple):
     """A finished run: its settings, its summary, the names of its folder and its engine, and the
-    digests of its data files by option.
+    digests of its data files and its code, by setting.
     """
 
     config: TrainConfig
@@ -30,21 +33,29 @@ class _Finished(NamedTuple):
     digests: dict[str, str]
 
     def options(self) -> dict:
-        """The options of its task, defaults too; of a data file the digest."""
+        """The options of its task, defaults too; of a data file the digest, and those of code."""
         task = self.config.make_task()
-        return {option.name: getattr(task, option.name) for option in task.options} | self.digests
+        found = {option.name: getattr(task, option.name) for option in task.options}
+        data = {name: value for name, value in self.digests.items() if name in self.config.files}
+        return found | data | {n: value for n, value in self.code().items() if n != OF_THE_METHOD}
+
+    def code(self) -> dict[str, str]:
+        """The digests of its code, under the names that labels give them."""
+        named = {n: value for n, value in self.digests.items() if n not in self.config.files}
+        return {f"code of {name}": shortly(value) for name, value in named.items()}
 
 
 def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """Mean figures of several runs, one row for each kind of run, in order of appearance.
 
     Runs are of one kind if they differ only in seed, single problem, or machine. A data file counts
-    by its content when the run began, not by its path. A row holds
+    by its content when the run began, not by its path, and so does a file with code of your own. A
+    row holds
 
     - label: the method, and the settings in which the kinds of that method differ, among them the
       engine; also the task, where the kinds differ in it
     - method; set: answers in a compared set; runs, problems: how many; folders
-    - the means of the figures of ``summary.json``
+    - the means of the figures of ``summary.json``; None for one that a run of the kind lacks
     - start: the same figures before training
     - tokens: sampled in training
     - interval {figure: (low, high)}: 95 % interval over problems, best@k and any@k
@@ -57,11 +68,12 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - unequal {setting: value}: what differs between the rows beside their methods, the answers
       sampled in training among it; empty where all rows have one method
 
-    Raises ValueError for a folder that holds no finished run, or that is given twice.
+    Raises ValueError for a folder that holds no finished run, that is given twice, or whose run
+    repeats another one: of one kind, with its seed and its problem.
     """
     folders = [folders] if isinstance(folders, str | os.PathLike) else folders
     kinds: dict[str, list[_Finished]] = {}
-    seen = set()
+    seen, known = set(), {}
     for run in map(RunFolder.open, folders):
         folder = run.path
         finished = _Finished(
@@ -70,8 +82,14 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         if folder.resolve() in seen:
             raise ValueError(f"{folder}: given twice")
         seen.add(folder.resolve())
-        kind = _kind(finished)
-        kinds.setdefault(json.dumps(kind), []).append(finished)
+        kind = json.dumps(_kind(finished))
+        other = known.setdefault((kind, _drawn(finished)), folder)
+        if other is not folder:
+            raise ValueError(
+                f"{folder}: the same run as {other}: same settings, seed {finished.config.seed}; "
+                "leave one out, or train with another --seed"
+            )
+        kinds.setdefault(kind, []).append(finished)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
     settings = [json.loads(kind) for kind in kinds]
@@ -144,16 +162,22 @@ def _kind(run: _Finished) -> dict:
         "eval_answers": config.measured_answers,
         "single": config.single,
         **run.options(),
+        **run.code(),
         "engine": run.engine,
     }
     left_out = {"seed", "task_options", *OF_THE_MACHINE, *config.make_task().singles_out}
     return {name: value for name, value in settings.items() if name not in left_out}
 
 
+def _drawn(run: _Finished) -> str:
+    """What tells runs of one kind apart: their seed, and their single problem."""
+    task = run.config.make_task()
+    return json.dumps([run.config.seed, *(getattr(task, name) for name in task.singles_out)])
+
+
 def _compared(summary: dict) -> dict:
-    """The figures that are averaged over runs. Older runs lack any@k, those of 0.1.0 the tokens."""
-    names = (*FIGURES, "any_at_k")
-    now, before = ({name: s[name] for name in names} for s in (summary, summary["start"]))
+    """The figures that are averaged over runs. Older runs lack some of them."""
+    now, before = ({name: s[name] for name in FIGURES} for s in (summary, summary["start"]))
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 

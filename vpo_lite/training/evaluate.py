@@ -31,6 +31,7 @@ def evaluate(
     seed: int = 0,
     task: Task | None = None,
     tell: Callable[[int, int], object] | None = None,
+    keep: Callable[[Answers], object] | None = None,
 ) -> dict:
     """The figures of a policy: means over problems, from a pool of answers to each problem.
 
@@ -39,6 +40,8 @@ def evaluate(
     - answers: in a pool; by default the config's ``eval_answers``. Rollouts hold one answer or m,
       and the pool is cut to this number
     - tell: called first, and after each problem, with the number of those that are done, and of all
+    - keep: called with the `vpo_lite.training.answers.Answers` to each problem: texts, answers and
+      rewards. They are whole rollouts, so there may be some answers more than ``answers``
 
     Every answer keeps its own reward vector, also a repeat. A set is one rollout, or ``set_size``
     consecutive single answers. The dict holds
@@ -80,6 +83,8 @@ def evaluate(
     with torch_threads(config.threads):
         for pool in sample_pools(policy, task, config, instances, answers, seed):
             rows.append(pool_figures(task, config, pool, answers))
+            if keep is not None:
+                keep(pool)
             if tell is not None:
                 tell(len(rows), len(instances))
     per_problem = {name: gathered([row[name] for row in rows]) for name in PER_PROBLEM}

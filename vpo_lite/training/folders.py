@@ -26,6 +26,7 @@ from ..files import (
     write_json,
 )
 from .config import TrainConfig
+from .contents import contents, other_code
 from .errors import TrainingError
 from .lines import append, cut, measured_of, records_of
 from .record import StepRecord
@@ -43,8 +44,8 @@ CHECKPOINTS = "checkpoints"  # another engine's states, in its form
 class RunFolder:
     """One run on disk.
 
-    - config.json: its settings, the SHA-256 of each data file under ``files``, and under ``engine``
-      the engine that is not the native one
+    - config.json: its settings; under ``files`` the SHA-256 of each data file, and of the code of a
+      method, task or reward of one's own; under ``engine`` the engine that is not the native one
     - metrics.jsonl: one record a line
     - texts.jsonl: some completions of each step, one a line, where the run keeps any (texts.py)
     - start.json: the figures before training, while the run is under way
@@ -55,12 +56,14 @@ class RunFolder:
     - adapter/, summary.json: the trained adapter and the figures, once the run is finished
 
     Anyone may read. To write, :meth:`create` a folder or :meth:`lock` one, and :meth:`close` it.
+    Then notes says what a user should know of how the run goes on.
     """
 
     def __init__(self, path):
         if not isinstance(path, str | os.PathLike):
             raise ValueError(f"folder = {shown(path)}: expected a path")
         self.path, self.go_on = Path(path), command("train", "--resume", path)  # a line for a shell
+        self.notes: tuple[str, ...] = ()
         self._lock = self._settings = None
 
     @classmethod
@@ -157,7 +160,9 @@ class RunFolder:
         return check(read_json(path).get(ENGINE, {}), Engine, f"{path}: field {ENGINE}")
 
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of each data file when the run began, by the option that names the file."""
+        """The SHA-256 of data files when the run began, by option, and of code, by setting: several
+        with a plus sign between them where the run went on with other code.
+        """
         path = self.path / CONFIG
         return check(read_json(path).get(FILES, {}), dict[str, str], f"{path}: field {FILES}")
 
@@ -317,9 +322,15 @@ class RunFolder:
         if self.finished:
             write_json(self.path / START, self.summary()["start"])
             (self.path / SUMMARY).unlink()
-        old, now = before.to_json(), config.to_json()
-        if old != now:
+        old, now, kept = before.to_json(), config.to_json(), self.digests()
+        if other := other_code(kept, config):
+            named = ", ".join(config.code[name] for name in other)
+            self.notes = (
+                f"the code of {named} changed since this run began: its steps are of both",
+            )
+        if old != now or other:
             new = {name: value for name, value in now.items() if value != old[name]}
+            new |= {FILES: kept | other} if other else {}
             write_json(self.path / CONFIG, read_json(self.path / CONFIG) | new)
             self._settings = None
 
@@ -334,6 +345,6 @@ class RunFolder:
 
 def settings(config: TrainConfig, engine: Engine | None) -> dict:
     """What config.json holds. Raises DamagedError for a data file that cannot be read."""
-    files = {name: digest(file) for name, file in config.files.items()}
+    files = contents(config)
     beside = {FILES: files} if files else {}
     return config.to_json() | beside | ({ENGINE: engine.model_dump()} if engine else {})

@@ -8,10 +8,12 @@ import math
 import numpy as np
 
 from .. import estimators
+from ..checks import told_of
 from ..objective import sample_weights
 from ..randomness import generator, integer
-from ..tasks.base import Task
-from .contract import objectives_of
+from ..tasks.base import Task, group_key
+from .config import TrainConfig
+from .contract import objectives_of, w_star_of, worst_of
 
 MOST_IN_EPOCHS = 2**19  # training seeds; of more, two draws of one problem are rare
 
@@ -73,3 +75,19 @@ def single_weights(method: str, weights, groups: int) -> list:
     """
     one = estimators.METHODS[method].weights == "one"
     return [W[0] for W in weights] if one else [None] * groups
+
+
+def check_method(task: Task, config: TrainConfig) -> None:
+    """ValueError for a method of a reader's own that fails on a group without any answer, whose
+    rewards are all the worst. Training may meet such a group in any step; this says it before the
+    policy is measured.
+    """
+    method = estimators.METHODS[config.method]
+    if method.estimate.__module__ == estimators.__name__:
+        return
+    x = task.instance(task.seeds["train"][0])
+    R = np.tile(worst_of(task, x), (config.group_size, config.answers, 1))
+    how = dict(weights=draw_weights(task, config, [x], [group_key(task, x, 0)], 0))
+    how |= dict(w_star=[w_star_of(task, x)], alpha=config.alpha, k=config.k, eps=config.eps)
+    with told_of("for a group in which no answer can be read"):
+        estimators.estimate(config.method, [R], **how)

@@ -57,7 +57,7 @@ class AnyRun(ABC):
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
         self.folder, self.config, self.learner, self.first = folder, config, learner, first
-        self.done = first
+        self.done, self.notes = first, folder.notes
 
     def close(self) -> None:
         """Let another process go on with this run. :meth:`finish` does it, too."""

@@ -37,7 +37,7 @@ class Engine(Schema):
 
 
 class Means(Schema):
-    """The figures of a policy that every version wrote, and that `compare` averages over runs."""
+    """The figures of a policy that every version wrote."""
 
     model_config = ConfigDict(extra="ignore")  # 0.1.0 wrote some more
 
@@ -135,7 +135,8 @@ class Summary(Figures):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
-FIGURES: Sequence[str] = tuple(Means.model_fields)
+OF_PROBLEMS = ("answers", "problems", "per_problem")  # no means over problems
+FIGURES: Sequence[str] = tuple(n for n in Figures.model_fields if n not in OF_PROBLEMS)
 PER_PROBLEM: Sequence[str] = tuple(PerProblem.model_fields)
 
 

@@ -26,7 +26,7 @@ from .contract import check_early_problems
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import rollout_fields
-from .problems import draw_weights, problems_of_step, single_weights
+from .problems import check_method, draw_weights, problems_of_step, single_weights
 from .recombine import check_task, recombine
 from .record import StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
@@ -80,6 +80,7 @@ class Learner:
                 f"K = {config.K:,} weights for {d:,} objectives are {config.K * d:,} numbers, at "
                 f"most {most:,} are allowed: lower K, or K = inf"
             )
+        check_method(self.task, config)
 
 
 @torch.inference_mode(False)  # a notebook may have turned it on around the whole loop

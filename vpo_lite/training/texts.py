@@ -1,15 +1,18 @@
-"""What rollouts wrote, step by step: texts.jsonl in a run folder.
+"""What rollouts wrote: texts.jsonl in a run folder, step by step, and the texts of an evaluation.
 
-One line is one completion: step, problem (the task's summary of it, not the request), text, its m
-answers (null where one cannot be read), their rewards (m, d), the rollout's advantage, and where a
-group has one weight vector, that. It is for people to read; no run depends on it.
+One line is one completion: problem (the task's summary of it, not the request), text, its m answers
+(null where one cannot be read) and their rewards (m, d). In training also the step, the rollout's
+advantage, and where a group has one weight vector, that. In an evaluation the problem's key, and
+which answers are valid and solved. It is for people to read; no run depends on it.
 """
 
 import json
 from itertools import islice
+from typing import Any
 
 from ..tasks.base import Task
-from .record import StepRecord
+from .answers import Answers
+from .record import Group, StepRecord
 
 TEXTS = "texts.jsonl"
 
@@ -21,18 +24,38 @@ def written(record: StepRecord, task: Task, most: int) -> list[str]:
     rounds = range(max((len(group.texts) for group in record.groups), default=0))
     there = ((group, i) for i in rounds for group in record.groups if i < len(group.texts))
     return [
-        json.dumps(
-            {
-                "step": record.step,
-                "problem": task.summary(group.instance),
-                "text": group.texts[i],
-                "answers": group.answers[i],
-                "rewards": group.rewards[i].tolist(),
-                "advantage": float(group.advantages[i]),
-                **({} if group.weights is None else {"weights": group.weights.tolist()}),
-            },
-            ensure_ascii=False,
+        _line(
+            {"step": record.step},
+            task,
+            group,
+            i,
+            {"advantage": float(group.advantages[i])}
+            | ({} if group.weights is None else {"weights": group.weights.tolist()}),
         )
-        + "\n"
         for group, i in islice(there, most)
     ]
+
+
+def measured(pool: Answers, task: Task) -> list[str]:
+    """The lines of one problem's pool in an evaluation: all its completions, in order."""
+    return [
+        _line(
+            {"key": task.key(pool.instance)},
+            task,
+            pool,
+            i,
+            {"valid": pool.valid[i].tolist(), "solved": pool.solved[i].tolist()},
+        )
+        for i in range(len(pool.texts))
+    ]
+
+
+def _line(first: dict, task: Task, group: Group | Answers, i: int, last: dict[str, Any]) -> str:
+    """Completion i of a group as a line, between these first and last fields."""
+    told = {
+        "problem": task.summary(group.instance),
+        "text": group.texts[i],
+        "answers": group.answers[i],
+        "rewards": group.rewards[i].tolist(),
+    }
+    return json.dumps(first | told | last, ensure_ascii=False) + "\n"

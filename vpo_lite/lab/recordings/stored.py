@@ -16,7 +16,7 @@ from ...tasks.base import Task
 from ...training.config import TrainConfig
 from ...training.problems import problems_of_step
 from ...training.record import Group, StepRecord
-from ..codes import check_task
+from ..codes import check_code
 from ..packing import unpacked, unpacked_numbers
 from ..view import Moment, Run
 
@@ -178,7 +178,8 @@ def _run_of_010(stored: StoredRunOf010, answers: list[str]) -> Run:
 
 def _config(stored: StoredRun | StoredRunOf010) -> tuple[TrainConfig, Task]:
     with inside("config"):
-        check_task(stored.config.get("task"))
+        options = stored.config.get("task_options")
+        check_code(stored.config | (options if isinstance(options, dict) else {}))
         method = stored.config.get("method")
         if method != stored.method:
             raise ValueError(f"method {shown(method)}, but the run is of {shown(stored.method)}")

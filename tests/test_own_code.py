@@ -1,0 +1,247 @@
+"""Methods, tasks and rewards of a user's own: known by their content, and tried before training."""
+
+import hashlib
+import importlib
+import json
+import linecache
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import vpo_lite as vpo
+from vpo_lite import estimators
+from vpo_lite.cli import main
+from vpo_lite.lab.codes import decode
+from vpo_lite.lab.packing import packed
+from vpo_lite.lab.session import Session
+from vpo_lite.tasks.by_name import code_digest
+from vpo_lite.training.contents import contents, other_code
+from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.problems import check_method
+from vpo_lite.training.run import Run
+
+METHOD = """import vpo_lite as vpo
+
+
+@vpo.estimators.method(weights="many")
+def {name}(R, *, weights, eps, **_):
+    score = (R @ weights.swapaxes(1, 2)[:, None]).max(axis=2).mean(axis=-1)
+    return score, vpo.estimators.zscore(score, eps)
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Write a module with a method into the current folder; it is forgotten after the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, text: str = METHOD):
+        monkeypatch.setitem(vpo.METHODS, name, None)
+        del vpo.METHODS[name]
+        sys.modules.pop(f"in_{name}", None)
+        file = tmp_path / f"in_{name}.py"
+        file.write_text(text.format(name=name), encoding="utf-8")
+        return file
+
+    return write
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_a_run_keeps_the_digest_of_the_code_and_goes_on_with_other_code(own, small_config):
+    file = own("meant")
+    run = Run.begin(small_config.but(method="in_meant:meant"), "run")
+    before = sha256(file.read_bytes())
+    assert RunFolder.open("run").digests() == {"method": before} and run.notes == ()
+    run.start()
+    next(run.steps())
+    run.close()
+    again = Run.resume("run")
+    assert again.notes == () and RunFolder.open("run").digests() == {"method": before}
+    again.close()
+    file.write_text(f"{file.read_text()}\n# mended\n")
+    now = sha256(file.read_bytes())
+    assert now != before
+    for said in (
+        ("the code of in_meant:meant changed since this run began: its steps are of both",),
+        (),  # not again, as nothing has changed since
+    ):
+        again = Run.resume("run")
+        assert again.notes == said
+        assert RunFolder.open("run").digests() == {"method": f"{before}+{now}"}
+        again.close()
+    again = Run.resume("run")
+    list(again.steps())
+    again.finish()
+    other = Run.begin(small_config.but(method="meant", seed=1), "other")
+    other.start(), list(other.steps()), other.finish()
+    rows = vpo.compare(["run", "other"])
+    assert [row["label"] for row in rows] == [
+        f"meant, code of method={before[:8]}+{now[:8]}",
+        f"meant, code of method={now[:8]}",
+    ]
+    assert rows[1]["other_problems"] == [] and rows[1]["runs"] == 1
+
+
+def test_the_command_says_that_the_code_changed(own, small_config, capsys):
+    file = own("edited")
+    run = Run.begin(small_config.but(method="in_edited:edited", steps=1, eval_problems=1), "run")
+    run.start(), list(run.steps()), run.finish()
+    file.write_text(f"{file.read_text()}#")
+    assert main(["train", "--resume", "run", "--steps", "2"]) == 0
+    assert "the code of in_edited:edited changed since this run began" in capsys.readouterr().err
+
+
+def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = {
+        "defines_ab": "import functools\n\n\ndef a(): ...\n\n\nclass B: ...\n\n\n"
+        "made = functools.partial(a)\nheld = B()\n",
+        "defines_c": "from defines_ab import a as renamed\n\n\ndef c(): ...\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    ab, c = (text.encode() for text in texts.values())
+    for name in ("a", "B", "made", "held"):
+        assert code_digest(f"defines_ab:{name}") == sha256(ab), name
+    assert code_digest("defines_c:renamed") == sha256(ab)
+    assert code_digest("defines_c:c,renamed") == sha256(c + ab)  # each file once, in this order
+    assert code_digest("defines_ab:a,B, defines_c:c") == sha256(ab + c)
+    assert code_digest("vpo_lite.tasks.example_rewards:small,many_divisors") is None  # it ships
+    assert code_digest("math:hypot") is None  # no source
+
+
+def test_the_digest_of_what_a_cell_defines_is_that_of_its_source(monkeypatch):
+    """As IPython runs it: a file that is only in linecache, in a module without one."""
+    text, name = "def in_a_cell(R, **_):\n    return R, R\n", "/tmp/ipykernel_1/2.py"
+    module = type(math)("a_notebook")
+    monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(True), name))
+    monkeypatch.setitem(sys.modules, "a_notebook", module)
+    exec(compile(text, name, "exec"), vars(module))
+    assert code_digest("a_notebook:in_a_cell") == sha256(text.encode())
+
+
+def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):
+    rewards = own("judges", "def {name}(completions, **_):\n    return [1.0] * len(completions)\n")
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"prompt": "Name a prime."}\n' * 2)
+    task = dict(task="functions", data=str(data), model="some/model")
+    config = vpo.TrainConfig(reward_funcs="in_judges:judges", **task)
+    found = contents(config)
+    assert found == {
+        "data": sha256(data.read_bytes()),
+        "reward_funcs": sha256(rewards.read_bytes()),
+    }
+    assert other_code(found, config) == {} == other_code({}, config)  # an older run keeps none
+    data.write_text('{"prompt": "Name an odd number."}\n' * 2)
+    assert other_code(found, config) == {}  # data that changed is refused, not noted
+    assert contents(vpo.TrainConfig()) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "said"),
+    [
+        (METHOD, ("--K", "inf"), "line 6); with K = inf its weights are None: let it handle that"),
+        (METHOD.replace("eps)", "epsilon)"), (), "name 'epsilon' is not defined (in_{name}.py, l"),
+        (
+            METHOD.replace("return score", "return score[0]"),
+            (),
+            "has shape (16,): expected (1, 16)",
+        ),
+    ],
+)
+def test_a_method_that_cannot_work_is_refused_before_anything_is_measured(
+    own, tmp_path, capsys, text, flags, said
+):
+    own("failing", text)
+    assert main(["train", "--method", "in_failing:failing", *flags, "--out", "run"]) == 2
+    error = capsys.readouterr().err
+    assert said.format(name="failing") in error and error.count("\n") == 1, error
+    assert "for a group in which no answer can be read: " in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_it_is_tried_on_a_group_of_the_worst_rewards_as_training_asks(monkeypatch, small_config):
+    monkeypatch.setitem(vpo.METHODS, "watched", None)  # gone after the test
+    seen = {}
+
+    @estimators.method(weights="many")
+    def watched(R, **given):
+        seen.update(given, R=R)
+        return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
+
+    config = small_config.but(method="watched", K=5, alpha=0.5, k=1, eps=0.25)
+    task = config.make_task()
+    check_method(task, config)
+    assert seen["R"].tolist() == [[[[0.0] * 4] * 2] * 2]  # P = 1, G = 2, m = 2: nothing is earned
+    assert seen["weights"].shape == (1, 5, 4)
+    np.testing.assert_allclose(seen["weights"].sum(-1), 1)
+    assert (seen["alpha"], seen["k"], seen["eps"]) == (0.5, 1, 0.25)
+    assert seen["w_star"].tolist() == [task.w_star(task.instance(1000)).tolist()]
+    check_method(task, config.but(K=math.inf))
+    assert seen["weights"] is None
+    seen.clear()
+    check_method(task, config.but(method="vpo"))  # those that ship are tested
+    assert not seen
+
+
+def test_a_method_that_names_weights_says_which(monkeypatch):
+    """Without it weights were None, and a method that took None for the exact mean went on."""
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+
+    def drawn(R, *, weights, **_):
+        return R[..., 0, 0], R[..., 0, 0]
+
+    for wrong in ({}, {"weights": "none"}):
+        with pytest.raises(ValueError, match="'drawn' names weights and says not which: write"):
+            estimators.method(**wrong)(drawn)
+    assert "drawn" not in estimators.METHODS
+    for right in ("many", "one"):
+        assert estimators.method(weights=right)(drawn) is drawn
+
+    @estimators.method()
+    def perhaps(R, *, weights=None, **_):
+        return R[..., 0, 0], R[..., 0, 0] * (weights is None)
+
+    assert vpo.advantages("perhaps", np.ones((1, 2, 1, 1))).tolist() == [[1, 1]]
+
+
+def test_a_lab_takes_a_method_by_module_and_name(own):
+    own("shared")
+    session = Session(["vpo", "in_shared:shared"])
+    assert session.methods == ("vpo", "shared")
+    assert Session("in_shared:shared").methods == ("shared",)
+    session.change(methods="in_shared:shared")
+    assert session.methods == ("shared",)
+    with pytest.raises(ValueError, match="in_shared has no 'absent'"):
+        Session("in_shared:absent")
+
+
+def test_a_share_code_imports_neither_methods_nor_rewards(own, tmp_path, capsys):
+    """It imported reward functions: what a stranger wrote decided which module ran."""
+    own("strange", "print('it ran')\n" + METHOD)
+    own("judged", "print('it ran')\n\ndef {name}(completions, **_):\n    return completions\n")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "Name a prime."}\n' * 2)
+    task = {"task": "functions", "model": "some/model", "data": str(tmp_path / "rows.jsonl")}
+    rewards = [task | {"reward_funcs": "in_judged:judged"}, {}, False]
+
+    def code(methods, settings, *rest):
+        text = json.dumps([methods, settings, *rest])
+        return f"VPO2-{packed(text.encode(), safe=True)}"
+
+    with pytest.raises(ValueError, match="expected one to 3 different names"):
+        decode(code(["in_strange:strange"], {}, {}, False))
+    with pytest.raises(ValueError, match="reward_funcs 'in_judged:judged' is not part of vpo_lite"):
+        decode(code(["vpo"], *rewards))
+    for of_ours in ("small", "small,many_divisors"):
+        named = f"vpo_lite.tasks.example_rewards:{of_ours}"
+        settings = decode(code(["vpo"], rewards[0] | {"reward_funcs": named}, {}, False))
+        assert settings.config.task_options["reward_funcs"] == named
+    assert not {"in_strange", "in_judged"} & set(sys.modules) and not capsys.readouterr().out
+    importlib.import_module("in_judged")  # the reader trusts it
+    assert decode(code(["vpo"], *rewards)).config.task_options["reward_funcs"] == "in_judged:judged"
