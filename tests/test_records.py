@@ -366,6 +366,7 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
         "damaged": 0,
         "repeated": 0,
         "held_out_seen": 0,
+        "columns": {},
         "first_damaged": None,
     }
 

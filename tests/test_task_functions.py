@@ -274,14 +274,16 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
     ends = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     picture = [{"role": "user", "content": [{"type": "image"}]}]
     bad = [{"total": 1}, {"prompt": 3}, {"prompt": []}, {"prompt": ends}, {"prompt": picture}]
+    bad += [{"prompt": " \n"}, {"prompt": [{"role": "user", "content": ""}]}]
     task = mine([*bad, {"prompt": "x", "completions": "y"}, {"prompt": "x", "completion": "y"}])
     loaded = task.load(task.path)
-    assert list(loaded.damaged) == [0, 1, 2, 3, 4] and list(loaded.dropped) == [5]
+    assert list(loaded.damaged) == [0, 1, 2, 3, 4, 5, 6] and list(loaded.dropped) == [7]
     assert "field prompt is missing" in loaded.damaged[0]
     assert "line 2: field prompt should be a text, or a list of {" in loaded.damaged[1]
     assert "should end with a message of the user" in loaded.damaged[3]
-    assert "rename this column" in loaded.dropped[5]
-    assert dict(loaded.records[6].columns) == {}  # TRL keeps completion to itself, too
+    assert all("field prompt should ask something, not " in loaded.damaged[i] for i in (5, 6))
+    assert "rename this column" in loaded.dropped[7]
+    assert dict(loaded.records[8].columns) == {}  # TRL keeps completion to itself, too
     with pytest.raises(DamagedError, match="line 1"):
         task.instance(0)
 
@@ -631,6 +633,28 @@ def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     assert found["failed"] == 1 and found["first_failed"].startswith("hard raised TypeError")
     assert main(f"{check}:narrow".split()) == 2
     assert "let it take **columns" in capsys.readouterr().err
+
+
+def test_data_check_tells_of_columns_that_rows_lack_or_fill_with_several_kinds(mine, capsys):
+    """A function that compares the answer 3 with the text "3" never pays, and nothing said so."""
+    rows = [{"prompt": "x", "answer": str(n), "of": n, "never": None} for n in range(4)]
+    rows += [{"prompt": "x", "answer": 3, "of": 0.5}, {"prompt": "x", "of": True}]
+    rows += [{"prompt": "x", "answer": None, "of": 1, "never": None}]
+    mine(rows)
+    check = "data check rows.jsonl --task functions --reward-funcs my_rewards:brief"
+    assert main(check.split()) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("column")]
+    assert told == [
+        "column answer: none in 2 of 7 rows (first: record 5); functions get None there",
+        'column answer: text in 4 rows, number in 1 (first: record 4); "1" and 1 are not equal',
+        "column of: number in 6 rows, truth value in 1 (first: record 5)",
+    ]
+    assert main(f"{check} --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["columns"] == {
+        "answer": {"text": 4, "number": 1, "none": 2},
+        "of": {"number": 6, "truth value": 1},
+        "never": {"none": 7},
+    }
 
 
 NONE = "of the answers; None counts as the worst reward"

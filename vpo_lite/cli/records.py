@@ -9,6 +9,7 @@ from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
 from ..tasks.records import RecordTask, on_records, parted
+from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of
 from .flags import (
     Wrong,
@@ -69,6 +70,7 @@ def check_data(options) -> int:
         longest = _longest(task, loaded.records, options) if options.model else {}
         repeated, seen = _repeated(task, loaded.records)
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
+    columns = lines_by_kind({line: task.columns_in(x) for line, x in loaded.records.items()})
     counts = {
         "records": len(loaded.records),
         "kinds": dict(sorted(kinds.items())),
@@ -76,6 +78,7 @@ def check_data(options) -> int:
         "damaged": len(loaded.damaged),
         "repeated": len(repeated),
         "held_out_seen": len(seen),
+        "columns": {n: {kind: len(x) for kind, x in of.items()} for n, of in columns.items()},
         **longest,
     }
     failed = {} if options.score is None else _failures(task, loaded.records, options.score)
@@ -90,11 +93,11 @@ def check_data(options) -> int:
         first |= {} if options.score is None else {"first_failed": failed}
         print_json(counts | {name: next(iter(x.values()), None) for name, x in first.items()})
     else:
-        print("\n".join(_told(task, loaded, counts, repeated, seen, failed)))
+        print("\n".join(_told(task, loaded, counts, repeated, seen, failed, columns)))
     return status
 
 
-def _told(task, loaded, counts: dict, repeated, seen, failed: dict) -> Iterator[str]:
+def _told(task, loaded, counts: dict, repeated, seen, failed: dict, columns) -> Iterator[str]:
     """What a file of records holds, as lines of text."""
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
     yield f"{loaded.path}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
@@ -114,6 +117,7 @@ def _told(task, loaded, counts: dict, repeated, seen, failed: dict) -> Iterator[
             f"{len(seen):,} held-out {task.noun}s ask the same as one to train on (first: record "
             f"{seen[0]}): their figures do not speak for new {task.noun}s"
         )
+    yield from oddities(columns, task.noun)
     for line, message in list(failed.items())[:SHOWN]:
         yield f"record {line} cannot be scored: {message}"
     if "failed" in counts:

@@ -60,6 +60,8 @@ class FunctionsRow(Row):
             raise ValueError('should be a text, or a list of {"role": text, "content": text}')
         if texts[-2] != "user":
             raise ValueError("should end with a message of the user")
+        if not texts[-1].strip():
+            raise ValueError("should ask something")
         return prompt
 
 
@@ -270,6 +272,9 @@ class FunctionsTask(ByFunctions, RecordTask):
                 raise Dropped(f"functions are handed {name} of another kind: rename this column")
         columns = {name: x for name, x in row.model_extra.items() if name not in LEFT_OUT}
         return Asked(row.prompt, columns)
+
+    def columns_in(self, instance: Asked) -> Mapping:
+        return instance.columns
 
     def key(self, instance: Asked) -> str:
         return hashlib.sha256(repr((instance.prompt, instance.columns)).encode()).hexdigest()[:16]

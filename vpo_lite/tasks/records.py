@@ -10,6 +10,7 @@ import hashlib
 import heapq
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,10 @@ class RecordTask(Task):
     def kind(self, instance) -> str:
         """What kind of problem it is, for counts; empty where there is one kind."""
         return ""
+
+    def columns_in(self, instance) -> Mapping[str, Any]:
+        """The columns of its row that its scorer is handed as they are, for counts; mostly none."""
+        return {}
 
     def effect(self, instance, answer: str):
         """What answers of equal effect have in common; hashable. By default the answer."""
