@@ -185,6 +185,10 @@ def test_the_python_runs(text, capsys, monkeypatch):
         assert [line.split()[0] for line in lines[-2:]] == ["1", "2"]
         assert there["answers"] == [" 7 ", None] and there["rewards"] == [[1, 1], [0, 0]]
         assert there["judged"].rewards.tolist() == [[1, 0.25], [0, 0]]
+        best, answer = there["found"]  # of a search of one's own
+        asked = there["task"], [there["task"].instance(0)]
+        assert len(there["written"]) == 30 and best == max(there["earned"][:, 0])
+        assert asked[0].score(asked[1], [[answer]])[0][0, 0] == best
         drawn = {t.name: (len(t.y), t.error_y.array[29] > 0) for t in there["figure"].data}
         assert drawn == {"VPO, m = 3": (30, True), "GRPO, 3 x rollouts": (30, True)}
         assert len(there["rows"]) == 1 + 2 * 5 * 30  # two kinds, five seeds, k = 1 to 30
