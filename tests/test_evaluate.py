@@ -596,6 +596,17 @@ def test_runs_measured_on_unequally_many_problems_are_not_compared_and_it_is_sai
     ]
 
 
+def test_the_size_of_a_set_makes_a_kind_where_answers_are_written_alone(made):
+    """It says how a policy of single answers is measured. A set of VPO is its rollout."""
+    sizes = [(f"{method}{n}", method, n) for method in ("grpo", "vpo") for n in (3, 5)]
+    folders = [made(name, 0.5, method=m, set_size=n, seed=n) for name, m, n in sizes]
+    assert [(row["label"], row["set"], row["runs"]) for row in compare(folders)] == [
+        ("grpo, set_size=3", 3, 1),
+        ("grpo, set_size=5", 5, 1),
+        ("vpo", 3, 2),
+    ]
+
+
 def test_two_modes_of_a_task_are_other_problems(made):
     """It raised AttributeError: a mode was asked for the options of the other one."""
     folders = [made(mode, 0.5, task="programs", mode=mode) for mode in ("single", "conflict")]
