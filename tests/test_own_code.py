@@ -6,9 +6,11 @@ import json
 import linecache
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from small_models import byte_model
 
 import vpo_lite as vpo
 from vpo_lite import estimators
@@ -95,6 +97,35 @@ def test_the_command_says_that_the_code_changed(own, small_config, capsys):
     file.write_text(f"{file.read_text()}#")
     assert main(["train", "--resume", "run", "--steps", "2"]) == 0
     assert "the code of in_edited:edited changed since this run began" in capsys.readouterr().err
+
+
+def test_an_evaluation_says_that_the_scorer_changed(own, tmp_path, capsys):
+    """The method is asked nothing in an evaluation."""
+    head = (
+        "def {name}(completions, **_):\n    return [float(len(c) > {least}) for c in completions]\n"
+    )
+    file = own("scores", head.replace("{least}", "3"))
+    method = own("asked")
+    Path("rows.jsonl").write_text('{"prompt": "Name a prime."}\n' * 4, encoding="utf-8")
+    model = byte_model(tmp_path / "model", 16, 32, 1, 2, 2)
+    run = (
+        f"train --task functions --data rows.jsonl --reward-funcs in_scores:scores --model {model}"
+    )
+    small = (
+        "--steps 1 --prompts 1 --group-size 2 --m 1 --set-size 2 --max-new-tokens 8 --device cpu"
+    )
+    asked = f"{run} {small} --eval-answers 4 --method in_asked:asked --out run --json"
+    assert main(asked.split()) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "run", "--json"]) == 0
+    assert "changed" not in capsys.readouterr().err
+    method.write_text(f"{method.read_text()}#", encoding="utf-8")
+    file.write_text(file.read_text().replace("> 3", "> 4"), encoding="utf-8")
+    assert main(["evaluate", "run", "--json"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "changed" in line]
+    assert (
+        len(said) == 1 and "the code of in_scores:scores changed since the run: it is m" in said[0]
+    )
 
 
 def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypatch):

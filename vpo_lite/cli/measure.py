@@ -51,6 +51,7 @@ def evaluate_runs(options) -> int:
     with requests():
         from ..policy.loading import load_policy
         from ..training.compare import table
+        from ..training.contents import other_code
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
         from ..training.memory import enough_memory
@@ -77,6 +78,12 @@ def evaluate_runs(options) -> int:
         else:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
+    other = [config.code[name] for name in other_code(folder.digests(), config) if name != "method"]
+    if other:
+        note(
+            f"the code of {', '.join(other)} changed since the run: it is measured with the code "
+            "of now, and its own figures are not"
+        )
     if config.single and options.problems not in (None, 1):
         note(
             f"the run trained on one {task.noun} and is measured on that one: --problems "
