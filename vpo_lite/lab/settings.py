@@ -139,7 +139,7 @@ def checked_methods(names) -> tuple[str, ...]:
     if not 1 <= len(given) == len(known) <= MOST_RUNS:
         raise ValueError(
             f"methods = {shown(names)}: expected one to {MOST_RUNS} different names "
-            f"out of {', '.join(METHODS)}, or yours as 'package.module:function'"
+            f"out of {', '.join(METHODS)}; one of yours is there once its module is imported"
         )
     return tuple(given)
 
