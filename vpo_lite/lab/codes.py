@@ -18,7 +18,7 @@ from ..checks import shortened, shown
 from ..files import DamagedError, parse_json
 from ..tasks import DEFAULT, Task
 from ..tasks.by_name import in_modules
-from ..tasks.functions import EXAMPLES
+from ..tasks.functions import EXAMPLE_REWARDS
 from ..tasks.registry import task_class, task_name
 from ..training.config import TrainConfig
 from .packing import packed, unpacked
@@ -90,7 +90,7 @@ def check_code(settings: dict) -> None:
     for option in task_class(task_name(name)).options:
         if option.code and isinstance(named := settings.get(option.name), str):
             for function in in_modules(named):
-                of_ours = function.startswith(f"{EXAMPLES}:")
+                of_ours = function.startswith(f"{EXAMPLE_REWARDS}:")
                 _check_known(of_ours or callable(_imported(function)), option.name, function)
 
 

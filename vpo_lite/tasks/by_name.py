@@ -52,6 +52,13 @@ def attribute(name: str, what: str) -> Any:
     return found
 
 
+def unwrapped(function: Any) -> Any:
+    """The function inside of a functools.partial; anything else as it is."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
 def in_modules(names: str) -> list[str]:
     """The full names in a text of names between commas. One without a module is in the module
     before it; in the first place it stays without.
@@ -77,9 +84,7 @@ def code_digest(names: str) -> str | None:
 
 
 def _source(name: str) -> bytes | None:
-    found = attribute(name, "code")
-    while isinstance(found, functools.partial):
-        found = found.func
+    found = unwrapped(attribute(name, "code"))
     home = getattr(found, "__module__", None) or name.partition(":")[0]
     if home.partition(".")[0] == __name__.partition(".")[0]:
         return None

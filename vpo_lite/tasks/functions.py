@@ -24,8 +24,8 @@ from .reward_functions import OF_TRL, RewardFunctions
 from .rows import Row
 from .wording import numbered_form, weighed
 
-EXAMPLES = "vpo_lite.tasks.example_rewards"
-EXAMPLE = f"{EXAMPLES}:small,many_divisors"  # for the rows that ship
+EXAMPLE_REWARDS = "vpo_lite.tasks.example_rewards"
+EXAMPLE = f"{EXAMPLE_REWARDS}:small,many_divisors"  # for the rows that ship
 HANDED = ("prompts", "completions", *OF_TRL)
 LEFT_OUT = ("prompt", "completion")  # columns that functions do not see, as in TRL
 

@@ -1,6 +1,5 @@
 """Reward functions of yours, called as TRL calls them: each is one objective."""
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +8,7 @@ import numpy as np
 
 from ..checks import LARGEST, check_finite, is_below, raised_by, shown
 from .base import TaskError
-from .by_name import attribute, in_modules
+from .by_name import attribute, in_modules, unwrapped
 
 SUBSTANTIAL = 0.1  # share of the answers without a reward, from which on it is said
 OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
@@ -188,6 +187,5 @@ def _number(x) -> float:
 
 
 def _name(function: Callable) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = unwrapped(function)
     return getattr(function, "__name__", type(function).__name__)

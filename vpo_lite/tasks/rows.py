@@ -31,7 +31,7 @@ def rows_of(path, schema) -> Iterator[Any]:
     if place.endswith(TABLES):
         raise DamagedError(
             f"{path}: a table of texts; write the rows as JSON lines or parquet, such as with "
-            f"pandas: read_csv(..., dtype=str, keep_default_na=False).to_json('rows.jsonl', "
+            "pandas: read_csv(..., dtype=str, keep_default_na=False).to_json('rows.jsonl', "
             "orient='records', lines=True)"
         )
     return (_parquet if place.endswith(".parquet") else _json_lines)(path, schema)

@@ -37,7 +37,7 @@ class _Finished(NamedTuple):
         task = self.config.make_task()
         found = {option.name: getattr(task, option.name) for option in task.options}
         data = {name: value for name, value in self.digests.items() if name in self.config.files}
-        return found | data | {n: value for n, value in self.code().items() if n != OF_THE_METHOD}
+        return found | data | self.code()
 
     def code(self) -> dict[str, str]:
         """The digests of its code, under the names that labels give them."""
@@ -162,7 +162,6 @@ def _kind(run: _Finished) -> dict:
         "eval_answers": config.measured_answers,
         "single": config.single,
         **run.options(),
-        **run.code(),
         "engine": run.engine,
     }
     left_out = {"seed", "task_options", *OF_THE_MACHINE, *config.make_task().singles_out}
@@ -226,7 +225,7 @@ def _other_problems(mine: list[_Finished], others: list[_Finished], same: bool) 
     one, other = a.config.make_task(), b.config.make_task()
     free = one.singles_out if one.single == other.single else ()  # two single problems are paired
     here, there = a.options(), b.options()
-    both = [name for name in here if name in there and name not in free]
+    both = [n for n in here if n in there and n not in (*free, OF_THE_METHOD)]
     differing = [name for name in both if here[name] != there[name]]
     if differing or same:
         return differing

@@ -25,12 +25,10 @@ def written(record: StepRecord, task: Task, most: int) -> list[str]:
     there = ((group, i) for i in rounds for group in record.groups if i < len(group.texts))
     return [
         _line(
-            {"step": record.step},
-            task,
-            group,
-            i,
-            {"advantage": float(group.advantages[i])}
-            | ({} if group.weights is None else {"weights": group.weights.tolist()}),
+            {"step": record.step}
+            | _completion(task, group, i)
+            | {"advantage": float(group.advantages[i])}
+            | ({} if group.weights is None else {"weights": group.weights.tolist()})
         )
         for group, i in islice(there, most)
     ]
@@ -40,22 +38,23 @@ def measured(pool: Answers, task: Task) -> list[str]:
     """The lines of one problem's pool in an evaluation: all its completions, in order."""
     return [
         _line(
-            {"key": task.key(pool.instance)},
-            task,
-            pool,
-            i,
-            {"valid": pool.valid[i].tolist(), "solved": pool.solved[i].tolist()},
+            {"key": task.key(pool.instance)}
+            | _completion(task, pool, i)
+            | {"valid": pool.valid[i].tolist(), "solved": pool.solved[i].tolist()}
         )
         for i in range(len(pool.texts))
     ]
 
 
-def _line(first: dict, task: Task, group: Group | Answers, i: int, last: dict[str, Any]) -> str:
-    """Completion i of a group as a line, between these first and last fields."""
-    told = {
+def _completion(task: Task, group: Group | Answers, i: int) -> dict[str, Any]:
+    """What every line says of completion i of a group."""
+    return {
         "problem": task.summary(group.instance),
         "text": group.texts[i],
         "answers": group.answers[i],
         "rewards": group.rewards[i].tolist(),
     }
-    return json.dumps(first | told | last, ensure_ascii=False) + "\n"
+
+
+def _line(told: dict[str, Any]) -> str:
+    return json.dumps(told, ensure_ascii=False) + "\n"
