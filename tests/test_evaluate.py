@@ -21,11 +21,12 @@ from vpo_lite.tasks import Task
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training.answers import read_answers
-from vpo_lite.training.compare import compare, differences, problem_interval, table
+from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
+from vpo_lite.training.side_by_side import differences, table
 from vpo_lite.training.unequal import in_one_line
 
 ONE_DEGREE = float(student.ppf(0.975, 1))  # 12.7: what Student's t makes of two values
@@ -572,6 +573,33 @@ def test_data_counts_by_its_content_when_a_run_began(made, tmp_path):
     assert [row["label"] for row in rows] == named
     said = f"{named[0]} - {named[1]}: not compared; their problems differ in data"
     assert differences(rows) == [said]
+
+
+def test_a_base_model_counts_by_its_content(made):
+    """Its folder may hold other parameters later. A run whose adapter was removed is taken to be of
+    the only base model of that name, if there is only one.
+    """
+    given = dict(model="some/model", task="programs")
+    folders = [made(name, 0.8, seed=i, **given) for i, name in enumerate("abcd")]
+
+    def card(folder, fingerprint):
+        (folder / "adapter").mkdir()
+        content = {"base": "some/model", "fingerprint": fingerprint}
+        (folder / "adapter" / "policy.json").write_text(json.dumps(content))
+
+    card(folders[0], "1" * 32)
+    assert [row["runs"] for row in compare(folders)] == [4]
+    card(folders[1], "2" * 32)
+    rows = compare(folders)
+    contents = [", content of model=11111111", ", content of model=22222222", ""]
+    assert [(row["label"], row["runs"]) for row in rows] == [
+        (f"vpo{content}", runs) for content, runs in zip(contents, (1, 1, 2), strict=True)
+    ]
+    assert all(row["unequal"] == {} and row["other_problems"] == [] for row in rows)
+    other = made("e", 0.7, method="grpo", **given)
+    card(other, "2" * 32)
+    said = in_one_line(compare([folders[0], other]))
+    assert "content of model 11111111 / 22222222" in said
 
 
 def test_runs_measured_on_unequally_many_problems_are_not_compared_and_it_is_said(made):

@@ -204,7 +204,7 @@ def test_rates_beyond_are_tried_and_never_chosen(study, folder, tmp_path):
     keys = {job.key for job in plan.jobs(wider, place, every_rate=True)}
     more = {f"vpo-lr{lr}-seed{seed}" for lr in ("0.0005", "0.01") for seed in (0, 1)}
     assert keys == more | {job.key for job in plan.jobs(study, place, every_rate=True)}
-    assert more < plan.every_job(wider).keys() and plan.total(wider, every_rate=True) == 11
+    assert more < wider.every_job().keys() and plan.total(wider, every_rate=True) == 11
     run = json.loads((place / "vpo-lr0.001-seed0.json").read_text())
     run["config"]["lr"], run["validation"] = 5e-4, 0.99
     (place / "vpo-lr0.0005-seed0.json").write_text(json.dumps(run))

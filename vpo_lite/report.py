@@ -9,8 +9,8 @@ import numpy as np
 from .checks import shortened
 from .decomposition import RewardReport, words
 from .markup import Html, count, html, joined, page_path, write_page
-from .training.compare import common_budgets, differences
 from .training.folders import RunFolder
+from .training.side_by_side import common_budgets, differences
 from .training.unequal import in_one_line
 
 _STYLE = Html("""

@@ -24,7 +24,7 @@ from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.policy import hub, loading
 from vpo_lite.search import best_of
-from vpo_lite.studies import declaration, plan, results, runner, searches, tables
+from vpo_lite.studies import declaration, results, runner, searches, tables
 from vpo_lite.tasks import Option, Prompt, Task
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.errors import TrainingError
@@ -314,7 +314,7 @@ def test_a_finished_study_needs_no_model_to_be_planned(here, capsys):
     study = declaration.read(written(here, SMALL.replace("steps = 2", 'steps = 2, model = "gone"')))
     assert "kind vpo: model 'gone'" in refused(here, capsys, "small.toml", "--out", "o", "--plan")
     (here / "o").mkdir()
-    for job in plan.every_job(study).values():
+    for job in study.every_job().values():
         (here / "o" / f"{job.key}.json").write_text(json.dumps(made(study, job)))
     status, out, _ = asked(capsys, "small.toml", "--out", "o", "--plan")
     assert status == 0 and out.count("finished") == 4

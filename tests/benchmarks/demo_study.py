@@ -21,7 +21,8 @@ from pathlib import Path
 
 from vpo_lite.cli import main as vpo_lite
 from vpo_lite.markup import markdown_table
-from vpo_lite.training.compare import compare, table
+from vpo_lite.training.compare import compare
+from vpo_lite.training.side_by_side import table
 
 RESULTS = Path(__file__).parent / "results" / "demo_study.json"
 KINDS = {  # label of `compare` -> name in the table, flags

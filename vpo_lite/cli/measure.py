@@ -50,11 +50,11 @@ def evaluate_flags(made, arguments) -> None:
 def evaluate_runs(options) -> int:
     with requests():
         from ..policy.loading import load_policy
-        from ..training.compare import table
         from ..training.contents import other_code
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
         from ..training.memory import enough_memory
+        from ..training.side_by_side import table
 
         folder = RunFolder.open(options.folder)
         config = folder.config()
@@ -142,7 +142,8 @@ def compare_flags(made, arguments) -> None:
 
 def compare_runs(options) -> int:
     with requests():
-        from ..training.compare import compare, differences, table
+        from ..training.compare import compare
+        from ..training.side_by_side import differences, table
         from ..training.unequal import in_one_line
 
         if options.html:

@@ -128,11 +128,10 @@ def _commands(study, folder, options) -> None:
 
 
 def _run_one(study, folder, key: str) -> None:
-    from ..studies.plan import every_job
     from ..studies.results import is_done
 
     with requests():
-        every = every_job(study)
+        every = study.every_job()
         if key not in every:
             raise Wrong(f"--run {shown(key)}: there are {', '.join(every)}")
         _make(folder)
@@ -153,7 +152,7 @@ def _plan(study, folder, options) -> None:
         from ..studies.runner import check_sources
 
         with requests():
-            check_sources(study, left, download=False)
+            check_sources(study, folder, left, download=False)
     seconds, done, every = [], 0, total(study, **_wanted(options))
     known = list(jobs(study, folder, **_wanted(options)))
     for job in known:
@@ -178,11 +177,11 @@ def _command(options, folder) -> list[str]:
 
 def _share(study, folder, options) -> int:
     """Start the same command several times. Each run goes to the process that locks it first."""
-    from ..studies.plan import every_job, total
+    from ..studies.plan import total
     from ..studies.results import is_done
 
     many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
-    mine = [j for j in every_job(study).values() if j.kind in kinds and j.seed < most]
+    mine = [j for j in study.every_job().values() if j.kind in kinds and j.seed < most]
     arguments = _command(options, folder)[1:]
     arguments += ["--kinds", *options.kinds] if options.kinds else []
     arguments += ["--seeds", str(options.seeds)] if options.seeds else []
@@ -240,7 +239,7 @@ def _run_all(study, folder, options) -> int | None:
 
     left = _jobs(study, folder, options, "to do")
     with requests():
-        check_sources(study, left, download=True)
+        check_sources(study, folder, left, download=True)
         _make(folder)
     if (options.workers or 1) > 1:
         return _share(study, folder, options)

@@ -208,7 +208,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
 
 def _print_summary(run, summary: dict, took: float) -> None:
     """Print the table of a finished run, and how long it took."""
-    from ..training.compare import table
+    from ..training.side_by_side import table
 
     steps = run.config.steps
     print(table([summary | {"set": run.config.compared_size}], terminal_width()))

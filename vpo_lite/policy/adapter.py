@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from ..checks import shown
 from ..files import DamagedError, Schema, read_json, write_json
-from . import shipped
+from . import CARD, shipped
 from .hub import HubName, in_cache
 from .libraries import PeftModel, hf_logging, load_peft_weights, set_peft_model_state_dict
 from .weights import (
@@ -30,7 +30,7 @@ from .weights import (
     writing,
 )
 
-_CARD, _PEFT = "policy.json", "adapter_config.json"
+_PEFT = "adapter_config.json"
 _Rank = Annotated[int, Field(ge=1)]
 
 
@@ -66,7 +66,7 @@ def adapter_folder(path) -> Path | None:
     """
     path = Path(shipped.model_name(path))
     for folder in (path / "adapter", path):
-        if any(os.path.lexists(folder / name) for name in (_PEFT, _CARD, ADAPTER)):
+        if any(os.path.lexists(folder / name) for name in (_PEFT, CARD, ADAPTER)):
             return folder
     return None
 
@@ -77,8 +77,8 @@ def read_card(folder: Path, base: str | None = None) -> AdapterCard:
     base: takes the place of the one that the files name. Raises: DamagedError for a file that
     cannot be read, or that names no base where none is given.
     """
-    if os.path.lexists(folder / _CARD):
-        card = read_json(folder / _CARD, AdapterCard)
+    if os.path.lexists(folder / CARD):
+        card = read_json(folder / CARD, AdapterCard)
         return card.model_copy(update={"base": base or card.base})
     if not base:
         peft = read_json(folder / _PEFT, _PeftConfig)
@@ -152,7 +152,7 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
         with quiet(), writing():
             model.save_pretrained(made, save_embedding_layers=False)
         (made / "README.md").unlink(missing_ok=True)  # peft's empty model card
-        write_json(made / _CARD, card.model_dump())
+        write_json(made / CARD, card.model_dump())
         for file in made.iterdir():
             file.chmod(made.stat().st_mode & 0o666)
         replace_folder(made, path)
@@ -164,7 +164,7 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
 def check_place(path) -> None:
     """Raise ValueError where a path holds anything but an older adapter."""
     path = Path(path)
-    ours = {_CARD, _PEFT, ADAPTER}
+    ours = {CARD, _PEFT, ADAPTER}
     others = {p.name for p in path.iterdir()} - ours if path.is_dir() else {path.name}
     if others and os.path.lexists(os.path.realpath(path)):
         raise ValueError(

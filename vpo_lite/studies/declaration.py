@@ -186,6 +186,16 @@ class Study:
         """The runs among which the learning rate of this kind is chosen: seed 0."""
         return [self.job(kind, lr, 0) for lr in self.rates(kind)]
 
+    def every_job(self) -> dict[str, Job]:
+        """All runs that it may come to, by their keys, whichever learning rates are chosen."""
+        found = [
+            self.job(kind, lr, seed)
+            for kind in self.kinds
+            for lr in self.every_rate(kind)
+            for seed in range(self.seeds(kind))
+        ]
+        return {job.key: job for job in found}
+
     def problems(self, job: Job) -> int:
         """How many held-out problems a run is measured on at the end."""
         return 1 if job.judged.single else self.measured.problems

@@ -39,14 +39,3 @@ def total(study: Study, kinds=None, seeds: int | None = None, every_rate: bool =
 
 def _seeds(study: Study, kind: str, most: int | None) -> int:
     return study.seeds(kind) if most is None else min(most, study.seeds(kind))
-
-
-def every_job(study: Study) -> dict[str, Job]:
-    """All runs that the study may come to, by their keys, whichever learning rates are chosen."""
-    found = [
-        study.job(kind, lr, seed)
-        for kind in study.kinds
-        for lr in study.every_rate(kind)
-        for seed in range(study.seeds(kind))
-    ]
-    return {job.key: job for job in found}

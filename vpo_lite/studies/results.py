@@ -1,5 +1,6 @@
 """What a study's runs found: reading their files, choosing learning rates."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from ..checks import LARGEST, shown
 from ..files import DamagedError, Schema, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
 from .declaration import Job, Measured, Study
+from .made_from import NOW, Contents, check_alike
 
 SHIPPED = Path(__file__).parent / "shipped"
 POLICIES = "policies"  # in a study's folder, and not committed: one folder for each run
@@ -33,6 +35,8 @@ class Result(Schema):
     """One finished run.
 
     - measured: what the study states of measuring; judged: settings changed for it
+    - made_from: digests of data files, code and base model (made_from.py); empty in files that are
+      older than this field
     """
 
     study: str
@@ -49,6 +53,7 @@ class Result(Schema):
     seconds: float
     machine: str
     versions: dict[str, str]
+    made_from: dict[str, str] = Field(default_factory=dict)
 
     @property
     def last(self) -> Figures:
@@ -167,7 +172,7 @@ def chosen_rate(study: Study, folder, kind: str) -> float | None:
 
 def chosen(study: Study, folder) -> dict[str, list[Result]]:
     """The runs at the chosen learning rate, by kind, in the order of their seeds. They are read
-    once for as long as no file of the folder changes.
+    once for as long as no file of the folder changes. DamagedError as for `check_runs`.
     """
     stats = {path.name: path.stat() for path in Path(folder).glob("*.json")}
     stamps = frozenset((name, x.st_ino, x.st_size, x.st_mtime_ns) for name, x in stats.items())
@@ -184,7 +189,23 @@ def _chosen(study: Study, folder: Path, stamps: frozenset) -> dict[str, list[Res
             found[kind] = [
                 read_result(study, folder, job) for job in jobs if state(folder, job) == "finished"
             ]
+    check_runs(study, folder, [run for runs in found.values() for run in runs])
     return found
+
+
+def check_runs(study: Study, folder, runs: Iterable[Result]) -> None:
+    """Raise DamagedError where two of these were made from other data, code or base models."""
+    jobs = [(run, study.job(run.kind, run.config["lr"], run.seed)) for run in runs]
+    check_alike((result_path(folder, job), job.kind, run.made_from) for run, job in jobs)
+
+
+def check_contents(study: Study, folder, about_to: Iterable[tuple[str, Contents]]) -> None:
+    """Raise DamagedError where a finished run was made from other data, code or base models than
+    another one, or than what is about to begin: of each its kind, and what it would be made from.
+    """
+    paths = [(result_path(folder, job), job.kind) for job in study.every_job().values()]
+    made = [(p, kind, read_made(p, Result).made_from) for p, kind in paths if p.exists()]
+    check_alike([*made, *((NOW, *one) for one in about_to)])
 
 
 def result_path(folder, job: Job) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..checks import told_of
-from ..files import BusyError, digest, lock_folder, read_json, tidy, write_atomically
+from ..files import BusyError, lock_folder, read_json, tidy, write_atomically
 from ..policy.loading import check_there
 from ..tasks.base import TaskError
 from ..tasks.sandbox import cores
@@ -27,11 +27,13 @@ from ..training.record import StepRecord
 from ..training.run import versions_of
 from ..training.step import Learner
 from .declaration import Job, Study
+from .made_from import made_from
 from .measure import by_problem, measure, summary
 from .plan import jobs
 from .results import (
     Failure,
     Result,
+    check_contents,
     failure_path,
     judged,
     read_result,
@@ -41,20 +43,21 @@ from .results import (
 )
 
 
-def check_sources(study: Study, runs: Iterable[Job], *, download: bool) -> None:
-    """Raise ValueError that names the kind, before any of these runs begins, where a model or a
-    data file of one is missing. download: as for :func:`vpo_lite.policy.loading.check_there`.
+def check_sources(study: Study, folder, runs: Iterable[Job], *, download: bool) -> None:
+    """Raise ValueError, before any of these runs begins, where a model or a data file of one is
+    missing, with its kind, and where a finished run was made from other data or other code.
+
+    download: as for :func:`vpo_lite.policy.loading.check_there`
     """
-    seen = set()
+    models, now = set(), {}
     for job in runs:
-        for config in (job.config, job.judged):
-            files, models = {*config.files.values()}, {config.base_model}
-            with told_of(f"study {study.name}, kind {job.kind}"):
-                for file in files - seen:
-                    digest(file)
-                for model in models - seen:
-                    check_there(model, download=download)
-            seen |= files | models
+        with told_of(f"study {study.name}, kind {job.kind}"):
+            if job.kind not in now:
+                now[job.kind] = made_from(job)
+            for model in {job.config.base_model, job.judged.base_model} - models:
+                check_there(model, download=download)
+                models.add(model)
+    check_contents(study, folder, now.items())
 
 
 def run_study(
@@ -110,7 +113,8 @@ def run_study(
 def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) -> Result | Failure:
     """Train and measure one run, and write its file.
 
-    Raises BusyError where another process does, and TrainingError where it cannot be done here.
+    Raises BusyError where another process does, TrainingError where it cannot be done here, and
+    DamagedError where finished runs were made from other data, code or base models.
     """
     folder, place = Path(folder), workplace(folder, job.key)
     failed = failure_path(folder, job)
@@ -119,7 +123,7 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
 
     def make() -> dict:
         try:
-            return _trained(study, job, place, tell)
+            return _trained(study, job, folder, tell)
         except _Failed as error:
             write_atomically(failed, json.dumps(stated | {"error": str(error)}) + "\n")
             raise
@@ -155,12 +159,16 @@ def write_once(path: Path, place: Path, make: Callable[[], dict]) -> bool:
         lock.release()
 
 
-def _trained(study: Study, job: Job, place: Path, tell) -> dict:
+def _trained(study: Study, job: Job, folder: Path, tell) -> dict:
     began, config, stated = time.perf_counter(), job.config, study.measured
+    read = made_from(job)
     with told_of(f"run {job.key}", TrainingError):  # no such model, too little memory, ..
         learner, task = Learner(config), job.judged.make_task()
         check_fits(learner.policy, config, learner.task)
         task.check_machine()
+    if weights := learner.policy.fingerprint:
+        read[f"model {config.base_model}"] = weights
+    check_contents(study, folder, [(job.kind, read)])
     steps = config.steps if job.trained else 0
     marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
     marks.discard(steps)
@@ -183,7 +191,7 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
     name, _, k = stated.chosen_by.partition("@")
     answers = max(int(k), job.judged.compared_size) if k else stated.answers
     chosen_by = measured("validation", stated.validation, answers=answers)[name]
-    learner.policy.save(place / "adapter")
+    learner.policy.save(workplace(folder, job.key) / "adapter")
     return {
         "study": study.name,
         "kind": job.kind,
@@ -199,6 +207,7 @@ def _trained(study: Study, job: Job, place: Path, tell) -> dict:
         "seconds": round(time.perf_counter() - began, 1),
         "machine": f"{platform.machine()}, {cores()} cores, {learner.policy.device}",
         "versions": versions_of(("vpo_lite", "torch")),
+        "made_from": read,
     }
 
 

@@ -13,7 +13,8 @@ from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve
 from .declaration import Study
-from .results import workplace
+from .made_from import made_from
+from .results import check_contents, workplace
 from .runner import write_once
 from .searches import Search, Searches, read_search, to_do
 
@@ -23,9 +24,12 @@ POINTS = 12  # of a curve that is kept
 def run_searches(study: Study, folder) -> Iterator[Searches]:
     """Do all searches that are not finished; yields each when it is.
 
-    Raises DamagedError, before the first one, where the adapter of a run is missing.
+    Raises DamagedError, before the first one, where the adapter of a run is missing, and where
+    the data, or the code of task or rewards, are not those that the runs were made from.
     """
     folder = Path(folder)
+    runs = [s.job or study.tuning(study.baseline)[0] for s in to_do(study, folder)]
+    check_contents(study, folder, [("", made_from(job)) for job in runs])  # of no kind: no method
     for search in to_do(study, folder):
         make = partial(_found, search, search.adapter(folder))
         try:

@@ -8,7 +8,7 @@ import numpy as np
 from ..intervals import Noise, noise, pooled, t_interval
 from ..markup import markdown_table
 from .declaration import Study
-from .results import BUDGETS, Result, chosen, chosen_rate, read_result, state
+from .results import BUDGETS, Result, check_runs, chosen, chosen_rate, read_result, state
 
 WORDS = {  # figure -> the head of its column
     **{f"best@{k}": f"best@{k}" for k in BUDGETS},
@@ -161,14 +161,18 @@ class AtRate(NamedTuple):
 
 
 def at_every_rate(study: Study, folder, kind: str, figures) -> dict[float, AtRate]:
-    """The finished runs of a kind, by learning rate, in ascending order."""
-    rows = {}
+    """The finished runs of a kind, by learning rate, in ascending order. DamagedError where two of
+    them were made from other data, code or base models.
+    """
+    rows, read = {}, []
     for lr in study.every_rate(kind):
         jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
         done = [read_result(study, folder, j) for j in jobs if state(folder, j) == "finished"]
         if done:
             means = {f: _mean([value(run, f) for run in done]) for f in figures}
             rows[lr] = AtRate(len(done), _mean([run.validation for run in done]), means)
+            read += done
+    check_runs(study, folder, read)
     return rows
 
 

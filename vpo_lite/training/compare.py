@@ -1,4 +1,4 @@
-"""Several finished runs side by side: means by kind of run, intervals, and the printed table."""
+"""Several finished runs side by side: means by kind of run, and intervals over problems."""
 
 import hashlib
 import json
@@ -9,21 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..estimators import METHODS
+from ..files import read_json
 from ..intervals import noise, t_interval
+from ..policy import CARD
 from .config import OF_THE_MACHINE, TrainConfig
 from .contents import shortly
-from .folders import RunFolder
-from .measure import BUDGETS, means
+from .folders import ADAPTER, RunFolder
+from .measure import means
 from .schemas import FIGURES, by_name
-from .unequal import unequal
+from .unequal import BASE, unequal
 
 OF_THE_METHOD = "code of method"  # the one code by which no problem and no score differs
 
 
 class _Finished(NamedTuple):
-    """A finished run: its settings, its summary, the names of its folder and its engine, and the
-    digests of its data files and its code, by setting.
+    """A finished run: its settings, its summary, the names of its folder and its engine, the
+    digests of its data files and its code, by setting, and the fingerprint of its base model.
     """
 
     config: TrainConfig
@@ -31,6 +32,7 @@ class _Finished(NamedTuple):
     folder: str
     engine: str
     digests: dict[str, str]
+    base: str | None = None
 
     def options(self) -> dict:
         """The options of its task, defaults too; of a data file the digest, and those of code."""
@@ -49,8 +51,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """Mean figures of several runs, one row for each kind of run, in order of appearance.
 
     Runs are of one kind if they differ only in seed, single problem, or machine. A data file counts
-    by its content when the run began, not by its path, and so does a file with code of your own. A
-    row holds
+    by its content when the run began, not by its path, and so does a file with code of your own. Of
+    a base model name and content count. A row holds
 
     - label: the method, and the settings in which the kinds of that method differ, among them the
       engine; also the task, where the kinds differ in it
@@ -73,16 +75,9 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """
     folders = [folders] if isinstance(folders, str | os.PathLike) else folders
     kinds: dict[str, list[_Finished]] = {}
-    seen, known = set(), {}
-    for run in map(RunFolder.open, folders):
-        folder = run.path
-        finished = _Finished(
-            run.config(), run.summary(), str(folder), run.engine().name, run.digests()
-        )
-        if folder.resolve() in seen:
-            raise ValueError(f"{folder}: given twice")
-        seen.add(folder.resolve())
-        kind = json.dumps(_kind(finished))
+    known = {}
+    for finished in _finished(folders):
+        folder, kind = finished.folder, json.dumps(_kind(finished))
         other = known.setdefault((kind, _drawn(finished)), folder)
         if other is not folder:
             raise ValueError(
@@ -112,6 +107,27 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         compared = runs is not first and not others
         row["ahead"] = _ahead(first[0].config, runs[0].config, values[0], here) if compared else {}
     return rows
+
+
+def _finished(folders: Iterable[str | os.PathLike]) -> list[_Finished]:
+    """The runs in these folders. Where one has no adapter any more, its base model is taken to be
+    that of the others, if these have one of its name.
+    """
+    seen, found, bases = set(), [], {}
+    for run in map(RunFolder.open, folders):
+        if run.path.resolve() in seen:
+            raise ValueError(f"{run.path}: given twice")
+        seen.add(run.path.resolve())
+        card, config = run.path / ADAPTER / CARD, run.config()
+        base = read_json(card).get("fingerprint") if card.exists() else None
+        there = (config, run.summary(), str(run.path), run.engine().name, run.digests(), base)
+        found.append(_Finished(*there))
+        bases.setdefault(config.base_model, set()).add(base)
+    only = {model: those - {None} for model, those in bases.items() if len(those - {None}) == 1}
+    return [
+        run._replace(base=run.base or next(iter(only.get(run.config.base_model, ())), None))
+        for run in found
+    ]
 
 
 def _row(runs: list[_Finished], mine: dict, kinds: list[dict], per_problem: dict) -> dict:
@@ -163,6 +179,7 @@ def _kind(run: _Finished) -> dict:
         "single": config.single,
         **run.options(),
         "engine": run.engine,
+        **({BASE: run.base[:8]} if run.base else {}),
     }
     left_out = {"seed", "task_options", *OF_THE_MACHINE, *config.make_task().singles_out}
     return {name: value for name, value in settings.items() if name not in left_out}
@@ -243,96 +260,3 @@ def problem_interval(values) -> tuple[float, float] | None:
     if len(values) < 2 or any(v is None for v in values):
         return None
     return t_interval(float(np.mean(values)), [noise(values)])
-
-
-def common_budgets(rows: list[dict]) -> list[str]:
-    """The k of best@k that all these rows have, as their keys.
-
-    >>> common_budgets([{"best_at_k": {"1": 0.5, "3": 0.6}}, {"best_at_k": {"1": 0.5}}])
-    ['1']
-    """
-    return [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
-
-
-def table(rows: list[dict], width: int | None = None) -> str:
-    """The rows of :func:`compare` as aligned text. Where that is wider than ``width`` characters,
-    each row becomes a column, if these fit.
-
-    Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
-    where no row has it. A method whose rollouts hold one answer has no repeats: an answer repeats
-    an earlier one of its rollout.
-    """
-
-    def cell(row, name):
-        return "-" if row.get(name) is None else f"{row[name]:.3f}"
-
-    def moved(row, name):
-        now = cell(row, name)
-        return now if now == "-" or "start" not in row else f"{cell(row['start'], name)} > {now}"
-
-    def repeats(row):
-        single = METHODS[row["method"]].single_answer
-        return "-" if single else cell(row, "repeat_rate")
-
-    budgets = common_budgets(rows)
-    of_the_front = {
-        "coverage": lambda row: moved(row, "coverage"),
-        "one answer": lambda row: cell(row, "coverage_best_single"),
-    }
-    most = budgets[-1:]  # any@3 of sets of three is nearly the set reward
-    any_at = {f"any@{k}": lambda row, k=k: f"{row['any_at_k'][k]:.3f}" for k in most}
-    columns = {
-        "method": lambda row: row.get("label", row["method"]),
-        "set": lambda row: str(row["set"]),
-        "runs": lambda row: str(row.get("runs", 1)),
-        "tokens": lambda row: "-" if row.get("tokens") is None else f"{row['tokens']:,.0f}",
-        "set reward": lambda row: moved(row, "set_reward"),
-        **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
-        **{f"best@{k}": lambda row, k=k: f"{row['best_at_k'][k]:.3f}" for k in budgets},
-        **(any_at if all(row.get("any_at_k") for row in rows) else {}),
-        "diversity": lambda row: moved(row, "diversity"),
-        "valid": lambda row: moved(row, "valid_rate"),
-        "repeats": repeats,
-    }
-    lines = [list(columns), *([show(row) for show in columns.values()] for row in rows)]
-    wide, narrow = _aligned(lines), _aligned(list(zip(*lines, strict=True)))
-    return narrow if width and narrow.index("\n") <= width < wide.index("\n") else wide
-
-
-def _aligned(lines) -> str:
-    """Lines of cells in columns of one width, the first of them to the left."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    pad = [str.ljust, *[str.rjust] * (len(widths) - 1)]
-    text = ["  ".join(p(c, w) for p, c, w in zip(pad, line, widths, strict=True)) for line in lines]
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
-
-
-def differences(rows: list[dict]) -> list[str]:
-    """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
-
-    By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
-    A row that was measured on other problems, or in sets of another size, has one line that says
-    so. No figures for a row of one problem.
-    """
-    lines, far, most = [], [], common_budgets(rows)[-1]
-    for row in rows[1:]:
-        labels = f"{rows[0]['label']} - {row['label']}"
-        if others := row["other_problems"]:
-            far.append(f"{labels}: not compared; their problems differ in {', '.join(others)}")
-        elif rows[0]["set"] != row["set"]:
-            sizes = f"they hold {rows[0]['set']} and {row['set']} answers"
-            far.append(f"{labels}: sets are not compared; {sizes}")
-        goal = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
-        for name in [n for n in (goal, f"any@{most}", "best@1") if n in row["ahead"]]:
-            mean, low, high = row["ahead"][name]
-            known = "" if low <= 0 <= high else ", significant"
-            lines.append(
-                f"{labels}: {name.replace('_', ' ')} {mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
-            )
-    if lines:
-        cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
-        lines.append(
-            f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems."
-        )
-        lines.append(f"The interval leaves out the chance of a seed{cure}.")
-    return lines + far

@@ -7,6 +7,7 @@ from .config import TrainConfig
 from .unused import unused
 
 ANSWERS = "answers sampled in training"
+BASE = "content of model"  # in settings as they are compared: a base model by its parameters
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
 # The method and its own form; the task, by which problems differ: another line says that.
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
@@ -29,7 +30,7 @@ def unequal(kinds: list[tuple[TrainConfig, dict, set[int]]]) -> list[dict]:
 def _of(config: TrainConfig, settings: dict, seeds: set[int]) -> dict:
     """What is compared of a kind of run: how it trained, and how it was measured."""
     names = [f.name for f in fields(TrainConfig) if f.name not in LEFT_OUT]
-    mine = {name: settings[name] for name in [*names, "engine"] if name in settings}
+    mine = {name: settings[name] for name in [*names, "engine", BASE] if name in settings}
     mine |= dict.fromkeys(set(unused(config)) & set(mine))
     rollouts = config.steps * config.prompts * config.group_size
     return mine | {"seed": sorted(seeds), ANSWERS: rollouts * config.answers}

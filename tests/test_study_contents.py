@@ -1,0 +1,185 @@
+"""A study whose data, code or base model is edited while it is under way."""
+
+import hashlib
+import json
+
+import pytest
+from small_models import byte_model
+
+from vpo_lite import cli
+from vpo_lite.files import DamagedError
+from vpo_lite.studies import declaration, results, runner, searching, tables
+from vpo_lite.studies.made_from import NOW, check_alike
+
+STUDY = """
+about = "rows and rewards of one's own"
+lr = [1e-3]
+seeds = 2
+baseline = "grpo"
+measured = {checkpoints = 1, problems = 2, between = 1, validation = 2, answers = 4}
+[settings]
+task = "functions"
+data = "rows.jsonl"
+held_out_data = "others.jsonl"
+validation_data = "others.jsonl"
+reward_funcs = "in_scores:long,short"
+model = "base"
+prompts = 1
+group_size = 2
+steps = 1
+max_new_tokens = 12
+[kinds.vpo]
+label = "VPO"
+settings = {method = "in_mine:mine"}
+[kinds.grpo]
+label = "GRPO"
+settings = {method = "grpo", set_size = 2}
+"""
+METHOD = """import vpo_lite as vpo
+
+
+@vpo.estimators.method(weights="one")
+def mine(R, *, weights, eps, **_):
+    score = (R @ weights[:, None, 0, :, None])[..., 0].max(axis=-1)
+    return score, vpo.estimators.zscore(score, eps)
+"""
+REWARDS = """def long(completions, **_):
+    return [min(len(c), 9) / 9 for c in completions]
+
+
+def short(completions, **_):
+    return [1 - min(len(c), 9) / 9 for c in completions]
+"""
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A folder in which the first seed of both kinds is done, for whoever stands in it."""
+    folder = tmp_path_factory.mktemp("begun")
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        here.syspath_prepend(folder)
+        byte_model("base", 16, 16, 1, 2, 2)
+        (folder / "in_mine.py").write_text(METHOD)
+        (folder / "in_scores.py").write_text(REWARDS)
+        for name, count in (("rows", 20), ("others", 4)):
+            rows = [{"prompt": f"{name} {i}"} for i in range(count)]
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        (folder / "own.toml").write_text(STUDY)
+        assert cli.main(["study", "own.toml", "--out", "out", "--seeds", "1"]) == 0
+        yield folder
+
+
+def refused(capsys, *more, status=2):
+    assert cli.main(["study", "own.toml", "--out", "out", *more]) == status
+    return capsys.readouterr().err
+
+
+FILES = {
+    "data rows.jsonl": "rows.jsonl",
+    "held_out_data others.jsonl": "others.jsonl",
+    "validation_data others.jsonl": "others.jsonl",
+    "reward_funcs in_scores:long,short": "in_scores.py",
+    "method in_mine:mine": "in_mine.py",
+}
+
+
+def test_a_result_says_what_it_was_made_from(begun):
+    study = declaration.read("own.toml")
+    kept = {k: results.read_result(study, "out", study.job(k, 1e-3, 0)) for k in study.kinds}
+    sha = {name: hashlib.sha256((begun / p).read_bytes()).hexdigest() for name, p in FILES.items()}
+    weights = hashlib.blake2b((begun / "base/model.safetensors").read_bytes(), digest_size=16)
+    every = sha | {"model base": weights.hexdigest()}
+    assert kept["vpo"].made_from == every
+    del every["method in_mine:mine"]
+    assert kept["grpo"].made_from == every
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
+    file = begun / FILES[name]
+    before = file.read_bytes()
+    file.write_bytes(before + (b'{"prompt": "more"}\n' if "data" in name else b"# more\n"))
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(runner, "Learner", lambda *_: pytest.fail("a run began"))
+            told = [refused(capsys, *more) for more in ([], ["--plan"], ["--workers", "2"])]
+        monkeypatch.setattr(runner, "train", lambda *_, **__: pytest.fail("a run began"))
+        told.append(refused(capsys, "--run", "vpo-lr0.001-seed1", status=1))
+    finally:
+        file.write_bytes(before)
+    for line in told:
+        assert line.startswith("vpo-lite: out/vpo-lr0.001-seed0.json: was made when ")
+        assert "had another content than it has now; put it back, or name another folder" in line
+    kept = [p.name for p in (begun / "out").glob("*.json")]
+    assert sorted(kept) == ["grpo-lr0.001-seed0.json", "vpo-lr0.001-seed0.json"]
+
+
+def test_no_run_begins_on_another_base_model(begun, capsys, monkeypatch):
+    weights = begun / "base/model.safetensors"
+    before = weights.read_bytes()
+    monkeypatch.setattr(runner, "train", lambda *_, **__: pytest.fail("a run began"))
+    try:
+        weights.write_bytes(before[:-8] + bytes(8))  # the last four parameters
+        told = refused(capsys, "--kinds", "grpo", status=1)
+        assert "seed0.json: was made when model base had another content than it has now" in told
+    finally:
+        weights.write_bytes(before)
+
+
+def test_the_code_of_a_method_counts_within_its_kind(begun, capsys, monkeypatch):
+    """Another method in the same file is no reason to do the runs of GRPO again, nor to refuse a
+    search with what is trained. Edited rewards are.
+    """
+    study = declaration.read("own.toml")
+    file = begun / "in_mine.py"
+    before = file.read_bytes()
+    try:
+        file.write_bytes(before + b"# more\n")
+        grpo = [study.job("grpo", 1e-3, seed) for seed in (0, 1)]
+        runner.check_sources(study, "out", grpo, download=False)
+        now = runner.made_from(study.job("vpo", 1e-3, 0))
+        results.check_contents(study, "out", [("", now)])
+        with pytest.raises(DamagedError, match="method in_mine:mine"):
+            results.check_contents(study, "out", [("vpo", now)])
+    finally:
+        file.write_bytes(before)
+    old, new = {"rewards r:a": "1", "method m:a": "1"}, {"rewards r:a": "1", "method m:a": "2"}
+    check_alike([("a", "vpo", old), ("b", "grpo", new)])
+    with pytest.raises(DamagedError, match=r"^a: .* method m:a had .* than c; move one of these"):
+        check_alike([("a", "vpo", old), ("b", "grpo", new), ("c", "vpo", new)])
+    with pytest.raises(DamagedError, match=r"^a: .* rewards r:a had another content than b; move"):
+        check_alike([("a", "vpo", old), ("b", "grpo", {"rewards r:a": "2"})])
+    check_alike([("a", "vpo", {}), (NOW, "vpo", new)])  # a file that is older than the field
+
+
+def test_no_table_holds_runs_that_were_made_from_different_data(begun, tmp_path):
+    """As two workers leave them that began before and after an edit."""
+    study = declaration.read("own.toml")
+    for kind in study.kinds:
+        for seed in (0, 1):
+            found = json.loads((begun / f"out/{kind}-lr0.001-seed0.json").read_text())
+            kept = found["made_from"] | ({"data rows.jsonl": "another"} if seed else {})
+            made = found | {"seed": seed, "made_from": kept}
+            made["config"] = found["config"] | {"seed": seed}
+            (tmp_path / f"{kind}-lr0.001-seed{seed}.json").write_text(json.dumps(made))
+    for table in (tables.means, tables.markdown, tables.rates_markdown):
+        with pytest.raises(DamagedError, match=r"data rows.jsonl .* than .*seed1\.json; move one"):
+            table(study, tmp_path, ["any@1"])
+    for path in tmp_path.glob("*seed1.json"):
+        path.unlink()
+    assert tables.means(study, tmp_path, ["any@1"])["vpo"]["seeds"] == 1
+
+
+def test_no_search_begins_on_other_data(begun, tmp_path, monkeypatch):
+    text = STUDY + '[search]\nkinds = ["vpo", "mutation"]\ncalls = 1\nproblems = 1\nseeds = 1\n'
+    (tmp_path / "own.toml").write_text(text.replace("seeds = 2", "seeds = 1", 1))
+    study = declaration.read(tmp_path / "own.toml")
+    monkeypatch.setattr(searching, "write_once", lambda *_: pytest.fail("a search began"))
+    before = (begun / "others.jsonl").read_bytes()
+    try:
+        (begun / "others.jsonl").write_bytes(before + b'{"prompt": "more"}\n')
+        with pytest.raises(DamagedError, match=r"held_out_data others\.jsonl had another content"):
+            list(searching.run_searches(study, "out"))
+    finally:
+        (begun / "others.jsonl").write_bytes(before)

@@ -1,0 +1,44 @@
+"""What the runs of a study are made from, by content: data files, code of one's own, base models.
+
+A file may be edited while a study is under way, also when its name stays. Runs before and after are
+not runs of one study, so they are not averaged, and not compared.
+"""
+
+from collections.abc import Iterable
+
+from ..files import DamagedError
+from ..training.contents import contents
+from .declaration import Job
+
+METHOD = "method"  # its code makes no other problems and no other scores: it counts within a kind
+NOW = "it has now"  # in place of a file: a run that is about to begin
+Contents = dict[str, str]
+
+
+def made_from(job: Job) -> Contents:
+    """The digests of the files that a run reads now, by setting and name: {"data rows.jsonl": ..},
+    without its base model. Raises DamagedError for a data file that cannot be read.
+    """
+    found = {}
+    for config in (job.config, job.judged):
+        named = config.files | config.code
+        found |= {f"{name} {named[name]}": value for name, value in contents(config).items()}
+    return found
+
+
+def check_alike(made: Iterable[tuple[object, str, Contents]]) -> None:
+    """Raise DamagedError where two runs were made from different contents of one name.
+
+    made: of each run its file or NOW, its kind, and what it was made from
+    """
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    for file, kind, found in made:
+        for name, content in found.items():
+            within = kind if name.partition(" ")[0] == METHOD else ""
+            first, there = seen.setdefault((name, within), (file, content))
+            if content != there:
+                cure = "put it back, or name another folder with --out"
+                raise DamagedError(
+                    f"{first}: was made when {name} had another content than {file}; "
+                    f"{cure if file is NOW else 'move one of these files away'}"
+                )

@@ -1,0 +1,97 @@
+"""What :func:`vpo_lite.compare` found, as text: a table, and how far the first row is ahead."""
+
+from ..estimators import METHODS
+from .measure import BUDGETS
+
+
+def common_budgets(rows: list[dict]) -> list[str]:
+    """The k of best@k that all these rows have, as their keys.
+
+    >>> common_budgets([{"best_at_k": {"1": 0.5, "3": 0.6}}, {"best_at_k": {"1": 0.5}}])
+    ['1']
+    """
+    return [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+
+
+def table(rows: list[dict], width: int | None = None) -> str:
+    """The rows of :func:`compare` as aligned text. Where that is wider than ``width`` characters,
+    each row becomes a column, if these fit.
+
+    Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
+    where no row has it. A method whose rollouts hold one answer has no repeats: an answer repeats
+    an earlier one of its rollout.
+    """
+
+    def cell(row, name):
+        return "-" if row.get(name) is None else f"{row[name]:.3f}"
+
+    def moved(row, name):
+        now = cell(row, name)
+        return now if now == "-" or "start" not in row else f"{cell(row['start'], name)} > {now}"
+
+    def repeats(row):
+        single = METHODS[row["method"]].single_answer
+        return "-" if single else cell(row, "repeat_rate")
+
+    budgets = common_budgets(rows)
+    of_the_front = {
+        "coverage": lambda row: moved(row, "coverage"),
+        "one answer": lambda row: cell(row, "coverage_best_single"),
+    }
+    most = budgets[-1:]  # any@3 of sets of three is nearly the set reward
+    any_at = {f"any@{k}": lambda row, k=k: f"{row['any_at_k'][k]:.3f}" for k in most}
+    columns = {
+        "method": lambda row: row.get("label", row["method"]),
+        "set": lambda row: str(row["set"]),
+        "runs": lambda row: str(row.get("runs", 1)),
+        "tokens": lambda row: "-" if row.get("tokens") is None else f"{row['tokens']:,.0f}",
+        "set reward": lambda row: moved(row, "set_reward"),
+        **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
+        **{f"best@{k}": lambda row, k=k: f"{row['best_at_k'][k]:.3f}" for k in budgets},
+        **(any_at if all(row.get("any_at_k") for row in rows) else {}),
+        "diversity": lambda row: moved(row, "diversity"),
+        "valid": lambda row: moved(row, "valid_rate"),
+        "repeats": repeats,
+    }
+    lines = [list(columns), *([show(row) for show in columns.values()] for row in rows)]
+    wide, narrow = _aligned(lines), _aligned(list(zip(*lines, strict=True)))
+    return narrow if width and narrow.index("\n") <= width < wide.index("\n") else wide
+
+
+def _aligned(lines) -> str:
+    """Lines of cells in columns of one width, the first of them to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    pad = [str.ljust, *[str.rjust] * (len(widths) - 1)]
+    text = ["  ".join(p(c, w) for p, c, w in zip(pad, line, widths, strict=True)) for line in lines]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def differences(rows: list[dict]) -> list[str]:
+    """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
+
+    By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
+    A row that was measured on other problems, or in sets of another size, has one line that says
+    so. No figures for a row of one problem.
+    """
+    lines, far, most = [], [], common_budgets(rows)[-1]
+    for row in rows[1:]:
+        labels = f"{rows[0]['label']} - {row['label']}"
+        if others := row["other_problems"]:
+            far.append(f"{labels}: not compared; their problems differ in {', '.join(others)}")
+        elif rows[0]["set"] != row["set"]:
+            sizes = f"they hold {rows[0]['set']} and {row['set']} answers"
+            far.append(f"{labels}: sets are not compared; {sizes}")
+        goal = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
+        for name in [n for n in (goal, f"any@{most}", "best@1") if n in row["ahead"]]:
+            mean, low, high = row["ahead"][name]
+            known = "" if low <= 0 <= high else ", significant"
+            lines.append(
+                f"{labels}: {name.replace('_', ' ')} {mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
+            )
+    if lines:
+        cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
+        lines.append(
+            f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems."
+        )
+        lines.append(f"The interval leaves out the chance of a seed{cure}.")
+    return lines + far
