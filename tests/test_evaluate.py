@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from scipy.stats import ttest_1samp
+from scipy.stats import ttest_1samp, ttest_ind
 
 import envs
 import vpo_lite as vpo
@@ -408,9 +408,12 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[0]["interval"]["coverage"] is None
     assert rows[0]["coverage"] == pytest.approx(0.85)
     assert differences(rows) == [
+        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: set rewards are not compared; "
+        "alpha is 1 and 0.1",
         "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
-        "they hold 3 and 5 answers"
+        "they hold 3 and 5 answers",
     ]
+    assert [row["per_run"] for row in rows] == [{}] * 3
 
 
 def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
@@ -427,13 +430,62 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     wide = student.ppf(0.975, 2) / 30
     assert grpo_row["ahead"]["coverage"] == pytest.approx((0.4 / 3, 0.4 / 3 - wide, 0.4 / 3 + wide))
     assert "set_reward" not in grpo_row["ahead"]  # of another alpha
-    first, note, seeds, _ = differences(rows)
+    first, note, seeds, alpha, _ = differences(rows)
     assert first == "vpo - grpo: coverage +0.133 (-0.010 to +0.277)"
+    assert alpha == "vpo - grpo: set rewards are not compared; alpha is 1 and 0.1"
     assert "same 3 problems" in note and seeds.endswith("the chance of a seed: train several.")
     assert differences(rows[:1]) == []
     assert differences([vpo_row, far]) == [
         "vpo - gdpo: not compared; their problems differ in maze_seed"
     ]
+
+
+def test_an_interval_holds_the_chance_of_seeds_where_a_row_has_several_runs(made):
+    """Every problem is 0.1 to 0.3 higher in VPO by run, so the means of runs decide: Welch's t."""
+
+    def runs(method, levels):
+        for seed, level in enumerate(levels):
+            folder = made(f"{method}{seed}", level, method=method, maze_seed=None, seed=seed)
+            summary = json.loads((folder / "summary.json").read_text())
+            values = [level - 0.1, level, level + 0.1]
+            names = {name: [0.5] * 3 for name in summary["per_problem"]}
+            names["coverage"] = values
+            summary["per_problem"] = names
+            (folder / "summary.json").write_text(json.dumps(summary))
+            yield folder
+
+    means = {"vpo": [0.8, 0.9, 0.85], "grpo": [0.6, 0.65, 0.7, 0.75], "gdpo": [0.7]}
+    vpo_runs, grpo_runs, gdpo_run = (
+        list(runs(method, means[method])) for method in ("vpo", "grpo", "gdpo")
+    )
+    rows = compare([*vpo_runs, *grpo_runs])
+    assert [row["per_run"]["coverage"] for row in rows] == [
+        pytest.approx(means[name]) for name in ("vpo", "grpo")
+    ]
+    wanted = ttest_ind(means["vpo"], means["grpo"], equal_var=False).confidence_interval(0.95)
+    assert rows[1]["ahead"]["coverage"] == pytest.approx((0.175, *wanted))
+    gap, over, each, *_ = differences(rows)
+    assert gap.startswith("vpo - grpo: coverage +0.175 (+0.0") and gap.endswith("significant)")
+    assert over == "In brackets: the 95 % interval over the same 3 problems, and over seeds."
+    assert each == (
+        "coverage of each run: vpo 0.800, 0.900, 0.850; grpo 0.600, 0.650, 0.700, 0.750."
+    )
+    # One run of GDPO borrows what the others show: (0.005 + 0.0125) / (2 + 3), for a mean of one.
+    rows = compare([gdpo_run[0], *vpo_runs, *grpo_runs])
+    shared, own = 0.0175 / 5, 0.005 / 2 / 3
+    freedom = (shared + own) ** 2 / (shared**2 / 5 + own**2 / 2)
+    half = student.ppf(0.975, freedom) * (shared + own) ** 0.5
+    assert rows[1]["ahead"]["coverage"] == pytest.approx((-0.15, -0.15 - half, -0.15 + half))
+    assert "fewer than 3 runs borrows the spread of all rows." in differences(rows)[2]
+    # Of a row's own mean: the problems, 0.1 apart, and the seeds.
+    sources = [(0.01 / 3, 2), (shared, 5)]
+    variance = sum(v for v, _ in sources)
+    half = student.ppf(0.975, variance**2 / sum(v**2 / n for v, n in sources)) * variance**0.5
+    assert rows[0]["interval"]["coverage"] == pytest.approx((0.7 - half, 0.7 + half))
+    # Where no row has two runs, nothing is known of seeds, and it is said.
+    rows = compare([gdpo_run[0], vpo_runs[0]])
+    assert rows[1]["ahead"]["coverage"] == pytest.approx((-0.1, -0.1, -0.1))
+    assert "The interval leaves out the chance of a seed: train several." in differences(rows)
 
 
 def test_what_differs_between_methods_beside_the_method_is_said(made):

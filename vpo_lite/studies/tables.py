@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..intervals import Noise, noise, pooled, t_interval
+from ..intervals import Noise, noise, of_seeds, t_interval
 from ..markup import markdown_table
 from .declaration import Study
 from .results import BUDGETS, Result, check_runs, chosen, chosen_rate, read_result, state
@@ -23,9 +23,6 @@ WORDS = {  # figure -> the head of its column
     "repeats": "repeats",
     "tokens": "tokens an answer",
 }
-
-
-ENOUGH = 3  # seeds of a kind that tell how much its seeds differ
 
 
 class Difference(NamedTuple):
@@ -112,8 +109,7 @@ def _of_seeds(study: Study, found: dict[str, list[Result]], kind: str, figure: s
         return Noise(0.0, 0)
     means = {k: _values(runs, figure) for k, runs in found.items() if study.kinds[k].trained}
     means = {k: values.mean(axis=1) for k, values in means.items() if values is not None}
-    own = means[kind]
-    return noise(own) if len(own) >= ENOUGH else pooled(means.values(), len(own))
+    return of_seeds(means[kind], means.values())
 
 
 def _values(runs: list[Result], figure: str) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Several finished runs side by side: means by kind of run, and intervals over problems."""
+"""Several finished runs side by side: means by kind of run; intervals over problems and seeds."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..files import read_json
-from ..intervals import noise, t_interval
+from ..intervals import Noise, noise, of_seeds, t_interval
 from ..policy import CARD
 from .config import OF_THE_MACHINE, TrainConfig
 from .contents import shortly
@@ -60,11 +60,15 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - the means of the figures of ``summary.json``; None for one that a run of the kind lacks
     - start: the same figures before training
     - tokens: sampled in training
-    - interval {figure: (low, high)}: 95 % interval over problems, best@k and any@k
-      among them; None for one problem
+    - per_run {figure: values}: of each run, in the order of folders, best@k and any@k among them;
+      empty for runs on single problems
+    - interval {figure: (low, high)}: of the mean, 95 %, over problems, and over seeds where a row
+      of this task has two runs or more; a row of fewer than three borrows the spread of these rows.
+      None for one problem
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
-      problem, with its 95 % interval; empty for the first row, where the problems are
+      problem, with such an interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
+    - alpha: at which its set reward is taken
     - other_problems: the settings by which this row was measured on other problems than the first
       one, such as data or eval_problems
     - unequal {setting: value}: what differs between the rows beside their methods, the answers
@@ -73,11 +77,50 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     Raises ValueError for a folder that holds no finished run, that is given twice, or whose run
     repeats another one: of one kind, with its seed and its problem.
     """
-    folders = [folders] if isinstance(folders, str | os.PathLike) else folders
+    kinds = _kinds([folders] if isinstance(folders, str | os.PathLike) else folders)
+    if not kinds:
+        raise ValueError("compare: name at least one run folder")
+    first, rows = kinds[0], [_row(kind, kinds) for kind in kinds]
+    seeds = [{run.config.seed for run in kind.runs} for kind in kinds]
+    apart = unequal([(k.config, k.settings, s) for k, s in zip(kinds, seeds, strict=True)])
+    for row, kind, other in zip(rows, kinds, apart, strict=True):
+        row["unequal"] = other
+        others = row["other_problems"] = _other_problems(first, kind)
+        compared = kind is not first and not others
+        row["ahead"] = _ahead(first, kind, kinds) if compared else {}
+    return rows
+
+
+class _Kind(NamedTuple):
+    """Runs of one kind, their settings as they are compared, and their figures: {figure: one value
+    for each problem, by its place}, and {figure: one value for each run}, which is empty for runs
+    on single problems.
+    """
+
+    runs: list[_Finished]
+    settings: dict
+    by_problem: dict[str, dict]
+    by_run: dict[str, list[float | None]]
+
+    @property
+    def config(self) -> TrainConfig:
+        """That of the first run."""
+        return self.runs[0].config
+
+    def of_seeds(self, name: str, kinds: list["_Kind"]) -> Noise:
+        """What the choice of the seeds adds to the mean of a figure."""
+        if name not in self.by_run:
+            return Noise(0.0, 0)
+        found = [kind.by_run.get(name) for kind in kinds if kind.config.task == self.config.task]
+        return of_seeds(self.by_run[name], [v for v in found if v and None not in v])
+
+
+def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
+    """The runs in these folders by kind, in order of appearance."""
     kinds: dict[str, list[_Finished]] = {}
     known = {}
     for finished in _finished(folders):
-        folder, kind = finished.folder, json.dumps(_kind(finished))
+        folder, kind = finished.folder, json.dumps(_settings(finished))
         other = known.setdefault((kind, _drawn(finished)), folder)
         if other is not folder:
             raise ValueError(
@@ -85,28 +128,10 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
                 "leave one out, or train with another --seed"
             )
         kinds.setdefault(kind, []).append(finished)
-    if not kinds:
-        raise ValueError("compare: name at least one run folder")
-    settings = [json.loads(kind) for kind in kinds]
-    values = [_by_problem(runs) for runs in kinds.values()]
-    rows = [
-        _row(runs, mine, settings, here)
-        for runs, mine, here in zip(kinds.values(), settings, values, strict=True)
+    return [
+        _Kind(runs, json.loads(kind), _by_problem(runs), _by_run(runs))
+        for kind, runs in kinds.items()
     ]
-    first, *_ = kinds.values()
-    apart = unequal(
-        [
-            (runs[0].config, mine, {run.config.seed for run in runs})
-            for runs, mine in zip(kinds.values(), settings, strict=True)
-        ]
-    )
-    for row, runs, here, other in zip(rows, kinds.values(), values, apart, strict=True):
-        row["unequal"] = other
-        same = values[0]["coverage"].keys() == here["coverage"].keys()
-        others = row["other_problems"] = _other_problems(first, runs, same)
-        compared = runs is not first and not others
-        row["ahead"] = _ahead(first[0].config, runs[0].config, values[0], here) if compared else {}
-    return rows
 
 
 def _finished(folders: Iterable[str | os.PathLike]) -> list[_Finished]:
@@ -130,14 +155,15 @@ def _finished(folders: Iterable[str | os.PathLike]) -> list[_Finished]:
     ]
 
 
-def _row(runs: list[_Finished], mine: dict, kinds: list[dict], per_problem: dict) -> dict:
-    config = runs[0].config
-    rivals = [kind for kind in kinds if kind["method"] == config.method]
+def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
+    runs, config, mine = kind.runs, kind.config, kind.settings
+    every = [other.settings for other in kinds]
+    rivals = [settings for settings in every if settings["method"] == config.method]
     names = dict.fromkeys(name for rival in rivals for name in rival)
     differing = [
         name
         for name in names
-        if len({json.dumps(kind.get(name)) for kind in (kinds if name == "task" else rivals)}) > 1
+        if len({json.dumps(other.get(name)) for other in (every if name == "task" else rivals)}) > 1
     ]
     known = {n: file for n, file in config.files.items() if n in runs[0].digests}
     files = {n: f"{Path(file).name} {runs[0].digests[n][:8]}" for n, file in known.items()}
@@ -146,12 +172,15 @@ def _row(runs: list[_Finished], mine: dict, kinds: list[dict], per_problem: dict
         "label": ", ".join([config.method, *(f"{n}={text}" for n, text in shown.items())]),
         "method": config.method,
         "set": config.compared_size,
+        "alpha": config.alpha,
         "runs": len(runs),
-        "problems": len(per_problem["coverage"]),
+        "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
         **means([_compared(run.summary) for run in runs]),
+        "per_run": kind.by_run,
         "interval": {
-            name: problem_interval(list(values.values())) for name, values in per_problem.items()
+            name: problem_interval(list(values.values()), [kind.of_seeds(name, kinds)])
+            for name, values in kind.by_problem.items()
         },
     }
 
@@ -164,7 +193,7 @@ def _shortened(value) -> str:
     return "text " + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _kind(run: _Finished) -> dict:
+def _settings(run: _Finished) -> dict:
     """The settings that make a kind of run: its engine, the task's options, the digest of a data
     file for its path, and how many problems and answers were measured.
     """
@@ -209,54 +238,69 @@ def _by_problem(runs: list[_Finished]) -> dict[str, dict]:
         for name, values in found.items():
             for i, value in enumerate(table[name]):
                 values.setdefault(i if single is None else single, []).append(value)
-    return {
-        name: {place: None if None in v else float(np.mean(v)) for place, v in values.items()}
-        for name, values in found.items()
-    }
+    return {n: {place: _mean(v) for place, v in values.items()} for n, values in found.items()}
 
 
-def _ahead(mine: TrainConfig, other: TrainConfig, here: dict, there: dict) -> dict:
+def _by_run(runs: list[_Finished]) -> dict[str, list[float | None]]:
+    """{figure: one mean over problems for each run}, of the figures that all these runs have; empty
+    for runs on single problems, which by problem are told apart.
+    """
+    if runs[0].config.single:
+        return {}
+    tables = [by_name(run.summary["per_problem"]) for run in runs]
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    return {name: [_mean(table[name]) for table in tables] for name in names}
+
+
+def _mean(values: list) -> float | None:
+    return None if None in values else float(np.mean(values))
+
+
+def _ahead(first: _Kind, other: _Kind, kinds: list[_Kind]) -> dict:
     """{figure: (mean, low, high)} of the differences on the problems that both kinds measured."""
     found = {}
-    size, alpha = mine.compared_size != other.compared_size, mine.alpha != other.alpha
-    for name in [name for name in here if name in there]:
-        a, b = here[name], there[name]
+    size = first.config.compared_size != other.config.compared_size
+    alpha = first.config.alpha != other.config.alpha
+    for name in [name for name in first.by_problem if name in other.by_problem]:
+        a, b = first.by_problem[name], other.by_problem[name]
         unequal = {"set_reward": size or alpha, "coverage": size}.get(name, False)
         if unequal or a.keys() != b.keys() or None in {*a.values(), *b.values()}:
             continue
         differences = [a[place] - b[place] for place in a]
-        if interval := problem_interval(differences):
+        seeds = [kind.of_seeds(name, kinds) for kind in (first, other)]
+        if interval := problem_interval(differences, seeds):
             found[name] = (float(np.mean(differences)), *interval)
     return found
 
 
-def _other_problems(mine: list[_Finished], others: list[_Finished], same: bool) -> list[str]:
+def _other_problems(first: _Kind, kind: _Kind) -> list[str]:
     """The settings by which two kinds are measured on other problems, or scored otherwise. Two
     modes of a task have options of their own, which say no more than the mode.
-
-    same: whether their problems stand in the same places
     """
-    a, b = mine[0], others[0]
-    if a.config.task != b.config.task:
+    if first.config.task != kind.config.task:
         return ["task"]
-    one, other = a.config.make_task(), b.config.make_task()
+    one, other = first.config.make_task(), kind.config.make_task()
     free = one.singles_out if one.single == other.single else ()  # two single problems are paired
-    here, there = a.options(), b.options()
+    here, there = first.runs[0].options(), kind.runs[0].options()
     both = [n for n in here if n in there and n not in (*free, OF_THE_METHOD)]
     differing = [name for name in both if here[name] != there[name]]
+    same = first.by_problem["coverage"].keys() == kind.by_problem["coverage"].keys()
     if differing or same:
         return differing
-    seen = [[run.config.make_task() for run in runs] for runs in (mine, others)]
+    seen = [[run.config.make_task() for run in k.runs] for k in (first, kind)]
     values = [{n: {getattr(task, n) for task in tasks} for n in free} for tasks in seen]
     return [n for n in free if values[0][n] != values[1][n]] or ["eval_problems"]
 
 
-def problem_interval(values) -> tuple[float, float] | None:
+def problem_interval(values, seeds: Iterable[Noise] = ()) -> tuple[float, float] | None:
     """95 % t interval of the mean; None for fewer than two values, or where one is None.
+
+    - values: one for each problem
+    - seeds: what the choice of seeds adds, of each kind of run
 
     >>> problem_interval([0.5, 0.5, 0.5])
     (0.5, 0.5)
     """
     if len(values) < 2 or any(v is None for v in values):
         return None
-    return t_interval(float(np.mean(values)), [noise(values)])
+    return t_interval(float(np.mean(values)), [noise(values), *seeds])

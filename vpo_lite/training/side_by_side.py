@@ -1,6 +1,7 @@
 """What :func:`vpo_lite.compare` found, as text: a table, and how far the first row is ahead."""
 
 from ..estimators import METHODS
+from ..intervals import ENOUGH
 from .measure import BUDGETS
 
 
@@ -70,28 +71,50 @@ def differences(rows: list[dict]) -> list[str]:
     """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
 
     By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
-    A row that was measured on other problems, or in sets of another size, has one line that says
-    so. No figures for a row of one problem.
+    A row that was measured on other problems, in sets of another size, or at another alpha, has a
+    line that says so. No figures for a row of one problem.
     """
-    lines, far, most = [], [], common_budgets(rows)[-1]
+    lines, far, told = [], [], {}
     for row in rows[1:]:
         labels = f"{rows[0]['label']} - {row['label']}"
-        if others := row["other_problems"]:
-            far.append(f"{labels}: not compared; their problems differ in {', '.join(others)}")
-        elif rows[0]["set"] != row["set"]:
-            sizes = f"they hold {rows[0]['set']} and {row['set']} answers"
-            far.append(f"{labels}: sets are not compared; {sizes}")
+        far += [f"{labels}: {why}" for why in _not_compared(rows[0], row)]
         goal = next((n for n in ("coverage", "set_reward") if n in row["ahead"]), None)
-        for name in [n for n in (goal, f"any@{most}", "best@1") if n in row["ahead"]]:
-            mean, low, high = row["ahead"][name]
-            known = "" if low <= 0 <= high else ", significant"
-            lines.append(
-                f"{labels}: {name.replace('_', ' ')} {mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
-            )
-    if lines:
+        for name in (goal, f"any@{common_budgets(rows)[-1]}", "best@1"):
+            if name in row["ahead"]:
+                mean, low, high = row["ahead"][name]
+                known = "" if low <= 0 <= high else ", significant"
+                told[name] = name.replace("_", " ")
+                gap = f"{mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
+                lines.append(f"{labels}: {told[name]} {gap}")
+    return [*lines, *(_of_chance(rows, told) if lines else []), *far]
+
+
+def _not_compared(first: dict, row: dict) -> list[str]:
+    """What cannot be compared of two rows, and why."""
+    if others := row["other_problems"]:
+        return [f"not compared; their problems differ in {', '.join(others)}"]
+    if first["set"] != row["set"]:
+        sizes = f"they hold {first['set']} and {row['set']} answers"
+        return [f"sets are not compared; {sizes}"]
+    if first["alpha"] != row["alpha"]:
+        return [f"set rewards are not compared; alpha is {first['alpha']:g} and {row['alpha']:g}"]
+    return []
+
+
+def _of_chance(rows: list[dict], told: dict[str, str]) -> list[str]:
+    """What the intervals hold, and the figures of each run where a row has several."""
+    over = f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems"
+    if not any(len(values) > 1 for row in rows for values in row["per_run"].values()):
         cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
-        lines.append(
-            f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems."
-        )
-        lines.append(f"The interval leaves out the chance of a seed{cure}.")
-    return lines + far
+        return [f"{over}.", f"The interval leaves out the chance of a seed{cure}."]
+    few = any(0 < row["runs"] < ENOUGH for row in rows)
+    borrowed = f" A row of fewer than {ENOUGH} runs borrows the spread of all rows." if few else ""
+    lines = [f"{over}, and over seeds.{borrowed}"]
+    for name, words in told.items():
+        runs = [
+            f"{row['label']} {', '.join(f'{value:.3f}' for value in row['per_run'][name])}"
+            for row in rows
+            if name in row["per_run"] and None not in row["per_run"][name]
+        ]
+        lines.append(f"{words} of each run: {'; '.join(runs)}.")
+    return lines
