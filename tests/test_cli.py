@@ -93,6 +93,24 @@ def test_the_texts_of_an_evaluation_give_its_figures(tmp_path, capsys, monkeypat
     assert sorted(os.listdir()) == ["run", "ä.jsonl"]
 
 
+def test_an_evaluation_judges_at_another_alpha(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = "train --steps 1 --prompts 1 --group-size 2 --eval-problems 2 --device cpu --out run"
+    assert main([*small.split(), "--eval-answers", "9"]) == 0
+    capsys.readouterr()
+    asked = "evaluate run --answers 60 --device cpu --json --alpha".split()
+    found = {}
+    for alpha in ("1e-6", "1e5"):
+        assert main([*asked, alpha, "--texts", alpha]) == 0
+        found[alpha] = json.loads(capsys.readouterr().out)["set_reward"]
+    rows = [json.loads(line)["rewards"] for line in Path("1e5").read_text().splitlines()]
+    assert len(rows) == 2 * 20 and Path("1e5").read_bytes() == Path("1e-6").read_bytes()
+    alone = np.mean([np.max(R, axis=0) for R in rows])  # w is one objective
+    equal = np.mean([np.mean(R, axis=1).max() for R in rows])  # w is (1/3, 1/3, 1/3)
+    assert found == pytest.approx({"1e-6": alone, "1e5": equal}, abs=1e-3) and alone > equal + 0.01
+    assert main([*asked, "0"]) == 2 and "alpha = 0.0: must be" in capsys.readouterr().err
+
+
 def test_nothing_but_our_own_lines_is_printed(small, tmp_path):
     """No warning of a library: about names, for example, that transformers has replaced."""
     commands = [[*small, "--steps", "1", "--threads", "1", "--out", str(tmp_path / "native")]]

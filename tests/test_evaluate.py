@@ -409,7 +409,7 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[0]["coverage"] == pytest.approx(0.85)
     assert differences(rows) == [
         "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: set rewards are not compared; "
-        "alpha is 1 and 0.1",
+        "alpha is 1 and 0.1 (vpo-lite evaluate RUN --alpha 1)",
         "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
         "they hold 3 and 5 answers",
     ]
@@ -432,7 +432,7 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     assert "set_reward" not in grpo_row["ahead"]  # of another alpha
     first, note, seeds, alpha, _ = differences(rows)
     assert first == "vpo - grpo: coverage +0.133 (-0.010 to +0.277)"
-    assert alpha == "vpo - grpo: set rewards are not compared; alpha is 1 and 0.1"
+    assert alpha.startswith("vpo - grpo: set rewards are not compared; alpha is 1 and 0.1 (")
     assert "same 3 problems" in note and seeds.endswith("the chance of a seed: train several.")
     assert differences(rows[:1]) == []
     assert differences([vpo_row, far]) == [

@@ -266,6 +266,9 @@ def test_set_rewards_at_other_alphas_are_not_compared(study, folder, tmp_path):
     other = declaration.read(file)
     assert tables.difference(other, tmp_path / "out", "vpo", "set_reward") is None
     assert tables.difference(other, tmp_path / "out", "vpo", "best@3") is not None
+    heads = [tables.markdown(*of, asked).splitlines()[0] for of in ((study, folder), (other, "o"))]
+    assert ["set reward |" in head for head in heads] == [True, False]
+    assert "set reward (each at its alpha) | best@3" in heads[1]
 
 
 def test_a_result_holds_checkpoints_and_problems(study, folder):

@@ -37,6 +37,8 @@ def evaluate_flags(made, arguments) -> None:
     made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
     add_number(made, "--answers", "answers sampled for each problem (default: as in the run)")
     add_number(made, "--seed", "seed of the answers (default: as in the run)")
+    help = "alpha of the set reward, to judge runs of several alphas alike (default: the run's)"
+    made.add_argument("--alpha", metavar="X", help=help)
     add_device(made)
     made.add_argument(
         "--texts",
@@ -63,6 +65,9 @@ def evaluate_runs(options) -> int:
             if folder.engine().name == "verl":
                 cure = "README.md there says how to get the adapter from veRL; name it --adapter"
             raise Wrong(f"{options.folder}: not finished; {cure}")
+        if options.alpha is not None:
+            (alpha,) = (option for option in config.options() if option.name == "alpha")
+            config = config.but(alpha=alpha.read(options.alpha))
         folder.check_files()
         answers = config.measured_answers if options.answers is None else options.answers
         check_answers(answers)

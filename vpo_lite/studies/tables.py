@@ -1,6 +1,6 @@
 """The tables of a study: means, intervals over seeds and problems, differences to the baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +82,7 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     problem, such as the coverage without a known front. Also for set rewards at other alphas.
     """
     found, kinds = chosen(study, folder), (kind, baseline or study.baseline)
-    if figure == "set_reward" and len({study.tuning(one)[0].judged.alpha for one in kinds}) > 1:
+    if figure == "set_reward" and len(_alphas(study, kinds)) > 1:
         return None
     ours, others = (_values(found.get(one, []), figure) for one in kinds)
     if ours is None or others is None:
@@ -91,6 +91,11 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     sources = [noise(gaps), *(_of_seeds(study, found, one, figure) for one in kinds)]
     mean = float(gaps.mean())
     return Difference(mean, *t_interval(mean, sources), min(len(ours), len(others)))
+
+
+def _alphas(study: Study, kinds: Iterable[str]) -> set[float]:
+    """At which the set rewards of these kinds are taken."""
+    return {study.tuning(kind)[0].judged.alpha for kind in kinds}
 
 
 def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float] | None:
@@ -125,7 +130,9 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     failed at the learning rate that was chosen are in no mean, so their number stands beside.
     """
     found = chosen(study, folder)
-    heads = ["method", "runs", "lr", "tokens", *(WORDS[f] for f in figures)]
+    own = " (each at its alpha)" if len(_alphas(study, study.kinds)) > 1 else ""
+    words = WORDS | {"set_reward": WORDS["set_reward"] + own}
+    heads = ["method", "runs", "lr", "tokens", *(words[f] for f in figures)]
     lines = []
     for kind, row in means(study, folder, figures).items():
         tokens = f"{row['training_tokens'] / 1000:.0f} k"

@@ -97,7 +97,8 @@ def _not_compared(first: dict, row: dict) -> list[str]:
         sizes = f"they hold {first['set']} and {row['set']} answers"
         return [f"sets are not compared; {sizes}"]
     if first["alpha"] != row["alpha"]:
-        return [f"set rewards are not compared; alpha is {first['alpha']:g} and {row['alpha']:g}"]
+        alphas = f"alpha is {first['alpha']:g} and {row['alpha']:g}"
+        return [f"set rewards are not compared; {alphas} (vpo-lite evaluate RUN --alpha 1)"]
     return []
 
 
