@@ -98,7 +98,7 @@ def test_an_evaluation_judges_at_another_alpha(tmp_path, capsys, monkeypatch):
     small = "train --steps 1 --prompts 1 --group-size 2 --eval-problems 2 --device cpu --out run"
     assert main([*small.split(), "--eval-answers", "9"]) == 0
     capsys.readouterr()
-    asked = "evaluate run --answers 60 --device cpu --json --alpha".split()
+    asked = ["evaluate", "run", "--answers", "60", "--device", "cpu", "--json", "--alpha"]
     found = {}
     for alpha in ("1e-6", "1e5"):
         assert main([*asked, alpha, "--texts", alpha]) == 0
