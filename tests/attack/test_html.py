@@ -233,6 +233,8 @@ def row(label, folder):
         "best_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
         "any_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
         "problems": 2,
+        "alpha": 1.0,
+        "per_run": {},
         "tokens_per_answer": 11.5,
     }
 

@@ -187,6 +187,7 @@ def _examine(policy, task, config, seeds, answers, options):
     """
     from ..decomposition import reward_report
     from ..policy.threads import torch_threads
+    from ..tasks import Task
     from ..training.contract import objectives_of, w_star_of, worst_of
     from ..training.evaluate import sample_pools
     from ..training.memory import enough_memory
@@ -204,7 +205,7 @@ def _examine(policy, task, config, seeds, answers, options):
     common = dict(w_star=[w_star_of(task, x) for x in instances], worst=worst, alpha=config.alpha)
     report = reward_report(
         rewards,
-        valid,
+        None if type(task).valid is Task.valid else valid,  # by default it says no more than R
         **common,
         objectives=names[0] if len(set(names)) == 1 else None,
         progress=_bar(options, "measuring"),

@@ -181,7 +181,8 @@ def reward_report(
              a problem and then averaged over the problems. Figures by component are left out where
              d differs.
     valid    truth values like R without its last axis: which answers count at all. None: those that
-             differ from `worst`.
+             differ from `worst`. Then `rho_valid` is too low, and the report says so: leaving out
+             (0, 0) makes two independent rewards of 0 and 1 pull apart.
     w_star   the fixed weights of the scalar reward: (d,), or P of them. None means 1/d each.
     target   numbers like `valid`: what people say of the answers, tests passed, or any other
              measure that is no component of R.

@@ -9,6 +9,14 @@ from ..markup import Html, count, html, in_lines, joined
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
 FAR_FROM_0 = 0.8  # coverage of an average answer: beyond, most of all rewards may be an offset
 UNEQUAL = 20  # times the reach of another component: random weights then hear the larger one only
+TRUSTED = (
+    "Trust the first number: a failed answer is low in every component, so failures alone raise "
+    "the second."
+)
+BETWEEN = (  # leaving out (0, 0) alone makes two independent rewards of 0 and 1 pull apart
+    "The truth lies between the two: valid are here the answers that earned anything, and leaving "
+    "out the others lowers the first number; failures raise the second."
+)
 LABEL = 14  # columns of a label
 
 
@@ -107,7 +115,8 @@ def _given(report) -> str:
         d = f"{count(len(report.objectives), 'component')}: {', '.join(report.objectives)}"
     return (
         f"Looked at {count(report.answers, 'answer')} to {count(report.problems, 'problem')}, "
-        f"{percent(report.valid)} of them valid. {d}."
+        f"{percent(report.valid)} of them {'valid' if report.valid_given else 'with some reward'}. "
+        f"{d}."
     )
 
 
@@ -138,8 +147,7 @@ def _figures(report):
             "correlation",
             f"of two components, on average: {number(report.rho_valid)} among valid answers, "
             f"{number(report.rho_all)} among all. Near 1 they say the same, below 0 they pull "
-            "against each other. Trust the first number: a failed answer is low in every "
-            "component, so failures alone raise the second.",
+            f"against each other. {TRUSTED if report.valid_given else BETWEEN}",
         )
     if report.effective is not None:
         yield (
@@ -268,12 +276,15 @@ def _doubts(report):
     if unequal := differ_in_scale(report.reached):
         yield unequal
     if report.coverage and report.valid < 0.5:
+        few, first = "are valid", "reduce failures"
+        if not report.valid_given:
+            few, first = "earned anything", "make answers earn something"
         yield (
-            f"only {percent(report.valid)} of the answers are valid. Training will first of all "
-            "reduce failures, with any method."
+            f"only {percent(report.valid)} of the answers {few}. Training will first of all "
+            f"{first}, with any method."
         )
     if not report.valid_given and report.valid < 1:
-        yield "`valid` was not given, so answers without any reward counted as invalid."
+        yield "nothing says which answers are valid, so those without any reward count as invalid."
     if report.coverage and report.average > FAR_FROM_0 and (report.needs_a_set or 0) > 0.25:
         yield (
             f"an average answer covers {number(report.average)} already, so a high coverage says "
