@@ -354,8 +354,8 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
     assert main(["data", "check", str(path), "--task", "hops"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 2 questions (2 hops: 2)",
-        "2 dropped: it is marked as not answerable (first: record 1)",
-        "1 dropped: its answer is empty (first: record 4)",
+        "2 dropped: it is marked as not answerable (first: line 2)",
+        "1 dropped: its answer is empty (first: line 5)",
     ]
     assert main(["data", "check", str(path), "--task", "hops", "--json"]) == 0
     counts = json.loads(capsys.readouterr().out)
@@ -379,10 +379,10 @@ def test_data_check_names_what_is_asked_twice_and_what_is_held_out_but_known(fil
     named = ["--task", f"{__name__}:Asks"]
     assert main(["data", "check", str(path), *named]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "3 ask the same as an earlier one (first: record 3)" in lines
+    assert "3 ask the same as an earlier one (first: line 4)" in lines
     noun = Asks.noun
     assert (
-        f"1 held-out {noun}s ask the same as one to train on (first: record 1): their figures do "
+        f"1 held-out {noun}s ask the same as one to train on (first: line 2): their figures do "
         f"not speak for new {noun}s"
     ) in lines
     other = file('{"word": "z"}', '{"word": "k"}', name="other.jsonl")
@@ -718,7 +718,7 @@ def test_a_failure_of_the_scorer_is_one_line(file, capsys, monkeypatch):
     data = file('{"word": "no"}')
     named = ["--task", f"{__name__}:Asks", "--score", "no"]
     assert main(["data", "check", str(data), *named]) == 1
-    assert "record 0 cannot be scored: no judge is there\n" in capsys.readouterr().out
+    assert "line 1 cannot be scored: no judge is there\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -772,7 +772,7 @@ def test_a_check_counts_the_tokens_of_the_requests(file, model, capsys):
     assert (found["request_tokens"], found["longest_request"]) == (tokens[1], 2)
     assert found["mean_request_tokens"] == mean and found["new_tokens"] == 40
     assert main(asked) == 0
-    said = f"{tokens[1]} tokens in the longest request (record 2), {mean} in the mean; up to 40"
+    said = f"{tokens[1]} tokens in the longest request (line 3), {mean} in the mean; up to 40"
     assert said in capsys.readouterr().out
     assert "model 'nowhere'" in refused(capsys, *asked[:-1], "nowhere")
 

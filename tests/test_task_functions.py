@@ -625,7 +625,7 @@ def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     assert main(f"{check}:hard --score 4".split()) == 1
     out = capsys.readouterr().out
     line = 1 + MODULE.splitlines().index("    return [float(t) for t in total]")
-    said = "record 10 cannot be scored: hard raised TypeError: float() argument"
+    said = "line 11 cannot be scored: hard raised TypeError: float() argument"
     assert said in out and f"(my_rewards.py, line {line})\n" in out
     assert "\n1 of 11 cannot be scored\n" in out
     assert main(f"{check}:hard --score 4 --json".split()) == 1
@@ -633,6 +633,89 @@ def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):
     assert found["failed"] == 1 and found["first_failed"].startswith("hard raised TypeError")
     assert main(f"{check}:narrow".split()) == 2
     assert "let it take **columns" in capsys.readouterr().err
+
+
+CALLS = """import random
+
+
+def whole(completions, **_):
+    return [1.0]
+
+
+def ranked(completions, **_):
+    return [i / len(completions) for i in range(len(completions))]
+
+
+def chance(completions, **_):
+    return [random.random() for _ in completions]
+
+
+def rounded(completions, **_):
+    return [0.5 + 1e-4 * (len(completions) > 1)] * len(completions)
+
+
+def few(completions, prompts, **_):
+    return [float(len(completions) == 1 and prompt == "What?") for prompt in prompts]
+"""
+
+
+def test_data_check_also_scores_rows_in_one_call_as_training_does(mine, capsys):
+    """Scored one by one, a function that returns one number for a whole call has no fault."""
+    mine([*SUMS, {"prompt": "What?"}])
+    (mine.folder / "calls.py").write_text(CALLS)
+    check = "data check rows.jsonl --task functions --score 4 --reward-funcs calls:"
+    said = {
+        "whole": "whole returned 1 rewards for 11 answers: expected one for each answer",
+        "ranked": "10 of 11 answers get other rewards, such as ranked 0.0909091 instead of 0 in "
+        "line 2; rewards are by chance, or depend on the other answers of a call",
+        "few": "1 of 11 answers get other rewards, such as few 0 instead of 1 in line 11; ",
+        "chance": "11 of 11 answers get other rewards, such as chance 0.",
+    }
+    for name, message in said.items():
+        assert main(f"{check}{name}".split()) == 1
+        out = capsys.readouterr().out
+        assert f"\nscored in one call, not one by one: {message}" in out
+        assert "\n0 of 11 cannot be scored\n" in out
+        assert main(f"{check}{name} --json".split()) == 1
+        assert json.loads(capsys.readouterr().out)["together"][:9] == message[:9]
+    assert main(f"{check}rounded --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["together"] is None
+
+
+def test_a_fault_of_every_row_is_told_once(mine, capsys):
+    mine([{"prompt": f"{i}?"} for i in range(5)])
+    (mine.folder / "calls.py").write_text(
+        "def f(prompts, **_):\n    raise KeyError('a' if prompts[0] < '4' else 'b')\n"
+    )
+    sys.modules.pop("calls", None)
+    check = "data check rows.jsonl --task functions --score 4 --reward-funcs calls:f"
+    assert main(check.split()) == 1
+    lines = [x for x in capsys.readouterr().out.splitlines() if "cannot be scored" in x]
+    assert [line.split(":")[0] for line in lines] == [
+        "line 1 cannot be scored",
+        "line 5 cannot be scored",
+        "5 of 5 cannot be scored",
+    ]
+
+
+def test_a_run_tells_of_held_out_rows_that_are_trained_on(mine, capsys):
+    """Every tenth row is held out, from the last one on: here the first row once more."""
+    rows = [{"prompt": f"What is {i}?", "answer": str(i)} for i in range(10)]
+    mine([{"prompt": "Who?"}, *rows, {"prompt": "What is 3?"}])
+    model = byte_model(mine.folder / "model", 16, 32, 1, 2, 2)
+    command = "train --task functions --data rows.jsonl --reward-funcs my_rewards:brief --steps 1"
+    command += f" --prompts 1 --group-size 2 --eval-answers 3 --max-new-tokens 4 --model {model}"
+    assert main([*command.split(), "--out", "seen"]) == 0
+    told = "1 of the 2 held-out rows that are measured ask the same as one to train on"
+    assert told in capsys.readouterr().err
+    assert main([*command.split(), "--eval-problems", "1", "--out", "first"]) == 0
+    assert "ask the same" not in capsys.readouterr().err  # "What is 0?" is measured alone
+
+
+def test_no_weight_is_negative(mine):
+    """Random weights are not: VPO would maximise what w* has to be low."""
+    with pytest.raises(ValueError, match=r"w_star = \[-1\.0, 2\.0\]: expected 0 or more"):
+        mine(reward_funcs="my_rewards:correct,brief", reward_weights="-1,2")
 
 
 def test_data_check_tells_of_columns_that_rows_lack_or_fill_with_several_kinds(mine, capsys):
@@ -645,9 +728,9 @@ def test_data_check_tells_of_columns_that_rows_lack_or_fill_with_several_kinds(m
     assert main(check.split()) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("column")]
     assert told == [
-        "column answer: none in 2 of 7 rows (first: record 5); functions get None there",
-        'column answer: text in 4 rows, number in 1 (first: record 4); "1" and 1 are not equal',
-        "column of: number in 6 rows, truth value in 1 (first: record 5)",
+        "column answer: none in 2 of 7 rows (first: line 6); functions get None there",
+        'column answer: text in 4 rows, number in 1 (first: line 5); "1" and 1 are not equal',
+        "column of: number in 6 rows, truth value in 1 (first: line 6)",
     ]
     assert main(f"{check} --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["columns"] == {

@@ -3,6 +3,9 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
 
 from ..checks import LONGEST, raised, shortened, shown
 from ..files import DamagedError
@@ -25,6 +28,7 @@ from .flags import (
 
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
+CLOSE = 1e-3  # rewards: a model that judges a batch may round otherwise
 BAR = dict(unit="record", delay=2, leave=False)
 TASK = "task that reads the records; with it, --help lists the options of the task"
 
@@ -63,7 +67,8 @@ def check_data(options) -> int:
         cls = on_records(options.task)
         chosen = given(cls.options, options)
         whole_task = chosen or options.score is not None
-        task = cls(**chosen | {"data": os.fspath(options.file)}) if whole_task else cls()
+        make = partial(cls, **chosen | {"data": os.fspath(options.file)}) if whole_task else cls
+        task = make()
         loaded = task.load(options.file)
         if whole_task and loaded.records and not loaded.damaged:
             task.check_machine()
@@ -81,47 +86,56 @@ def check_data(options) -> int:
         "columns": {n: {kind: len(x) for kind, x in of.items()} for n, of in columns.items()},
         **longest,
     }
-    failed = {} if options.score is None else _failures(task, loaded.records, options.score)
+    failed, together = {}, None
     if options.score is not None:
-        counts["failed"] = len(failed)
+        failed, found = _failures(task, loaded.records, options.score)
+        together = _in_one_call(make(), loaded, options.score, found)  # with counts of its own
+        counts |= {"failed": len(failed), "together": together}
     functions = task.reward_functions
     if functions and functions.asked:
         counts["none"] = functions.nones
-    status = int(bool(loaded.damaged or failed) or not loaded.records)
+    status = int(bool(loaded.damaged or failed or together) or not loaded.records)
     if options.json:
         first = {"first_damaged": loaded.damaged}
         first |= {} if options.score is None else {"first_failed": failed}
         print_json(counts | {name: next(iter(x.values()), None) for name, x in first.items()})
     else:
-        print("\n".join(_told(task, loaded, counts, repeated, seen, failed, columns)))
+        print("\n".join(_told(task, loaded, counts, repeated, seen, failed, together, columns)))
     return status
 
 
-def _told(task, loaded, counts: dict, repeated, seen, failed: dict, columns) -> Iterator[str]:
+def _told(
+    task, loaded, counts: dict, repeated, seen, failed: dict, together: str | None, columns
+) -> Iterator[str]:
     """What a file of records holds, as lines of text."""
+    named = loaded.named
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
     yield f"{loaded.path}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
     if "request_tokens" in counts:
+        longest = named(counts["longest_request"])
         yield (
-            f"{counts['request_tokens']:,} tokens in the longest request (record "
-            f"{counts['longest_request']}), {counts['mean_request_tokens']:,} in the mean; up to "
-            f"{counts['new_tokens']:,} follow, unless the run names max_new_tokens"
+            f"{counts['request_tokens']:,} tokens in the longest request ({longest}), "
+            f"{counts['mean_request_tokens']:,} in the mean; up to {counts['new_tokens']:,} "
+            "follow, unless the run names max_new_tokens"
         )
     for why, n in counts["dropped"].items():
         first = next(line for line, reason in loaded.dropped.items() if reason == why)
-        yield f"{n:,} dropped: {why} (first: record {first})"
+        yield f"{n:,} dropped: {why} (first: {named(first)})"
     if repeated:
-        yield f"{len(repeated):,} ask the same as an earlier one (first: record {repeated[0]})"
+        yield f"{len(repeated):,} ask the same as an earlier one (first: {named(repeated[0])})"
     if seen:
+        held_out = loaded if task.held_out_data is None else task.load(task.held_out_data)
         yield (
-            f"{len(seen):,} held-out {task.noun}s ask the same as one to train on (first: record "
-            f"{seen[0]}): their figures do not speak for new {task.noun}s"
+            f"{len(seen):,} held-out {task.noun}s ask the same as one to train on (first: "
+            f"{held_out.named(seen[0])}): their figures do not speak for new {task.noun}s"
         )
-    yield from oddities(columns, task.noun)
-    for line, message in list(failed.items())[:SHOWN]:
-        yield f"record {line} cannot be scored: {message}"
+    yield from oddities(columns, task.noun, named)
+    for line, message in _each_once(failed):
+        yield f"{named(line)} cannot be scored: {message}"
     if "failed" in counts:
         yield f"{counts['failed']:,} of {counts['records']:,} cannot be scored"
+    if together:
+        yield f"scored in one call, not one by one: {together}"
     if not (loaded.records or loaded.dropped or loaded.damaged):
         yield "it has no line: no run begins on this file"
     if task.reward_functions and (none := task.reward_functions.warning_of_none()):
@@ -173,18 +187,57 @@ def _longest(task, records: dict, options) -> dict[str, int]:
     }
 
 
-def _failures(task, records: dict, text: str) -> dict[int, str]:
-    """What the scorer raises at this answer, by record."""
+def _failures(task, records: dict, text: str) -> tuple[dict[int, str], dict[int, np.ndarray]]:
+    """What the scorer raises at this answer, and what rewards (d,) it gives, by record."""
     from ..training.answers import judge
 
-    failed = {}
+    failed, found = {}, {}
     for line, x in progress(records.items(), desc="scoring", **BAR):
         try:
-            judge(task, [(x, text, 1)])
+            found[line] = judge(task, [(x, text, 1)])[0].rewards[0]
         except Exception as error:  # the task's own code can fail in any way
-            ours = isinstance(error, TaskError)
-            failed[line] = shortened(str(error), LONGEST) if ours else raised(error, LONGEST)
-    return failed
+            failed[line] = _said(error)
+    return failed, found
+
+
+def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> str | None:
+    """What is wrong where the scorer gets several records in one call, as training asks it to; None
+    where nothing is. found: the rewards of each record alone.
+    """
+    from ..training.answers import judge
+
+    some = list(found)[:TOGETHER]
+    if len(some) < 2:
+        return None
+    try:
+        judged = judge(task, [(loaded.records[line], text, 1) for line in some])
+    except Exception as error:
+        return _said(error)
+    rows = zip(some, judged, strict=True)
+    pairs = [(line, found[line], beside.rewards[0]) for line, beside in rows]
+    other = [pair for pair in pairs if not np.allclose(*pair[1:], rtol=CLOSE, atol=CLOSE)]
+    if not other:
+        return None
+    line, alone, beside = other[0]
+    i = int(np.argmax(abs(alone - beside)))
+    name = task.objectives(loaded.records[line])[i]
+    return (
+        f"{len(other):,} of {len(some):,} answers get other rewards, such as {name} "
+        f"{beside[i]:g} instead of {alone[i]:g} in {loaded.named(line)}; rewards are by chance, or "
+        "depend on the other answers of a call"
+    )
+
+
+def _said(error: Exception) -> str:
+    ours = isinstance(error, TaskError)
+    return shortened(str(error), LONGEST) if ours else raised(error, LONGEST)
+
+
+def _each_once(failed: dict[int, str]) -> Iterator[tuple[int, str]]:
+    """The first few failures of different words."""
+    first = {message: line for line, message in reversed(failed.items())}
+    by_line = sorted((line, message) for message, line in first.items())
+    yield from by_line[:SHOWN]
 
 
 def score_flags(made, arguments) -> None:

@@ -3,6 +3,7 @@
 import sys
 
 from ..markup import count
+from ..tasks.records import RecordTask
 from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
@@ -75,6 +76,21 @@ def warn_of_length(run) -> None:
             f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
             "answers may be worse: shorten the requests, lower max_new_tokens, or choose another "
             "model"
+        )
+
+
+def warn_of_records(run) -> None:
+    """Warn of held-out records that are trained on, too."""
+    task, config = run.learner.task, run.config
+    if not run.main or not isinstance(task, RecordTask):
+        return
+    from ..training.evaluate import held_out_seeds
+
+    measured = len(held_out_seeds(task, config.eval_problems))
+    if seen := task.held_out_seen(measured):
+        note(
+            f"{seen:,} of the {measured:,} held-out {task.noun}s that are measured ask the same as "
+            f"one to train on: their figures do not speak for new {task.noun}s"
         )
 
 

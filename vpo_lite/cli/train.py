@@ -35,6 +35,7 @@ from .told import (
     warn_after_training,
     warn_of_answers,
     warn_of_length,
+    warn_of_records,
     warn_of_unused,
 )
 
@@ -169,6 +170,8 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     started = time.perf_counter()
     state_memory(run, quiet)
     warn_of_length(run)
+    if run.first == 0:
+        warn_of_records(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:

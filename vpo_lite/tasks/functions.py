@@ -96,6 +96,11 @@ class ByFunctions(Task):
             raise ValueError(
                 f"weights w*: {self.weights.size} for {d} functions; give one for each"
             )
+        if (self.weights < 0).any():
+            raise ValueError(
+                f"w_star = {shown(self.weights.tolist())}: expected 0 or more; let a function "
+                "return less for what shall be avoided"
+            )
         if not self.weights.any():
             raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
 

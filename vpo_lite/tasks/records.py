@@ -81,6 +81,14 @@ class Loaded:
     dropped: dict[int, str]
     damaged: dict[int, str]
 
+    def named(self, record: int) -> str:
+        """Where a record stands, as an editor counts.
+
+        >>> Loaded("a.jsonl", {}, {}, {}).named(0), Loaded("a.parquet", {}, {}, {}).named(0)
+        ('line 1', 'row 1')
+        """
+        return f"{'row' if self.path.lower().endswith('.parquet') else 'line'} {record + 1}"
+
     def usable(self) -> dict[int, Any]:
         """The problems. Raises DamagedError for a damaged line, and for a file without problems."""
         for message in self.damaged.values():
@@ -227,6 +235,14 @@ class RecordTask(Task):
                 return self._split[split][seed - seeds.start]
         count = sum(map(len, self._split.values()))
         raise ValueError(f"problem {shown(seed)}: there are {count:,} records")
+
+    def held_out_seen(self, count: int | None = None) -> int:
+        """How many of the held-out records, of the first ``count``, ask the same as one to train
+        on. Their figures do not speak for new problems.
+        """
+        measured = [self.prompt(x, 1).text for x in self._split["held_out"][:count]]
+        known = {self.prompt(x, 1).text for x in self._split["train"]} if measured else set()
+        return sum(text in known for text in measured)
 
     def longest_asked(self) -> list:
         """By the characters of the request for one answer, at most eight."""
