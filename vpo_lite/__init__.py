@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 # OpenMP reads this once, when torch starts it. On shared cores, threads that spin while they wait
-# make a step up to 29 times slower.
+# make a step several times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.2.0"
