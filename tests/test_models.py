@@ -206,6 +206,29 @@ def test_what_it_writes_comes_back_as_it_was(folder):
         assert not ends & set(row[: sum(mask) - 1])
 
 
+@pytest.mark.parametrize(
+    ("prompts", "shape", "how", "said"),
+    [
+        ("Write.", (1, 2, 3), {}, "prompts holds the text 'Write.': expected a list of Prompt"),
+        (["Write."], (1, 2, 3), {}, "prompts holds the text 'Write.': expected a list of Prompt"),
+        ([], (1, 2, 3), {}, "prompts is empty"),
+        (1, (2, 3), {}, r"uniforms of shape \(2, 3\) for 1 prompts: expected an array \(P, G, T\)"),
+        (2, (1, 2, 3), {}, r"uniforms of shape \(1, 2, 3\) for 2 prompts"),
+        (1, (1, 2, 0), {}, r"uniforms of shape \(1, 2, 0\)"),
+        (1, (1, 2, 3), {"temperature": 0}, "temperature = 0: expected a number above 0"),
+        (1, (1, 2, 3), {"dtype": "half"}, "dtype = 'half': expected one of auto"),
+        (1, (1, 2, 3), {"at_once": 0}, "at_once = 0: expected a whole number of at least 1"),
+        (1, (1, 2, 3), {"stop": "no such token"}, "stop = 'no such token': is no token"),
+    ],
+)
+def test_what_cannot_be_sampled_is_said_in_one_line(prompts, shape, how, said):
+    policy = load_policy("pocket-6x6", device="cpu")
+    if isinstance(prompts, int):
+        prompts = [Prompt.words("Write.")] * prompts
+    with pytest.raises(ValueError, match=said):
+        policy.sample(prompts, np.zeros(shape), **how)
+
+
 def train(model, out, flags: str) -> int:
     """`vpo-lite train` on one small maze."""
     settings = "--layout tiny-4x4 --maze-seed 3 --device cpu --json"

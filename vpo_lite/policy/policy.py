@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import torch
 
-from ..checks import shown
+from ..checks import LARGEST, check_choice, check_number, check_whole, shown
 from ..tasks.base import Prompt, TaskError
+from . import DTYPES
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
 from .libraries import PeftModel
@@ -161,8 +162,14 @@ class Policy:
         - at_once: most rollouts that are sampled at a time, which takes less memory; None for all.
           They are the same whatever it is, up to the rounding of the logits.
 
-        Raises: TaskError, as :meth:`encode` and :meth:`check_room`.
+        Raises: ValueError for what has not these types and shapes; TaskError, as :meth:`encode` and
+        :meth:`check_room`.
         """
+        _check_asked(prompts, uniforms)
+        check_number(temperature, "temperature", "a number above 0", 1e-6, LARGEST)
+        check_choice(dtype, "dtype", DTYPES)
+        if at_once is not None:
+            check_whole(at_once, "at_once")
         self.model.eval()
         number = None if dtype == "auto" else getattr(torch, dtype)
         stops = set() if stop is None else {self.token_id(stop)}
@@ -279,3 +286,17 @@ def _parts(groups: int, copies: int, at_once: int) -> Iterator[tuple[slice, slic
     for p in range(0, groups, prompts):
         for g in range(0, copies, rollouts):
             yield slice(p, p + prompts), slice(g, g + rollouts)
+
+
+def _check_asked(prompts: Sequence[Prompt], uniforms) -> None:
+    """ValueError for prompts and uniforms that do not belong together."""
+    texts = [prompts] if isinstance(prompts, str) else [x for x in prompts if isinstance(x, str)]
+    if texts or not len(prompts):
+        given = f"prompts holds the text {shown(texts[0])}" if texts else "prompts is empty"
+        raise ValueError(f"{given}: expected a list of Prompt, such as [Prompt.words('Hello')]")
+    shape = tuple(getattr(uniforms, "shape", ()))
+    if len(shape) != 3 or shape[0] != len(prompts) or 0 in shape:
+        raise ValueError(
+            f"uniforms of shape {shape} for {len(prompts)} prompts: expected an array (P, G, T) = "
+            f"({len(prompts)}, rollouts of each prompt, most tokens)"
+        )

@@ -17,7 +17,9 @@ def check_changes(path, names: Iterable[str]) -> None:
     if others := sorted(set(names) - {"steps", *OF_THE_MACHINE}):
         raise ValueError(
             f"--resume {path}: leave out {', '.join(map(str, others))}: it comes from the run; "
-            f"steps may change, and what says how it is computed: {', '.join(OF_THE_MACHINE)}"
+            f"steps may change, and what says how it is computed: {', '.join(OF_THE_MACHINE)}; "
+            "with other settings begin another run, on the model that `vpo-lite export model "
+            f"{path} --out FOLDER` writes"
         )
 
 
