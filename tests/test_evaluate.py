@@ -26,7 +26,7 @@ from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
-from vpo_lite.training.side_by_side import differences, table
+from vpo_lite.training.side_by_side import differences, intervals, table
 from vpo_lite.training.unequal import in_one_line
 
 ONE_DEGREE = float(student.ppf(0.975, 1))  # 12.7: what Student's t makes of two values
@@ -625,6 +625,19 @@ def test_data_counts_by_its_content_when_a_run_began(made, tmp_path):
     assert [row["label"] for row in rows] == named
     said = f"{named[0]} - {named[1]}: not compared; their problems differ in data"
     assert differences(rows) == [said]
+
+
+def test_an_evaluation_tells_how_sure_its_figures_are():
+    values = [0.3, 0.5, 0.4, 0.7]
+    low, high = ttest_1samp(values, 0).confidence_interval(0.95)
+    per_problem = {"coverage": [None] * 4, "set_reward": values, "valid_rate": [1.0] * 4}
+    per_problem |= {"any_at_k": {"1": [0.1] * 4, "30": values}, "best_at_k": {"1": [0.5] * 4}}
+    span = f"0.475 ({low:.3f} to {high:.3f})"
+    assert intervals({"per_problem": per_problem}) == (
+        f"In brackets the 95 % interval over 4 problems: set reward {span}, any@30 {span}, "
+        "best@1 0.500 (0.500 to 0.500)."
+    )
+    assert intervals({"per_problem": {"coverage": [0.5], "set_reward": [0.5]}}) == ""
 
 
 def test_a_base_model_counts_by_its_content(made):

@@ -56,7 +56,7 @@ def evaluate_runs(options) -> int:
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
         from ..training.memory import enough_memory
-        from ..training.side_by_side import table
+        from ..training.side_by_side import intervals, table
 
         folder = RunFolder.open(options.folder)
         config = folder.config()
@@ -109,7 +109,8 @@ def evaluate_runs(options) -> int:
     else:
         size = min(config.compared_size, answers)
         row = figures | {"method": config.method, "set": size}
-        print(table([row], terminal_width()))
+        lines = [table([row], terminal_width()), intervals(figures)]
+        print("\n".join(line for line in lines if line))
     return 0
 
 

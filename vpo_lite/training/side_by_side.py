@@ -1,8 +1,12 @@
 """What :func:`vpo_lite.compare` found, as text: a table, and how far the first row is ahead."""
 
+import numpy as np
+
 from ..estimators import METHODS
 from ..intervals import ENOUGH
+from .compare import problem_interval
 from .measure import BUDGETS
+from .schemas import by_name
 
 
 def common_budgets(rows: list[dict]) -> list[str]:
@@ -65,6 +69,26 @@ def _aligned(lines) -> str:
     pad = [str.ljust, *[str.rjust] * (len(widths) - 1)]
     text = ["  ".join(p(c, w) for p, c, w in zip(pad, line, widths, strict=True)) for line in lines]
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def intervals(figures: dict) -> str:
+    """The figures that decide, of one measurement, with their 95 % intervals over its problems, in
+    one line; "" for one problem.
+
+    >>> values = {"coverage": [None, None], "set_reward": [0.4, 0.6], "best_at_k": {"1": [0.5] * 2}}
+    >>> intervals({"per_problem": values})[:72]
+    'In brackets the 95 % interval over 2 problems: set reward 0.500 (-0.771 '
+    """
+    values = by_name(figures["per_problem"])
+    problems = len(values["coverage"])
+    most = [name for name in values if name.startswith("any@")][-1:]
+    told = [
+        f"{name.replace('_', ' ')} {np.mean(values[name]):.3f} ({found[0]:.3f} to {found[1]:.3f})"
+        for name in ("coverage", "set_reward", *most, "best@1")
+        if name in values and (found := problem_interval(values[name]))
+    ]
+    over = f"In brackets the 95 % interval over {problems:,} problems"
+    return f"{over}: {', '.join(told)}." if told else ""
 
 
 def differences(rows: list[dict]) -> list[str]:
