@@ -409,7 +409,7 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[0]["coverage"] == pytest.approx(0.85)
     assert differences(rows) == [
         "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: set rewards are not compared; "
-        "alpha is 1 and 0.1 (vpo-lite evaluate RUN --alpha 1)",
+        "alpha is 1 and 0.1 (cure: vpo-lite evaluate --alpha)",
         "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
         "they hold 3 and 5 answers",
     ]
@@ -625,6 +625,65 @@ def test_data_counts_by_its_content_when_a_run_began(made, tmp_path):
     assert [row["label"] for row in rows] == named
     said = f"{named[0]} - {named[1]}: not compared; their problems differ in data"
     assert differences(rows) == [said]
+
+
+def test_what_an_evaluation_printed_stands_for_its_run(made, tmp_path):
+    """On three problems instead of one, and at one alpha for runs that trained at two."""
+    alphas = {"a": 0.1, "b": 1.0}
+    many = dict(maze_seed=None, task="maze")
+    runs = {name: made(name, 0.1, alpha=alpha, **many) for name, alpha in alphas.items()}
+
+    def measured(name, values, **how):
+        summary = json.loads((runs[name] / "summary.json").read_text())
+        figures = {n: v for n, v in summary.items() if n not in ("start", "tokens")}
+        figures["per_problem"] = {n: [0.5] * len(values) for n in figures["per_problem"]}
+        figures["per_problem"] |= {"coverage": values, "set_reward": values}
+        figures |= {"set_reward": sum(values) / len(values), "coverage": 0.7, "answers": 60}
+        told = {"run": str(runs[name]), "alpha": alphas[name], "seed": 0, "files": {}, **figures}
+        file = tmp_path / f"{name}{len(list(tmp_path.iterdir()))}.json"
+        file.write_text(json.dumps(told | how))
+        return file
+
+    first, second = [0.5, 0.7, 0.6], [0.4, 0.7, 0.4]
+    at_own = [measured("a", first), measured("b", second)]
+    rows = compare(at_own)
+    assert [row["alpha"] for row in rows] == [0.1, 1.0] and "set_reward" not in rows[1]["ahead"]
+    at_one = [measured("a", first, alpha=1.0), measured("b", second)]
+    rows = compare(at_one)
+    assert [row["label"] for row in rows] == [
+        "vpo, alpha=0.1, judged at alpha=1.0",
+        "vpo, alpha=1.0",
+    ]
+    wide = student.ppf(0.975, 2) / 30 * 3**0.5  # differences 0.1, 0.0, 0.2
+    assert rows[1]["ahead"]["set_reward"] == pytest.approx((0.1, 0.1 - wide, 0.1 + wide))
+    assert [row["problems"] for row in rows] == [3, 3] and rows[0]["alpha"] == rows[1]["alpha"] == 1
+    assert rows[0]["folders"] == [str(runs["a"])] and rows[0]["start"] is None
+    assert rows[0]["coverage"] == 0.7 and "0.700" in table(rows) and ">" not in table(rows)
+    # An adapter of the run is another kind; so is what was scored by other code or on other data.
+    rows = compare([measured("b", first, adapter="/adapter-20"), at_one[1]])
+    assert [(row["label"], row["runs"]) for row in rows] == [
+        ("vpo, adapter=/adapter-20", 1),
+        ("vpo", 1),
+    ]
+    assert [row["tokens"] for row in rows] == [None, None]
+    rows = compare([measured("b", first, files={"task": "1" * 64}), at_one[1]])
+    assert [row["runs"] for row in rows] == [1, 1]
+    for files in ([at_one[0], at_one[0]], [at_one[1], at_own[1]]):
+        with pytest.raises(ValueError, match=r"given twice|the same run as"):
+            compare(files)
+    with pytest.raises(DamagedError, match=r"\.json: field coverage is missing"):
+        compare([_without(at_one[0], "coverage")])
+    with pytest.raises(ValueError, match=r"a\d+\.json: .*: no run folder"):
+        compare([measured("a", first, run=str(tmp_path / "gone"))])
+    with pytest.raises(ValueError, match=r"json: eval_answers = 2 with sets of 3"):
+        compare([measured("a", first, answers=2)])
+
+
+def _without(file, name):
+    """The file without a field."""
+    kept = {n: v for n, v in json.loads(file.read_text()).items() if n != name}
+    file.write_text(json.dumps(kept))
+    return file
 
 
 def test_an_evaluation_tells_how_sure_its_figures_are():

@@ -52,7 +52,7 @@ def evaluate_flags(made, arguments) -> None:
 def evaluate_runs(options) -> int:
     with requests():
         from ..policy.loading import load_policy
-        from ..training.contents import other_code
+        from ..training.contents import contents, other_code
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
         from ..training.memory import enough_memory
@@ -105,7 +105,10 @@ def evaluate_runs(options) -> int:
         asked = dict(problems=problems, answers=answers, seed=seed, tell=tell, keep=keep)
         figures = evaluate(policy, config, **asked)
     if options.json:
-        print_json(figures)
+        adapter = options.adapter and os.path.abspath(options.adapter)
+        how = {"run": os.path.abspath(folder.path), "adapter": adapter}
+        how |= {"alpha": config.alpha, "seed": seed, "files": contents(config)}
+        print_json(how | figures)
     else:
         size = min(config.compared_size, answers)
         row = figures | {"method": config.method, "set": size}
@@ -138,7 +141,11 @@ def _texts_into(file: Path | None, task):
 
 def compare_flags(made, arguments) -> None:
     made.add_argument(
-        "folders", nargs="+", type=path, metavar="RUN", help="folders of finished runs"
+        "folders",
+        nargs="+",
+        type=path,
+        metavar="RUN",
+        help="folders of finished runs, or files with what evaluate --json printed of them",
     )
     made.add_argument(
         "--html", type=path, metavar="FILE", help="also write a report with curves, as a page"
@@ -158,7 +165,7 @@ def compare_runs(options) -> int:
             check_page(options.html)
         rows = compare(options.folders)
         if options.html:
-            write_report(options.folders, options.html, rows)
+            write_report([run for row in rows for run in row["folders"]], options.html, rows)
     if options.json:
         print_json(rows)
     else:

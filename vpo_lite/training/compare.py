@@ -3,12 +3,14 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import told_of
 from ..files import read_json
 from ..intervals import Noise, noise, of_seeds, t_interval
 from ..policy import CARD
@@ -16,15 +18,18 @@ from .config import OF_THE_MACHINE, TrainConfig
 from .contents import shortly
 from .folders import ADAPTER, RunFolder
 from .measure import means
-from .schemas import FIGURES, by_name
+from .schemas import FIGURES, Evaluation, by_name
 from .unequal import BASE, unequal
 
+ALPHA = "judged at alpha"
 OF_THE_METHOD = "code of method"  # the one code by which no problem and no score differs
 
 
 class _Finished(NamedTuple):
     """A finished run: its settings, its summary, the names of its folder and its engine, the
     digests of its data files and its code, by setting, and the fingerprint of its base model.
+
+    measured: how it was measured once more, beside the numbers of problems and answers
     """
 
     config: TrainConfig
@@ -33,6 +38,12 @@ class _Finished(NamedTuple):
     engine: str
     digests: dict[str, str]
     base: str | None = None
+    measured: Mapping = MappingProxyType({})
+
+    @property
+    def alpha(self) -> float:
+        """Of its set reward."""
+        return self.measured.get(ALPHA, self.config.alpha)
 
     def options(self) -> dict:
         """The options of its task, defaults too; of a data file the digest, and those of code."""
@@ -49,6 +60,9 @@ class _Finished(NamedTuple):
 
 def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     """Mean figures of several runs, one row for each kind of run, in order of appearance.
+
+    A file with what ``vpo-lite evaluate RUN --json`` printed stands for the folder of that run: the
+    figures are those of that measurement, such as on more problems or at another alpha.
 
     Runs are of one kind if they differ only in seed, single problem, or machine. A data file counts
     by its content when the run began, not by its path, and so does a file with code of your own. Of
@@ -134,25 +148,46 @@ def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
     ]
 
 
-def _finished(folders: Iterable[str | os.PathLike]) -> list[_Finished]:
-    """The runs in these folders. Where one has no adapter any more, its base model is taken to be
-    that of the others, if these have one of its name.
+def _finished(paths: Iterable[str | os.PathLike]) -> list[_Finished]:
+    """These runs. Where one has no adapter any more, its base model is taken to be that of the
+    others, if these have one of its name.
     """
     seen, found, bases = set(), [], {}
-    for run in map(RunFolder.open, folders):
-        if run.path.resolve() in seen:
-            raise ValueError(f"{run.path}: given twice")
-        seen.add(run.path.resolve())
-        card, config = run.path / ADAPTER / CARD, run.config()
-        base = read_json(card).get("fingerprint") if card.exists() else None
-        there = (config, run.summary(), str(run.path), run.engine().name, run.digests(), base)
-        found.append(_Finished(*there))
-        bases.setdefault(config.base_model, set()).add(base)
+    for path in map(Path, paths):
+        if path.resolve() in seen:
+            raise ValueError(f"{path}: given twice")
+        seen.add(path.resolve())
+        found.append(_read(path))
+        bases.setdefault(found[-1].config.base_model, set()).add(found[-1].base)
     only = {model: those - {None} for model, those in bases.items() if len(those - {None}) == 1}
     return [
         run._replace(base=run.base or next(iter(only.get(run.config.base_model, ())), None))
         for run in found
     ]
+
+
+def _read(path: Path) -> _Finished:
+    """A finished run, from its folder or from the file of another measurement."""
+    if not path.is_file():
+        run = RunFolder.open(path)
+        return _of_folder(run, run.config(), run.summary())
+    again = read_json(path, Evaluation)
+    with told_of(f"{path}"):
+        run = RunFolder.open(again.run)
+        config = run.config().but(eval_answers=again.answers)
+    measured = {"adapter": again.adapter} if again.adapter else {}
+    if again.alpha not in (None, config.alpha):
+        measured[ALPHA] = again.alpha
+    tokens = run.summary()["tokens"] if run.finished and not again.adapter else None
+    found = _of_folder(run, config, again.model_dump() | {"tokens": tokens})
+    now = {name: value for name, value in again.files.items() if name != "method"}
+    return found._replace(digests=found.digests | now, measured=measured)
+
+
+def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> _Finished:
+    card = run.path / ADAPTER / CARD
+    base = read_json(card).get("fingerprint") if card.exists() else None
+    return _Finished(config, summary, str(run.path), run.engine().name, run.digests(), base)
 
 
 def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
@@ -172,7 +207,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "label": ", ".join([config.method, *(f"{n}={text}" for n, text in shown.items())]),
         "method": config.method,
         "set": config.compared_size,
-        "alpha": config.alpha,
+        "alpha": runs[0].alpha,
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
@@ -209,6 +244,7 @@ def _settings(run: _Finished) -> dict:
         **run.options(),
         "engine": run.engine,
         **({BASE: run.base[:8]} if run.base else {}),
+        **run.measured,
     }
     left_out = {"seed", "task_options", *OF_THE_MACHINE, *config.make_task().singles_out}
     return {name: value for name, value in settings.items() if name not in left_out}
@@ -221,8 +257,12 @@ def _drawn(run: _Finished) -> str:
 
 
 def _compared(summary: dict) -> dict:
-    """The figures that are averaged over runs. Older runs lack some of them."""
-    now, before = ({name: s[name] for name in FIGURES} for s in (summary, summary["start"]))
+    """The figures that are averaged over runs. Older runs lack some of them, and what was measured
+    once more has none from before training.
+    """
+    start = summary.get("start")
+    before = start and {name: start[name] for name in FIGURES}
+    now = {name: summary[name] for name in FIGURES}
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
@@ -260,7 +300,7 @@ def _ahead(first: _Kind, other: _Kind, kinds: list[_Kind]) -> dict:
     """{figure: (mean, low, high)} of the differences on the problems that both kinds measured."""
     found = {}
     size = first.config.compared_size != other.config.compared_size
-    alpha = first.config.alpha != other.config.alpha
+    alpha = first.runs[0].alpha != other.runs[0].alpha
     for name in [name for name in first.by_problem if name in other.by_problem]:
         a, b = first.by_problem[name], other.by_problem[name]
         unequal = {"set_reward": size or alpha, "coverage": size}.get(name, False)

@@ -135,6 +135,21 @@ class Summary(Figures):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
+class Evaluation(Figures):
+    """What ``vpo-lite evaluate RUN --json`` prints, so that `compare` can read it in place of RUN.
+
+    - run: its folder; adapter: another one of it that was measured
+    - alpha: of the set reward; None for the run's own
+    - files: digests of data and code at that time, as config.json has them
+    """
+
+    run: str
+    adapter: str | None = None
+    alpha: float | None = None
+    seed: Count | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+
+
 OF_PROBLEMS = ("answers", "problems", "per_problem")  # no means over problems
 FIGURES: Sequence[str] = tuple(n for n in Figures.model_fields if n not in OF_PROBLEMS)
 PER_PROBLEM: Sequence[str] = tuple(PerProblem.model_fields)

@@ -32,7 +32,7 @@ def table(rows: list[dict], width: int | None = None) -> str:
 
     def moved(row, name):
         now = cell(row, name)
-        return now if now == "-" or "start" not in row else f"{cell(row['start'], name)} > {now}"
+        return now if now == "-" or not row.get("start") else f"{cell(row['start'], name)} > {now}"
 
     def repeats(row):
         single = METHODS[row["method"]].single_answer
@@ -122,7 +122,7 @@ def _not_compared(first: dict, row: dict) -> list[str]:
         return [f"sets are not compared; {sizes}"]
     if first["alpha"] != row["alpha"]:
         alphas = f"alpha is {first['alpha']:g} and {row['alpha']:g}"
-        return [f"set rewards are not compared; {alphas} (vpo-lite evaluate RUN --alpha 1)"]
+        return [f"set rewards are not compared; {alphas} (cure: vpo-lite evaluate --alpha)"]
     return []
 
 
