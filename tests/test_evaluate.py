@@ -81,6 +81,9 @@ def test_the_pool_figures_are_their_definitions():
     ] == pytest.approx(np.mean(solved))
     assert f["objectives"]["gold"] == pytest.approx(vectors[:, 1].mean())
     assert f["reached"]["gold"] == vectors[:, 1].max() > 0  # a missing answer earns 0
+    written = vectors[[a is not None for a in answers]]
+    ranges = written.max(axis=0) - written.min(axis=0)
+    assert f["spread"] == pytest.approx(dict(zip(envs.OBJECTIVES, ranges, strict=True)))
 
 
 def test_tokens_and_cut_rollouts_count_for_the_whole_pool():
@@ -154,6 +157,7 @@ def test_what_was_reached_counts_from_a_missing_answer():
     found = pool_figures(Debts(), config, replace(group, answers=None), 3)
     assert found["reached"] == {"small": 5 - 2, "even": 2 - 0}
     assert found["objectives"] == {"small": -9 / 3, "even": -1 / 3}
+    assert found["spread"] == {"small": 2, "even": 1}  # of 3, 4 and 2
     assert found["coverage"] is found["coverage_best_single"] is found["above_front_rate"] is None
     assert found["below_worst_rate"] == 0.0
 
@@ -300,13 +304,13 @@ def test_a_large_model_samples_no_more_at_a_time_than_in_training(
 def test_objectives_have_means_where_all_problems_name_the_same(monkeypatch, other, kept):
     """Otherwise gold has none, though both problems name it."""
     rows = [
-        figures(["UU"] * 3) | dict.fromkeys(("objectives", "reached"), earned)
+        figures(["UU"] * 3) | dict.fromkeys(("objectives", "reached", "spread"), earned)
         for earned in ({"gold": 0.5, "lava": 1.0}, {"gold": 1.0, other: 0.0})
     ]
     monkeypatch.setattr(evaluation, "sample_pools", lambda *_: range(2))
     monkeypatch.setattr(evaluation, "pool_figures", lambda task, config, pool, n: rows[pool])
     f = evaluate(SimpleNamespace(), TrainConfig.preset("demo"), problems=2, answers=3, task=TASK)
-    assert f["objectives"] == f["reached"] == kept
+    assert f["objectives"] == f["reached"] == f["spread"] == kept
 
 
 def test_a_pool_holds_1_to_2000_answers():

@@ -712,6 +712,24 @@ def test_a_run_tells_of_held_out_rows_that_are_trained_on(mine, capsys):
     assert "ask the same" not in capsys.readouterr().err  # "What is 0?" is measured alone
 
 
+def test_a_run_tells_of_a_function_that_says_nothing(mine, capsys, monkeypatch):
+    """Whatever the model writes earns the same in one objective, and not in the other."""
+    mine([{"prompt": f"{i}?"} for i in range(20)])
+    (mine.folder / "calls.py").write_text(
+        "def flat(completions, **_):\n    return [0.5] * len(completions)\n\n\n"
+        "def ends(completions, **_):\n    return [float(c[-1:] < 'n') for c in completions]\n"
+    )
+    sys.modules.pop("calls", None)
+    model = byte_model(mine.folder / "model", 16, 32, 1, 2, 2)
+    command = "train --task functions --data rows.jsonl --steps 1 --prompts 1 --group-size 4 --m 1"
+    command += f" --eval-problems 2 --eval-answers 9 --max-new-tokens 6 --model {model}"
+    for functions, told in (("flat,ends", True), ("ends", False), ("flat", False)):
+        given = ["--reward-funcs", f"calls:{functions}", "--out", functions]
+        assert main([*command.split(), *given]) == 0
+        said = "before training, all answers to a problem earn the same in flat: this does not say"
+        assert (said in capsys.readouterr().err) == told
+
+
 def test_no_weight_is_negative(mine):
     """Random weights are not: VPO would maximise what w* has to be low."""
     with pytest.raises(ValueError, match=r"w_star = \[-1\.0, 2\.0\]: expected 0 or more"):

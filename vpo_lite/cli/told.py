@@ -96,7 +96,7 @@ def warn_of_records(run) -> None:
 
 def warn_of_answers(run, start: dict) -> None:
     """Warn of a model that hardly writes the format: no answer then earns a reward."""
-    from ..decomposition.words import differ_in_scale, never_earned
+    from ..decomposition.words import always_equal, differ_in_scale, never_earned
 
     task = run.learner.task
     reached = start.get("reached") or {}  # a run of an older version lacks it
@@ -124,6 +124,10 @@ def warn_of_answers(run, start: dict) -> None:
         note(f"before training, {warning_of_worst(task, below)}")
     elif not (unread or of_ours) and (never := never_earned(reached)):
         note(f"before training, {never}")
+    spread = start.get("spread") or {}  # an older run lacks it, too
+    earned = {name: x for name, x in spread.items() if reached.get(name, 0) > 0}
+    if not (unread or of_ours) and (same := always_equal(earned)):
+        note(f"before training, {same}")
     if above := start.get("above_front_rate"):  # an older run lacks it, too
         from ..training.contract import warning_of_front
 

@@ -242,6 +242,25 @@ def never_earned(reached: Mapping[str, float]) -> str | None:
     )
 
 
+def always_equal(spread: Mapping[str, float]) -> str | None:
+    """A warning where all answers to a problem earned the same in some component, and not in all;
+    None where there is no such component.
+
+    spread: by component, the highest less the lowest reward, mean over problems
+
+    >>> always_equal({"polite": 0.0, "brief": 0.5})
+    'all answers to a problem earn the same in polite: this does not say which answer is better'
+    >>> always_equal({"polite": 0.0, "brief": 0.0})
+    """
+    same = ", ".join(name for name, x in spread.items() if x <= 0)
+    if not same or not any(x > 0 for x in spread.values()):
+        return None
+    return (
+        f"all answers to a problem earn the same in {same}: this does not say which answer is "
+        "better"
+    )
+
+
 def _same_for_all(report) -> str | None:
     """A warning where a component is the same for all valid answers of each problem."""
     if report.correlations_valid is None or report.effective is None:

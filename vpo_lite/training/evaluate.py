@@ -62,6 +62,8 @@ def evaluate(
     - objectives {name: mean}: empty where the names differ from problem to problem
     - reached {name: mean over problems}: the highest reward above that of a missing answer; empty
       there, too
+    - spread {name: mean over problems}: the highest less the lowest reward among answers that could
+      be read; empty there, too
     - tokens_per_answer, answers, problems
     - per_problem {figure: one value per problem; of best_at_k and any_at_k one such dict}: for
       intervals
@@ -90,7 +92,7 @@ def evaluate(
     per_problem = {name: gathered([row[name] for row in rows]) for name in PER_PROBLEM}
     figures = means(rows)
     if len({tuple(row["objectives"]) for row in rows}) > 1:  # a name must mean the same everywhere
-        figures |= {"objectives": {}, "reached": {}}
+        figures |= {"objectives": {}, "reached": {}, "spread": {}}
     return figures | {"answers": int(answers), "problems": len(rows), "per_problem": per_problem}
 
 

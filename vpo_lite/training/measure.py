@@ -110,6 +110,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         truncated_rate=float(pool.truncated.mean()),
         objectives=_by_name(names, rewards.mean(0)),
         reached=_by_name(names, rewards.max(0) - worst_of(task, x)),
+        spread=_by_name(names, np.ptp(rewards[parsed], axis=0) if parsed.any() else np.zeros(d)),
         tokens_per_answer=float(pool.tokens.sum() / pool.parsed.size),
     )
 

@@ -97,6 +97,7 @@ class Figures(Means):
     below_worst_rate: Share | None = None
     above_front_rate: Share | None = None
     reached: dict[str, float] | None = None
+    spread: dict[str, Positive] | None = None
     truncated_rate: Share | None = None
     answers: Count | None = None
     problems: Count | None = None
