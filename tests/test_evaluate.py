@@ -412,8 +412,8 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[0]["interval"]["coverage"] is None
     assert rows[0]["coverage"] == pytest.approx(0.85)
     assert differences(rows) == [
-        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: set rewards are not compared; "
-        "alpha is 1 and 0.1 (cure: vpo-lite evaluate --alpha)",
+        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: not compared; "
+        "one problem says nothing of others",
         "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
         "they hold 3 and 5 answers",
     ]
@@ -490,6 +490,62 @@ def test_an_interval_holds_the_chance_of_seeds_where_a_row_has_several_runs(made
     rows = compare([gdpo_run[0], vpo_runs[0]])
     assert rows[1]["ahead"]["coverage"] == pytest.approx((-0.1, -0.1, -0.1))
     assert "The interval leaves out the chance of a seed: train several." in differences(rows)
+
+
+def several(made, name, values, **settings):
+    """Runs of seeds 0, 1, .. whose per-problem set rewards are these; there is no front."""
+    for seed, row in enumerate(values):
+        folder = made(f"{name}{seed}", None, maze_seed=None, task="maze", seed=seed, **settings)
+        summary = json.loads((folder / "summary.json").read_text())
+        summary["coverage_best_single"] = None
+        summary["per_problem"] = {n: [0.5] * len(row) for n in summary["per_problem"]}
+        summary["per_problem"] |= {"coverage": [None] * len(row), "set_reward": list(row)}
+        (folder / "summary.json").write_text(json.dumps(summary))
+        yield folder
+
+
+def test_several_seeds_without_a_front_are_compared(made):
+    """A figure that no run has is none; the others stay."""
+    folders = [*several(made, "a", [[0.6, 0.5]] * 3)]
+    folders += several(made, "b", [[0.4, 0.4]] * 3, method="grpo")
+    rows = compare(folders)
+    assert rows[0]["interval"]["coverage"] is None
+    assert rows[0]["per_run"]["coverage"] == [None] * 3
+    wide = ONE_DEGREE * 0.05
+    assert rows[1]["ahead"]["set_reward"] == pytest.approx((0.15, 0.15 - wide, 0.15 + wide))
+    lines = differences(rows)
+    assert "set reward of each run: vpo 0.550, 0.550, 0.550; grpo 0.400, 0.400, 0.400." in lines
+    assert not any("coverage" in line for line in lines)
+
+
+def test_seeds_are_borrowed_only_from_rows_on_the_same_problems(made):
+    """Runs of another maze's layout would have put their spread into these intervals."""
+    one = [*several(made, "a", [[0.6, 0.5, 0.7]])]
+    one += several(made, "b", [[0.4, 0.4, 0.5]], method="grpo")
+    alone = compare(one)[1]["ahead"]["set_reward"]
+    wild = [[-9.0, 9.0, 9.0], [90.0, 90.0, 90.0], [0.0, 0.0, 0.0]]
+    others = [*several(made, "c", wild, layout="tiny-4x4")]
+    rows = compare([*one, *others])
+    assert rows[1]["ahead"]["set_reward"] == alone and rows[2]["other_problems"] == ["layout"]
+    assert compare([*others, *one])[1]["interval"] == compare(one)[0]["interval"]
+
+
+def test_a_difference_without_a_spread_is_not_called_significant(made):
+    folders = [*several(made, "a", [[1.0, 1.0]]), *several(made, "b", [[0.5, 0.5]], method="grpo")]
+    first = differences(compare(folders))[0]
+    assert first == "vpo - grpo: set reward +0.500 (+0.500 to +0.500)"
+
+
+def test_what_is_no_run_is_said_in_one_line(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"steps": 1}')
+    with pytest.raises(
+        ValueError, match=r"neither a run folder nor what `vpo-lite evaluate --json"
+    ):
+        compare(file)
+    for wrong in (None, 3, [3]):
+        with pytest.raises(ValueError, match=r"folder = .*: expected a path"):
+            compare(wrong)
 
 
 def test_what_differs_between_methods_beside_the_method_is_said(made):

@@ -32,7 +32,8 @@ from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.policy.tokenizer import encode
 from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
-from vpo_lite.training.compare import _Finished, _settings
+from vpo_lite.training.compare import _settings
+from vpo_lite.training.finished import Finished
 from vpo_lite.training.step import Learner
 
 ASKED = [Prompt.words("Go."), Prompt.words("Go on now.")]
@@ -487,7 +488,7 @@ def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
     for name in ("gradient_norm", "loss", "entropy", "kl"):
         assert getattr(a, name) == pytest.approx(getattr(b, name), rel=1e-4, abs=1e-7)
     measured = {"per_problem": {"coverage": [0.5]}}
-    kind = lambda config: _settings(_Finished(config, measured, "run", "native", {}))  # noqa: E731
+    kind = lambda config: _settings(Finished(config, measured, "run", "native", {}))  # noqa: E731
     assert kind(plain) == kind(spare)
     for changes in ({"dtype": "bfloat16"}, {"load_in": "4bit"}):
         assert kind(plain) != kind(plain.but(**changes))

@@ -39,7 +39,7 @@ _PAGE = """<!doctype html>
 <main>
 <h1>{} of {}</h1>
 <p>Figures are means over problems, measured at temperature 1 and at equal numbers of
-<em>answers</em>. In brackets: the 95 % interval over problems, and over seeds where a row has
+<em>answers</em>. In brackets: the 95 % interval over problems, and over seeds if any row has
 several runs. <em>Tokens</em>: sampled in training, mean over the runs. <em>Set reward</em>: the
 expected best answer of a set, at the run's α. <em>Coverage</em>: the same at α&nbsp;=&nbsp;1,
 divided by that of the true front. <em>One answer</em>: coverage of the best single answer there is.

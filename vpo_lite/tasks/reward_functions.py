@@ -168,7 +168,7 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float | None
         raise TaskError(
             f"{name} returned {least:.9g}, less than worst = {worst:g}: a missing answer would "
             "be worth more; return no less, or begin anew with the least reward of each function "
-            "as worst_reward (of SetReward.of_functions: worst)"
+            "as --worst-reward=A,B (in Python worst_reward; of SetReward.of_functions: worst)"
         )
     return [x if x is None else max(x, worst) for x in found]
 

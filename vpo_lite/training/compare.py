@@ -3,59 +3,20 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import told_of
-from ..files import read_json
 from ..intervals import Noise, noise, of_seeds, t_interval
-from ..policy import CARD
 from .config import OF_THE_MACHINE, TrainConfig
-from .contents import shortly
-from .folders import ADAPTER, RunFolder
+from .finished import Finished, finished_runs
 from .measure import means
-from .schemas import FIGURES, Evaluation, by_name
+from .schemas import FIGURES, by_name
 from .unequal import BASE, unequal
 
-ALPHA = "judged at alpha"
 OF_THE_METHOD = "code of method"  # the one code by which no problem and no score differs
-
-
-class _Finished(NamedTuple):
-    """A finished run: its settings, its summary, the names of its folder and its engine, the
-    digests of its data files and its code, by setting, and the fingerprint of its base model.
-
-    measured: how it was measured once more, beside the numbers of problems and answers
-    """
-
-    config: TrainConfig
-    summary: dict
-    folder: str
-    engine: str
-    digests: dict[str, str]
-    base: str | None = None
-    measured: Mapping = MappingProxyType({})
-
-    @property
-    def alpha(self) -> float:
-        """Of its set reward."""
-        return self.measured.get(ALPHA, self.config.alpha)
-
-    def options(self) -> dict:
-        """The options of its task, defaults too; of a data file the digest, and those of code."""
-        task = self.config.make_task()
-        found = {option.name: getattr(task, option.name) for option in task.options}
-        data = {name: value for name, value in self.digests.items() if name in self.config.files}
-        return found | data | self.code()
-
-    def code(self) -> dict[str, str]:
-        """The digests of its code, under the names that labels give them."""
-        named = {n: value for n, value in self.digests.items() if n not in self.config.files}
-        return {f"code of {name}": shortly(value) for name, value in named.items()}
 
 
 def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
@@ -77,8 +38,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - per_run {figure: values}: of each run, in the order of folders, best@k and any@k among them;
       empty for runs on single problems
     - interval {figure: (low, high)}: of the mean, 95 %, over problems, and over seeds where a row
-      of this task has two runs or more; a row of fewer than three borrows the spread of these rows.
-      None for one problem
+      on these problems has two runs or more; a row of fewer than three borrows the spread of these
+      rows. None for one problem
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
       problem, with such an interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
@@ -91,7 +52,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     Raises ValueError for a folder that holds no finished run, that is given twice, or whose run
     repeats another one: of one kind, with its seed and its problem.
     """
-    kinds = _kinds([folders] if isinstance(folders, str | os.PathLike) else folders)
+    one = isinstance(folders, str | os.PathLike) or not isinstance(folders, Iterable)
+    kinds = _kinds([folders] if one else folders)
     if not kinds:
         raise ValueError("compare: name at least one run folder")
     first, rows = kinds[0], [_row(kind, kinds) for kind in kinds]
@@ -111,7 +73,7 @@ class _Kind(NamedTuple):
     on single problems.
     """
 
-    runs: list[_Finished]
+    runs: list[Finished]
     settings: dict
     by_problem: dict[str, dict]
     by_run: dict[str, list[float | None]]
@@ -122,18 +84,21 @@ class _Kind(NamedTuple):
         return self.runs[0].config
 
     def of_seeds(self, name: str, kinds: list["_Kind"]) -> Noise:
-        """What the choice of the seeds adds to the mean of a figure."""
-        if name not in self.by_run:
+        """What the choice of the seeds adds to the mean of a figure, as those of ``kinds`` show it
+        that were measured on the same problems, with the same scorer.
+        """
+        mine = self.by_run.get(name, [None])
+        if None in mine:
             return Noise(0.0, 0)
-        found = [kind.by_run.get(name) for kind in kinds if kind.config.task == self.config.task]
-        return of_seeds(self.by_run[name], [v for v in found if v and None not in v])
+        found = [k.by_run.get(name, [None]) for k in kinds if not _other_problems(self, k)]
+        return of_seeds(mine, [values for values in found if None not in values])
 
 
 def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
     """The runs in these folders by kind, in order of appearance."""
-    kinds: dict[str, list[_Finished]] = {}
+    kinds: dict[str, list[Finished]] = {}
     known = {}
-    for finished in _finished(folders):
+    for finished in finished_runs(folders):
         folder, kind = finished.folder, json.dumps(_settings(finished))
         other = known.setdefault((kind, _drawn(finished)), folder)
         if other is not folder:
@@ -146,48 +111,6 @@ def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
         _Kind(runs, json.loads(kind), _by_problem(runs), _by_run(runs))
         for kind, runs in kinds.items()
     ]
-
-
-def _finished(paths: Iterable[str | os.PathLike]) -> list[_Finished]:
-    """These runs. Where one has no adapter any more, its base model is taken to be that of the
-    others, if these have one of its name.
-    """
-    seen, found, bases = set(), [], {}
-    for path in map(Path, paths):
-        if path.resolve() in seen:
-            raise ValueError(f"{path}: given twice")
-        seen.add(path.resolve())
-        found.append(_read(path))
-        bases.setdefault(found[-1].config.base_model, set()).add(found[-1].base)
-    only = {model: those - {None} for model, those in bases.items() if len(those - {None}) == 1}
-    return [
-        run._replace(base=run.base or next(iter(only.get(run.config.base_model, ())), None))
-        for run in found
-    ]
-
-
-def _read(path: Path) -> _Finished:
-    """A finished run, from its folder or from the file of another measurement."""
-    if not path.is_file():
-        run = RunFolder.open(path)
-        return _of_folder(run, run.config(), run.summary())
-    again = read_json(path, Evaluation)
-    with told_of(f"{path}"):
-        run = RunFolder.open(again.run)
-        config = run.config().but(eval_answers=again.answers)
-    measured = {"adapter": again.adapter} if again.adapter else {}
-    if again.alpha not in (None, config.alpha):
-        measured[ALPHA] = again.alpha
-    tokens = run.summary()["tokens"] if run.finished and not again.adapter else None
-    found = _of_folder(run, config, again.model_dump() | {"tokens": tokens})
-    now = {name: value for name, value in again.files.items() if name != "method"}
-    return found._replace(digests=found.digests | now, measured=measured)
-
-
-def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> _Finished:
-    card = run.path / ADAPTER / CARD
-    base = read_json(card).get("fingerprint") if card.exists() else None
-    return _Finished(config, summary, str(run.path), run.engine().name, run.digests(), base)
 
 
 def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
@@ -228,7 +151,7 @@ def _shortened(value) -> str:
     return "text " + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _settings(run: _Finished) -> dict:
+def _settings(run: Finished) -> dict:
     """The settings that make a kind of run: its engine, the task's options, the digest of a data
     file for its path, and how many problems and answers were measured.
     """
@@ -250,7 +173,7 @@ def _settings(run: _Finished) -> dict:
     return {name: value for name, value in settings.items() if name not in left_out}
 
 
-def _drawn(run: _Finished) -> str:
+def _drawn(run: Finished) -> str:
     """What tells runs of one kind apart: their seed, and their single problem."""
     task = run.config.make_task()
     return json.dumps([run.config.seed, *(getattr(task, name) for name in task.singles_out)])
@@ -266,7 +189,7 @@ def _compared(summary: dict) -> dict:
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
-def _by_problem(runs: list[_Finished]) -> dict[str, dict]:
+def _by_problem(runs: list[Finished]) -> dict[str, dict]:
     """{figure: one value per problem, by its place: the mean over the runs that measured it}, of
     the figures that all these runs have.
     """
@@ -281,7 +204,7 @@ def _by_problem(runs: list[_Finished]) -> dict[str, dict]:
     return {n: {place: _mean(v) for place, v in values.items()} for n, values in found.items()}
 
 
-def _by_run(runs: list[_Finished]) -> dict[str, list[float | None]]:
+def _by_run(runs: list[Finished]) -> dict[str, list[float | None]]:
     """{figure: one mean over problems for each run}, of the figures that all these runs have; empty
     for runs on single problems, which by problem are told apart.
     """

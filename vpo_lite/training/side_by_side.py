@@ -95,8 +95,9 @@ def differences(rows: list[dict]) -> list[str]:
     """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
 
     By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
-    A row that was measured on other problems, in sets of another size, or at another alpha, has a
-    line that says so. No figures for a row of one problem.
+    A row that was measured on other problems, on one problem, in sets of another size, or at
+    another alpha, has a line that says so. A difference that is the same on all problems is not
+    called significant: nothing is known of its spread.
     """
     lines, far, told = [], [], {}
     for row in rows[1:]:
@@ -106,7 +107,7 @@ def differences(rows: list[dict]) -> list[str]:
         for name in (goal, f"any@{common_budgets(rows)[-1]}", "best@1"):
             if name in row["ahead"]:
                 mean, low, high = row["ahead"][name]
-                known = "" if low <= 0 <= high else ", significant"
+                known = "" if low <= 0 <= high or low == high else ", significant"
                 told[name] = name.replace("_", " ")
                 gap = f"{mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
                 lines.append(f"{labels}: {told[name]} {gap}")
@@ -120,6 +121,8 @@ def _not_compared(first: dict, row: dict) -> list[str]:
     if first["set"] != row["set"]:
         sizes = f"they hold {first['set']} and {row['set']} answers"
         return [f"sets are not compared; {sizes}"]
+    if first["problems"] == 1:
+        return ["not compared; one problem says nothing of others"]
     if first["alpha"] != row["alpha"]:
         alphas = f"alpha is {first['alpha']:g} and {row['alpha']:g}"
         return [f"set rewards are not compared; {alphas} (cure: vpo-lite evaluate --alpha)"]

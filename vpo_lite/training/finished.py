@@ -1,0 +1,97 @@
+"""A finished run as it is compared: from its folder, or from what an evaluation of it printed."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..checks import told_of
+from ..files import read_json
+from ..policy import CARD
+from .config import TrainConfig
+from .contents import shortly
+from .folders import ADAPTER, RunFolder
+from .schemas import Evaluation
+
+ALPHA = "judged at alpha"
+
+
+class Finished(NamedTuple):
+    """A finished run: its settings, its summary, the names of its folder and its engine, the
+    digests of its data files and its code, by setting, and the fingerprint of its base model.
+
+    measured: how it was measured once more, beside the numbers of problems and answers
+    """
+
+    config: TrainConfig
+    summary: dict
+    folder: str
+    engine: str
+    digests: dict[str, str]
+    base: str | None = None
+    measured: Mapping = MappingProxyType({})
+
+    @property
+    def alpha(self) -> float:
+        """Of its set reward."""
+        return self.measured.get(ALPHA, self.config.alpha)
+
+    def options(self) -> dict:
+        """The options of its task, defaults too; of a data file the digest, and those of code."""
+        task = self.config.make_task()
+        found = {option.name: getattr(task, option.name) for option in task.options}
+        data = {name: value for name, value in self.digests.items() if name in self.config.files}
+        return found | data | self.code()
+
+    def code(self) -> dict[str, str]:
+        """The digests of its code, under the names that labels give them."""
+        named = {n: value for n, value in self.digests.items() if n not in self.config.files}
+        return {f"code of {name}": shortly(value) for name, value in named.items()}
+
+
+def finished_runs(paths: Iterable[str | os.PathLike]) -> list[Finished]:
+    """These runs. Where one has no adapter any more, its base model is taken to be that of the
+    others, if these have one of its name.
+    """
+    seen, found, bases = set(), [], {}
+    for given in paths:
+        path = RunFolder(given).path  # refuses what is no path
+        if path.resolve() in seen:
+            raise ValueError(f"{path}: given twice")
+        seen.add(path.resolve())
+        found.append(_read(path))
+        bases.setdefault(found[-1].config.base_model, set()).add(found[-1].base)
+    only = {model: those - {None} for model, those in bases.items() if len(those - {None}) == 1}
+    return [
+        run._replace(base=run.base or next(iter(only.get(run.config.base_model, ())), None))
+        for run in found
+    ]
+
+
+def _read(path: Path) -> Finished:
+    """A finished run, from its folder or from the file of another measurement."""
+    if not path.is_file():
+        run = RunFolder.open(path)
+        return _of_folder(run, run.config(), run.summary())
+    if "run" not in read_json(path):
+        raise ValueError(
+            f"{path}: neither a run folder nor what `vpo-lite evaluate --json` printed"
+        )
+    again = read_json(path, Evaluation)
+    with told_of(f"{path}"):
+        run = RunFolder.open(again.run)
+        config = run.config().but(eval_answers=again.answers)
+    measured = {"adapter": again.adapter} if again.adapter else {}
+    if again.alpha not in (None, config.alpha):
+        measured[ALPHA] = again.alpha
+    tokens = run.summary()["tokens"] if run.finished and not again.adapter else None
+    found = _of_folder(run, config, again.model_dump() | {"tokens": tokens})
+    now = {name: value for name, value in again.files.items() if name != "method"}
+    return found._replace(digests=found.digests | now, measured=measured)
+
+
+def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> Finished:
+    card = run.path / ADAPTER / CARD
+    base = read_json(card).get("fingerprint") if card.exists() else None
+    return Finished(config, summary, str(run.path), run.engine().name, run.digests(), base)
