@@ -642,44 +642,55 @@ def whole(completions, **_):
     return [1.0]
 
 
+def chance(completions, **_):
+    return [random.random() for _ in completions]
+
+
 def ranked(completions, **_):
     return [i / len(completions) for i in range(len(completions))]
 
 
-def chance(completions, **_):
-    return [random.random() for _ in completions]
+def longest(completions, **_):
+    return [len(c) / max(map(len, completions)) for c in completions]
+
+
+def first(completions, prompts, **_):
+    pairs = list(zip(prompts, completions))
+    return [float(pair not in pairs[:i]) for i, pair in enumerate(pairs)]
 
 
 def rounded(completions, **_):
     return [0.5 + 1e-4 * (len(completions) > 1)] * len(completions)
 
 
-def few(completions, prompts, **_):
-    return [float(len(completions) == 1 and prompt == "What?") for prompt in prompts]
+def strict(completions, **_):
+    return [int(c) / 9 for c in completions]
 """
 
 
 def test_data_check_also_scores_rows_in_one_call_as_training_does(mine, capsys):
-    """Scored one by one, a function that returns one number for a whole call has no fault."""
+    """Scored one by one, a function that returns one number for a whole call has no fault, and one
+    that compares the answers of a call gives the same to equal answers.
+    """
     mine([*SUMS, {"prompt": "What?"}])
     (mine.folder / "calls.py").write_text(CALLS)
+    sys.modules.pop("calls", None)
     check = "data check rows.jsonl --task functions --score 4 --reward-funcs calls:"
+    many, by_chance = "\nscored many in one call, as training does: ", "rewards are by chance, or"
     said = {
-        "whole": "whole returned 1 rewards for 11 answers: expected one for each answer",
-        "ranked": "10 of 11 answers get other rewards, such as ranked 0.0909091 instead of 0 in "
-        "line 2; rewards are by chance, or depend on the other answers of a call",
-        "few": "1 of 11 answers get other rewards, such as few 0 instead of 1 in line 11; ",
-        "chance": "11 of 11 answers get other rewards, such as chance 0.",
+        "whole": (1, "whole returned 1 rewards for 11 answers: expected one for each answer"),
+        "chance": (0, "chance gives 0."),
+        "ranked": (0, "ranked gives 0.0909091 instead of 0 in line 2; rewards are by chance, or"),
+        "longest": (0, f"longest gives 0.333333 instead of 1 in line 1; {by_chance}"),
     }
-    for name, message in said.items():
-        assert main(f"{check}{name}".split()) == 1
+    for name, (status, message) in said.items():
+        assert main(f"{check}{name}".split()) == status
         out = capsys.readouterr().out
-        assert f"\nscored in one call, not one by one: {message}" in out
-        assert "\n0 of 11 cannot be scored\n" in out
-        assert main(f"{check}{name} --json".split()) == 1
+        assert many + message in out and "\n0 of 11 cannot be scored\n" in out
+        assert main(f"{check}{name} --json".split()) == status
         assert json.loads(capsys.readouterr().out)["together"][:9] == message[:9]
-    assert main(f"{check}rounded --json".split()) == 0
-    assert json.loads(capsys.readouterr().out)["together"] is None
+    for name in ("rounded", "strict", "first"):  # strict reads no text but numbers
+        assert main(f"{check}{name}".split()) == 0 and many not in capsys.readouterr().out
 
 
 def test_a_fault_of_every_row_is_told_once(mine, capsys):

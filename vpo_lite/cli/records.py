@@ -1,5 +1,6 @@
 """``vpo-lite data check`` and ``vpo-lite score``: records from a file, and answers to them."""
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -86,15 +87,16 @@ def check_data(options) -> int:
         "columns": {n: {kind: len(x) for kind, x in of.items()} for n, of in columns.items()},
         **longest,
     }
-    failed, together = {}, None
+    failed, together, fatal = {}, "", False
     if options.score is not None:
         failed, found = _failures(task, loaded.records, options.score)
-        together = _in_one_call(make(), loaded, options.score, found)  # with counts of its own
-        counts |= {"failed": len(failed), "together": together}
+        # a task of its own: the answers that it counts are others
+        together, fatal = _in_one_call(make(), loaded, options.score, found)
+        counts |= {"failed": len(failed), "together": together or None}
     functions = task.reward_functions
     if functions and functions.asked:
         counts["none"] = functions.nones
-    status = int(bool(loaded.damaged or failed or together) or not loaded.records)
+    status = int(bool(loaded.damaged or failed or fatal) or not loaded.records)
     if options.json:
         first = {"first_damaged": loaded.damaged}
         first |= {} if options.score is None else {"first_failed": failed}
@@ -105,7 +107,7 @@ def check_data(options) -> int:
 
 
 def _told(
-    task, loaded, counts: dict, repeated, seen, failed: dict, together: str | None, columns
+    task, loaded, counts: dict, repeated, seen, failed: dict, together: str, columns
 ) -> Iterator[str]:
     """What a file of records holds, as lines of text."""
     named = loaded.named
@@ -135,7 +137,7 @@ def _told(
     if "failed" in counts:
         yield f"{counts['failed']:,} of {counts['records']:,} cannot be scored"
     if together:
-        yield f"scored in one call, not one by one: {together}"
+        yield f"scored many in one call, as training does: {together}"
     if not (loaded.records or loaded.dropped or loaded.damaged):
         yield "it has no line: no run begins on this file"
     if task.reward_functions and (none := task.reward_functions.warning_of_none()):
@@ -200,32 +202,38 @@ def _failures(task, records: dict, text: str) -> tuple[dict[int, str], dict[int,
     return failed, found
 
 
-def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> str | None:
-    """What is wrong where the scorer gets several records in one call, as training asks it to; None
-    where nothing is. found: the rewards of each record alone.
+def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple[str, bool]:
+    """What is to be said where the scorer gets many answers in one call, as training asks it to,
+    and whether no run could go on; "" where all is well. found: the rewards of each record alone.
+
+    Between the answers stand others, whose rewards are left out: a scorer may compare the answers
+    of a call, and equal ones would not show it.
     """
+    some = list(found)[:TOGETHER]
+    try:
+        beside = _rewards(task, loaded, some, [text])
+    except Exception as error:  # the task's own code can fail in any way
+        return _said(error), True
+    with contextlib.suppress(Exception):  # it may not read the other answers
+        beside += _rewards(task, loaded, some, [text, "", f"{text} {text}", text])
+    for line, rewards in beside:
+        if not np.allclose(rewards, found[line], rtol=CLOSE, atol=CLOSE):
+            i = int(np.argmax(abs(rewards - found[line])))
+            name = task.objectives(loaded.records[line])[i]
+            return (
+                f"{name} gives {rewards[i]:g} instead of {found[line][i]:g} in "
+                f"{loaded.named(line)}; rewards are by chance, or depend on the other answers of a "
+                "call"
+            ), False
+    return "", False
+
+
+def _rewards(task, loaded, lines: list[int], texts: list[str]) -> list[tuple[int, np.ndarray]]:
+    """The rewards (d,) of the first text, by record, where all are scored in one call."""
     from ..training.answers import judge
 
-    some = list(found)[:TOGETHER]
-    if len(some) < 2:
-        return None
-    try:
-        judged = judge(task, [(loaded.records[line], text, 1) for line in some])
-    except Exception as error:
-        return _said(error)
-    rows = zip(some, judged, strict=True)
-    pairs = [(line, found[line], beside.rewards[0]) for line, beside in rows]
-    other = [pair for pair in pairs if not np.allclose(*pair[1:], rtol=CLOSE, atol=CLOSE)]
-    if not other:
-        return None
-    line, alone, beside = other[0]
-    i = int(np.argmax(abs(alone - beside)))
-    name = task.objectives(loaded.records[line])[i]
-    return (
-        f"{len(other):,} of {len(some):,} answers get other rewards, such as {name} "
-        f"{beside[i]:g} instead of {alone[i]:g} in {loaded.named(line)}; rewards are by chance, or "
-        "depend on the other answers of a call"
-    )
+    judged = judge(task, [(loaded.records[line], text, 1) for line in lines for text in texts])
+    return [(line, judged[i * len(texts)].rewards[0]) for i, line in enumerate(lines)]
 
 
 def _said(error: Exception) -> str:
