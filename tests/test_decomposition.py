@@ -181,7 +181,12 @@ def test_what_earned_nothing_is_not_taken_for_a_failure():
     assert report.rho_all == pytest.approx(0, abs=1e-12)
     assert report.rho_valid == pytest.approx(-0.5)
     text = " ".join(str(report).split())
-    assert "The truth lies between the two" in text and "Trust the first" not in text
+    assert "Trust neither" in text and "Trust the first" not in text
+    everything = vpo.reward_report(R[1::2], np.ones(50))  # (0, 1) and (1, 1)
+    assert "Trust" not in str(everything) and "Trust" not in str(vpo.reward_report(R + 1))
+    low = vpo.reward_report([[1, 1], [2, 2], [3, 3], [0, 9], [0, 8]], [1, 1, 1, 0, 0])
+    assert low.rho_all < 0 < low.rho_valid and "raise the second" not in str(low)
+    assert "Trust the first number: failures count in the second." in " ".join(str(low).split())
     assert "75 % of them with some reward" in text
     assert vpo.reward_report(R, np.ones(100)).rho_valid == pytest.approx(0, abs=1e-12)
 

@@ -9,14 +9,6 @@ from ..markup import Html, count, html, in_lines, joined
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
 FAR_FROM_0 = 0.8  # coverage of an average answer: beyond, most of all rewards may be an offset
 UNEQUAL = 20  # times the reach of another component: random weights then hear the larger one only
-TRUSTED = (
-    "Trust the first number: a failed answer is low in every component, so failures alone raise "
-    "the second."
-)
-BETWEEN = (  # leaving out (0, 0) alone makes two independent rewards of 0 and 1 pull apart
-    "The truth lies between the two: valid are here the answers that earned anything, and leaving "
-    "out the others lowers the first number; failures raise the second."
-)
 LABEL = 14  # columns of a label
 
 
@@ -147,7 +139,7 @@ def _figures(report):
             "correlation",
             f"of two components, on average: {number(report.rho_valid)} among valid answers, "
             f"{number(report.rho_all)} among all. Near 1 they say the same, below 0 they pull "
-            f"against each other. {TRUSTED if report.valid_given else BETWEEN}",
+            f"against each other.{_of_failures(report)}",
         )
     if report.effective is not None:
         yield (
@@ -165,6 +157,23 @@ def _figures(report):
         )
     if report.target is not None:
         yield "target", _target_figures(report.target)
+
+
+def _of_failures(report) -> str:
+    """Which of the two correlations to go by; "" where all answers are valid."""
+    if report.valid >= 1 or report.rho_valid is None:
+        return ""
+    if not report.valid_given:
+        return (
+            " Trust neither: valid are here the answers that earned anything. Leaving out the "
+            "others lowers the first number, and failures count in the second."
+        )
+    if report.rho_all > report.rho_valid:
+        return (
+            " Trust the first number: a failed answer is low in every component, so failures alone "
+            "raise the second."
+        )
+    return " Trust the first number: failures count in the second."
 
 
 def _target_figures(target) -> str:
