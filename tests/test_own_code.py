@@ -19,7 +19,7 @@ from vpo_lite.lab.codes import decode
 from vpo_lite.lab.packing import packed
 from vpo_lite.lab.session import Session
 from vpo_lite.tasks.by_name import code_digest
-from vpo_lite.training.contents import contents, other_code
+from vpo_lite.training.contents import contents, other_now
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import check_method
 from vpo_lite.training.run import Run
@@ -55,27 +55,31 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def of_the_method(folder) -> str:
+    return RunFolder.open(folder).digests()["method"]
+
+
 def test_a_run_keeps_the_digest_of_the_code_and_goes_on_with_other_code(own, small_config):
     file = own("meant")
     run = Run.begin(small_config.but(method="in_meant:meant"), "run")
     before = sha256(file.read_bytes())
-    assert RunFolder.open("run").digests() == {"method": before} and run.notes == ()
+    assert of_the_method("run") == before and run.notes == ()
     run.start()
     next(run.steps())
     run.close()
     again = Run.resume("run")
-    assert again.notes == () and RunFolder.open("run").digests() == {"method": before}
+    assert again.notes == () and of_the_method("run") == before
     again.close()
     file.write_text(f"{file.read_text()}\n# mended\n")
     now = sha256(file.read_bytes())
     assert now != before
     for said in (
-        ("the code of in_meant:meant changed since this run began: its steps are of both",),
+        ("changed since this run began, so its steps are of both: code of in_meant:meant",),
         (),  # not again, as nothing has changed since
     ):
         again = Run.resume("run")
         assert again.notes == said
-        assert RunFolder.open("run").digests() == {"method": f"{before}+{now}"}
+        assert of_the_method("run") == f"{before}+{now}"
         again.close()
     again = Run.resume("run")
     list(again.steps())
@@ -96,7 +100,7 @@ def test_the_command_says_that_the_code_changed(own, small_config, capsys):
     run.start(), list(run.steps()), run.finish()
     file.write_text(f"{file.read_text()}#")
     assert main(["train", "--resume", "run", "--steps", "2"]) == 0
-    assert "the code of in_edited:edited changed since this run began" in capsys.readouterr().err
+    assert "its steps are of both: code of in_edited:edited\n" in capsys.readouterr().err
 
 
 def test_an_evaluation_says_that_the_scorer_changed(own, tmp_path, capsys):
@@ -123,9 +127,7 @@ def test_an_evaluation_says_that_the_scorer_changed(own, tmp_path, capsys):
     file.write_text(file.read_text().replace("> 3", "> 4"), encoding="utf-8")
     assert main(["evaluate", "run", "--json"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "changed" in line]
-    assert (
-        len(said) == 1 and "the code of in_scores:scores changed since the run: it is m" in said[0]
-    )
+    assert len(said) == 1 and said[0].endswith("what there is now: code of in_scores:scores")
 
 
 def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypatch):
@@ -157,6 +159,44 @@ def test_the_digest_of_what_a_cell_defines_is_that_of_its_source(monkeypatch):
     assert code_digest("a_notebook:in_a_cell") == sha256(text.encode())
 
 
+def test_a_models_tokenizer_template_and_settings_count_by_their_content(
+    small_config, tmp_path, capsys
+):
+    """A template that was edited between two seeds asks otherwise: these are two kinds of runs."""
+    model = byte_model(tmp_path / "model", 16, 32, 1, 2, 2)
+    config = small_config.but(model=str(model), steps=1, eval_problems=1, max_new_tokens=4)
+    reads = [p for p in sorted(model.iterdir()) if p.suffix != ".safetensors"]
+    assert {"tokenizer.json", "config.json", "chat_template.jinja"} <= {p.name for p in reads}
+    listed = "".join(f"{p.name} {sha256(p.read_bytes())}\n" for p in reads)
+    before = {"tokenizer": sha256(listed.encode())}
+
+    def trained(folder, **changes):
+        run = Run.begin(config.but(**changes), tmp_path / folder)
+        run.start(), list(run.steps()), run.finish()
+        return str(tmp_path / folder)
+
+    runs = [trained("a"), trained("b", seed=1)]
+    assert RunFolder.open(runs[0]).digests() == contents(config) == before
+    assert [row["runs"] for row in vpo.compare(runs)] == [2]
+    (model / "README.md").write_text("nothing that is read")
+    assert contents(config) == before
+    template = model / "chat_template.jinja"
+    template.write_text(template.read_text() + "Shout. ")
+    now = contents(config)["tokenizer"]
+    assert now != before["tokenizer"]
+    rows = vpo.compare([*runs, trained("c", seed=2)])
+    assert [row["label"] for row in rows] == [
+        f"{config.method}, tokenizer={digest[:8]}" for digest in (before["tokenizer"], now)
+    ]
+    assert rows[1]["other_problems"] == []  # the same problems, the same scorer
+    what = f": tokenizer, chat template or settings of {model}\n"
+    assert main(["evaluate", runs[0], "--json"]) == 0 and what in capsys.readouterr().err
+    assert main(["train", "--resume", runs[0], "--steps", "2"]) == 0
+    assert f"its steps are of both{what}" in capsys.readouterr().err
+    assert main(["evaluate", runs[0], "--json"]) == 0 and what not in capsys.readouterr().err
+    assert contents(config.but(model="some/model")) == {}  # of the hub
+
+
 def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):
     rewards = own("judges", "def {name}(completions, **_):\n    return [1.0] * len(completions)\n")
     data = tmp_path / "rows.jsonl"
@@ -168,9 +208,9 @@ def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):
         "data": sha256(data.read_bytes()),
         "reward_funcs": sha256(rewards.read_bytes()),
     }
-    assert other_code(found, config) == {} == other_code({}, config)  # an older run keeps none
+    assert other_now(found, config) == {} == other_now({}, config)  # an older run keeps none
     data.write_text('{"prompt": "Name an odd number."}\n' * 2)
-    assert other_code(found, config) == {}  # data that changed is refused, not noted
+    assert other_now(found, config) == {}  # data that changed is refused, not noted
     assert contents(vpo.TrainConfig()) == {}
 
 

@@ -22,7 +22,7 @@ task = "functions"
 data = "rows.jsonl"
 held_out_data = "others.jsonl"
 validation_data = "others.jsonl"
-reward_funcs = "in_scores:long,short"
+reward_funcs = "study_scores:long,short"
 model = "base"
 prompts = 1
 group_size = 2
@@ -30,7 +30,7 @@ steps = 1
 max_new_tokens = 12
 [kinds.vpo]
 label = "VPO"
-settings = {method = "in_mine:mine"}
+settings = {method = "study_method:mine"}
 [kinds.grpo]
 label = "GRPO"
 settings = {method = "grpo", set_size = 2}
@@ -60,8 +60,8 @@ def begun(tmp_path_factory):
         here.chdir(folder)
         here.syspath_prepend(folder)
         byte_model("base", 16, 16, 1, 2, 2)
-        (folder / "in_mine.py").write_text(METHOD)
-        (folder / "in_scores.py").write_text(REWARDS)
+        (folder / "study_method.py").write_text(METHOD)
+        (folder / "study_scores.py").write_text(REWARDS)
         for name, count in (("rows", 20), ("others", 4)):
             rows = [{"prompt": f"{name} {i}"} for i in range(count)]
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
@@ -79,9 +79,10 @@ FILES = {
     "data rows.jsonl": "rows.jsonl",
     "held_out_data others.jsonl": "others.jsonl",
     "validation_data others.jsonl": "others.jsonl",
-    "reward_funcs in_scores:long,short": "in_scores.py",
-    "method in_mine:mine": "in_mine.py",
+    "reward_funcs study_scores:long,short": "study_scores.py",
+    "method study_method:mine": "study_method.py",
 }
+EDITED = FILES | {"tokenizer base": "base/chat_template.jinja"}
 
 
 def test_a_result_says_what_it_was_made_from(begun):
@@ -90,14 +91,16 @@ def test_a_result_says_what_it_was_made_from(begun):
     sha = {name: hashlib.sha256((begun / p).read_bytes()).hexdigest() for name, p in FILES.items()}
     weights = hashlib.blake2b((begun / "base/model.safetensors").read_bytes(), digest_size=16)
     every = sha | {"model base": weights.hexdigest()}
+    tokenizer = kept["vpo"].made_from.pop("tokenizer base")
+    assert tokenizer == kept["grpo"].made_from.pop("tokenizer base") and len(tokenizer) == 64
     assert kept["vpo"].made_from == every
-    del every["method in_mine:mine"]
+    del every["method study_method:mine"]
     assert kept["grpo"].made_from == every
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", EDITED)
 def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
-    file = begun / FILES[name]
+    file = begun / EDITED[name]
     before = file.read_bytes()
     file.write_bytes(before + (b'{"prompt": "more"}\n' if "data" in name else b"# more\n"))
     try:
@@ -132,7 +135,7 @@ def test_the_code_of_a_method_counts_within_its_kind(begun, capsys, monkeypatch)
     search with what is trained. Edited rewards are.
     """
     study = declaration.read("own.toml")
-    file = begun / "in_mine.py"
+    file = begun / "study_method.py"
     before = file.read_bytes()
     try:
         file.write_bytes(before + b"# more\n")
@@ -140,7 +143,7 @@ def test_the_code_of_a_method_counts_within_its_kind(begun, capsys, monkeypatch)
         runner.check_sources(study, "out", grpo, download=False)
         now = runner.made_from(study.job("vpo", 1e-3, 0))
         results.check_contents(study, "out", [("", now)])
-        with pytest.raises(DamagedError, match="method in_mine:mine"):
+        with pytest.raises(DamagedError, match="method study_method:mine"):
             results.check_contents(study, "out", [("vpo", now)])
     finally:
         file.write_bytes(before)

@@ -52,7 +52,7 @@ def evaluate_flags(made, arguments) -> None:
 def evaluate_runs(options) -> int:
     with requests():
         from ..policy.loading import load_policy
-        from ..training.contents import contents, other_code
+        from ..training.contents import contents, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import RunFolder
         from ..training.memory import enough_memory
@@ -83,12 +83,10 @@ def evaluate_runs(options) -> int:
         else:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
-    other = [config.code[name] for name in other_code(folder.digests(), config) if name != "method"]
-    if other:
-        note(
-            f"the code of {', '.join(other)} changed since the run: it is measured with the code "
-            "of now, and its own figures are not"
-        )
+    changed = [n for n in other_now(folder.digests(), config) if n != "method"]
+    if changed:
+        what = ", ".join(named(config, name) for name in changed)
+        note(f"changed since the run, and this measurement is with what there is now: {what}")
     if config.single and options.problems not in (None, 1):
         note(
             f"the run trained on one {task.noun} and is measured on that one: --problems "

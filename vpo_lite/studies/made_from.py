@@ -7,7 +7,7 @@ not runs of one study, so they are not averaged, and not compared.
 from collections.abc import Iterable
 
 from ..files import DamagedError
-from ..training.contents import contents
+from ..training.contents import TOKENIZER, contents
 from .declaration import Job
 
 METHOD = "method"  # its code makes no other problems and no other scores: it counts within a kind
@@ -21,7 +21,7 @@ def made_from(job: Job) -> Contents:
     """
     found = {}
     for config in (job.config, job.judged):
-        named = config.files | config.code
+        named = config.files | config.code | {TOKENIZER: config.base_model}
         found |= {f"{name} {named[name]}": value for name, value in contents(config).items()}
     return found
 

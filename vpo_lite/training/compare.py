@@ -14,7 +14,7 @@ from .config import OF_THE_MACHINE, TrainConfig
 from .finished import Finished, finished_runs
 from .measure import means
 from .schemas import FIGURES, by_name
-from .unequal import BASE, unequal
+from .unequal import unequal
 
 OF_THE_METHOD = "code of method"  # the one code by which no problem and no score differs
 
@@ -166,7 +166,7 @@ def _settings(run: Finished) -> dict:
         "single": config.single,
         **run.options(),
         "engine": run.engine,
-        **({BASE: run.base[:8]} if run.base else {}),
+        **run.model(),
         **run.measured,
     }
     left_out = {"seed", "task_options", *OF_THE_MACHINE, *config.make_task().singles_out}

@@ -10,11 +10,12 @@ from ..checks import told_of
 from ..files import read_json
 from ..policy import CARD
 from .config import TrainConfig
-from .contents import shortly
+from .contents import TOKENIZER, shortly
 from .folders import ADAPTER, RunFolder
 from .schemas import Evaluation
 
 ALPHA = "judged at alpha"
+BASE = "content of model"  # by its parameters
 
 
 class Finished(NamedTuple):
@@ -46,8 +47,15 @@ class Finished(NamedTuple):
 
     def code(self) -> dict[str, str]:
         """The digests of its code, under the names that labels give them."""
-        named = {n: value for n, value in self.digests.items() if n not in self.config.files}
-        return {f"code of {name}": shortly(value) for name, value in named.items()}
+        others = {*self.config.files, TOKENIZER}
+        return {f"code of {n}": shortly(v) for n, v in self.digests.items() if n not in others}
+
+    def model(self) -> dict[str, str]:
+        """What tells its base model from another one of that name, under such names."""
+        found = {} if self.base is None else {BASE: self.base[:8]}
+        if TOKENIZER in self.digests:
+            found[TOKENIZER] = shortly(self.digests[TOKENIZER])
+        return found
 
 
 def finished_runs(paths: Iterable[str | os.PathLike]) -> list[Finished]:
@@ -57,9 +65,9 @@ def finished_runs(paths: Iterable[str | os.PathLike]) -> list[Finished]:
     seen, found, bases = set(), [], {}
     for given in paths:
         path = RunFolder(given).path  # refuses what is no path
-        if path.resolve() in seen:
+        if (real := os.path.realpath(path)) in seen:
             raise ValueError(f"{path}: given twice")
-        seen.add(path.resolve())
+        seen.add(real)
         found.append(_read(path))
         bases.setdefault(found[-1].config.base_model, set()).add(found[-1].base)
     only = {model: those - {None} for model, those in bases.items() if len(those - {None}) == 1}
@@ -71,7 +79,7 @@ def finished_runs(paths: Iterable[str | os.PathLike]) -> list[Finished]:
 
 def _read(path: Path) -> Finished:
     """A finished run, from its folder or from the file of another measurement."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # no OSError for a name that is too long
         run = RunFolder.open(path)
         return _of_folder(run, run.config(), run.summary())
     if "run" not in read_json(path):

@@ -26,7 +26,7 @@ from ..files import (
     write_json,
 )
 from .config import TrainConfig
-from .contents import contents, other_code
+from .contents import contents, named, other_now
 from .errors import TrainingError
 from .lines import append, cut, measured_of, records_of
 from .record import StepRecord
@@ -323,11 +323,9 @@ class RunFolder:
             write_json(self.path / START, self.summary()["start"])
             (self.path / SUMMARY).unlink()
         old, now, kept = before.to_json(), config.to_json(), self.digests()
-        if other := other_code(kept, config):
-            named = ", ".join(config.code[name] for name in other)
-            self.notes = (
-                f"the code of {named} changed since this run began: its steps are of both",
-            )
+        if other := other_now(kept, config):
+            what = ", ".join(named(config, name) for name in other)
+            self.notes = (f"changed since this run began, so its steps are of both: {what}",)
         if old != now or other:
             new = {name: value for name, value in now.items() if value != old[name]}
             new |= {FILES: kept | other} if other else {}

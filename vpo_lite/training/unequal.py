@@ -4,10 +4,11 @@ from dataclasses import fields
 
 from ..checks import shortened
 from .config import TrainConfig
+from .contents import TOKENIZER
+from .finished import BASE
 from .unused import unused
 
 ANSWERS = "answers sampled in training"
-BASE = "content of model"  # in settings as they are compared: a base model by its parameters
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
 # The method and its own form; the task, by which problems differ: another line says that.
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
@@ -30,7 +31,9 @@ def unequal(kinds: list[tuple[TrainConfig, dict, set[int]]]) -> list[dict]:
 def _of(config: TrainConfig, settings: dict, seeds: set[int]) -> dict:
     """What is compared of a kind of run: how it trained, and how it was measured."""
     names = [f.name for f in fields(TrainConfig) if f.name not in LEFT_OUT]
-    mine = {name: settings[name] for name in [*names, "engine", BASE] if name in settings}
+    mine = {
+        name: settings[name] for name in [*names, "engine", BASE, TOKENIZER] if name in settings
+    }
     mine |= dict.fromkeys(set(unused(config)) & set(mine))
     rollouts = config.steps * config.prompts * config.group_size
     return mine | {"seed": sorted(seeds), ANSWERS: rollouts * config.answers}
