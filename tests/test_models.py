@@ -224,6 +224,9 @@ def test_what_it_writes_comes_back_as_it_was(folder):
 )
 def test_what_cannot_be_sampled_is_said_in_one_line(prompts, shape, how, said):
     policy = load_policy("pocket-6x6", device="cpu")
+    for odd in (np.nan, 1.0, -0.1):
+        with pytest.raises(ValueError, match="uniforms: expected numbers from 0 on and below 1"):
+            policy.sample([Prompt.words("Write.")], np.full((1, 2, 3), odd))
     if isinstance(prompts, int):
         prompts = [Prompt.words("Write.")] * prompts
     with pytest.raises(ValueError, match=said):

@@ -5,6 +5,7 @@ import importlib
 import json
 import linecache
 import math
+import shutil
 import sys
 from pathlib import Path
 
@@ -195,6 +196,9 @@ def test_a_models_tokenizer_template_and_settings_count_by_their_content(
     assert f"its steps are of both{what}" in capsys.readouterr().err
     assert main(["evaluate", runs[0], "--json"]) == 0 and what not in capsys.readouterr().err
     assert contents(config.but(model="some/model")) == {}  # of the hub
+    shutil.rmtree(tmp_path / "b" / "adapter")
+    assert main(["evaluate", runs[1]]) == 2
+    assert "b/adapter: is not there; put it back, or name another" in capsys.readouterr().err
 
 
 def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):

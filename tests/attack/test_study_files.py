@@ -4,6 +4,7 @@ A request for a study is done, or refused with one line: status 2 and nothing wr
 wrong, status 1 where the work failed.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -396,6 +397,61 @@ def test_half_a_file_of_a_killed_writer_is_removed(here, done, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads processes from /proc")
+def test_workers_end_with_the_study_that_started_them(here):
+    """After kill -9 they would go on for hours, on every core."""
+
+    def running(parent=None):
+        """The processes of this study, or those of them that this one started."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state, started_by = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+                ours = str(here) in (place / "environ").read_text(errors="replace")
+                if ours and state != "Z" and parent in (None, int(started_by)):
+                    found.append(int(place.name))
+        return found
+
+    written(here, SMALL.replace("steps = 2", "steps = 100000"))
+    asked = [sys.executable, "-m", "vpo_lite.cli", "study", "small.toml", "--out", "out"]
+    environment = os.environ | {"MARK": str(here), "OMP_NUM_THREADS": "1"}
+    study = subprocess.Popen([*asked, "--workers", "2"], cwd=here, env=environment)
+    try:
+        wait_for(lambda: len(running(study.pid)) == 2)
+        wait_for(lambda: len(list((here / "out").glob("policies/*/.lock"))) == 2)
+        study.kill()
+        study.wait()
+        wait_for(lambda: not running())
+    finally:
+        study.kill()
+        for pid in running():
+            os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(holds, seconds=120):
+    """Until this holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it never held"
+        time.sleep(0.1)
+
+
+def test_a_plan_names_a_damaged_result(here, capsys):
+    file = written(here, SMALL)
+    study = declaration.read(file)
+    (here / "out").mkdir()
+    jobs = study.every_job()
+    for key, job in jobs.items():
+        (here / "out" / f"{key}.json").write_text(json.dumps(made(study, job)))
+    first, *others = jobs
+    last = others[-1]
+    (here / "out" / f"{last}.json").write_text("{")
+    status, out, err = asked(capsys, file, "--out", "out", "--plan")
+    assert status == 0 and f"{last}.json: no JSON" in err
+    assert f"damaged   {last}  " in out and f"finished  {first}  " in out
+    assert f"1 of {len(jobs)} runs are left" in err
+
+
 def test_a_study_that_is_killed_goes_on_and_workers_share_the_rest(here, capfd):
     """kill -9 after the first result: two workers do the rest, the first file stays."""
     asked = ["study", str(written(here)), "--out", "out"]

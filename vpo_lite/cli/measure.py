@@ -54,7 +54,7 @@ def evaluate_runs(options) -> int:
         from ..policy.loading import load_policy
         from ..training.contents import contents, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
-        from ..training.folders import RunFolder
+        from ..training.folders import ADAPTER, RunFolder
         from ..training.memory import enough_memory
         from ..training.side_by_side import intervals, table
 
@@ -65,6 +65,10 @@ def evaluate_runs(options) -> int:
             if folder.engine().name == "verl":
                 cure = "README.md there says how to get the adapter from veRL; name it --adapter"
             raise Wrong(f"{options.folder}: not finished; {cure}")
+        if options.adapter is None and not (folder.path / ADAPTER).is_dir():
+            raise Wrong(
+                f"{folder.path / ADAPTER}: is not there; put it back, or name another --adapter"
+            )
         if options.alpha is not None:
             (alpha,) = (option for option in config.options() if option.name == "alpha")
             config = config.but(alpha=alpha.read(options.alpha))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from ..checks import for_shell, shown
@@ -12,6 +13,7 @@ from .flags import Wrong, add_number, at_home, bars, note, path, requests
 from .study_tables import FIGURES, print_table
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
+WORKER = "VPO_LITE_STUDY_WORKER"  # in the environment of a worker
 OF_A_STUDY = (*WANTED, "out", "workers", "plan", "commands", "run_key", "search", "table")
 
 
@@ -54,6 +56,8 @@ def flags(made, arguments) -> None:
 
 
 def run(options) -> int | None:
+    if os.environ.get(WORKER):
+        threading.Thread(target=_end_with_the_parent, daemon=True).start()
     with requests():
         from ..studies import declaration
 
@@ -157,11 +161,14 @@ def _plan(study, folder, options) -> None:
     known = list(jobs(study, folder, **_wanted(options)))
     for job in known:
         state = results.state(folder, job)
-        print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
-        done += state != "to do"
         if state == "finished":
-            with contextlib.suppress(ValueError):  # whoever runs or reads the study is told
+            try:
                 seconds.append(results.read_result(study, folder, job).seconds)
+            except ValueError as error:  # before such a file nothing begins, and no table is made
+                state = "damaged"
+                note(error)
+        print(f"{state:8}  {job.key}  {study.kinds[job.kind].label}")
+        done += state in ("finished", "failed")
     told = f"{every - done} of {every} runs are left"
     if len(known) < every:
         told += f", {every - len(known)} of them at learning rates that are not chosen yet"
@@ -195,7 +202,8 @@ def _share(study, folder, options) -> int:
             open_ones.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
             for _ in range(many)
         ]
-        workers = [subprocess.Popen(command, stderr=log, env=environment) for log in logs]
+        how = dict(stdin=subprocess.PIPE, env=environment | {WORKER: "1"})
+        workers = [subprocess.Popen(command, stderr=log, **how) for log in logs]
         try:
             bar = open_ones.enter_context(
                 bars()(total=total(study, **_wanted(options)), unit="run", disable=hidden)
@@ -208,6 +216,7 @@ def _share(study, folder, options) -> int:
             for worker in workers:  # after Ctrl-C
                 worker.terminate()
                 worker.wait()
+                worker.stdin.close()
         errors = []
         for worker, log in zip(workers, logs, strict=True):
             log.seek(0)
@@ -217,6 +226,15 @@ def _share(study, folder, options) -> int:
     if not errors:
         _tell_end(failed, options)
     return int(bool(errors))
+
+
+def _end_with_the_parent() -> None:
+    """End this worker when whoever started it is gone, also by kill -9: its end of the pipe is
+    closed then. What is under way is done again by the next study.
+    """
+    while os.read(0, 1):
+        pass
+    os._exit(1)
 
 
 def _failed(study, folder, options) -> list[str]:

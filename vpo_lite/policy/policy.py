@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from ..checks import LARGEST, check_choice, check_number, check_whole, shown
@@ -300,3 +301,5 @@ def _check_asked(prompts: Sequence[Prompt], uniforms) -> None:
             f"uniforms of shape {shape} for {len(prompts)} prompts: expected an array (P, G, T) = "
             f"({len(prompts)}, rollouts of each prompt, most tokens)"
         )
+    if isinstance(uniforms, np.ndarray) and not ((uniforms >= 0) & (uniforms < 1)).all():
+        raise ValueError("uniforms: expected numbers from 0 on and below 1; NaN is none")
