@@ -59,11 +59,12 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     first, rows = kinds[0], [_row(kind, kinds) for kind in kinds]
     seeds = [{run.config.seed for run in kind.runs} for kind in kinds]
     apart = unequal([(k.config, k.settings, s) for k, s in zip(kinds, seeds, strict=True)])
-    for row, kind, other in zip(rows, kinds, apart, strict=True):
-        row["unequal"] = other
-        others = row["other_problems"] = _other_problems(first, kind)
-        compared = kind is not first and not others
-        row["ahead"] = _ahead(first, kind, kinds) if compared else {}
+    others = [_other_problems(first, kind) for kind in kinds]
+    peers = [kind for kind, names in zip(kinds, others, strict=True) if not names]
+    for row, kind, names, other in zip(rows, kinds, others, apart, strict=True):
+        row |= {"unequal": other, "other_problems": names}
+        compared = kind is not first and not names
+        row["ahead"] = _ahead(first, kind, peers) if compared else {}
     return rows
 
 
@@ -83,14 +84,14 @@ class _Kind(NamedTuple):
         """That of the first run."""
         return self.runs[0].config
 
-    def of_seeds(self, name: str, kinds: list["_Kind"]) -> Noise:
-        """What the choice of the seeds adds to the mean of a figure, as those of ``kinds`` show it
-        that were measured on the same problems, with the same scorer.
+    def of_seeds(self, name: str, peers: list["_Kind"]) -> Noise:
+        """What the choice of the seeds adds to the mean of a figure. peers: the kinds on the same
+        problems, this one too.
         """
         mine = self.by_run.get(name, [None])
         if None in mine:
             return Noise(0.0, 0)
-        found = [k.by_run.get(name, [None]) for k in kinds if not _other_problems(self, k)]
+        found = [kind.by_run.get(name, [None]) for kind in peers]
         return of_seeds(mine, [values for values in found if None not in values])
 
 
@@ -123,6 +124,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         for name in names
         if len({json.dumps(other.get(name)) for other in (every if name == "task" else rivals)}) > 1
     ]
+    peers = [other for other in kinds if not _other_problems(kind, other)]
     known = {n: file for n, file in config.files.items() if n in runs[0].digests}
     files = {n: f"{Path(file).name} {runs[0].digests[n][:8]}" for n, file in known.items()}
     shown = {n: files.get(n) or _shortened(mine[n]) for n in differing if n in mine}
@@ -137,7 +139,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         **means([_compared(run.summary) for run in runs]),
         "per_run": kind.by_run,
         "interval": {
-            name: problem_interval(list(values.values()), [kind.of_seeds(name, kinds)])
+            name: problem_interval(list(values.values()), [kind.of_seeds(name, peers)])
             for name, values in kind.by_problem.items()
         },
     }
@@ -219,8 +221,10 @@ def _mean(values: list) -> float | None:
     return None if None in values else float(np.mean(values))
 
 
-def _ahead(first: _Kind, other: _Kind, kinds: list[_Kind]) -> dict:
-    """{figure: (mean, low, high)} of the differences on the problems that both kinds measured."""
+def _ahead(first: _Kind, other: _Kind, peers: list[_Kind]) -> dict:
+    """{figure: (mean, low, high)} of the differences on the problems that both kinds measured.
+    peers: as for :meth:`_Kind.of_seeds`
+    """
     found = {}
     size = first.config.compared_size != other.config.compared_size
     alpha = first.runs[0].alpha != other.runs[0].alpha
@@ -230,7 +234,7 @@ def _ahead(first: _Kind, other: _Kind, kinds: list[_Kind]) -> dict:
         if unequal or a.keys() != b.keys() or None in {*a.values(), *b.values()}:
             continue
         differences = [a[place] - b[place] for place in a]
-        seeds = [kind.of_seeds(name, kinds) for kind in (first, other)]
+        seeds = [kind.of_seeds(name, peers) for kind in (first, other)]
         if interval := problem_interval(differences, seeds):
             found[name] = (float(np.mean(differences)), *interval)
     return found
