@@ -210,6 +210,8 @@ def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple
     of a call, and equal ones would not show it.
     """
     some = list(found)[:TOGETHER]
+    if not some:
+        return "", False
     try:
         beside = _rewards(task, loaded, some, [text])
     except Exception as error:  # the task's own code can fail in any way
