@@ -500,6 +500,7 @@ def several(made, name, values, **settings):
         summary["coverage_best_single"] = None
         summary["per_problem"] = {n: [0.5] * len(row) for n in summary["per_problem"]}
         summary["per_problem"] |= {"coverage": [None] * len(row), "set_reward": list(row)}
+        summary["per_problem"]["any_at_k"] = {"1": [0.5] * len(row)}
         (folder / "summary.json").write_text(json.dumps(summary))
         yield folder
 
@@ -516,6 +517,12 @@ def test_several_seeds_without_a_front_are_compared(made):
     lines = differences(rows)
     assert "set reward of each run: vpo 0.550, 0.550, 0.550; grpo 0.400, 0.400, 0.400." in lines
     assert not any("coverage" in line for line in lines)
+    summary = json.loads((folders[2] / "summary.json").read_text())
+    del summary["per_problem"]["any_at_k"]  # as of an older version
+    (folders[2] / "summary.json").write_text(json.dumps(summary))
+    rows = compare(folders)
+    known = [{name for name in row["per_run"] if name.startswith("any@")} for row in rows]
+    assert known[0] == set() < known[1] and rows[0]["per_run"]["set_reward"] == [0.55] * 3
 
 
 def test_seeds_are_borrowed_only_from_rows_on_the_same_problems(made):
