@@ -936,4 +936,4 @@ def test_of_runs_that_are_alike_one_line_in_twenty_is_called_significant(problem
     assert 0.03 < wrong < 0.07
     wanted = ttest_1samp(gaps[0], 0).confidence_interval(0.95)
     assert problem_interval(gaps[0]) == pytest.approx(tuple(wanted), rel=1e-9)
-    assert problem_interval([0.25]) is None
+    assert problem_interval([0.25]) is problem_interval([0.5, None, 0.4]) is None
