@@ -168,6 +168,10 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
             "lower measured.problems and measured.between",
         ),
         (SMALL.replace("validation = 2", "validation = 10000"), "10,000 problems (validation)"),
+        (
+            SMALL.replace("problems = 3", "problems = 9999").replace("n = 2", "n = 9999"),
+            "lower measured.problems and measured.between; 9,999 problems (validation)",
+        ),
         (SMALL.replace("answers = 4", "answers = 2"), "it compares sets of 3"),
         (SMALL.replace("answers = 4", "alphas = [1e30]"), "measured.alphas.0"),
         (

@@ -289,17 +289,20 @@ def _check_problems(config: TrainConfig, asked: dict[str, int], what: str) -> No
     seeds = config.make_task().seeds
     between = " and measured.between" if what == "measured" else ""
     fields = {"held_out": f"{what}.problems{between}", "validation": f"{what}.validation"}
+    faults = []
     for split, count in asked.items():
         if split not in seeds:
-            raise ValueError(
-                f"{what}: task {config.task!r} with these options has no problems for {split}, and "
-                "a study needs them"
+            faults.append(
+                f"task {config.task!r} with these options has no problems for {split}, and a study "
+                "needs them"
             )
-        if count > len(seeds[split]):
-            raise ValueError(
-                f"{what}: {count:,} problems ({split}), and task {config.task!r} has "
+        elif count > len(seeds[split]):
+            faults.append(
+                f"{count:,} problems ({split}), and task {config.task!r} has "
                 f"{len(seeds[split]):,}; ask for fewer: lower {fields[split]}"
             )
+    if faults:
+        raise ValueError(f"{what}: {'; '.join(faults)}")
 
 
 def names() -> list[str]:
