@@ -43,6 +43,7 @@ from .exact import compared_set_rewards
 from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
+MOST_ADVANTAGE = 1e30  # times a ratio and the number of tokens it must fit into float32
 ROUNDING = 1e-12  # so are scores that spread less than this part of the largest rewards in them
 Rewards = ArrayLike | Sequence[ArrayLike]  # one array, or a list of one for each prompt
 
@@ -91,8 +92,11 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     """
     if function:
         raise ValueError(f"method({shown(function[0])}): write @method(), with parentheses")
-    for name in properties:
-        check_choice(name, "property of a method", [f.name for f in fields(Method)][2:])
+    known = {field.name: field.default for field in fields(Method)[2:]}
+    for name, value in properties.items():
+        check_choice(name, "property of a method", known)
+        if isinstance(known[name], bool) and not isinstance(value, bool):
+            raise ValueError(f"{name} = {shown(value)}: expected True or False")
 
     def register(function):
         name = function.__name__
@@ -297,6 +301,12 @@ def _checked(method, found, shape):
         raise ValueError(f"method {method!r} returned no pair (score, advantage), each {shape}")
     named = zip(("score", "advantage"), found, strict=True)
     parts = [check_finite(x, f"{name} of method {method!r}", 0, np.inf) for name, x in named]
+    most, ours = abs(parts[1]).max(initial=0), METHODS[method].estimate.__module__ == __name__
+    if most > MOST_ADVANTAGE and not ours:  # of ours some grow with the rewards
+        raise ValueError(
+            f"advantage of method {method!r} is up to {most:.3g}: a loss in float32 cannot hold "
+            f"more than {MOST_ADVANTAGE:g}; divide by the group's spread, as estimators.zscore does"
+        )
     for name, x in zip(("score", "advantage"), parts, strict=True):
         if x.shape != shape:
             raise ValueError(f"{name} of method {method!r} has shape {x.shape}: expected {shape}")

@@ -20,7 +20,17 @@ from . import (
     study,
     train,
 )
-from .flags import Command, Parser, Wrong, add_commands, in_examples, json_alone, of_a_file, say
+from .flags import (
+    Command,
+    Parser,
+    Wrong,
+    add_commands,
+    ended,
+    in_examples,
+    json_alone,
+    of_a_file,
+    say,
+)
 
 
 def run(arguments=None) -> int:
@@ -42,7 +52,10 @@ def run(arguments=None) -> int:
                 flags = list(options._parser._option_string_actions)
                 hint = did_you_mean((text.split("=")[0] for text in unknown), flags)
                 options._parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-            return options._run(options) or 0
+            try:
+                return options._run(options) or 0
+            except SystemExit as error:  # a script that takes this end for a success would go on
+                return say(f"code of a task, a method or rewards {ended(error)}", 1)
     except Wrong as error:
         return say(error, 2)
     except BrokenPipeError:  # the reader of our output has gone

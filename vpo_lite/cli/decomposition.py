@@ -20,6 +20,7 @@ from .flags import (
     say,
 )
 
+CLOSE = 1e-3  # rewards: a model that judges a batch may round otherwise
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
 SETTINGS = ("task", "model", "m", "alpha", "max_new_tokens")
@@ -136,6 +137,7 @@ def _tell(options, report, figures: dict, head: str, more=(), seen=()) -> int:
 def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
+        from ..training.answers import score_answers
         from ..training.config import TrainConfig
         from ..training.contract import (
             below_worst,
@@ -177,7 +179,13 @@ def _of_a_task(options) -> int:
     seen = _seen(task, pools[0], unread if options.show is None else options.show)
     figures = {"task": config.task, "model": config.base_model, "seed": config.seed}
     figures |= {"true_front": front, "below_worst_rate": below}
-    figures |= {"none": functions.nones} if functions else {}
+    figures |= {"none": dict(functions.nones)} if functions else {}
+    again = score_answers(task, [pools[0].instance], [pools[0].answers])[0]
+    if not np.allclose(again, pools[0].rewards, rtol=CLOSE, atol=CLOSE):
+        more.append(
+            "Scored once more, the answers to the first problem earn something else: the rewards "
+            "are by chance, so no figure repeats exactly."
+        )
     return _tell(options, report, figures, head, more, seen)
 
 

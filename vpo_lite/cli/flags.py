@@ -9,12 +9,13 @@ import shutil
 import sys
 import textwrap
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks import LONGEST, shown, shown_path
+from ..checks import LONGEST, raised, shown, shown_path
 from ..options import Option
 from ..tasks import DEFAULT, task_class
 
@@ -112,8 +113,15 @@ def print_json(value) -> None:
 def of_a_file(error: OSError) -> str:
     """What an error of the operating system says, with the name of the file."""
     if error.filename is None or error.strerror is None:
-        return str(error)
+        return f"a file cannot be written: {error.strerror}" if error.strerror else str(error)
     return f"{shown_path(os.fsdecode(error.filename))}: {error.strerror}"
+
+
+def ended(error: SystemExit) -> str:
+    """What code that ends the process did, with its file and line."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(at.filename).name}, line {at.lineno}"
+    return f"ends the process: it raised {raised(error)} ({where})"
 
 
 @contextlib.contextmanager

@@ -260,6 +260,7 @@ def score_flags(made, arguments) -> None:
         help='answers to score, as JSON lines {"id": "a", "record": 0, "m": 3, "text": "..."}; '
         "record counts the lines of the data from 0",
     )
+    made.add_argument("--json", action="store_true", help="as without: it prints nothing but JSON")
     add_task_options(made, arguments)
 
 
@@ -280,6 +281,8 @@ def score_answers(options) -> int:
             if isinstance(row, DamagedError):
                 raise row
             asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line}")))
+        if not asked:
+            raise Wrong(f"{options.answers}: holds no answer to score")
     with progress(total=len(asked), desc="scoring", **BAR) as bar:
         for first in range(0, len(asked), TOGETHER):
             some = asked[first : first + TOGETHER]

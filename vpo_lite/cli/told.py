@@ -79,18 +79,26 @@ def warn_of_length(run) -> None:
         )
 
 
-def warn_of_records(run) -> None:
-    """Warn of held-out records that are trained on, too."""
+def warn_of_held_out(run) -> None:
+    """Warn of held-out problems that are trained on, too."""
     task, config = run.learner.task, run.config
-    if not run.main or not isinstance(task, RecordTask):
+    if not run.main or task.single:
         return
     from ..training.evaluate import held_out_seeds
 
-    measured = len(held_out_seeds(task, config.eval_problems))
-    if seen := task.held_out_seen(measured):
+    measured = held_out_seeds(task, config.eval_problems)
+    if isinstance(task, RecordTask):
+        seen = task.held_out_seen(len(measured))
+        what = f"{task.noun}s that are measured ask the same as one to train on"
+    else:
+        train = task.seeds["train"]
+        train = train if isinstance(train, range) else {*map(int, train)}
+        seen = sum(int(seed) in train for seed in measured)
+        what = f"{task.noun}s that are measured have a seed of those to train on"
+    if seen:
         note(
-            f"{seen:,} of the {measured:,} held-out {task.noun}s that are measured ask the same as "
-            f"one to train on: their figures do not speak for new {task.noun}s"
+            f"{seen:,} of the {len(measured):,} held-out {what}: their figures do not speak for "
+            f"new {task.noun}s"
         )
 
 

@@ -16,6 +16,7 @@ from .flags import (
     Wrong,
     add_settings,
     bars,
+    ended,
     given_settings,
     measuring,
     of_a_file,
@@ -34,8 +35,8 @@ from .told import (
     state_memory,
     warn_after_training,
     warn_of_answers,
+    warn_of_held_out,
     warn_of_length,
-    warn_of_records,
     warn_of_unused,
 )
 
@@ -112,6 +113,9 @@ def run(options) -> int:
         return say(f"{of_a_file(error)}; see to it, then: {go_on}", 1)
     except TaskError as error:
         return say(f"{error}; mend the task, then: {go_on}", 1)
+    except SystemExit as error:
+        what = f"code of the task or of the method {ended(error)}"
+        return say(f"{what}; mend it, then: {go_on}", 1)
     except Exception as error:  # a judge that could not be reached, for one
         error.add_note(f"The run is kept. Go on with: {go_on}")
         raise
@@ -171,7 +175,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     state_memory(run, quiet)
     warn_of_length(run)
     if run.first == 0:
-        warn_of_records(run)
+        warn_of_held_out(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet:

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
+from safetensors import SafetensorError
 from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
 from ..policy.libraries import load_peft_weights, set_peft_model_state_dict
 from ..policy.threads import torch_threads
+from ..policy.weights import writing
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
 from ..training.memory import Memory, check_fits, check_measured, enough_memory, made_to_fit
@@ -177,7 +179,8 @@ class TrlRun(AnyRun):
             policy = self.learner.policy
             base, ends = policy.model.get_base_model(), sorted(ends_of(policy, self.config))
             self._own = base.generation_config
-            with generating(base, GenerationConfig(eos_token_id=ends)):
+            ending = generating(base, GenerationConfig(eos_token_id=ends))
+            with ending, writing((SafetensorError,)):  # an Exception may be of a reward function
                 trainer = self._trainer(tell)
                 check_going_on(checkpoint, trainer.is_fsdp_enabled)
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))

@@ -192,13 +192,13 @@ def reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def writing() -> Iterator[None]:
+def writing(errors: tuple = (SafetensorError, Exception)) -> Iterator[None]:
     """A context in which an error of writing safetensors or a tokenizer is an OSError, as of any
-    other file.
+    other file. errors: the classes of such errors; tokenizers raises Exception itself.
     """
     try:
         yield
     except Exception as error:
-        if type(error) not in (SafetensorError, Exception):  # tokenizers raises the latter itself
+        if type(error) not in errors:
             raise
         raise OSError(f"a file cannot be written: {error}") from error

@@ -2,7 +2,7 @@
 
 from ..options import Option
 from .base import Prompt, Task
-from .registry import task_class, task_name, task_names
+from .registry import make_task, task_class, task_name, task_names
 from .wording import numbered_form, read_numbered
 
 DEFAULT = "maze"  # the task of a run that names none
@@ -12,6 +12,7 @@ __all__ = [
     "Option",
     "Prompt",
     "Task",
+    "make_task",
     "numbered_form",
     "read_numbered",
     "task_class",

@@ -336,6 +336,8 @@ def _load(cls: type[RecordTask], path: str, stamp: tuple[int, int]) -> Loaded:
             continue
         try:
             record = task.record(row)
+            if record is None:
+                raise TaskError("record(row) returned None: return the problem, or raise Dropped")
             gold = task.gold(record)
             if gold is not None and (np.asarray(task.score([record], [[gold]])[0]) != 1).any():
                 raise Dropped("its own gold answer does not earn every reward")

@@ -1,9 +1,11 @@
 """How a task is found by its name: the files of this folder, or a class anywhere."""
 
 import importlib
+import inspect
 import os
 
 from ..checks import shown
+from ..options import Option
 from .base import Task
 from .by_name import attribute
 
@@ -36,7 +38,30 @@ def task_class(name: str) -> type[Task]:
     found = attribute(name, "task")
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
+    if not all(isinstance(option, Option) for option in found.options):
+        raise ValueError(f"task {shown(name)}: options must be a tuple of vpo_lite.tasks.Option")
     return found
+
+
+def make_task(name: str, options: dict) -> Task:
+    """The task with this name and these options. Raises ValueError also for a class whose own
+    ``__init__`` does not take them, or does not hand them on.
+    """
+    cls = task_class(name)
+    try:
+        task = cls(**options)
+    except TypeError as error:
+        try:
+            inspect.signature(cls).bind(**options)
+        except TypeError as why:
+            cure = "let __init__ take **options, and hand them to super().__init__"
+            raise ValueError(f"task {cls.name!r} cannot be made ({why}); {cure}") from error
+        raise
+    for option in task.options:
+        if not hasattr(task, option.name):
+            cure = "its __init__ must call super().__init__(**options)"
+            raise ValueError(f"task {cls.name!r} has no {option.name}: {cure}")
+    return task
 
 
 def classes_of(module, base: type) -> list[type]:

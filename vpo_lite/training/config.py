@@ -11,7 +11,7 @@ from ..checks import LEAST_ALPHA, MOST_ALPHA, did_you_mean, shown
 from ..estimators import METHODS, check_whiten
 from ..options import Option, device_name, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
-from ..tasks import DEFAULT, Task, task_class, task_name, task_names
+from ..tasks import DEFAULT, Task, make_task, task_class, task_name, task_names
 from ..tasks.base import MAX_ANSWERS
 from ..tasks.by_name import full_name, method_name
 from .presets import PRESETS
@@ -297,7 +297,7 @@ class TrainConfig:
 
     def make_task(self) -> Task:
         """The task with this run's options."""
-        return task_class(self.task)(**self.task_options)
+        return make_task(self.task, self.task_options)
 
     def to_json(self) -> dict:
         """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name, and a

@@ -68,6 +68,8 @@ def check_early_problems(
     the prompt.
     """
     check_seeds(task)
+    tokens = f"answer_tokens = {shown(task.answer_tokens)}: must be a whole number"
+    _must(is_whole(task.answer_tokens), task, tokens)
     _must(_takes_options(task.prompt), task, NEEDS_OPTIONS)
     named = "reward_functions must be None or RewardFunctions; give yours another name"
     _must(isinstance(task.reward_functions, RewardFunctions | None), task, named)
@@ -76,6 +78,7 @@ def check_early_problems(
         check_problem(task, x)
         prompt_of(task, x, m, pocket=pocket)
         tokens_of(task, x, m, pocket)
+    _check_keys(task, instances, m, pocket)
     seed = task.seeds["train"][0]
     first, again = instances[0], task.instance(seed)
     names, same = objectives_of(task, first), f"seed {shown(seed)} gave two"
@@ -120,6 +123,17 @@ def check_seeds(task: Task) -> None:
         )
         said = f"seeds[{split!r}] begins with {shown(seeds[0])}: must be whole numbers"
         _must(is_whole(seeds[0]), task, said)
+
+
+def _check_keys(task: Task, instances: Sequence, m: int, pocket: dict | None) -> None:
+    """TaskError where problems that are asked differently have one key: it says which draws they
+    get, and which of them are the same.
+    """
+    asked: dict[str, Prompt] = {}
+    for x in instances:
+        prompt = task.prompt(x, m, weights=None, pocket=pocket)
+        same = asked.setdefault(task.key(x), prompt) == prompt
+        _must(same, task, f"key(instance) is {shown(task.key(x))} for problems that are not alike")
 
 
 def check_problem(task: Task, instance) -> None:
@@ -194,8 +208,10 @@ def warning_of_front(task: Task, share: float) -> str:
 
 
 def w_star_of(task: Task, instance) -> np.ndarray:
-    """The fixed weights (d,), finite."""
-    return _vector(task, "w_star", instance, "weights", LARGEST_WEIGHT)
+    """The fixed weights (d,), finite, not all 0."""
+    weights = _vector(task, "w_star", instance, "weights", LARGEST_WEIGHT)
+    _must(weights.any(), task, "w_star(instance) holds nothing but zeros: all answers are equal")
+    return weights
 
 
 def coverage_of(task: Task, front, sets: np.ndarray, **options) -> np.ndarray | None:
@@ -232,6 +248,8 @@ def prompt_of(task: Task, instance, m: int, *, weights=None, pocket=None) -> Pro
     turns = [dict(turn) if isinstance(turn, Mapping) else {} for turn in turns]
     whole = all({"role", "content"} <= set(turn) for turn in turns)
     _must(whole, task, "each message of prompt(...) must have a role and a content")
+    asks = not turns or turns[-1]["role"] == "user"
+    _must(asks, task, "the last message of prompt(...) must be the user's")
     texts = [prompt.symbols, prompt.prefix, *(t[k] for t in turns for k in ("role", "content"))]
     written = all(isinstance(t, str) and is_encodable(t) for t in texts)
     _must(written, task, f"{what}: expected texts without lone surrogates")

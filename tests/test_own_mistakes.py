@@ -1,0 +1,180 @@
+"""Mistakes in a task or a method of one's own: one line that names them, and no silent end."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from small_models import byte_model
+
+import vpo_lite as vpo
+from vpo_lite import estimators
+from vpo_lite.cli import main
+
+TASK = """import sys
+
+import numpy as np
+
+from vpo_lite.tasks import Option, Prompt, Task
+from vpo_lite.tasks.records import RecordTask
+from vpo_lite.tasks.rows import Row
+
+
+class Good(Task):
+    name = "good"
+    seeds = {{"train": range(9), "held_out": range(9, 12)}}
+
+    def instance(self, seed):
+        return seed
+
+    def objectives(self, instance):
+        return "a", "b"
+
+    def prompt(self, instance, m, **_):
+        return Prompt.words(f"Say {{instance}}.")
+
+    def parse(self, instance, text, m):
+        return [text] * m
+
+    def vector(self, instance, answer):
+        return [len(answer) % 3 / 2, len(answer) % 2]
+
+
+class Bad(Good):
+{body}
+"""
+
+
+@pytest.fixture
+def bad(tmp_path, monkeypatch):
+    """Write a module with a task that differs from a good one in this; returns its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    byte_model("tiny", 16, 16, 1, 2, 2)
+
+    def write(body: str) -> str:
+        sys.modules.pop("mistaken", None)
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        (tmp_path / "mistaken.py").write_text(TASK.format(body=lines))
+        return "mistaken:Bad"
+
+    return write
+
+
+TRAIN = "train --model tiny --steps 1 --prompts 1 --group-size 4 --eval-problems 3 --eval-answers 3"
+
+
+def train(task, *more, out="run"):
+    return main([*TRAIN.split(), "--max-new-tokens", "4", "--task", task, "--out", out, *more])
+
+
+@pytest.mark.parametrize("ends", ["sys.exit()", "sys.exit(3)", "raise SystemExit('done')"])
+def test_a_scorer_that_ends_the_process_does_not_end_it_in_silence(bad, capsys, ends):
+    """With status 0 a job script would take a dead run for a success."""
+    task = bad(f"def vector(self, instance, answer):\n    {ends}")
+    assert train(task) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "code of the task or of the method ends the process: it raised SystemExit" in error
+    assert re.search(
+        r"\(mistaken\.py, line \d+\); mend it, then: vpo-lite train --resume run", error
+    )
+    report = ["report", "--task", task, "--model", "tiny", "--problems", "1", "--answers", "3"]
+    assert main([*report, "--max-new-tokens", "4"]) == 1
+    assert "code of a task, a method or rewards ends the process" in capsys.readouterr().err
+
+
+def test_a_method_that_ends_the_process_does_not_end_it_in_silence(bad, capsys):
+    task = bad("pass")
+    with open("mistaken.py", "a", encoding="utf-8") as file:
+        file.write("\n\nimport vpo_lite\n\n\n@vpo_lite.estimators.method()\n")
+        file.write("def exits(R, **_):\n    sys.exit()\n")
+    assert train(task, "--method", "mistaken:exits") == 1
+    assert "ends the process: it raised SystemExit (mistaken.py, line" in capsys.readouterr().err
+    estimators.METHODS.pop("exits")
+
+
+MISTAKES = {
+    'options = ("largest",)': "options must be a tuple of vpo_lite.tasks.Option",
+    'options = (Option("largest", int, 9, "n"),)\ndef __init__(self, **options):\n    pass': (
+        "task 'good' has no largest: its __init__ must call super().__init__(**options)"
+    ),
+    "def __init__(self, a):\n    super().__init__()": (
+        "task 'good' cannot be made (missing a required argument: 'a'); let __init__ take **options"
+    ),
+    'answer_tokens = "4"': "answer_tokens = '4': must be a whole number",
+    "def w_star(self, instance):\n    return [0, 0]": "w_star(instance) holds nothing but zeros",
+    'def key(self, instance):\n    return "same"': "key(instance) is 'same' for problems that are",
+    "def prompt(self, instance, m, **_):\n"
+    '    return Prompt(messages=({"role": "system", "content": "x"},))': (
+        "the last message of prompt(...) must be the user's"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", MISTAKES)
+def test_a_mistake_in_a_task_is_one_line(bad, capsys, body):
+    assert train(bad(body)) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1 and MISTAKES[body] in error[0]
+
+
+def test_a_record_that_is_none_is_one_line(bad, tmp_path, capsys):
+    bad("pass")
+    with open("mistaken.py", "a", encoding="utf-8") as file:
+        file.write(
+            "\n\nclass Words(Row):\n    word: str\n\n\nclass Rows(RecordTask):\n    name = 'rows'\n"
+            "    row = Words\n\n    def record(self, row):\n        pass\n"
+        )
+    (tmp_path / "rows.jsonl").write_text('{"word": "a"}\n')
+    assert main(["data", "check", "rows.jsonl", "--task", "mistaken:Rows"]) == 2
+    said = "record(row) returned None: return the problem, or raise Dropped"
+    assert said in capsys.readouterr().err
+
+
+def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
+    task = bad('seeds = {"train": [4, 5, 6], "held_out": range(5, 8)}')
+    assert train(task) == 0
+    said = "2 of the 3 held-out problems that are measured have a seed of those to train on"
+    assert said in capsys.readouterr().err
+    assert train(bad("pass"), out="good") == 0
+    assert "have a seed" not in capsys.readouterr().err
+
+
+def test_a_report_tells_of_rewards_by_chance(bad, capsys):
+    asked = ["report", "--model", "tiny", "--problems", "2", "--answers", "6"]
+    asked += ["--max-new-tokens", "4", "--task"]
+    assert main([*asked, bad("pass")]) == 0
+    assert "by chance" not in capsys.readouterr().out
+    assert main([*asked, bad("def vector(self, *_):\n    return np.random.random(2)")]) == 0
+    assert "the rewards are by chance" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_method_says_whether_it_takes_single_answers():
+    with pytest.raises(ValueError, match="single_answer = 'no': expected True or False"):
+        estimators.method(single_answer="no")
+
+
+def test_an_advantage_that_float32_cannot_hold_is_refused(monkeypatch):
+    monkeypatch.setitem(estimators.METHODS, "huge", None)
+    del estimators.METHODS["huge"]
+
+    @estimators.method()
+    def huge(R, **_):
+        score = R.mean(axis=(2, 3))
+        return score, score * 1e200
+
+    R = np.ones((1, 2, 1, 2))
+    with pytest.raises(ValueError, match=r"advantage of method 'huge' is up to 1e\+200: a loss in"):
+        vpo.advantages("huge", R)
+    assert vpo.advantages("huge", R * 1e-180) == pytest.approx(np.full((1, 2), 1e20))
+
+
+def test_an_empty_file_of_answers_is_said(tmp_path, capsys):
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("\n")
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"prompt": "a", "limit": 3}\n' * 2)
+    given = ["score", "--task", "functions", "--data", str(data), "--answers", str(answers)]
+    funcs = ["--reward-funcs", "vpo_lite.tasks.example_rewards:small"]
+    assert main([*given, *funcs, "--json"]) == 2
+    assert "holds no answer to score" in capsys.readouterr().err
