@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
-from safetensors import SafetensorError
 from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
@@ -180,7 +179,7 @@ class TrlRun(AnyRun):
             base, ends = policy.model.get_base_model(), sorted(ends_of(policy, self.config))
             self._own = base.generation_config
             ending = generating(base, GenerationConfig(eos_token_id=ends))
-            with ending, writing((SafetensorError,)):  # an Exception may be of a reward function
+            with ending, writing(tokenizers=False):  # an Exception may be of a reward function
                 trainer = self._trainer(tell)
                 check_going_on(checkpoint, trainer.is_fsdp_enabled)
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))

@@ -192,13 +192,13 @@ def reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def writing(errors: tuple = (SafetensorError, Exception)) -> Iterator[None]:
+def writing(*, tokenizers: bool = True) -> Iterator[None]:
     """A context in which an error of writing safetensors or a tokenizer is an OSError, as of any
-    other file. errors: the classes of such errors; tokenizers raises Exception itself.
+    other file. tokenizers: that library raises Exception itself, which code of others may, too.
     """
     try:
         yield
     except Exception as error:
-        if type(error) not in errors:
+        if type(error) not in (SafetensorError, *[Exception] * tokenizers):
             raise
         raise OSError(f"a file cannot be written: {error}") from error
