@@ -257,6 +257,7 @@ def test_training_that_cannot_begin_leaves_a_lab_that_can_train(slow, monkeypatc
         with pytest.raises(type(error)):
             lab.train()
     assert lab.state == "failed" and type(error).__name__ in lab.view().error
+    assert lab.sentence().startswith(f"Error: {type(error).__name__}")
     lab.train()
     assert lab.join(WAIT) and lab.state == "finished" and len(lab.records) == 2
 

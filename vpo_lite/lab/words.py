@@ -34,8 +34,9 @@ def sentence(view: View) -> str:
 
 
 def printed(view: View) -> str:
-    """The sentence in lines of 100 characters, to print it."""
-    return "\n".join(in_lines(line, indent=2) for line in sentence(view).splitlines())
+    """The sentence in lines of 100 characters, to print it; before it an error of training."""
+    error = [f"Error: {view.error} (traceback: last_error)"] if view.error else []
+    return "\n".join(in_lines(line, indent=2) for line in [*error, *sentence(view).splitlines()])
 
 
 def _before_training(view: View) -> str:
