@@ -412,8 +412,8 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[0]["interval"]["coverage"] is None
     assert rows[0]["coverage"] == pytest.approx(0.85)
     assert differences(rows) == [
-        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: not compared; "
-        "one problem says nothing of others",
+        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: no interval, "
+        "since one problem says nothing of others",
         "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
         "they hold 3 and 5 answers",
     ]

@@ -178,3 +178,11 @@ def test_an_empty_file_of_answers_is_said(tmp_path, capsys):
     funcs = ["--reward-funcs", "vpo_lite.tasks.example_rewards:small"]
     assert main([*given, *funcs, "--json"]) == 2
     assert "holds no answer to score" in capsys.readouterr().err
+    one = '{"id": "a", "record": 0, "m": 1, "text": "2"}\n'
+    for content, told in ((one * 2, "id 'a' is there 2 times"), (one, "")):
+        answers.write_text(content)
+        assert main([*given, *funcs]) == 0
+        out, err = capsys.readouterr()
+        assert (
+            told in err and len(out.splitlines()) == content.count("\n") and bool(err) == bool(told)
+        )

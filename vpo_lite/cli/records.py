@@ -21,6 +21,7 @@ from .flags import (
     add_task_options,
     at_home,
     given,
+    note,
     path,
     print_json,
     progress,
@@ -283,6 +284,9 @@ def score_answers(options) -> int:
             asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line}")))
         if not asked:
             raise Wrong(f"{options.answers}: holds no answer to score")
+    (most, times), *_ = Counter(name for name, _ in asked).most_common(1)
+    if times > 1:
+        note(f"id {shown(most)} is there {times} times: the order alone tells its results apart")
     with progress(total=len(asked), desc="scoring", **BAR) as bar:
         for first in range(0, len(asked), TOGETHER):
             some = asked[first : first + TOGETHER]

@@ -122,7 +122,7 @@ def _not_compared(first: dict, row: dict) -> list[str]:
         sizes = f"they hold {first['set']} and {row['set']} answers"
         return [f"sets are not compared; {sizes}"]
     if first["problems"] == 1:
-        return ["not compared; one problem says nothing of others"]
+        return ["no interval, since one problem says nothing of others"]
     if first["alpha"] != row["alpha"]:
         alphas = f"alpha is {first['alpha']:g} and {row['alpha']:g}"
         return [f"set rewards are not compared; {alphas} (cure: vpo-lite evaluate --alpha)"]
