@@ -154,6 +154,24 @@ def test_a_method_says_whether_it_takes_single_answers():
         estimators.method(single_answer="no")
 
 
+def test_a_method_without_a_name_is_refused():
+    with pytest.raises(ValueError, match=r"method '<lambda>' has no name .*: define it with def"):
+        estimators.method()(lambda R, **_: (R, R))
+
+
+def test_a_wrong_property_is_named_with_the_line_of_its_file(bad, capsys):
+    task = bad("pass")
+    with open("mistaken.py", "a+", encoding="utf-8") as file:
+        file.write('\n\nimport vpo_lite\n@vpo_lite.estimators.method(weights="some")\n')
+        file.seek(0)
+        line = len(file.readlines())
+        file.write("def odd(R, **_):\n    return R, R\n")
+    assert train(task) == 2
+    error = capsys.readouterr().err
+    assert "weights = 'some': expected one of" in error and f", line {line} of " in error
+    assert error.endswith("mistaken.py)\n")
+
+
 def test_an_advantage_that_float32_cannot_hold_is_refused(monkeypatch):
     monkeypatch.setitem(estimators.METHODS, "huge", None)
     del estimators.METHODS["huge"]

@@ -100,6 +100,8 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
 
     def register(function):
         name = function.__name__
+        if not name.isidentifier():
+            raise ValueError(f"method {name!r} has no name to be asked for by: define it with def")
         if inspect.getfullargspec(function).varkw is None:
             raise ValueError(f"method {name!r} must take **_ as its last parameter")
         for asked in list(inspect.signature(function).parameters.values())[1:-1]:

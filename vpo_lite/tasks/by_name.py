@@ -150,6 +150,7 @@ def _why(error: BaseException, module: str) -> str:
         cure = 'put what runs as a script under if __name__ == "__main__"'
         return f"its module ends the process when it is imported (exit {said}); {cure}"
     frames = traceback.extract_tb(error.__traceback__)
-    at = [f for f in frames if not f.filename.startswith(HERE)][-1]  # what called a check of ours
+    theirs = [f for f in frames if not f.filename.startswith((HERE, "<"))]  # nor made code
+    at = (theirs or frames)[-1]  # what called a check of ours
     where = "" if isinstance(error, SyntaxError) else f", line {at.lineno} of {at.filename}"
     return f"its module cannot be imported ({kind}: {said}{where})"
