@@ -140,6 +140,18 @@ def test_a_finished_run_that_cannot_become_longer_stays_as_it_was(finished, caps
     before["state.safetensors"] = whole[:-9]
     (finished / "state.safetensors").write_bytes(whole[:-9])
     assert "this state cannot be read" in line(steps + 1)
+    state = finished / "state.safetensors"
+    for place in (100, len(whole) // 2 + 1):  # the low bits of a number: still finite, of its sign
+        place -= place % 4
+        flipped = whole[:-place] + bytes([whole[-place] ^ 1]) + whole[len(whole) - place + 1 :]
+        before["state.safetensors"] = flipped
+        state.write_bytes(flipped)
+        assert "its numbers are not those that were stored; start the run anew" in line(steps + 1)
+    with safe_open(state, "pt") as file:  # as of an older version: without a checksum
+        older = {name: text for name, text in file.metadata().items() if name != "crc32"}
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    save_file(tensors, state, older)
+    assert main(["train", "--resume", str(finished), "--steps", str(steps + 1)]) == 0
 
 
 # --- two writers ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The state of a run: the trained parameters and AdamW's moments, in one safetensors file."""
 
 import contextlib
+import zlib
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from ..files import DamagedError, replacing
 from ..policy.weights import writing
 from .errors import TrainingError
 
+CHECKSUM = "crc32"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, for each parameter
 
 
@@ -31,13 +33,10 @@ def save_state(path: Path, model, optimizer, step: int, **about: str) -> None:
             raise TrainingError(
                 f"{name} is not finite after step {step}: lower lr; the last good state was kept"
             )
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
     with replacing(path) as staging, writing():
         mode = staging.stat().st_mode
-        save_file(
-            {k: v.contiguous().cpu() for k, v in tensors.items()},
-            staging,
-            {"step": str(step)} | about,
-        )
+        save_file(tensors, staging, {"step": str(step), CHECKSUM: _checksum(tensors)} | about)
         staging.chmod(mode)  # the umask's permissions, which safetensors does not follow
 
 
@@ -57,7 +56,8 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
     with _opened(path) as file:
         # Copies: these tensors are parts of the file, and Windows replaces no file that is in use.
         stored = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        step = (file.metadata() or {}).get("step", "")
+        about = file.metadata() or {}
+    step = about.get("step", "")
     names = dict(_trained(model))
     if not step.isdecimal() or not 1 <= int(step) <= most:
         raise DamagedError(f"{path}: it is of step {step[:20]!r}: expected 1 to {most}")
@@ -77,6 +77,10 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
         fits = tensor.shape == like.shape and tensor.dtype == like.dtype
         if not fits or not torch.isfinite(tensor).all() or (tensor < least).any():
             raise DamagedError(f"{path}: tensor {name[:60]!r} is damaged; start the run anew")
+    if about.get(CHECKSUM, checksum := _checksum(stored)) != checksum:  # an older state has none
+        raise DamagedError(
+            f"{path}: its numbers are not those that were stored; start the run anew"
+        )
     with torch.no_grad():
         for name, parameter in names.items():
             parameter.copy_(stored[f"p.{name}"])
@@ -86,6 +90,14 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
                     k: v if k == "step" else v.to(parameter.device) for k, v in moments.items()
                 }
     return int(step)
+
+
+def _checksum(tensors: dict[str, torch.Tensor]) -> str:
+    """CRC-32 of all numbers, in hex. A disk may change a byte, which every other check may pass."""
+    found = 0
+    for _, tensor in sorted(tensors.items()):
+        found = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy(), found)
+    return f"{found:08x}"
 
 
 @contextlib.contextmanager
