@@ -20,7 +20,6 @@ from .flags import (
     say,
 )
 
-CLOSE = 1e-3  # rewards: a model that judges a batch may round otherwise
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
 SETTINGS = ("task", "model", "m", "alpha", "max_new_tokens")
@@ -137,7 +136,7 @@ def _tell(options, report, figures: dict, head: str, more=(), seen=()) -> int:
 def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
-        from ..training.answers import score_answers
+        from ..training.answers import score_answers, scored_alike
         from ..training.config import TrainConfig
         from ..training.contract import (
             below_worst,
@@ -181,7 +180,7 @@ def _of_a_task(options) -> int:
     figures |= {"true_front": front, "below_worst_rate": below}
     figures |= {"none": dict(functions.nones)} if functions else {}
     again = score_answers(task, [pools[0].instance], [pools[0].answers])[0]
-    if not np.allclose(again, pools[0].rewards, rtol=CLOSE, atol=CLOSE):
+    if not scored_alike(again, pools[0].rewards):
         more.append(
             "Scored once more, the answers to the first problem earn something else: the rewards "
             "are by chance, so no figure repeats exactly."

@@ -30,7 +30,6 @@ from .flags import (
 
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
-CLOSE = 1e-3  # rewards: a model that judges a batch may round otherwise
 BAR = dict(unit="record", delay=2, leave=False)
 TASK = "task that reads the records; with it, --help lists the options of the task"
 
@@ -210,6 +209,8 @@ def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple
     Between the answers stand others, whose rewards are left out: a scorer may compare the answers
     of a call, and equal ones would not show it.
     """
+    from ..training.answers import scored_alike
+
     some = list(found)[:TOGETHER]
     if not some:
         return "", False
@@ -220,7 +221,7 @@ def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple
     with contextlib.suppress(Exception):  # it may not read the other answers
         beside += _rewards(task, loaded, some, [text, "", f"{text} {text}", text])
     for line, rewards in beside:
-        if not np.allclose(rewards, found[line], rtol=CLOSE, atol=CLOSE):
+        if not scored_alike(rewards, found[line]):
             i = int(np.argmax(abs(rewards - found[line])))
             name = task.objectives(loaded.records[line])[i]
             return (

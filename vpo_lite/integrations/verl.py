@@ -31,7 +31,7 @@ import numpy as np
 from ..checks import shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
-from ..tasks.registry import task_class
+from ..tasks.registry import make_task
 from ..training.contract import check_seeds, early_problems, objectives_of
 from .rewards import RolloutReward
 
@@ -122,7 +122,7 @@ def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
             "data is written before a step draws them; train natively"
         )
     if "task" in given:
-        task = task_class(given["task"])(**(given.get("options") or {}))
+        task = make_task(given["task"], given.get("options") or {})
         task.check_machine()
     else:
         task = OwnScores(compute_score, given["objectives"], given.get("tag", OwnScores.tag))

@@ -28,7 +28,7 @@ from ..policy.loading import load_policy
 from ..policy.shipped import description
 from ..randomness import generator
 from ..tasks.base import TaskError
-from ..tasks.registry import task_class
+from ..tasks.registry import make_task
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
 from ..training.contract import objectives_of, worst_of
@@ -212,7 +212,7 @@ def run_stock(
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
     options, folder = dict(options or {}), Path(folder)
-    made = task_class(task)(**options)
+    made = make_task(task, options)
     made.check_machine()
     made.check_policy(m, description(policy))
     config, instance = _openevolve("config"), made.instance(problem)
@@ -271,7 +271,7 @@ class PolicyClient:
     def _written(self, parent: str) -> list[str | None]:
         name, task, options, problem, m, seed = self._settings
         if self._loaded is None:
-            made = task_class(task)(**json.loads(options))
+            made = make_task(task, json.loads(options))
             self._loaded = load_policy(name), made, made.instance(problem)
         policy, task, instance = self._loaded
         key = task.key(instance)
@@ -317,7 +317,7 @@ def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str,
     >>> metrics_of("programs", {"mode": "single"}, 0, "no program")["combined_score"]
     0.0
     """
-    task = task_class(name)(**options)
+    task = make_task(name, options)
     instance = task.instance(problem)
     rewards = _rewards(task, instance, answer.strip())
     rewards = worst_of(task, instance) if rewards is None else rewards

@@ -10,6 +10,8 @@ from ..checks import check_finite, shown
 from ..tasks.base import Prompt, Task, TaskError
 from .contract import blamed, flags_of, worst_of
 
+CLOSE = 1e-3
+
 
 class Pooled(NamedTuple):
     """n answers to one problem in one row: rewards (n, d), and booleans (n,), as in Answers."""
@@ -114,6 +116,16 @@ def merged(groups: Sequence[Answers]) -> Answers:
         answers=[row for g in groups for row in g.answers],
         **{name: np.concatenate([getattr(g, name) for g in groups]) for name in arrays},
     )
+
+
+def scored_alike(first, second) -> bool:
+    """Whether the same answers earned the same twice, up to 0.001 of a reward or of 1: a model that
+    judges a batch may round otherwise.
+
+    >>> scored_alike([0.5, 20.0], [0.5004, 20.01]), scored_alike([0.5], [0.6])
+    (True, False)
+    """
+    return np.allclose(first, second, rtol=CLOSE, atol=CLOSE)
 
 
 class Judged(NamedTuple):
