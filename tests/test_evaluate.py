@@ -535,6 +535,9 @@ def test_seeds_are_borrowed_only_from_rows_on_the_same_problems(made):
     rows = compare([*one, *others])
     assert rows[1]["ahead"]["set_reward"] == alone and rows[2]["other_problems"] == ["layout"]
     assert compare([*others, *one])[1]["interval"] == compare(one)[0]["interval"]
+    told = differences(rows)
+    assert "The interval leaves out the chance of a seed: train several." in told
+    assert not any("of each run" in line for line in told)
 
 
 def test_a_difference_without_a_spread_is_not_called_significant(made):

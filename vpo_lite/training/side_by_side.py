@@ -130,18 +130,21 @@ def _not_compared(first: dict, row: dict) -> list[str]:
 
 
 def _of_chance(rows: list[dict], told: dict[str, str]) -> list[str]:
-    """What the intervals hold, and the figures of each run where a row has several."""
+    """What the intervals hold, and the figures of each run where a row has several. Rows on other
+    problems are in no interval.
+    """
+    compared = [row for row in rows if not row["other_problems"]]
     over = f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems"
-    if not any(len(values) > 1 for row in rows for values in row["per_run"].values()):
+    if not any(len(values) > 1 for row in compared for values in row["per_run"].values()):
         cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
         return [f"{over}.", f"The interval leaves out the chance of a seed{cure}."]
-    few = any(0 < row["runs"] < ENOUGH for row in rows)
+    few = any(0 < row["runs"] < ENOUGH for row in compared)
     borrowed = f" A row of fewer than {ENOUGH} runs borrows the spread of all rows." if few else ""
     lines = [f"{over}, and over seeds.{borrowed}"]
     for name, words in told.items():
         runs = [
             f"{row['label']} {', '.join(f'{value:.3f}' for value in row['per_run'][name])}"
-            for row in rows
+            for row in compared
             if name in row["per_run"] and None not in row["per_run"][name]
         ]
         lines.append(f"{words} of each run: {'; '.join(runs)}.")
