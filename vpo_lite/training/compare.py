@@ -191,12 +191,19 @@ def _compared(summary: dict) -> dict:
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
+def _tables(runs: list[Finished]) -> list[dict[str, list]]:
+    """Of each run {figure: one value per problem}, of the figures that all these runs have."""
+    tables = [by_name(run.summary["per_problem"]) for run in runs]
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    return [{name: table[name] for name in names} for table in tables]
+
+
 def _by_problem(runs: list[Finished]) -> dict[str, dict]:
     """{figure: one value per problem, by its place: the mean over the runs that measured it}, of
     the figures that all these runs have.
     """
-    tables = [by_name(run.summary["per_problem"]) for run in runs]
-    found: dict[str, dict] = {n: {} for n in tables[0] if all(n in table for table in tables)}
+    tables = _tables(runs)
+    found: dict[str, dict] = {name: {} for name in tables[0]}
     for run, table in zip(runs, tables, strict=True):
         task = run.config.make_task()
         single = task.key(task.instance(0)) if task.single else None
@@ -212,9 +219,8 @@ def _by_run(runs: list[Finished]) -> dict[str, list[float | None]]:
     """
     if runs[0].config.single:
         return {}
-    tables = [by_name(run.summary["per_problem"]) for run in runs]
-    names = [name for name in tables[0] if all(name in table for table in tables)]
-    return {name: [_mean(table[name]) for table in tables] for name in names}
+    tables = _tables(runs)
+    return {name: [_mean(table[name]) for table in tables] for name in tables[0]}
 
 
 def _mean(values: list) -> float | None:

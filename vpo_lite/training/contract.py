@@ -74,11 +74,13 @@ def check_early_problems(
     named = "reward_functions must be None or RewardFunctions; give yours another name"
     _must(isinstance(task.reward_functions, RewardFunctions | None), task, named)
     instances = early_problems(task)
+    asked: dict[str, Prompt] = {}
     for x in instances:
         check_problem(task, x)
-        prompt_of(task, x, m, pocket=pocket)
+        prompt, key = prompt_of(task, x, m, pocket=pocket), task.key(x)
         tokens_of(task, x, m, pocket)
-    _check_keys(task, instances, m, pocket)
+        alike = asked.setdefault(key, prompt) == prompt  # it says which draws a problem gets
+        _must(alike, task, f"key(instance) is {shown(key)} for problems that are not alike")
     seed = task.seeds["train"][0]
     first, again = instances[0], task.instance(seed)
     names, same = objectives_of(task, first), f"seed {shown(seed)} gave two"
@@ -123,17 +125,6 @@ def check_seeds(task: Task) -> None:
         )
         said = f"seeds[{split!r}] begins with {shown(seeds[0])}: must be whole numbers"
         _must(is_whole(seeds[0]), task, said)
-
-
-def _check_keys(task: Task, instances: Sequence, m: int, pocket: dict | None) -> None:
-    """TaskError where problems that are asked differently have one key: it says which draws they
-    get, and which of them are the same.
-    """
-    asked: dict[str, Prompt] = {}
-    for x in instances:
-        prompt = task.prompt(x, m, weights=None, pocket=pocket)
-        same = asked.setdefault(task.key(x), prompt) == prompt
-        _must(same, task, f"key(instance) is {shown(task.key(x))} for problems that are not alike")
 
 
 def check_problem(task: Task, instance) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..checks import told_of
-from ..files import read_json
+from ..files import check, read_json
 from ..policy import CARD
 from .config import TrainConfig
 from .contents import TOKENIZER, shortly
@@ -82,11 +82,12 @@ def _read(path: Path) -> Finished:
     if not os.path.isfile(path):  # no OSError for a name that is too long
         run = RunFolder.open(path)
         return _of_folder(run, run.config(), run.summary())
-    if "run" not in read_json(path):
+    stored = read_json(path)
+    if "run" not in stored:
         raise ValueError(
             f"{path}: neither a run folder nor what `vpo-lite evaluate --json` printed"
         )
-    again = read_json(path, Evaluation)
+    again = check(stored, Evaluation, str(path))
     with told_of(f"{path}"):
         run = RunFolder.open(again.run)
         config = run.config().but(eval_answers=again.answers)
