@@ -148,14 +148,24 @@ def test_two_sources_are_welch():
     assert list(found) == pytest.approx(list(wanted), rel=1e-9)
 
 
-def test_a_pooled_source_is_students_for_two_groups():
-    """Both groups pooled, once for each mean: the classical t test with equal variances."""
-    first, second = RNG.normal(0, 1, 3), RNG.normal(1, 1, 6)
-    once = [intervals.pooled([first, second], n) for n in (3, 6)]
-    together = intervals.Noise(sum(source.variance for source in once), once[0].freedom)
-    found = intervals.t_interval(first.mean() - second.mean(), [together])
+@pytest.mark.parametrize("sizes", [(3, 6), (2, 2)])
+def test_a_pooled_source_is_students_for_two_groups(sizes):
+    """The classical t test with equal variances: one estimate for both means."""
+    first, second = RNG.normal(0, 1, sizes[0]), RNG.normal(1, 1, sizes[1])
+    source = intervals.pooled([first, second], *sizes)
+    found = intervals.t_interval(first.mean() - second.mean(), [source])
     wanted = ttest_ind(first, second).confidence_interval(0.95)
     assert list(found) == pytest.approx(list(wanted), rel=1e-9)
+
+
+def test_two_kinds_of_two_seeds_borrow_one_estimate():
+    """Students' test again. Counted as two estimates, it would have four degrees, not two."""
+    runs = RNG.normal(0, 1, (2, 2))
+    found = intervals.t_interval(np.subtract(*runs.mean(1)), intervals.of_seeds(runs, runs))
+    assert list(found) == pytest.approx(list(ttest_ind(*runs).confidence_interval(0.95)), rel=1e-9)
+    mixed = [[0.0, 1.0, 2.0, 5.0], *runs]
+    own, borrowed = intervals.of_seeds(mixed, mixed)
+    assert own == intervals.noise(mixed[0]) and borrowed == intervals.pooled(mixed, 2, 2)
 
 
 def test_what_knows_nothing_of_a_source_leaves_it_out():

@@ -409,15 +409,36 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
         ("vpo, m=3, alpha=0.1", 1, 1),
         ("vpo, m=5, alpha=1.0", 1, 1),
     ]
-    assert rows[0]["interval"]["coverage"] is None
+    wide = ONE_DEGREE * 0.05  # two runs: their standard error is half of their distance
+    assert rows[0]["interval"]["coverage"] == pytest.approx((0.85 - wide, 0.85 + wide))
+    assert [row["per_run"]["coverage"] for row in rows] == [[0.8, 0.9], [0.7], [0.6]]
     assert rows[0]["coverage"] == pytest.approx(0.85)
-    assert differences(rows) == [
-        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: no interval, "
-        "since one problem says nothing of others",
+    # Row c borrows the spread of row a: s² = 0.005 for its one run, half of that for a's two.
+    half = ONE_DEGREE * 0.0075**0.5
+    assert rows[1]["ahead"]["coverage"] == pytest.approx((0.15, 0.15 - half, 0.15 + half))
+    lines = differences(rows)
+    assert "the 95 % interval over seeds, on this one problem alone. A row of fewer" in lines[1]
+    assert "coverage of each run: vpo, m=3, alpha=1.0 0.800, 0.900; vpo, m=3, alpha=0.1 0.700" in (
+        lines[2]
+    )
+    assert lines[-2:] == [
+        "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: set rewards are not compared; "
+        "alpha is 1 and 0.1 (cure: vpo-lite evaluate --alpha)",
         "vpo, m=3, alpha=1.0 - vpo, m=5, alpha=1.0: sets are not compared; "
         "they hold 3 and 5 answers",
     ]
-    assert [row["per_run"] for row in rows] == [{}] * 3
+
+
+def test_one_run_each_on_one_maze_has_no_interval(made):
+    rows = compare([made("a", 0.8), made("b", 0.9, method="grpo")])
+    assert rows[0]["interval"]["coverage"] is None and rows[1]["ahead"] == {}
+    assert differences(rows) == [
+        "vpo - grpo: no interval, since it takes several problems, or several seeds on one"
+    ]
+    mazes = [made("c", 0.7, maze_seed=1004), made("d", 0.5, maze_seed=1004, seed=1)]
+    assert compare([mazes[0], *rows[0]["folders"]])[0]["per_run"] == {}  # by maze, not by seed
+    seeds = compare([*mazes, *rows[0]["folders"]])[0]
+    assert (seeds["per_run"], seeds["problems"], seeds["runs"]) == ({}, 2, 3)
 
 
 def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):

@@ -759,6 +759,7 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
         (dict(tries=-1), "tries = -1: "),
         (dict(archive=partial(Archive, bins=0)), "bins = 0: "),
         (dict(policy="pocket-6x6"), "policy = 'pocket-6x6': expected a policy; give load_policy"),
+        (dict(policy=torch.nn.Linear(1, 1)), "expected a policy; save it, and give load_policy"),
         (dict(task="maze"), "task = 'maze': expected a Task object"),
         (dict(instances=1), "instances = 1: expected a list of problems"),
         (dict(instances="x"), "instances = 'x': expected a list of problems"),

@@ -108,6 +108,7 @@ MISTAKES = {
     '    return Prompt(messages=({"role": "system", "content": "x"},))': (
         "the last message of prompt(...) must be the user's"
     ),
+    'def prompt(self, instance, m, **_):\n    return Prompt.words(" ")': "it asks nothing",
 }
 
 

@@ -466,15 +466,15 @@ def with_values(study, folder, place, values):
 def test_a_difference_is_paired_by_problem_and_counts_the_seeds_of_both(study, folder, tmp_path):
     """Hard problems are hard for both, so only seeds are left: two of each kind, pooled.
 
-    By hand: s² = (0.02² / 2 + 0.01² / 2) / 2, variance s² / 2 + s² / 2, and Satterthwaite gives 4
-    degrees of freedom for two equal sources of 2 each: t = 2.776.
+    By hand: s² = (0.02² / 2 + 0.01² / 2) / 2, variance s² / 2 + s² / 2, and Student's test of two
+    pairs has 2 degrees of freedom: t = 4.303.
     """
     count = len(results.chosen(study, folder)["vpo"][0].per_problem["best@3"])
     hard = np.linspace(0, 0.5, count)
     values = {"vpo": [hard + 0.25, hard + 0.27], "grpo": [hard, hard + 0.01]}
     place = with_values(study, folder, tmp_path / "apart", values)
     found = tables.difference(study, place, "vpo", "best@3")
-    half = 2.776445 * np.sqrt((0.02**2 / 2 + 0.01**2 / 2) / 2)
+    half = 4.302653 * np.sqrt((0.02**2 / 2 + 0.01**2 / 2) / 2)
     assert found.mean == pytest.approx(0.255) and found.seeds == 2 and found.sure == 1
     assert [found.low, found.high] == pytest.approx([0.255 - half, 0.255 + half], rel=1e-6)
     assert "+ |" in tables.markdown(study, place, ["best@3"]).splitlines()[2]

@@ -36,9 +36,10 @@ def noise(values) -> Noise:
     return Noise(float(values.var(ddof=1)) / n, n - 1) if n > 1 else Noise(0.0, 0)
 
 
-def pooled(groups, n: int) -> Noise:
-    """The noise of a mean of n values that are too few to show their own spread. It is taken from
-    other groups of values: their pooled variance / n.
+def pooled(groups, *sizes: int) -> Noise:
+    """The noise of means of n values each, too few to show their own spread; of several means, that
+    of their sum or difference. It is taken from other groups of values: their pooled variance
+    times Σ 1 / n. This is one estimate, however many means borrow it.
 
     >>> pooled([[1.0, 2.0, 3.0], [5.0, 5.0]], 1)  # (2 + 0) / (2 + 1)
     Noise(variance=0.6666666666666666, freedom=3)
@@ -46,19 +47,26 @@ def pooled(groups, n: int) -> Noise:
     groups = [_flat(values) for values in groups]
     freedom = sum(len(values) - 1 for values in groups)
     squares = sum(((values - values.mean()) ** 2).sum() for values in groups)
-    return Noise(float(squares) / freedom / n, freedom) if freedom else Noise(0.0, 0)
+    if not freedom:
+        return Noise(0.0, 0)
+    return Noise(float(squares) / freedom * sum(1 / n for n in sizes), freedom)
 
 
-def of_seeds(values, groups) -> Noise:
-    """What the choice of seeds adds to the mean of these runs, which differ in their seed alone.
-    Three runs or more show their own spread; fewer borrow the pooled one of all groups.
+def of_seeds(compared, groups) -> list[Noise]:
+    """What the choice of seeds adds to the mean of one kind of runs, or to the difference of two.
 
-    >>> of_seeds([1.0, 2.0, 3.0], []) == noise([1.0, 2.0, 3.0])
+    - compared: of each kind the values of its runs, which differ in their seed alone. Three runs or
+      more show their own spread; fewer borrow the pooled one of all groups
+    - groups: the values of all kinds
+
+    >>> of_seeds([[1.0, 2.0, 3.0]], []) == [noise([1.0, 2.0, 3.0])]
     True
-    >>> of_seeds([1.0], [[1.0], [1.0, 2.0, 3.0]])
-    Noise(variance=1.0, freedom=2)
+    >>> of_seeds([[1.0], [2.0, 2.0]], [[1.0], [2.0, 2.0], [1.0, 2.0, 3.0]])  # 2 / 3 (1 + 1/2)
+    [Noise(variance=1.0, freedom=3)]
     """
-    return noise(values) if len(values) >= ENOUGH else pooled(groups, len(values))
+    own = [noise(values) for values in compared if len(values) >= ENOUGH]
+    few = [len(values) for values in compared if len(values) < ENOUGH]
+    return [*own, pooled(groups, *few)] if few else own
 
 
 def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from ..tasks.wording import known_answers
 from ..training.answers import score_answers
 from ..training.contract import (
     check_given,
+    check_policy,
     check_problem,
     flags_of,
     objectives_of,
@@ -113,7 +114,9 @@ def evolve(
     Raises ValueError for values that cannot work, and for a task without mutations where policy is
     None.
     """
-    check_given(policy, task, instances)
+    if policy is not None:
+        check_policy(policy)
+    check_given(task, instances)
     check_whole(m, "m")
     check_whole(calls, "calls")
     check_whole(rollouts, "rollouts")

@@ -9,8 +9,7 @@ with sampling at equal tokens.
 - :func:`beam` grows sets answer by answer and goes on from the best ones. It sees rewards on the
   way.
 
-Each step reads the prompt and the prefix again, because no keys and values are kept between two
-steps. This costs time and is not counted.
+Each step reads prompt and prefix again: no keys and values are kept. This is not counted.
 """
 
 import heapq
@@ -25,7 +24,7 @@ from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
 from ..training.answers import Answers, score_answers
-from ..training.contract import check_given, prompt_of, tokens_of
+from ..training.contract import check_given, check_policy, prompt_of, tokens_of
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
 
@@ -63,8 +62,8 @@ def most_probable(
     A queue holds prefixes of completions. The most probable ones are read, and each next token
     makes a longer prefix. A completion ends with its closing tag where that is one token of the
     policy, otherwise with EOS. It is returned once no prefix in the queue is more probable. So no
-    answer that is left out is more probable than one that is returned. This is uniform-cost
-    search, where the cost of a token is its negative log-probability.
+    answer that is left out is more probable than one that is returned. This is uniform-cost search;
+    a token costs its negative log-probability.
 
     - answers: the search ends after so many of different effect; malformed ones do not count
     - tokens: budget for each problem; reading one prefix costs 1
@@ -80,7 +79,8 @@ def most_probable(
     >>> found.answers, np.exp(found.logprobs).round(2).tolist(), found.after.tolist()
     (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], [3, 4, 5])
     """
-    check_given(policy, task, instances)
+    check_policy(policy)
+    check_given(task, instances)
     for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
@@ -271,7 +271,8 @@ def beam(
     >>> found.set_rewards.round(2).tolist(), found.tokens
     ([0.54, 0.46], 46)
     """
-    check_given(policy, task, instances)
+    check_policy(policy)
+    check_given(task, instances)
     for name, number in (("m", m), ("width", width), ("branches", branches)):
         check_whole(number, name)
     alpha = check_alpha(alpha)

@@ -88,7 +88,7 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     if ours is None or others is None:
         return None
     gaps = ours.mean(axis=0) - others.mean(axis=0)
-    sources = [noise(gaps), *(_of_seeds(study, found, one, figure) for one in kinds)]
+    sources = [noise(gaps), *_of_seeds(study, found, kinds, figure)]
     mean = float(gaps.mean())
     return Difference(mean, *t_interval(mean, sources), min(len(ours), len(others)))
 
@@ -104,17 +104,17 @@ def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float
     values = _values(found.get(kind, []), figure)
     if values is None:
         return None
-    sources = [noise(values.mean(axis=0)), _of_seeds(study, found, kind, figure)]
+    sources = [noise(values.mean(axis=0)), *_of_seeds(study, found, [kind], figure)]
     return t_interval(float(values.mean()), sources)
 
 
-def _of_seeds(study: Study, found: dict[str, list[Result]], kind: str, figure: str) -> Noise:
-    """What the choice of the seeds adds to the mean of a kind."""
-    if not study.kinds[kind].trained:
-        return Noise(0.0, 0)
+def _of_seeds(
+    study: Study, found: dict[str, list[Result]], kinds: Iterable[str], figure: str
+) -> list[Noise]:
+    """What the choice of the seeds adds to the mean of a kind, or to the difference of two."""
     means = {k: _values(runs, figure) for k, runs in found.items() if study.kinds[k].trained}
     means = {k: values.mean(axis=1) for k, values in means.items() if values is not None}
-    return of_seeds(means[kind], means.values())
+    return of_seeds([means[k] for k in kinds if study.kinds[k].trained], means.values())
 
 
 def _values(runs: list[Result], figure: str) -> np.ndarray | None:

@@ -36,10 +36,10 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - start: the same figures before training
     - tokens: sampled in training
     - per_run {figure: values}: of each run, in the order of folders, best@k and any@k among them;
-      empty for runs on single problems
+      empty for runs on several single problems
     - interval {figure: (low, high)}: of the mean, 95 %, over problems, and over seeds where a row
       on these problems has two runs or more; a row of fewer than three borrows the spread of these
-      rows. None for one problem
+      rows. On one problem it is over seeds alone, and None where no row has two runs
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
       problem, with such an interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
@@ -71,7 +71,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
 class _Kind(NamedTuple):
     """Runs of one kind, their settings as they are compared, and their figures: {figure: one value
     for each problem, by its place}, and {figure: one value for each run}, which is empty for runs
-    on single problems.
+    on several single problems.
     """
 
     runs: list[Finished]
@@ -84,15 +84,16 @@ class _Kind(NamedTuple):
         """That of the first run."""
         return self.runs[0].config
 
-    def of_seeds(self, name: str, peers: list["_Kind"]) -> Noise:
-        """What the choice of the seeds adds to the mean of a figure. peers: the kinds on the same
-        problems, this one too.
-        """
-        mine = self.by_run.get(name, [None])
-        if None in mine:
-            return Noise(0.0, 0)
-        found = [kind.by_run.get(name, [None]) for kind in peers]
-        return of_seeds(mine, [values for values in found if None not in values])
+
+def _of_seeds(name: str, compared: list[_Kind], peers: list[_Kind]) -> list[Noise]:
+    """What the choice of the seeds adds to the mean of a figure of one kind, or to the difference
+    of two. peers: the kinds on the same problems, these too.
+    """
+    mine, all_of_them = (
+        [values for kind in kinds if None not in (values := kind.by_run.get(name, [None]))]
+        for kinds in (compared, peers)
+    )
+    return of_seeds(mine, all_of_them)
 
 
 def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
@@ -139,7 +140,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         **means([_compared(run.summary) for run in runs]),
         "per_run": kind.by_run,
         "interval": {
-            name: problem_interval(list(values.values()), [kind.of_seeds(name, peers)])
+            name: problem_interval(list(values.values()), _of_seeds(name, [kind], peers))
             for name, values in kind.by_problem.items()
         },
     }
@@ -205,8 +206,7 @@ def _by_problem(runs: list[Finished]) -> dict[str, dict]:
     tables = _tables(runs)
     found: dict[str, dict] = {name: {} for name in tables[0]}
     for run, table in zip(runs, tables, strict=True):
-        task = run.config.make_task()
-        single = task.key(task.instance(0)) if task.single else None
+        single = _problem_of(run)
         for name, values in found.items():
             for i, value in enumerate(table[name]):
                 values.setdefault(i if single is None else single, []).append(value)
@@ -215,12 +215,18 @@ def _by_problem(runs: list[Finished]) -> dict[str, dict]:
 
 def _by_run(runs: list[Finished]) -> dict[str, list[float | None]]:
     """{figure: one mean over problems for each run}, of the figures that all these runs have; empty
-    for runs on single problems, which by problem are told apart.
+    for runs on several single problems, since there a run differs by its problem, too.
     """
-    if runs[0].config.single:
+    if len({_problem_of(run) for run in runs}) > 1:
         return {}
     tables = _tables(runs)
     return {name: [_mean(table[name]) for table in tables] for name in tables[0]}
+
+
+def _problem_of(run: Finished) -> str | None:
+    """The key of the single problem of a run; None for a run on many."""
+    task = run.config.make_task()
+    return task.key(task.instance(0)) if task.single else None
 
 
 def _mean(values: list) -> float | None:
@@ -229,7 +235,7 @@ def _mean(values: list) -> float | None:
 
 def _ahead(first: _Kind, other: _Kind, peers: list[_Kind]) -> dict:
     """{figure: (mean, low, high)} of the differences on the problems that both kinds measured.
-    peers: as for :meth:`_Kind.of_seeds`
+    peers: as for :func:`_of_seeds`
     """
     found = {}
     size = first.config.compared_size != other.config.compared_size
@@ -240,7 +246,7 @@ def _ahead(first: _Kind, other: _Kind, peers: list[_Kind]) -> dict:
         if unequal or a.keys() != b.keys() or None in {*a.values(), *b.values()}:
             continue
         differences = [a[place] - b[place] for place in a]
-        seeds = [kind.of_seeds(name, peers) for kind in (first, other)]
+        seeds = _of_seeds(name, [first, other], peers)
         if interval := problem_interval(differences, seeds):
             found[name] = (float(np.mean(differences)), *interval)
     return found
@@ -266,14 +272,16 @@ def _other_problems(first: _Kind, kind: _Kind) -> list[str]:
 
 
 def problem_interval(values, seeds: Iterable[Noise] = ()) -> tuple[float, float] | None:
-    """95 % t interval of the mean; None for fewer than two values, or where one is None.
+    """95 % t interval of the mean; None where one value is None, or where nothing shows a spread.
 
     - values: one for each problem
-    - seeds: what the choice of seeds adds, of each kind of run
+    - seeds: what the choice of seeds adds
 
-    >>> problem_interval([0.5, 0.5, 0.5])
-    (0.5, 0.5)
+    >>> problem_interval([0.5, 0.5, 0.5]), problem_interval([0.5])
+    ((0.5, 0.5), None)
     """
-    if len(values) < 2 or any(v is None for v in values):
+    if any(value is None for value in values):
         return None
-    return t_interval(float(np.mean(values)), [noise(values), *seeds])
+    sources = [noise(values), *seeds]
+    known = any(source.freedom for source in sources)
+    return t_interval(float(np.mean(values)), sources) if known else None

@@ -36,14 +36,18 @@ NEEDS_OPTIONS = (
 )
 
 
-def check_given(policy, task, instances: Sequence = []) -> None:
-    """ValueError for what is often given in the place of these: the name of a policy or of a task,
-    one problem instead of a list.
+def check_policy(policy) -> None:
+    """ValueError for what is often given in its place: its name, or a model without tokenizer."""
+    if not callable(getattr(policy, "sample", None)):
+        named = isinstance(policy, str | os.PathLike)
+        cure = "give load_policy(...) of it" if named else "save it, and give load_policy(folder)"
+        raise ValueError(f"policy = {shown(policy)}: expected a policy; {cure}")
+
+
+def check_given(task, instances: Sequence = []) -> None:
+    """ValueError for what is often given in the place of these: the name of a task, one problem
+    instead of a list.
     """
-    if isinstance(policy, str | os.PathLike):
-        raise ValueError(
-            f"policy = {shown(policy)}: expected a policy; give load_policy(...) of it"
-        )
     if not isinstance(task, Task):
         raise ValueError(f"task = {shown(task)}: expected a Task object")
     listed = isinstance(instances, Sequence | np.ndarray)
@@ -244,6 +248,7 @@ def prompt_of(task: Task, instance, m: int, *, weights=None, pocket=None) -> Pro
     texts = [prompt.symbols, prompt.prefix, *(t[k] for t in turns for k in ("role", "content"))]
     written = all(isinstance(t, str) and is_encodable(t) for t in texts)
     _must(written, task, f"{what}: expected texts without lone surrogates")
+    _must(prompt.symbols.strip() or turns[-1]["content"].strip(), task, f"{what}: it asks nothing")
     readable = pocket is not None or not prompt.symbols
     in_words = "prompt(...) gave symbols, and this model is asked in words: give messages"
     _must(readable, task, in_words)

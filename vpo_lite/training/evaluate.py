@@ -13,7 +13,7 @@ from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
 from .config import MOST_MEASURED, TrainConfig
-from .contract import check_given, check_seeds
+from .contract import check_given, check_policy, check_seeds
 from .measure import gathered, means, pool_figures
 from .rollouts import draw_uniforms, longest_completion, sample_answers
 from .schemas import PER_PROBLEM
@@ -74,7 +74,8 @@ def evaluate(
     if not isinstance(config, TrainConfig):
         raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
     task = task or config.make_task()
-    check_given(policy, task)
+    check_policy(policy)
+    check_given(task)
     problems = config.eval_problems if problems is None else problems
     answers = config.measured_answers if answers is None else answers
     check_answers(answers)
@@ -137,7 +138,8 @@ def sample_pools(
 
     A generator, so that a caller can show how far it is.
     """
-    check_given(policy, task, instances)
+    check_policy(policy)
+    check_given(task, instances)
     m = config.answers
     copies = -(-answers // m)
     tokens = longest_completion(policy, task, m, instances, config.max_new_tokens)

@@ -95,9 +95,9 @@ def differences(rows: list[dict]) -> list[str]:
     """How far the first row of :func:`compare` is ahead of each other one, as lines of text.
 
     By coverage, or by set reward where the front is unknown; by any@k for the largest k; by best@1.
-    A row that was measured on other problems, on one problem, in sets of another size, or at
-    another alpha, has a line that says so. A difference that is the same on all problems is not
-    called significant: nothing is known of its spread.
+    A row that was measured on other problems, in sets of another size, or at another alpha, has a
+    line that says so, and so has one run on one problem. A difference that is the same on all
+    problems is not called significant: nothing is known of its spread.
     """
     lines, far, told = [], [], {}
     for row in rows[1:]:
@@ -121,8 +121,8 @@ def _not_compared(first: dict, row: dict) -> list[str]:
     if first["set"] != row["set"]:
         sizes = f"they hold {first['set']} and {row['set']} answers"
         return [f"sets are not compared; {sizes}"]
-    if first["problems"] == 1:
-        return ["no interval, since one problem says nothing of others"]
+    if first["problems"] == 1 and not row["ahead"]:
+        return ["no interval, since it takes several problems, or several seeds on one"]
     if first["alpha"] != row["alpha"]:
         alphas = f"alpha is {first['alpha']:g} and {row['alpha']:g}"
         return [f"set rewards are not compared; {alphas} (cure: vpo-lite evaluate --alpha)"]
@@ -134,13 +134,16 @@ def _of_chance(rows: list[dict], told: dict[str, str]) -> list[str]:
     problems are in no interval.
     """
     compared = [row for row in rows if not row["other_problems"]]
-    over = f"In brackets: the 95 % interval over the same {rows[0]['problems']} problems"
+    several = rows[0]["problems"] > 1
+    over = f"over the same {rows[0]['problems']} problems" if several else ""
     if not any(len(values) > 1 for row in compared for values in row["per_run"].values()):
         cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
-        return [f"{over}.", f"The interval leaves out the chance of a seed{cure}."]
+        left = f"The interval leaves out the chance of a seed{cure}."
+        return [f"In brackets: the 95 % interval {over}.", left]
+    seeds = f"{over}, and over seeds" if several else "over seeds, on this one problem alone"
     few = any(0 < row["runs"] < ENOUGH for row in compared)
     borrowed = f" A row of fewer than {ENOUGH} runs borrows the spread of all rows." if few else ""
-    lines = [f"{over}, and over seeds.{borrowed}"]
+    lines = [f"In brackets: the 95 % interval {seeds}.{borrowed}"]
     for name, words in told.items():
         runs = [
             f"{row['label']} {', '.join(f'{value:.3f}' for value in row['per_run'][name])}"
