@@ -134,6 +134,10 @@ def test_evaluate_and_a_policy_object(model):
     assert figures["problems"] == 4 and figures["coverage"] is None
     assert figures["objectives"] == {}  # 2, 3 and 4 objectives among the problems
     assert figures["pass_at_k"]["3"] == 0
+    asked = dict(problems=2, answers=6)
+    of_five = vpo.evaluate(learner.policy, config(model, seed=5), **asked)
+    assert of_five == vpo.evaluate(learner.policy, config(model), seed=5, **asked)  # the run's own
+    assert of_five != vpo.evaluate(learner.policy, config(model), **asked)
 
 
 def test_a_task_with_few_problems_is_measured_on_all_of_them(model, tmp_path, monkeypatch, capsys):

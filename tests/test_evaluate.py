@@ -418,8 +418,9 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[1]["ahead"]["coverage"] == pytest.approx((0.15, 0.15 - half, 0.15 + half))
     lines = differences(rows)
     assert "the 95 % interval over seeds, on this one problem alone. A row of fewer" in lines[1]
-    assert "coverage of each run: vpo, m=3, alpha=1.0 0.800, 0.900; vpo, m=3, alpha=0.1 0.700" in (
-        lines[2]
+    assert (
+        "coverage of each run: vpo, m=3, alpha=1.0 0.800, 0.900; vpo, m=3, alpha=0.1 0.700"
+        in (lines[2])
     )
     assert lines[-2:] == [
         "vpo, m=3, alpha=1.0 - vpo, m=3, alpha=0.1: set rewards are not compared; "

@@ -338,6 +338,48 @@ def test_a_group_is_computed_alike_so_equal_sets_are_equal(d, m, alpha, used):
     assert found == used
 
 
+def halves(d, G, seed):
+    """G sets of two answers: one earns a random half of the objectives, one the other half. By
+    symmetry all are worth the same.
+    """
+    R = np.zeros((G, 2, d))
+    for i, r in enumerate(R):
+        half = rng(100 * seed + i).permutation(d)[: d // 2]
+        r[0, half] = r[1, np.setdiff1d(np.arange(d), half)] = 1
+    return R
+
+
+MIRRORED = np.array([[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 1, 3]]) / 3
+
+
+@pytest.mark.parametrize(
+    "sets, alpha",
+    [*((halves(16, 8, seed), 1.0) for seed in range(5)), *((halves(6, 8, 0), a) for a in (0.3, 3))]
+    + [([MIRRORED, MIRRORED[:, ::-1]], 0.3)],
+)
+def test_sets_that_are_equal_by_symmetry_have_no_advantages(sets, alpha):
+    """The points see them differ by some 1e-4, and a z-score would blow that up to 1."""
+    U, error, method = compared_set_rewards(sets, alpha, full_output=True)
+    assert method == "sobol" and 1e-7 < np.ptp(U) and (np.ptp(U) < 4 * error.max())
+    assert (vpo.advantages("vpo", [sets], alpha=alpha, eps=0) == 0).all()
+    better = [*sets, np.minimum(np.array(sets[0]) + 0.01, 1.01)]  # by 1 %: that is no noise
+    A = vpo.advantages("vpo", [better], alpha=alpha, eps=0)[0]
+    assert A[-1] > 0.8 * len(sets) ** 0.5 and (A[:-1] < 0).all()
+
+
+def test_the_error_of_compared_sets_is_that_of_their_differences():
+    """Points that fall badly for all sets of a group move none of them against the others."""
+    R = rng(5).random((6, 4, 8))
+    R[1:] = R[0] + 1e-3 * R[1:]
+    _, error, _ = compared_set_rewards(R, alpha=2.0, full_output=True)
+    alone = exact_set_reward(R, 2.0, full_output=True).error
+    assert (error < alone / 20).all() and (error > 0).all()
+    weights = [vpo.sample_weights(2048, 8, 2.0, rng=rng(i), method="sobol") for i in range(8)]
+    U = np.array([vpo.set_reward(R, W) for W in weights])
+    apart = (U - U.mean(axis=1, keepdims=True)).std(axis=0, ddof=1) / 8**0.5
+    assert error == pytest.approx(apart, rel=1e-6)
+
+
 def test_a_group_over_points_is_the_mean_of_the_same_points():
     """Without a middle, the values differ from those by the same number for the whole group."""
     R = rng(2).random((7, 4, 5))

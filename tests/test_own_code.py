@@ -286,6 +286,25 @@ def test_a_method_that_names_weights_says_which(monkeypatch):
     assert vpo.advantages("perhaps", np.ones((1, 2, 1, 1))).tolist() == [[1, 1]]
 
 
+def test_a_method_that_works_in_place_leaves_the_callers_rewards(monkeypatch):
+    """Training measures them after it compared them."""
+    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+
+    @estimators.method(weights="many")
+    def in_place(R, *, weights, w_star, **_):
+        R -= R.max()
+        weights *= 0
+        w_star *= 0
+        return R[..., 0, 0], R[..., 0, 0]
+
+    R, W = np.ones((1, 2, 1, 2)), np.ones((1, 3, 2))
+    assert vpo.advantages("in_place", R, weights=W).tolist() == [[0, 0]]
+    assert (R == 1).all() and (W == 1).all()
+    one_by_one = [np.ones((2, 1, 2)), np.ones((2, 1, 3))]
+    vpo.advantages("in_place", one_by_one, weights=[W[0], np.ones((3, 3))])
+    assert all((r == 1).all() for r in one_by_one)
+
+
 def test_a_lab_takes_a_method_by_module_and_name(own):
     own("shared")
     session = Session(["vpo", "in_shared:shared"])

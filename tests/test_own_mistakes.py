@@ -1,7 +1,9 @@
 """Mistakes in a task or a method of one's own: one line that names them, and no silent end."""
 
+import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,13 +143,18 @@ def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
     assert "have a seed" not in capsys.readouterr().err
 
 
-def test_a_report_tells_of_rewards_by_chance(bad, capsys):
+def test_report_and_train_tell_of_rewards_by_chance(bad, capsys):
     asked = ["report", "--model", "tiny", "--problems", "2", "--answers", "6"]
     asked += ["--max-new-tokens", "4", "--task"]
-    assert main([*asked, bad("pass")]) == 0
-    assert "by chance" not in capsys.readouterr().out
-    assert main([*asked, bad("def vector(self, *_):\n    return np.random.random(2)")]) == 0
-    assert "the rewards are by chance" in " ".join(capsys.readouterr().out.split())
+    assert main([*asked, bad("pass")]) == 0 and train(bad("pass"), out="good") == 0
+    assert "by chance" not in "".join(capsys.readouterr())
+    chance = bad("def vector(self, *_):\n    return np.random.random(2)")
+    assert main([*asked, chance]) == 0
+    assert "rewards are by chance" in " ".join(capsys.readouterr().out.split())
+    assert train(chance) == 0
+    said = "before training: scored by themselves once more, the answers to the first problem earn"
+    assert said in capsys.readouterr().err
+    assert json.loads(Path("good/summary.json").read_text())["start"]["by_chance"] is False
 
 
 def test_a_method_says_whether_it_takes_single_answers():

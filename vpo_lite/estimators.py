@@ -45,6 +45,7 @@ from .objective import set_reward
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
 MOST_ADVANTAGE = 1e30  # times a ratio and the number of tokens it must fit into float32
 ROUNDING = 1e-12  # so are scores that spread less than this part of the largest rewards in them
+NOISE = 4  # and so are scores between which there are not so many standard errors
 Rewards = ArrayLike | Sequence[ArrayLike]  # one array, or a list of one for each prompt
 
 
@@ -255,11 +256,13 @@ def estimate(
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
+    ours = METHODS[method].estimate.__module__ == __name__
+    if not ours:  # it may work in place
+        R, weights, w_star = (None if x is None else x.copy() for x in (R, weights, w_star))
     try:
         found = METHODS[method].estimate(R, weights=weights, w_star=w_star, **settings)
     except Exception as error:
-        # Of full memory training says what to lower
-        if METHODS[method].estimate.__module__ == __name__ or isinstance(error, MemoryError):
+        if ours or isinstance(error, MemoryError):  # of full memory training says what to lower
             raise
         exact = weights is None and METHODS[method].weights == "many"
         cure = "; with K = inf its weights are None: let it handle that, or give a finite K" * exact
@@ -386,10 +389,10 @@ def vpo(R, *, weights, alpha, eps, **_):
     The max stands inside the mean: an answer pays if it is the best for some of the weights.
     """
     if weights is None:
-        U, size = compared_set_rewards(R, alpha), abs(R).max(axis=(1, 2, 3))[:, None]
-    else:
-        U, size = set_reward(R, weights), _size(R, weights)
-    return Estimate(U, zscore(U, eps, size))
+        U, error, _ = compared_set_rewards(R, alpha, full_output=True)
+        return Estimate(U, zscore(U, eps, abs(R).max(axis=(1, 2, 3))[:, None], error))
+    U = set_reward(R, weights)
+    return Estimate(U, zscore(U, eps, _size(R, weights)))
 
 
 @method(single_answer=True, z_score=True)
@@ -500,11 +503,15 @@ def scalar(R: np.ndarray, w_star: np.ndarray) -> np.ndarray:
     return np.einsum("pgmd,pd->pgm", R, w_star)
 
 
-def zscore(x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0) -> np.ndarray:
+def zscore(
+    x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0, error: ArrayLike = 0.0
+) -> np.ndarray:
     """(x - mean) / (std + eps) over the last axis, with the population std.
 
     Exactly 0 where std < 1e-9, or below 1e-12 of the largest |x|, or of `size`: how large x would
     be if nothing in it had cancelled. `size` is a number or of the shape of x, with last axis 1.
+    Also 0 where the highest x lies above the lowest by less than 4 times the largest `error`, the
+    standard error of x - mean, a number or of the shape of x: then the differences are noise.
 
     Two different scores always become -1 and 1:
 
@@ -513,7 +520,8 @@ def zscore(x: ArrayLike, eps: float = 1e-6, size: ArrayLike = 0.0) -> np.ndarray
     """
     x = check_finite(x, "x", 1, np.inf)
     centred, std = x - x.mean(axis=-1, keepdims=True), x.std(axis=-1, keepdims=True)
-    return np.where(_flat(x, size), 0.0, centred / (std + max(eps, 1e-300)))
+    noise = np.ptp(x, axis=-1, keepdims=True) < NOISE * np.max(error, axis=-1, keepdims=True)
+    return np.where(_flat(x, size) | noise, 0.0, centred / (std + max(eps, 1e-300)))
 
 
 def max_at_k_advantage(r: ArrayLike, k: int | None = None, size: ArrayLike = 0.0) -> np.ndarray:

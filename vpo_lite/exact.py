@@ -121,14 +121,29 @@ def exact_set_reward(
     return ExactReward(value, error, found.method) if full_output else value
 
 
-def compared_set_rewards(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> np.ndarray:
+@overload
+def compared_set_rewards(
+    R: ArrayLike, alpha: float = 1.0, full_output: Literal[False] = False, *, points: int = POINTS
+) -> np.ndarray: ...
+
+
+@overload
+def compared_set_rewards(
+    R: ArrayLike, alpha: float = 1.0, *, full_output: Literal[True], points: int = POINTS
+) -> ExactReward: ...
+
+
+def compared_set_rewards(
+    R: ArrayLike, alpha: float = 1.0, full_output: bool = False, *, points: int = POINTS
+) -> np.ndarray | ExactReward:
     """The expected set rewards of sets that are compared in groups, R (..., G, m, d).
 
     Returns float64 (..., G). Arguments as for `exact_set_reward`. If all sets of a group are exact,
     the values are those of `exact_set_reward`. Otherwise the whole group is averaged over the same
     points. So sets that have the same best score for every w are equal, up to rounding, however
     many answers they hold. Sets that are equal for another reason, such as a symmetry, then differ
-    by the error of the points.
+    by the error of the points. With `full_output=True` the `error` of an `ExactReward` is that of
+    the difference from the group's mean.
 
     The last answer of the second set never wins, since it is below the mean of the two others:
 
@@ -142,7 +157,8 @@ def compared_set_rewards(R: ArrayLike, alpha: float = 1.0, *, points: int = POIN
         raise ValueError(f"R has shape {R.shape}: expected (..., G, m, d), groups of G sets")
     sets, G = R.reshape(-1, *R.shape[-2:]), R.shape[-3]
     found = integrate(sets, check_alpha(alpha), check_points(points), compared=max(G, 1))
-    return found.value.reshape(R.shape[:-2])
+    value, error = found.value.reshape(R.shape[:-2]), found.error.reshape(R.shape[:-2])
+    return ExactReward(value, error, found.method) if full_output else value
 
 
 def exact_shares(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> np.ndarray:
@@ -178,7 +194,9 @@ def _best_single(front: bytes, shape: tuple[int, int]) -> float:
 
 
 def integrate(R: np.ndarray, alpha: float, points: int, compared: int = 1) -> Integrals:
-    """The `Integrals` of the sets R (B, m, d). Groups of `compared` sets are computed alike."""
+    """The `Integrals` of the sets R (B, m, d). Groups of `compared` sets are computed alike; their
+    errors are those of the differences from the mean of the group.
+    """
     B, m, d = R.shape
     # A power of two changes no digit. So a set is as good at 1e-300 or 1e100 as it is at 1.
     unit = np.frexp(_of_group(abs(R).max(axis=(1, 2), initial=0), compared))[1]
@@ -215,13 +233,18 @@ def integrate(R: np.ndarray, alpha: float, points: int, compared: int = 1) -> In
                 f"R has {left.sum():,} sets that need points: {work:,} scores, at most {WORK:,} "
                 f"are allowed; give fewer sets in a call, or fewer than points = {points:,}"
             )
+    gains = np.empty((SCRAMBLINGS, B))
     for size in np.unique(n[left]):
         sets = np.flatnonzero(left & (n == size))
         sampled = _over_points(answers[sets, :size] - middle[sets, None], alpha, points)
+        gains[:, sets] = sampled.gains
         gain[sets] = sampled.gains.mean(axis=0)
-        noise = sampled.gains.std(axis=0, ddof=1) / np.sqrt(SCRAMBLINGS)
-        error[sets] = noise + 1e-13 * scale[sets]
         shares[sets] = np.pad(sampled.win_shares, [(0, 0), (0, kept.shape[1] - size)])
+    gains = gains[:, left]
+    if compared > 1:
+        groups = gains.reshape(SCRAMBLINGS, -1, compared)
+        gains = (groups - groups.mean(axis=-1, keepdims=True)).reshape(gains.shape)
+    error[left] = gains.std(axis=0, ddof=1) / np.sqrt(SCRAMBLINGS) + 1e-13 * scale[left]
 
     best_single, ideal = R.mean(axis=-1).max(axis=-1), R.max(axis=1).mean(axis=-1)
     value = np.clip(middle.mean(axis=-1) + gain, best_single, ideal)  # U lies between these two

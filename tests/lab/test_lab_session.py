@@ -121,6 +121,10 @@ def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
     began = Settings.of(("vpo", "grpo"), {})
     assert began.but(m=2).but(methods="grpo").needs_fresh_run(began) == "method", "no set_size"
     assert Settings.of("grpo", {"set_size": 2}).needs_fresh_run(Settings.of("grpo", {}))
+    falls = Settings.of("vpo", {"lr_schedule": "cosine", "steps": 4})  # longer, it would rise again
+    longer = falls.but(steps=8, alpha=0.5)
+    assert longer.needs_fresh_run(falls) == "steps" and not falls.but(m=2).needs_fresh_run(falls)
+    assert longer.of_a_run("vpo", falls) == falls.but(alpha=0.5).configs["vpo"]
     lab.train()
     assert until(lambda: "grpo" in lab.runs and len(lab.runs["grpo"].records) >= 2)
     lab.stop()
@@ -353,7 +357,7 @@ def test_the_rehearsal_works_for_every_kind_of_method(method, monkeypatch):
     """0.1.0 rehearsed with 2 rollouts, which GRPO's sets of 3 refuse, and swallowed the error."""
     monkeypatch.delenv("VPO_LITE_COLD")
     rehearsal = Rehearsal()
-    rehearsal.begin(Lab(method, **SMALL).config)
+    rehearsal.begin(Lab(method, warmup_steps=3, **SMALL).config)
     rehearsal.thread.join(WAIT)
     assert not rehearsal.thread.is_alive() and rehearsal.error is None
 
@@ -385,6 +389,9 @@ def test_an_error_of_the_rehearsal_is_kept_and_said_when_train_is_pressed(reques
     lab.train()
     assert "warm-up failed" in lab.view().message and "no-such-model" in lab.view().message
     assert until(lambda: len(lab.records) >= 1) and lab.view().message == ""
+    lab.reset()
+    lab.train()  # once was enough
+    assert "warm-up" not in lab.view().message
     lab.reset()
 
 

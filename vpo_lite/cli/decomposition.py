@@ -136,7 +136,7 @@ def _tell(options, report, figures: dict, head: str, more=(), seen=()) -> int:
 def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
-        from ..training.answers import score_answers, scored_alike
+        from ..training.answers import BY_CHANCE, by_chance
         from ..training.config import TrainConfig
         from ..training.contract import (
             below_worst,
@@ -179,12 +179,8 @@ def _of_a_task(options) -> int:
     figures = {"task": config.task, "model": config.base_model, "seed": config.seed}
     figures |= {"true_front": front, "below_worst_rate": below}
     figures |= {"none": dict(functions.nones)} if functions else {}
-    again = score_answers(task, [pools[0].instance], [pools[0].answers])[0]
-    if not scored_alike(again, pools[0].rewards):
-        more.append(
-            "Scored once more, the answers to the first problem earn something else: the rewards "
-            "are by chance, so no figure repeats exactly."
-        )
+    if by_chance(task, pools[0]):
+        more.append(f"{BY_CHANCE[0].upper()}{BY_CHANCE[1:]}.")
     return _tell(options, report, figures, head, more, seen)
 
 

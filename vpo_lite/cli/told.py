@@ -136,6 +136,10 @@ def warn_of_answers(run, start: dict) -> None:
     earned = {name: x for name, x in spread.items() if reached.get(name, 0) > 0}
     if not (unread or of_ours) and (same := always_equal(earned)):
         note(f"before training, {same}")
+    if start.get("by_chance"):  # an older run lacks it, too
+        from ..training.answers import BY_CHANCE
+
+        note(f"before training: {BY_CHANCE}")
     if above := start.get("above_front_rate"):  # an older run lacks it, too
         from ..training.contract import warning_of_front
 

@@ -20,6 +20,7 @@ from ..checks import shown
 from ..policy.libraries import load_peft_weights, set_peft_model_state_dict
 from ..policy.threads import torch_threads
 from ..policy.weights import writing
+from ..training.answers import Answers
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
 from ..training.memory import Memory, check_fits, check_measured, enough_memory, made_to_fit
@@ -157,10 +158,10 @@ class TrlRun(AnyRun):
         with together(self.team):
             return super().start() if self.main else {}
 
-    def _evaluate(self) -> dict:
+    def _evaluate(self, keep: Callable[[Answers], object] | None = None) -> dict:
         self.in_step = False  # other processes, if any, wait for this one
         try:
-            return super()._evaluate()
+            return super()._evaluate(keep)
         finally:
             self.in_step = True
 

@@ -187,7 +187,6 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         per_device_train_batch_size=at_once,
         gradient_accumulation_steps=local // at_once,
         num_generations=config.group_size,
-        num_iterations=config.epochs,
         max_completion_length=config.max_new_tokens or token_limit(config),
         temperature=config.temperature,
         beta=config.kl,

@@ -184,7 +184,8 @@ class Session:
         """Change settings. ValueError: nothing is changed.
 
         alpha, K, m, lr, group_size, prompts and steps act from the next step of a run under way.
-        All others act in the next fresh run.
+        All others act in the next fresh run, and so does steps where the learning rate falls to 0
+        at the last one.
         """
         with self._lock:
             singled = [name for name in settings if name in self._task.singles_out]
@@ -483,8 +484,9 @@ class Session:
         return tracks
 
     def _first_words(self) -> str:
-        if rehearsal.error:
-            return f"The warm-up failed: {rehearsal.error.splitlines()[-1]}"
+        error, rehearsal.error = rehearsal.error, None
+        if error:
+            return f"The warm-up failed: {error.splitlines()[-1]}"
         return "Loading the policy …" if "torch" not in sys.modules else ""
 
     def _halt(self, request, message):

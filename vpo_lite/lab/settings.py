@@ -105,7 +105,7 @@ class Settings:
         """The settings of a run under way: those that act at once are of now, all others of
         ``began``.
         """
-        now = {name: getattr(self.config, name) for name in AT_ONCE}
+        now = {name: getattr(self.config, name) for name in _at_once(began)}
         if _writers(began.methods):
             now["set_size"] = min(self.config.m, self.config.group_size)
         return began.configs[method].but(**now)
@@ -119,8 +119,19 @@ class Settings:
         now, then = (vars(s.config) | s.config.task_options for s in (self, began))
         # set_size follows m beside a method that writes sets, and then the methods
         follows = ("set_size",) if others or _writers(self.methods) else ()
-        names = [n for n in now | then if n not in (*AT_ONCE, *follows, "method", "task_options")]
+        names = [n for n in now | then if n not in (*_at_once(began), *follows, *_OWN)]
         return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
+
+
+_OWN = ("method", "task_options")  # said in their own words
+
+
+def _at_once(began: Settings) -> tuple[str, ...]:
+    """The settings that a run follows. Where its learning rate falls to 0 at its last step, more
+    steps would let it rise again.
+    """
+    falls = began.config.lr_schedule != "constant"
+    return tuple(name for name in AT_ONCE if not (falls and name == "steps"))
 
 
 def imported(names):

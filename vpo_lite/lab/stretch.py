@@ -105,7 +105,8 @@ class Rehearsal:
     """One step of training in the background, once per process, while people look at the panel:
     torch, the policy and its kernels are loaded when Train is pressed.
 
-    error: its traceback, None while all is well. VPO_LITE_COLD in the environment: do nothing.
+    error: its traceback, None while all is well, and once it was said. VPO_LITE_COLD in the
+    environment: do nothing.
     """
 
     def __init__(self):
@@ -125,7 +126,7 @@ class Rehearsal:
         try:
             from ..training.loop import train
 
-            list(train(config.but(steps=1, prompts=1)))
+            list(train(config.but(steps=1, prompts=1, warmup_steps=0)))
         except BaseException as error:  # the session says it when somebody presses Train
             self.error = "".join(traceback.format_exception(error))
 

@@ -13,6 +13,7 @@ from ..search import best_of
 from ..tasks.base import Task
 from ..training.answers import Answers
 from ..training.config import TrainConfig
+from ..training.contract import w_star_of
 from ..training.evaluate import sample_pools
 from .results import BUDGETS, CURVES, SINGLE
 
@@ -57,7 +58,7 @@ def _figures(
 ) -> dict:
     x, d = pool.instance, pool.rewards.shape[-1]
     rewards, parsed, repeats, valid, solved = pool.pooled(answers)
-    w_star, sets = task.w_star(x), metrics.as_sets(rewards[:, None], config.compared_size)
+    w_star, sets = w_star_of(task, x), metrics.as_sets(rewards[:, None], config.compared_size)
     front = task.front(x)
     covered = attained = in_all = share = np.nan
     judged = np.full(len(alphas), np.nan)

@@ -128,6 +128,20 @@ def scored_alike(first, second) -> bool:
     return np.allclose(first, second, rtol=CLOSE, atol=CLOSE)
 
 
+def by_chance(task: Task, pool: Answers) -> bool:
+    """Whether the answers to one problem earn something else when they are scored by themselves
+    once more.
+    """
+    (again,) = score_answers(task, [pool.instance], [pool.answers])
+    return not scored_alike(again, pool.rewards)
+
+
+BY_CHANCE = (
+    "scored by themselves once more, the answers to the first problem earn something else: rewards "
+    "are by chance, or depend on the other answers of a call, so no figure repeats exactly"
+)
+
+
 class Judged(NamedTuple):
     """The m answers of one text: rewards (m, d), and booleans (m,)."""
 

@@ -28,7 +28,7 @@ def evaluate(
     *,
     problems: int | None = None,
     answers: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     task: Task | None = None,
     tell: Callable[[int, int], object] | None = None,
     keep: Callable[[Answers], object] | None = None,
@@ -37,6 +37,7 @@ def evaluate(
 
     - problems: how many, the first held-out ones; by default the config's ``eval_problems``. A run
       on one problem is evaluated on that problem
+    - seed: of the sampling; by default that of the config
     - answers: in a pool; by default the config's ``eval_answers``. Rollouts hold one answer or m,
       and the pool is cut to this number
     - tell: called first, and after each problem, with the number of those that are done, and of all
@@ -78,6 +79,7 @@ def evaluate(
     check_given(task)
     problems = config.eval_problems if problems is None else problems
     answers = config.measured_answers if answers is None else answers
+    seed = config.seed if seed is None else seed
     check_answers(answers)
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     rows = []

@@ -13,6 +13,7 @@ import torch
 
 from ..policy import shipped
 from ..policy.adapter import check_place
+from .answers import Answers, by_chance
 from .config import TrainConfig
 from .evaluate import check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER, RunFolder
@@ -78,8 +79,10 @@ class AnyRun(ABC):
     def _start(self) -> dict:
         figures = self.folder.start()
         if figures is None:
+            pools: list[Answers] = []
             with self.learner.policy.reference():  # a fresh adapter changes nothing
-                figures = self._evaluate()
+                figures = self._evaluate(lambda pool: pools or pools.append(pool))
+            figures |= {"by_chance": by_chance(self.learner.task, pools[0])}
             self.folder.save_start(figures)
         return figures
 
@@ -148,9 +151,9 @@ class AnyRun(ABC):
             torch.cuda.empty_cache()  # does nothing without CUDA
         self.learner = make(self.config)
 
-    def _evaluate(self) -> dict:
+    def _evaluate(self, keep: Callable[[Answers], object] | None = None) -> dict:
         learner, config = self.learner, self.config
-        how = dict(seed=config.seed, task=learner.task, tell=self.measured)
+        how = dict(task=learner.task, tell=self.measured, keep=keep)
         with enough_memory(config):
             return evaluate(learner.policy, config, **how)
 

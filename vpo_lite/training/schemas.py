@@ -99,6 +99,7 @@ class Figures(Means):
     reached: dict[str, float] | None = None
     spread: dict[str, Positive] | None = None
     truncated_rate: Share | None = None
+    by_chance: bool | None = None
     answers: Count | None = None
     problems: Count | None = None
     per_problem: PerProblem

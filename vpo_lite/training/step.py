@@ -22,7 +22,7 @@ from ..policy.sampling import Rollouts
 from ..policy.threads import SMALL_UPDATE, one_thread_if_small, torch_threads
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
-from .contract import check_early_problems
+from .contract import check_early_problems, w_star_of, worst_of
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import rollout_fields
@@ -108,13 +108,13 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     where = f"step {step + 1}, first prompt {checks.shown(groups[0].prompt.text, 400)}"
     _check_sampled(rollouts, config, where)
     pay = config.pay_repeats
-    R = [x.for_training(task.worst(x.instance), pay) for x in groups]  # P times (G, m, d)
+    R = [x.for_training(worst_of(task, x.instance), pay) for x in groups]  # P times (G, m, d)
     trained, gave_way = rollouts, False
     if method.recombines:
         R, trained, gave_way = recombine(
             policy, task, groups, rollouts, R, learner.found, weights, config.alpha, longest
         )
-    credit = dict(w_star=[task.w_star(x) for x in instances], alpha=config.alpha, k=config.k)
+    credit = dict(w_star=[w_star_of(task, x) for x in instances], alpha=config.alpha, k=config.k)
     credit |= dict(eps=config.eps, whiten=config.whiten)
     try:
         scores, advantages = estimators.estimate(  # (P, G) both
