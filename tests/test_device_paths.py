@@ -204,7 +204,7 @@ def updated(micro_batch, monkeypatch) -> Watched:
     rollouts = Rollouts(ids, mask, ids[:, 0], ids, mask, nothing, mask[:, 0])
     learner = Stub((rows, T))
     with Watched() as seen:
-        update_policy(learner, config, rollouts, advantages, T, False)
+        update_policy(learner, config, rollouts, advantages, False)
     return seen
 
 

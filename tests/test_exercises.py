@@ -180,11 +180,84 @@ def test_scores_of_nothing_but_zeros_are_not_taken_for_advantages():
     assert "With 20,000 weights you get" in told and "advantages" not in told
 
 
+def test_advantages_that_divide_by_zero_are_told_so():
+    """Accepted, they failed in the notebook's next cell, which trains until all rollouts agree."""
+
+    def without(R, W):
+        U = (R @ W.T).max(axis=1).mean(axis=1)
+        return (U - U.mean()) / U.std()
+
+    assert "0 / 0 is no number. Add 1e-6" in check("01-a", without).text
+
+
+@pytest.mark.parametrize("ours", [lambda R, W: _vpo(R, W).tolist(), lambda R, W: _tensor(R, W)])
+def test_advantages_may_be_a_list_or_a_tensor(ours):
+    assert check("01-a", ours).right
+
+
+def _vpo(R, W):
+    return vpo.advantages("vpo", R[None], weights=W)[0]
+
+
+def _tensor(R, W):
+    torch = pytest.importorskip("torch")
+    return torch.as_tensor(_vpo(R, W))
+
+
+@pytest.mark.parametrize("answer", ["B and A", "A B", "b, a", " A and B "])
+def test_a_set_of_answers_has_no_order(answer):
+    assert check("01-c", answer).right and not check("01-c", "A").right
+
+
+@pytest.mark.parametrize("marked", [np.nan, -np.inf])
+def test_rows_may_be_marked_by_numbers_that_only_floats_have(marked):
+    def on_front(R):
+        kept = []
+        for i in range(len(R)):
+            others = R.copy()
+            others[i] = marked
+            with np.errstate(invalid="ignore"):
+                beaten = ((others >= R[i]).all(axis=1) & (others > R[i]).any(axis=1)).any()
+            kept.append(not beaten)
+        return np.array(kept)
+
+    assert check("03-a", on_front).right
+
+
+def test_the_routes_of_a_rollout_are_a_list_of_ones_own():
+    def earn_once(R, routes):
+        R = R.copy()
+        for i in reversed(range(len(routes))):
+            if routes.pop() in routes:
+                R[i] = 0
+        return R
+
+    assert check("04-c", earn_once).right
+
+
+def test_one_weight_too_few_or_always_sixty_four_is_not_k():
+    from vpo_lite.teaching.exercises.set_objective import score_group
+
+    assert not check("02-b", lambda R, K, rng: score_group(R, K - 1, rng)).right
+    for seed in range(5):
+        always = check("02-b", lambda R, K, rng: score_group(R, 64, rng))
+        assert not always.right, seed
+    ones = check("02-b", lambda R, K, rng: (R @ rng.dirichlet(np.ones(3), K).T).max(1).mean(1))
+    assert "one number for each objective" in " ".join(ones.text.split())
+    drawn = check("02-b", lambda R, K, rng: _by_exponentials(R, K, rng))
+    assert drawn.right  # another way to draw Dir(1)
+
+
+def _by_exponentials(R, K, rng):
+    W = rng.exponential(size=(K, R.shape[-1]))
+    return (R @ (W / W.sum(axis=1, keepdims=True)).T).max(axis=1).mean(axis=1)
+
+
 def test_a_function_that_changes_its_arguments_spoils_no_case():
     def rude(R, W):
         U = (R @ W.T).max(axis=1).mean(axis=1)
         R[:], W[:] = 0, 0
-        return (U - U.mean()) / U.std()
+        return (U - U.mean()) / (U.std() + 1e-6)
 
     assert check("01-a", rude).right
 

@@ -92,7 +92,7 @@ def stated(learner, config, shape):
 
 def update(learner, config, shape):
     advantages = np.random.default_rng(0).normal(size=shape[:2])
-    update_policy(learner, config, full_rollouts(shape), advantages, shape[3], config.kl > 0)
+    update_policy(learner, config, full_rollouts(shape), advantages, config.kl > 0)
 
 
 def kept_for_backward(policy, rollouts) -> int:

@@ -6,9 +6,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 import vpo_lite as vpo
 from vpo_lite import cli
@@ -25,10 +27,12 @@ from vpo_lite.studies import (
     searches,
     searching,
     tables,
+    under_way,
 )
 from vpo_lite.studies.mixed import MixedRules
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.programs import PROGRAMS
+from vpo_lite.training.errors import TrainingError
 
 pytestmark = pytest.mark.slow  # most tests share one small study that was run
 
@@ -368,6 +372,82 @@ def test_a_killed_study_goes_on_and_ends_the_same(study, folder, tmp_path):
         again.kind == "grpo"
         and json.loads(lost.read_text())["checkpoints"] == (before["checkpoints"])
     )
+
+
+class Killed(BaseException):
+    """Ends a run at once, as a kill does: nothing that follows in it runs."""
+
+
+def cut_short(study, copy, job, after: int) -> Path:
+    """Leave this run of a finished study as a kill after so many steps leaves it."""
+    (copy / f"{job.key}.json").unlink()
+
+    def tell(_, step, steps):
+        if step == after:
+            raise Killed
+
+    with pytest.raises(Killed):
+        runner.run_job(study, job, copy, tell)
+    return copy / "policies" / job.key / "run"
+
+
+@pytest.fixture
+def states(monkeypatch):
+    """Store a state after every step, as slow steps do."""
+    monkeypatch.setattr(under_way, "EVERY", 0.0)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_run_that_is_cut_short_goes_on_where_it_was(study, folder, tmp_path, states, after):
+    """After the second step it is to be measured. After its third only measuring is left."""
+    copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
+    shutil.copytree(folder, copy)
+    before = json.loads((copy / f"{job.key}.json").read_text())
+    place, steps = cut_short(study, copy, job, after), []
+    assert place.is_dir()
+    runner.run_job(study, job, copy, lambda _, step, __: steps.append(step))
+    assert steps == list(range(after + 1, 4))
+    now = json.loads((copy / f"{job.key}.json").read_text())
+    same = ("checkpoints", "per_problem", "validation", "made_from", "answers")
+    assert [now[name] for name in same] == [before[name] for name in same]
+    assert now["training_seconds"] >= 0 and not place.exists()
+    adapters = [x / "policies" / job.key / "adapter" for x in (folder, copy)]
+    one, other = (load_file(x / "adapter_model.safetensors") for x in adapters)
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+@pytest.mark.parametrize("what", ["settings", "sources", "damaged", "no state"])
+def test_what_was_begun_otherwise_is_begun_anew(study, folder, tmp_path, monkeypatch, what):
+    copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
+    shutil.copytree(folder, copy)
+    before = json.loads((copy / f"{job.key}.json").read_text())
+    monkeypatch.setattr(under_way, "EVERY", 1e9 if what == "no state" else 0.0)
+    place, steps = cut_short(study, copy, job, 2), []
+    if what == "settings":
+        stored = json.loads((place / "config.json").read_text())
+        (place / "config.json").write_text(json.dumps(stored | {"lr": 0.5}))
+    elif what == "sources":
+        kept = json.loads((place / "measured.json").read_text())
+        (place / "measured.json").write_text(json.dumps(kept | {"made_from": {"method": "0"}}))
+    elif what == "damaged":
+        (place / "measured.json").write_text("{")
+    runner.run_job(study, job, copy, lambda _, step, __: steps.append(step))
+    assert steps == [1, 2, 3] and not place.exists()
+    now = json.loads((copy / f"{job.key}.json").read_text())
+    assert now["per_problem"] == before["per_problem"]
+
+
+def test_a_run_that_cannot_go_on_leaves_nothing_under_way(study, folder, tmp_path, monkeypatch):
+    copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
+    shutil.copytree(folder, copy)
+    place = cut_short(study, copy, job, 1)
+
+    def infinite(*_):
+        raise TrainingError("the loss is inf")
+
+    monkeypatch.setattr("vpo_lite.training.loop.train_step", infinite)
+    assert isinstance(runner.run_job(study, job, copy), results.Failure)
+    assert not place.exists()
 
 
 def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path, capsys):

@@ -31,6 +31,7 @@ from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import Rollouts, completion_logits
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.maze import MazeTask
+from vpo_lite.training import problems
 from vpo_lite.training import step as step_module
 from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
@@ -121,8 +122,7 @@ def prompt_of(learner, cfg):
 
 
 def update(learner, cfg, rollouts, advantages, measure_kl=True):
-    longest = rollouts.mask.shape[1]
-    return update_policy(learner, cfg, rollouts, advantages, longest, measure_kl)._asdict()
+    return update_policy(learner, cfg, rollouts, advantages, measure_kl)._asdict()
 
 
 def rollouts_of(learner, cfg, seed=0):
@@ -273,6 +273,30 @@ def test_aggregations_by_hand():
         token_weights(mask, "mean", 4)
     with pytest.raises(ValueError, match="constant needs longest"):
         token_weights(mask, "constant")
+
+
+def test_constant_divides_by_one_number_for_the_whole_run(tiny, monkeypatch):
+    """Mazes have budgets of their own, and so had the divisor of each step."""
+    seen, usual = [], step_module.token_weights
+    monkeypatch.setattr(problems, "LOOKED_AT", 12)
+    monkeypatch.setattr(
+        step_module,
+        "token_weights",
+        lambda mask, how, longest: seen.append(longest) or usual(mask, how, longest),
+    )
+    many = dict(maze_seed=None, layout="lite-6x6", prompts=1, max_new_tokens=None)
+    cfg = tiny(aggregation="constant", steps=3, **many)
+    learner = Learner(cfg)
+    limits = {}
+    for step in range(12):
+        (maze,) = problems.problems_of_step(learner.task, cfg.seed, step, 1)
+        limits[step] = learner.task.max_tokens(maze, cfg.answers, learner.policy.pocket)
+    assert len({limits[step] for step in range(3)}) > 1  # otherwise this shows nothing
+    for step in range(3):
+        train_step(learner, cfg, step)
+    assert seen == [max(limits.values())] * 3
+    train_step(Learner(tiny()), tiny(), 0)
+    assert seen[-1] is None  # the others need none, and look at no problem
 
 
 @pytest.mark.slow

@@ -387,6 +387,17 @@ def test_the_recommended_settings():
         grpo_config(pocket_config(), "unused", 3)
 
 
+def test_the_token_limit_is_that_of_the_run_and_not_of_its_first_problems(monkeypatch):
+    """TRL has one for all steps, and cut the last answer where a later maze needs more."""
+    many = pocket_config(maze_seed=None, layout="hard-8x8", prompts=1, steps=1, max_new_tokens=None)
+    task, pocket = many.make_task(), shipped.description("pocket-6x6")
+    steps = [problems_of_step(task, many.seed, step, 1)[0] for step in range(120)]
+    needed = [task.max_tokens(maze, many.answers, pocket) for maze in steps]
+    assert needed[0] < max(needed)  # the run may be made longer
+    monkeypatch.setattr("vpo_lite.training.problems.LOOKED_AT", 120)
+    assert grpo_config(many, "unused").max_completion_length == max(needed)
+
+
 REFUSED = {
     "max_at_k": dict(method="max_at_k"),
     "gdpo": dict(method="gdpo"),

@@ -122,7 +122,7 @@ def update(here: Here) -> dict:
         learner = Learner(config, policy_of("1m", device))
         rollouts = full_rollouts(shape, 200, device)
         rollouts.prompt_mask[0, :7] = False
-        figures.append(update_policy(learner, config, rollouts, advantages, shape[3], True))
+        figures.append(update_policy(learner, config, rollouts, advantages, True))
         gradients.append(torch.cat([p.grad.flatten().cpu() for p in learner.parameters]))
     off = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
     loss = abs(figures[1].loss - figures[0].loss)
@@ -298,7 +298,7 @@ def _memory_of(here: Here, size: str) -> dict:
     sample_tokens(model, prompts, uniforms, eos_ids={-1}, pad_id=0, forward=DecoderView(model))
     rollouts = full_rollouts(shape, 200, here.device)
     for _ in range(2):  # AdamW's moments are there from the second update on
-        update_policy(learner, config, rollouts, np.ones((P, G)), T, False)
+        update_policy(learner, config, rollouts, np.ones((P, G)), False)
     measured = torch.cuda.max_memory_allocated() - before if here.device.type == "cuda" else None
     return {
         "stated": need.peak,

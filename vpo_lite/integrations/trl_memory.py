@@ -4,7 +4,8 @@ from ..policy.decoder import DecoderView
 from ..policy.policy import Policy
 from ..training.config import TrainConfig
 from ..training.memory import Decoder, Memory, lengths
-from .trl_setup import shared, token_limit
+from ..training.problems import token_limit
+from .trl_setup import shared
 
 TOKENS, WORDS = 4096, 32768  # tokens and vocabulary of one tile of TRL 1.16's output layer
 
@@ -29,8 +30,8 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None, processes: int
     It holds for TRL 1.16 with ``generate`` and whole parameters in every process.
     tests/test_trl_memory.py compares it with what the trainer allocates on the CPU.
     """
-    L = lengths(policy, config, task or config.make_task())[0]
-    T = config.max_new_tokens or token_limit(config)
+    task = task or config.make_task()
+    L, T = lengths(policy, config, task)[0], token_limit(task, config, policy.pocket)
     model = Decoder.of(policy, config.rank)
     rows, b = shared(config, processes)
     N, gpu = b * (L + T), policy.device.type == "cuda"

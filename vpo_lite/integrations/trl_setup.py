@@ -16,8 +16,8 @@ from ..policy import shipped
 from ..policy.tokenizer import NO_THINKING
 from ..tasks.base import Prompt, Task, TaskError, group_key
 from ..training.config import TrainConfig
-from ..training.contract import prompt_of, tokens_of
-from ..training.problems import draw_weights, seeds_of_step
+from ..training.contract import prompt_of
+from ..training.problems import draw_weights, seeds_of_step, token_limit
 from .rewards import RolloutReward
 
 EPS = 1e-4  # what TRL adds to the standard deviation of a group
@@ -48,7 +48,6 @@ DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
     "save_steps": "save_every",
     "use_cpu": "device",
 }
-LOOKED_AT = 64  # problems of a run that its one token limit is taken from
 
 
 def check_installed() -> None:
@@ -162,7 +161,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
     - prompts: padded on the left, and run once for each rollout. The native trainer runs each
       prompt once for its whole group.
     - token limit: one for the whole run. Without ``max_new_tokens`` it is the largest that the
-      first 64 problems need; the native trainer asks the problems of each step.
+      first 1,024 problems need; the native trainer asks the problems of each step.
     - dropout: switched off. TRL updates the model in training mode, the native trainer in
       evaluation mode. A base with dropout (GPT-2: 0.1) would score other numbers than it sampled.
     - loss_type: ``dapo``, ``grpo`` or ``dr_grpo`` for our aggregation ``token``, ``sequence`` or
@@ -178,7 +177,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
 
     check_config(config)
     local, at_once = shared(config, processes)
-    cpu = on_cpu(config)
+    cpu, pocket = on_cpu(config), shipped.description(config.base_model)
     ours = dict(
         output_dir=str(output_dir),
         max_steps=config.steps,
@@ -187,7 +186,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         per_device_train_batch_size=at_once,
         gradient_accumulation_steps=local // at_once,
         num_generations=config.group_size,
-        max_completion_length=config.max_new_tokens or token_limit(config),
+        max_completion_length=token_limit(config.make_task(), config, pocket),
         temperature=config.temperature,
         beta=config.kl,
         epsilon=config.clip,
@@ -304,12 +303,3 @@ def on_cpu(config: TrainConfig) -> bool:
     import torch
 
     return config.device == "cpu" or not torch.cuda.is_available()
-
-
-def token_limit(config: TrainConfig) -> int:
-    """The most tokens that the first problems of a run need, for all its rollouts."""
-    task, pocket = config.make_task(), shipped.description(config.base_model)
-    steps = range(-(-LOOKED_AT // config.prompts))
-    seeds = [s for i in steps for s in seeds_of_step(task, config.seed, i, config.prompts)]
-    instances = [task.instance(seed) for seed in dict.fromkeys(seeds[:LOOKED_AT])]
-    return max(tokens_of(task, x, config.answers, pocket) for x in instances)

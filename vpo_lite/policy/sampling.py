@@ -6,8 +6,8 @@ own, :class:`HFForward`, or a faster one with the same two methods. The loop see
 top-k or top-p can filter tokens unnoticed.
 
 A token is drawn at a uniform number that the caller supplies (drawing.py). A rollout is thus a
-pure function of parameters, prompt and uniforms. It does not depend on its neighbours in the batch,
-on the device's random stream, or on what was sampled before.
+pure function of parameters, prompt and uniforms, whose number limits its length. It does not depend
+on its neighbours in the batch, on the device's random stream, or on what was sampled before.
 """
 
 import functools

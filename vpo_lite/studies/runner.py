@@ -1,10 +1,11 @@
 """Running a study: one run after the other, one small JSON file for each.
 
 A folder holds ``KEY.json`` for each finished run, and its adapter in ``policies/KEY``. What is
-finished is skipped. So a killed study goes on with the same command, and the same command started
-several times shares the work: a run belongs to the process that holds the lock of its folder. A run
-whose loss becomes infinite leaves ``failed-KEY.json`` instead, and the study goes on without it. It
-is tried again without that file, or with other settings.
+finished is skipped, and a run that was cut short goes on where it was (under_way.py). So a killed
+study goes on with the same command, and the same command started several times shares the work: a
+run belongs to the process that holds the lock of its folder. A run whose loss becomes infinite
+leaves ``failed-KEY.json`` instead, and the study goes on without it. It is tried again without that
+file, or with other settings.
 """
 
 import json
@@ -21,7 +22,6 @@ from ..policy.loading import check_there
 from ..tasks.base import TaskError
 from ..tasks.sandbox import cores
 from ..training.errors import TrainingError
-from ..training.loop import train
 from ..training.memory import check_fits
 from ..training.record import StepRecord
 from ..training.run import versions_of
@@ -41,6 +41,7 @@ from .results import (
     state,
     workplace,
 )
+from .under_way import UnderWay, discard
 
 
 def check_sources(study: Study, folder, runs: Iterable[Job], *, download: bool) -> None:
@@ -133,7 +134,9 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
     try:
         write_once(result_path(folder, job), place, make)
     except _Failed:
+        discard(place)
         return read_json(failed, Failure)
+    discard(place)
     failed.unlink(missing_ok=True)  # of other settings, or of another machine
     return read_result(study, folder, job)
 
@@ -160,34 +163,47 @@ def write_once(path: Path, place: Path, make: Callable[[], dict]) -> bool:
 
 
 def _trained(study: Study, job: Job, folder: Path, tell) -> dict:
-    began, config, stated = time.perf_counter(), job.config, study.measured
-    read = made_from(job)
-    with told_of(f"run {job.key}", TrainingError):  # no such model, too little memory, ..
-        learner, task = Learner(config), job.judged.make_task()
+    config, read = job.config, made_from(job)
+
+    def make() -> Learner:
+        learner = Learner(config)
         check_fits(learner.policy, config, learner.task)
-        task.check_machine()
+        return learner
+
+    with told_of(f"run {job.key}", TrainingError):  # no such model, too little memory, ..
+        job.judged.make_task().check_machine()
+        work = UnderWay(workplace(folder, job.key), config, read, make)
+    try:
+        return _measured(study, job, folder, tell, work, read)
+    finally:
+        work.close()
+
+
+def _measured(study: Study, job: Job, folder: Path, tell, work: UnderWay, read: dict) -> dict:
+    """Train to the end and measure on the way; returns what the result file holds."""
+    began, config, stated = time.perf_counter(), job.config, study.measured
+    learner, task = work.learner, job.judged.make_task()
     if weights := learner.policy.fingerprint:
-        read[f"model {config.base_model}"] = weights
+        read = read | {f"model {config.base_model}": weights}
     check_contents(study, folder, [(job.kind, read)])
     steps = config.steps if job.trained else 0
     marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
-    marks.discard(steps)
-    tokens, training, checkpoints = 0, 0.0, []
+    marks -= {steps, *(point["step"] for point in work.checkpoints)}
 
     def measured(split, count, answers=stated.answers, alphas=()):
         seeds = task.seeds[split][: 1 if task.single else count]
         asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=job.seed)
         return measure(learner.policy, task, job.judged, seeds, **asked)
 
-    walk = train(config, learner=learner) if steps else iter(())
-    while (record := _next(walk)) is not None:
-        tokens, training = tokens + record.tokens, training + record.seconds
+    walk = work.train() if steps else iter(())
+    while True:
+        if len(work.records) in marks:  # also where the run was cut short before it was measured
+            work.add(summary(measured("held_out", stated.between)))
+        if (record := _next(walk)) is None:
+            break
         tell(job.key, record.step, steps)
-        if record.step in marks:
-            figures = summary(measured("held_out", stated.between))
-            checkpoints.append({"step": record.step, "tokens": tokens, "figures": figures})
     last = measured("held_out", stated.problems, alphas=stated.alphas)
-    checkpoints.append({"step": steps, "tokens": tokens, "figures": summary(last)})
+    end = {"step": steps, "tokens": work.tokens, "figures": summary(last)}
     name, _, k = stated.chosen_by.partition("@")
     answers = max(int(k), job.judged.compared_size) if k else stated.answers
     chosen_by = measured("validation", stated.validation, answers=answers)[name]
@@ -198,12 +214,12 @@ def _trained(study: Study, job: Job, folder: Path, tell) -> dict:
         "seed": job.seed,
         "config": config.to_json(),
         "validation": round(float(np.mean(chosen_by[:, int(k) - 1] if k else chosen_by)), 5),
-        "checkpoints": checkpoints,
+        "checkpoints": [*work.checkpoints, end],
         "per_problem": by_problem(last),
         "measured": stated.model_dump(),
         "judged": judged(job),
         "answers": config.prompts * config.group_size * config.answers * steps,
-        "training_seconds": round(training, 1),
+        "training_seconds": round(sum(record.seconds for record in work.records), 1),
         "seconds": round(time.perf_counter() - began, 1),
         "machine": f"{platform.machine()}, {cores()} cores, {learner.policy.device}",
         "versions": versions_of(("vpo_lite", "torch")),

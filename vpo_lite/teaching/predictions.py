@@ -112,13 +112,17 @@ class Prediction:
             )
 
         def store(_):
+            given = field.value
+            if self.options is None:
+                given = given.strip().replace(",", ".") or None
             try:
-                typed = str(field.value).replace(",", ".")
-                self.value = typed and float(typed) if self.options is None else field.value
+                self.value = float(given) if given and self.options is None else given
             except ValueError:
                 said = f"Please type {NUMBER}."
+                said += "" if self.value is None else f" {_text(self.value)} is still stored."
             else:
-                said = f"Stored: {_text(self.value)}. You can still change it."
+                kept = f"Stored: {_text(self.value)}. You can still change it."
+                said = "Nothing is stored." if self.value is None else kept
             note.value = html('<span role="status">{}</span>', said)
 
         field.observe(store, "value")

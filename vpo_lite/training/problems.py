@@ -13,8 +13,9 @@ from ..objective import sample_weights
 from ..randomness import generator, integer
 from ..tasks.base import Task, group_key
 from .config import TrainConfig
-from .contract import objectives_of, w_star_of, worst_of
+from .contract import objectives_of, tokens_of, w_star_of, worst_of
 
+LOOKED_AT = 1024  # problems of a run that its one token limit is taken from
 MOST_IN_EPOCHS = 2**19  # training seeds; of more, two draws of one problem are rare
 
 
@@ -48,6 +49,18 @@ def _order(seed: int, epoch: int, n: int) -> np.ndarray:
 def problems_of_step(task: Task, seed: int, step: int, prompts: int) -> list:
     """The P problems of a step (0, 1, ...)."""
     return [task.instance(s) for s in seeds_of_step(task, seed, step, prompts)]
+
+
+def token_limit(task: Task, config: TrainConfig, pocket: dict | None) -> int:
+    """One token limit for all rollouts of a run, however long it is: ``max_new_tokens``, or the
+    most that m answers to one of its first 1,024 problems may need.
+    """
+    if config.max_new_tokens:
+        return config.max_new_tokens
+    steps = range(-(-LOOKED_AT // config.prompts))
+    seeds = [s for i in steps for s in seeds_of_step(task, config.seed, i, config.prompts)]
+    looked_at = (task.instance(seed) for seed in dict.fromkeys(seeds[:LOOKED_AT]))
+    return max(tokens_of(task, x, config.answers, pocket) for x in looked_at)
 
 
 def draw_weights(task: Task, how, instances, keys, step: int):

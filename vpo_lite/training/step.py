@@ -26,7 +26,13 @@ from .contract import check_early_problems, w_star_of, worst_of
 from .errors import TrainingError
 from .loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from .measure import rollout_fields
-from .problems import check_method, draw_weights, problems_of_step, single_weights
+from .problems import (
+    check_method,
+    draw_weights,
+    problems_of_step,
+    single_weights,
+    token_limit,
+)
 from .recombine import check_task, recombine
 from .record import StepRecord
 from .rollouts import draw_uniforms, longest_completion, sample_answers
@@ -64,6 +70,7 @@ class Learner:
         if config.rollout_dtype != "auto":
             _check_rollout_dtype(self.policy, config)
         self.found: BestSets = {}  # of a method that recombines
+        self.limits: dict[int, int] = {}  # answers in a rollout -> what "constant" divides by
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
         if estimators.METHODS[config.method].recombines:
@@ -126,7 +133,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     for parameters in learner.optimizer.param_groups:
         parameters["lr"] = config.lr_at(step)
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
-        update = update_policy(learner, config, trained, advantages, longest, measure_kl, where)
+        update = update_policy(learner, config, trained, advantages, measure_kl, where)
     own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
     return StepRecord(
         step=step + 1,
@@ -160,13 +167,22 @@ class Update(NamedTuple):
     sampler_gap: float
 
 
+def _divisor(learner: Learner, config: TrainConfig) -> int | None:
+    """What the aggregation "constant" divides by: one number for a whole run, as in TRL."""
+    if config.aggregation != "constant":
+        return None
+    m = config.answers
+    if m not in learner.limits:
+        learner.limits[m] = token_limit(learner.task, config, learner.policy.pocket)
+    return learner.limits[m]
+
+
 @torch.enable_grad()  # a notebook, or the code of a reward, may have turned gradients off
 def update_policy(
     learner: Learner,
     config: TrainConfig,
     rollouts: Rollouts,
     advantages: np.ndarray,
-    longest: int,
     measure_kl: bool,
     where: str = "a step",
 ) -> Update:
@@ -177,7 +193,6 @@ def update_policy(
     whose gradient, summed over the micro-batches, is clipped to norm 1.
 
     - advantages: (P, G), one number for all tokens of a rollout
-    - longest: the token limit of a rollout
     - measure_kl: whether the KL to the reference is computed
     - where: step and prompt, for an error
 
@@ -185,7 +200,7 @@ def update_policy(
     """
     policy, mask = learner.policy, rollouts.mask
     rows = config.micro_batch or len(mask)
-    weights = token_weights(mask, config.aggregation, longest)
+    weights = token_weights(mask, config.aggregation, _divisor(learner, config))
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
     cuts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
     parts = [_Part(rollouts.rows(cut), gain[cut], weights[cut]) for cut in cuts]

@@ -16,6 +16,7 @@ from ...checks import check_finite, raised, shown
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
 BLANK_BODY = "The function returns nothing yet. Replace the dots by lines that end with `return`."
+FINITE = "Finite numbers are asked for."
 TOLERANCE = 1e-4  # absolute and relative, of each number that a function returns
 
 
@@ -121,24 +122,25 @@ def choice(
     minutes: int,
     level: int,
     learned: str,
+    read: Callable[[str], str] = str.casefold,
 ) -> Exercise:
     """An exercise whose answer is one of some texts, in capital or small letters.
 
     options: each text with the hint that it gets; the one with None is right.
+    read: texts for which it gives the same are one answer.
 
     >>> larger = choice("09-b", "Larger", {"3": "It is the smaller one.", "4": None},
     ...                 minutes=1, level=1, learned="4 is more than 3.")
     >>> larger.judge("4"), larger.judge("3"), larger.judge("5")
     (None, 'It is the smaller one.', "Choose one of '3', '4'. This is '5'.")
     """
-    hints = {text.casefold(): said for text, said in options.items()}
+    hints = {read(text): said for text, said in options.items()}
     assert len(hints) == len(options), options
     (solution,) = (text for text, said in options.items() if said is None)
     slips = tuple((text, said) for text, said in options.items() if said is not None)
 
     def judge(answer):
-        given = answer.strip().casefold() if isinstance(answer, str) else answer
-        if not isinstance(answer, str) or given not in hints:
+        if not isinstance(answer, str) or (given := read(answer.strip())) not in hints:
             return f"Choose one of {', '.join(map(repr, options))}. This is {shown(answer)}."
         return hints[given]
 
@@ -156,11 +158,13 @@ def function(
     hint: str,
     learned: str,
     slips: Sequence[tuple[Callable, str]] = (),
+    not_finite: str = FINITE,
 ) -> Exercise:
     """An exercise whose answer is a function. It is called, and compared with the solution.
 
     solution, slips  functions of the same arguments
     cases            () -> the arguments of each call; each call gets copies of them
+    not_finite       what is said where it returns no finite numbers
 
     >>> twice = function("09-c", "Twice", minutes=1, level=3, solution=lambda x: 2 * x,
     ...                  cases=lambda: [(1.0,), (3.0,)], hint="Double it.", learned="It doubles.",
@@ -173,7 +177,7 @@ def function(
 
     def judge(answer):
         calls = cases()
-        outputs, refused = returned(answer, calls)
+        outputs, refused = returned(answer, calls, not_finite)
         if refused:
             return refused
         right = [np.asarray(solution(*call), dtype=float) for call in calls]
@@ -187,30 +191,33 @@ def function(
     return Exercise(key, title, minutes, level, solution, learned, judge, slips)
 
 
-def returned(answer, calls: Iterable[tuple]) -> tuple[list[np.ndarray], str | None]:
+def returned(
+    answer, calls: Iterable[tuple], not_finite: str = FINITE
+) -> tuple[list[np.ndarray], str | None]:
     """What a reader's function returns for each of these arguments, and None; or [] and a hint.
 
-    The numbers come as arrays of floats. The function gets copies of the arguments that are arrays.
+    The numbers come as arrays of floats. The function gets copies of arrays and lists.
     """
     if not callable(answer):
         return [], f"{NO_FUNCTION} This is {shown(answer)}."
     outputs = []
     for call in calls:
         try:
-            output = answer(*map(_copied, call))
+            with np.errstate(all="ignore"):  # the hint says what a warning of NumPy would
+                output = answer(*map(_copied, call))
         except (Exception, SystemExit) as error:  # whatever the reader's own code raises
             return [], f"Your function raises an error: {raised(error, 200)}"
         if is_blank(output):
             return [], BLANK_BODY
         given = numbers_of(output)
         if given is None:
-            return [], f"Your function returns {shown(output)}. Finite numbers are asked for."
+            return [], f"Your function returns {shown(output)}. {not_finite}"
         outputs.append(given)
     return outputs, None
 
 
 def _copied(value):
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return value.copy() if isinstance(value, np.ndarray | list) else value
 
 
 def _agree(these, those) -> bool:

@@ -65,17 +65,39 @@ OVER_PEOPLE = (
 )
 ADVANTAGES = "These are advantages. Return the scores: do not subtract or divide."
 FIXED = "The scores do not depend on `rng`: draw the weights from it."
+NOT_FROM_RNG = (
+    "The same `rng` gives other scores when they are computed again. Draw all weights from `rng`."
+)
+SQUARE = (
+    "It works only where a set has as many answers as there are objectives. A weight has one "
+    "number for each objective: the last axis of R. This R has the shape (4, 3, 2)."
+)
+NOT_K = "With K = 1 you do not draw one weight: how many are drawn must depend on K."
+
+
+def _square(R, K, rng):
+    W = rng.dirichlet(np.ones(R.shape[1]), size=K)
+    return (R @ W.T).max(axis=1).mean(axis=-1)
+
+
+def _without_rng(R, K, rng):
+    return score_group(R, K, np.random.default_rng())
+
+
+def _without_K(R, K, rng):
+    return score_group(R, 20_000, rng)
 
 
 def _judge_scores(answer):
     """Draws differ from reader to reader, so this judges what holds for any draws."""
     rng = np.random.default_rng
     calls = [(np.broadcast_to(SETS[0], (8, 3, 3)), 4, rng(1)), (SETS, 4, rng(2)), (SETS, 4, rng(3))]
-    calls += [(SETS, 20_000, rng(4))]
+    calls += [(SETS, 20_000, rng(4)), (SETS, 4, rng(2)), (SETS[:1], 1, rng(5))]
+    calls += [(SETS[:1], 1, rng(seed)) for seed in range(6, 15)]
     outputs, refused = returned(answer, calls)
     if refused:
         return refused
-    equal, few, other, many = outputs
+    equal, few, other, many, again, *of_one = outputs
     for scores, (R, _, _) in zip(outputs, calls, strict=True):
         if scores.shape != R.shape[:1]:
             return f"One score for each rollout is asked for, (G,). Yours has shape {scores.shape}."
@@ -95,7 +117,12 @@ def _judge_scores(answer):
         return f"With 20,000 weights you get {many.round(3)}, and {exact.round(3)} is right."
     if np.allclose(few, other):
         return FIXED
-    return None
+    if not np.allclose(few, again):
+        return NOT_FROM_RNG
+    if np.std(of_one) < 0.05:  # of one weight the largest number spreads by 0.15
+        return NOT_K
+    _, refused = returned(answer, [(SETS[..., :2], 4, rng(1))])
+    return f"{SQUARE} {refused}" if refused else None
 
 
 NUMBERS = "Three numbers from 0 to 1 are asked for."
@@ -151,6 +178,9 @@ EXERCISES = (
             (_over_people, OVER_PEOPLE),
             (_compared, ADVANTAGES),
             (_fixed, FIXED),
+            (_without_rng, NOT_FROM_RNG),
+            (_without_K, NOT_K),
+            (_square, SQUARE),
         ),
         learned="Equal rollouts get equal scores, because the group shares its weights.",
     ),

@@ -46,7 +46,11 @@ EXERCISES = (
                 "This is what three routes cover, or two on maze 1000. Choose the maze "
                 "`three needed` and m = 2.",
             ),
-            (0.9863414290909, "This is the coverage at α = 10. Move α back to 1."),
+            (
+                0.9863414290909,
+                "Is this maze `three needed`, and α 1? Two routes cover 0.99 there at α = 10, and "
+                "on maze 1000 at any α.",
+            ),
             (0.8996017306623, "This is the coverage at α = 0.1. Move α back to 1."),
             (1 - 0.9557522123893805, "This is what two routes leave uncovered."),
         ),

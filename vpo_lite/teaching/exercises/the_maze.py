@@ -33,7 +33,7 @@ FIRST = [[2, 0], [0, 2], [1, 1], [1, 0], [1, 1]]
 def _results():
     rng = np.random.default_rng(3)
     drawn = [rng.integers(4, size=(12, 3)) / 3 for _ in range(6)]
-    return [(R,) for R in (np.array(FIRST), *drawn)]
+    return [(R,) for R in (np.array(FIRST, dtype=float), *drawn)]
 
 
 HASTE = (

@@ -56,7 +56,7 @@ def _rollouts():
 
 def _earned(effects, values):
     kinds = sorted(set(effects))
-    return values[[kinds.index(effect) for effect in effects]], effects
+    return values[[kinds.index(effect) for effect in effects]], list(effects)
 
 
 EXERCISES = (

@@ -16,7 +16,14 @@ def _advantages(R, W):
 def _groups():
     rng = np.random.default_rng(1)
     answers = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
-    return [(answers[rng.integers(3, size=(24, 3))], rng.dirichlet([1, 1], 64)) for _ in range(3)]
+    drawn = [(answers[rng.integers(3, size=(24, 3))], rng.dirichlet([1, 1], 64)) for _ in range(3)]
+    return [*drawn, (np.tile(answers, (24, 1, 1)), drawn[0][1])]  # all rollouts alike
+
+
+def _letters(text):
+    """The answers that a set holds, in any order: "B, A" is "A and B"."""
+    words = text.casefold().replace(",", " ").split()
+    return " ".join(sorted(word for word in words if word != "and"))
 
 
 EXERCISES = (
@@ -70,6 +77,8 @@ EXERCISES = (
                 "Nearly: what you add to the standard deviation is too large. Add 1e-6.",
             ),
         ),
+        not_finite="In a group whose rollouts all score the same the deviation is 0, and 0 / 0 is "
+        "no number. Add 1e-6 to the deviation.",
         learned="These are VPO's advantages. GRPO scores an answer by its mean.",
     ),
     number(
@@ -100,6 +109,7 @@ EXERCISES = (
         },
         minutes=3,
         level=2,
+        read=_letters,
         learned="With two slots VPO gives up the compromise: {A, B} is worth 0.75, {A, C} 0.68.",
     ),
 )

@@ -1,0 +1,109 @@
+"""A run of a study that is under way: what a kill leaves of it, and how the next process goes on.
+
+Until the result of a run is written, its workplace holds a run folder, as ``vpo-lite train`` makes
+one, with what was measured so far. A run that goes on ends as one that was never stopped: on the
+CPU bit for bit.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..files import Schema, read_json, write_json
+from ..training.config import TrainConfig
+from ..training.folders import RunFolder
+from ..training.loop import train
+from ..training.record import StepRecord
+from ..training.step import Learner
+from .results import Checkpoint
+
+EVERY = 20.0  # seconds between two states, so a kill costs no more than these
+RUN, MEASURED = "run", "measured.json"
+
+
+class _Measured(Schema):
+    """What was measured so far, and what the run is made from."""
+
+    made_from: dict[str, str]
+    checkpoints: list[Checkpoint]
+
+
+class UnderWay:
+    """The training of one run, in a workplace whose lock the caller holds. It goes on with what
+    lies there, unless that was begun with other settings or from other sources, or is damaged.
+
+    - make: builds the learner
+    - made_from: digests of data, code and base model
+    - learner: after the steps that are done, of which there are records
+    - checkpoints: what was measured after some of them
+    """
+
+    def __init__(
+        self,
+        place: Path,
+        config: TrainConfig,
+        made_from: dict[str, str],
+        make: Callable[[], Learner],
+    ):
+        self.config, self._made_from = config, made_from
+        self._folder, self.learner = RunFolder(place / RUN), make()
+        try:
+            self.checkpoints = self._restored()
+        except ValueError:  # nothing lies there, or nothing of use
+            self.close()
+            discard(place)
+            self.learner = make()  # the old one may have been changed
+            self._folder = RunFolder.create(place / RUN, config)
+            self.checkpoints = []
+            self._keep()
+        self.records = self._folder.records()
+
+    def _restored(self) -> list[dict]:
+        """Put the last state into the learner; returns what was measured up to it."""
+        folder = RunFolder.open(self._folder.path)
+        folder.lock()
+        self._folder = folder
+        kept = read_json(folder.path / MEASURED, _Measured)
+        began, now = folder.config().to_json(), self.config.to_json()
+        if kept.made_from != self._made_from or began != now:
+            raise ValueError(f"{folder.path}: begun otherwise")
+        done = folder.restore(self.learner, self.config)
+        return [point.model_dump() for point in kept.checkpoints if point.step <= done]
+
+    def train(self) -> Iterator[StepRecord]:
+        """The steps that are left. Each is on disk before it is given."""
+        walk = train(self.config, learner=self.learner, first_step=len(self.records))
+        saved = time.monotonic()
+        for record in walk:
+            self._folder.append(record)
+            self.records.append(record)
+            if time.monotonic() - saved >= EVERY or record.step == self.config.steps:
+                self._folder.save(self.learner, record.step)
+                saved = time.monotonic()
+            yield record
+
+    @property
+    def tokens(self) -> int:
+        """Those sampled in the steps that are done."""
+        return sum(record.tokens for record in self.records)
+
+    def add(self, figures: dict) -> None:
+        """Keep what was measured after the steps that are done."""
+        step = len(self.records)
+        self.checkpoints.append({"step": step, "tokens": self.tokens, "figures": figures})
+        self._folder.save(self.learner, step)
+        self._keep()
+
+    def _keep(self) -> None:
+        kept = {"made_from": self._made_from, "checkpoints": self.checkpoints}
+        write_json(self._folder.path / MEASURED, kept)
+
+    def close(self) -> None:
+        """Write no more. What lies there stays, for the next process."""
+        self._folder.close(remove=True)
+
+
+def discard(place: Path) -> None:
+    """Remove what is under way in a workplace: its result is written, or it cannot go on."""
+    shutil.rmtree(place / RUN, ignore_errors=True)
