@@ -19,6 +19,7 @@ from .maze import SYMBOLS, Maze
 from .scoring import OBJECTIVES, check_reward_mode, reward_vectors, walk
 
 _OBSERVATIONS = ("dict", "grid", "flat")
+_PRESET, _SEED = "lite-6x6", 0  # of the constructor
 Observation = dict[str, np.ndarray | int] | np.ndarray  # a dict, or a "grid" or "flat" array
 
 
@@ -72,6 +73,13 @@ class MazeEnv(gymnasium.Env):
     environment. The vector is always in `info["vector_reward"]`, and `info["is_success"]` says
     whether E was reached.
 
+    gymnasium's own vector environments and stable-baselines3 expect a number as the reward. With
+    the vector, `gymnasium.make_vec("envs/Maze-v0", n)` and stable-baselines3 fail in the first
+    step, and `vectorization_mode="async"` fails once an episode has ended. There are two cures:
+
+    - `scalarize=w` works with all of them
+    - `mo_gymnasium.wrappers.vector.MOSyncVectorEnv` takes the vectors
+
     ## Starting State
     The walker on S, nothing taken, the whole budget left. It is the same at every reset: `seed` of
     the constructor fixes the maze, and `reset(seed=...)` changes nothing.
@@ -81,7 +89,7 @@ class MazeEnv(gymnasium.Env):
 
     ## Arguments
     - `preset`, `seed`: the maze is `envs.generate(preset, seed)`.
-    - `maze`: a Maze of your own, or its text, instead.
+    - `maze`: a Maze of your own, or its text, instead of these two.
     - `reward_mode`: `"linear"` (default) or `"convex_bonus"`.
     - `scalarize`: None for the vector (default), or 4 weights for the number w . r.
     - `observation`: `"dict"` (default), `"grid"` or `"flat"`.
@@ -106,8 +114,8 @@ class MazeEnv(gymnasium.Env):
 
     def __init__(
         self,
-        preset: str | Layout = "lite-6x6",
-        seed: int = 0,
+        preset: str | Layout = _PRESET,
+        seed: int = _SEED,
         *,
         maze: Maze | None = None,
         reward_mode: str = "linear",
@@ -258,6 +266,9 @@ class MazeEnv(gymnasium.Env):
 def _make_maze(preset, seed, maze):
     if maze is None:
         return generate(preset, seed)
+    for name, value, usual in (("preset", preset, _PRESET), ("seed", seed, _SEED)):
+        if value != usual:
+            raise ValueError(f"{name}: got {shown(value)} beside maze, expected one of the two")
     if isinstance(maze, str):
         return Maze.from_text(maze)
     if not isinstance(maze, Maze):

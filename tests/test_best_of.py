@@ -91,10 +91,50 @@ def test_budgets_are_spent_on_each_curve():
     np.testing.assert_array_equal(found, [[np.nan, 1, 2, 3, np.nan], [np.nan, 4, 5, 6, np.nan]])
 
 
-@pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "tokens", [0.0, -1.0, float("nan"), float("inf"), 1e-320, None, "x", [1, 2], [1], True]
+)
 def test_answers_cost_tokens(tokens):
-    with pytest.raises(ValueError, match="tokens_per_answer"):
+    with pytest.raises(ValueError, match=r"^tokens_per_answer = [^\n]*: expected a number above 0"):
         best_of.at_tokens([1.0], tokens, [1])
+
+
+def test_a_budget_of_any_size_is_spent(recwarn):
+    budgets = [-1e100, -1.0, 0.0, 2.0, 1e19, 1e100]
+    for tokens in (1.0, 1e-99):
+        found = best_of.at_tokens([0.2, 0.5], tokens, budgets)
+        np.testing.assert_array_equal(np.isnan(found), [1, 1, 1, tokens < 1, 1, 1])
+    assert not recwarn
+
+
+CURVES = [[], "ab", ["a"], None, 0.5, [float("nan"), 1.0], [1.0, float("inf")], [[1.0], [1.0, 2.0]]]
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_what_is_no_curve_is_refused_in_one_line(curve):
+    with pytest.raises(ValueError, match=r"^curve[^\n]*$"):
+        best_of.at_tokens(curve, 1.0, [1])
+    with pytest.raises(ValueError, match=r"^first[^\n]*$"):
+        best_of.crossing(curve, [0.0, 0.0])
+    with pytest.raises(ValueError, match=r"^second[^\n]*$"):
+        best_of.crossing([0.0, 0.0], curve)
+
+
+@pytest.mark.parametrize(
+    "first, second", [([1, 2, 3], [0, 0]), ([1, 2, 3], [0]), ([[1, 2]], [[0, 0]])]
+)
+def test_curves_that_cross_are_two_and_equally_long(first, second):
+    with pytest.raises(ValueError, match=r"^first has shape .*: expected two curves over the same"):
+        best_of.crossing(first, second)
+
+
+def test_curves_that_differ_by_rounding_do_not_cross():
+    assert best_of.crossing([0.1 + 0.2, 0.5], [0.3, 0.4]) == 2
+    assert best_of.crossing([0.1 + 0.2, 0.5], [0.3, 0.5]) is None
+    assert best_of.crossing([0.5, 0.1 + 0.2 - 0.3], [0.4, 0.0]) is None  # of the largest value
+    assert best_of.crossing([0.3 + 1e-11, 0.5], [0.3, 0.4]) == 1
+    assert best_of.crossing([3e-20, 5e-20], [2e-20, 4e-20]) == 1  # however small
+    assert best_of.crossing([0, 0], [0, 0]) is None
 
 
 def test_the_crossing_is_the_last_one():

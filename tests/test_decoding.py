@@ -23,8 +23,9 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from vpo_lite.policy import decoder, drawing
+from vpo_lite.policy import decoder, drawing, sampling
 from vpo_lite.policy.decoder import DecoderView, compiler_missing, decoder_for
+from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import (
     HFForward,
@@ -35,6 +36,7 @@ from vpo_lite.policy.sampling import (
     shares_prompts,
 )
 from vpo_lite.policy.threads import one_thread_if_small, torch_threads
+from vpo_lite.tasks import Prompt
 
 SHAPE = dict(
     vocab_size=37, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
@@ -616,6 +618,46 @@ def test_truncated_rows_are_those_without_an_end(ends, used, truncated):
     assert rollouts.truncated.tolist() == truncated
     assert rollouts.mask.sum(1).tolist() == [min(end, 6) for end in ends]
     assert rollouts.tokens.shape == (2, used)
+
+
+@pytest.mark.parametrize("device", ["cpu", "elsewhere"])
+def test_a_row_ends_at_its_own_limit(monkeypatch, device):
+    """Limits 3 and 6: the first row is cut off there, the second row ends with its EOS. Where the
+    loop looks only now and then whether all have ended, they are the same.
+    """
+    monkeypatch.setattr(sampling, "LOOK_EVERY", {"cpu": 1 if device == "cpu" else 4})
+    uniforms = np.random.default_rng(4).random((2, 1, 6))
+    uniforms[0, :, 3:] = np.nan
+    for ends, lengths, truncated in (
+        ([99, 5], [3, 5], [True, False]),
+        ([3, 99], [3, 6], [False, True]),
+        ([2, 1], [2, 1], [False, False]),
+    ):
+        how = dict(eos_ids={2}, pad_id=0, forward=Scripted(ends))
+        rollouts = sample_tokens(MODELS[0][1], PROMPTS, uniforms, **how)
+        assert rollouts.mask.sum(1).tolist() == lengths
+        assert rollouts.truncated.tolist() == truncated
+        assert rollouts.tokens.shape == (2, max(lengths))
+        assert (rollouts.tokens[0, lengths[0] :] == 0).all()
+        assert rollouts.logprobs.isfinite().all()
+
+
+def test_limits_change_no_token_before_them(model):
+    uniforms = np.random.default_rng(12).random((2, 3, 9))
+    cut = uniforms.copy()
+    cut[1, :, 4:] = np.nan
+    whole, parts = (sample(model, PROMPTS, u, eos_ids={-1}) for u in (uniforms, cut))
+    assert torch.equal(whole.tokens[:3], parts.tokens[:3])
+    assert torch.equal(whole.tokens[3:, :4], parts.tokens[3:, :4])
+    assert torch.allclose(whole.logprobs[3:, :4], parts.logprobs[3:, :4], atol=1e-6)
+    assert parts.mask.sum(1).tolist() == [9] * 3 + [4] * 3 and parts.truncated.all()
+
+
+@pytest.mark.parametrize("wrong", [[np.nan, 0.5], [1.0, 0.5], [0.5, -0.1], [0.5, np.nan, 0.5]])
+def test_uniforms_have_no_hole(wrong):
+    policy = load_policy("pocket-6x6", device="cpu")
+    with pytest.raises(ValueError, match="NaN only behind the last one"):
+        policy.sample([Prompt(symbols="<maze>")], np.array([[wrong]]))
 
 
 def test_the_view_samples_what_the_models_own_forward_samples(model):

@@ -304,6 +304,8 @@ def test_vector_environments_of_gymnasium():
         ({"seed": -3}, "seed: got -3"),
         ({"maze": 3}, "maze: got int, expected a Maze, the text of one, or None"),
         ({"maze": "S S\nE ."}, "text: a maze needs exactly one S"),
+        ({"maze": "S E", "seed": 3}, "seed: got 3 beside maze, expected one of the two"),
+        ({"maze": "S E", "preset": "x"}, "preset: got 'x' beside maze, expected one of the two"),
         ({"reward_mode": "cubic"}, "reward_mode: got 'cubic'"),
         ({"observation": "pixels"}, "observation: got 'pixels', expected one of dict, grid, flat"),
         (
@@ -319,6 +321,11 @@ def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError) as error:
         MazeEnv(**arguments)
     assert message in str(error.value)
+
+
+def test_a_maze_beside_a_seed_is_refused_by_gymnasium_make_too():
+    with pytest.raises(ValueError, match=r"^seed: got 3 beside maze, expected one of the two$"):
+        gymnasium.make("envs/Maze-v0", maze="S E", seed=3)
 
 
 @pytest.mark.parametrize("action", [4, -1, "U", None, 1.5, np.array([1, 2])])

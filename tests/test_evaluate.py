@@ -295,7 +295,8 @@ def test_a_large_model_samples_no_more_at_a_time_than_in_training(
     monkeypatch.setattr(evaluation, "sample_answers", spied)
     how = dict(m=3, prompts=4, group_size=8, max_new_tokens=9) | changes
     mazes = [envs.generate("lite-6x6", seed) for seed in range(7)]
-    policy, config = SimpleNamespace(pocket=pocket), TrainConfig.preset("demo", **how)
+    policy = SimpleNamespace(pocket=pocket, sample=print)
+    config = TrainConfig.preset("demo", **how)
     assert list(sample_pools(policy, TASK, config, mazes, 30, 0)) == mazes
     assert calls == [((batch, 10, 9), 3, at_once) for batch in batches]
 
@@ -309,7 +310,8 @@ def test_objectives_have_means_where_all_problems_name_the_same(monkeypatch, oth
     ]
     monkeypatch.setattr(evaluation, "sample_pools", lambda *_: range(2))
     monkeypatch.setattr(evaluation, "pool_figures", lambda task, config, pool, n: rows[pool])
-    f = evaluate(SimpleNamespace(), TrainConfig.preset("demo"), problems=2, answers=3, task=TASK)
+    policy, config = SimpleNamespace(sample=print), TrainConfig.preset("demo")
+    f = evaluate(policy, config, problems=2, answers=3, task=TASK)
     assert f["objectives"] == f["reached"] == f["spread"] == kept
 
 
@@ -320,7 +322,7 @@ def test_a_pool_holds_1_to_2000_answers():
         with pytest.raises(ValueError, match=f"answers = {answers}: must be 1 to 2,000"):
             evaluation.check_answers(answers)
     with pytest.raises(ValueError, match="answers = 2001: must be 1 to 2,000"):
-        evaluate(SimpleNamespace(), TrainConfig.preset("demo"), answers=2001)
+        evaluate(SimpleNamespace(sample=print), TrainConfig.preset("demo"), answers=2001)
 
 
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):
@@ -929,6 +931,25 @@ def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
     assert np.array_equal(alone, together[:, : alone.shape[1]])
 
 
+def test_a_rollout_ends_where_its_own_problem_says_whoever_else_is_sampled(tiny_policy_folder):
+    """A policy that never ends writes on to its limit. Beside a larger maze it wrote further, so
+    its last answer could count or not.
+    """
+    config = TrainConfig.preset("demo", model=str(tiny_policy_folder))
+    policy = load_policy(tiny_policy_folder, device="cpu")
+    mazes = sorted((envs.generate("lite-6x6", s) for s in range(12)), key=lambda z: z.budget)
+    small, large = mazes[0], mazes[-1]
+    alone, (beside, other) = (
+        [pool for pool in sample_pools(policy, TASK, config, those, 30, 0)]
+        for those in ([small], [small, large])
+    )
+    assert alone[0].texts == beside.texts and (alone[0].truncated == beside.truncated).all()
+    assert np.array_equal(alone[0].rewards, beside.rewards)
+    assert alone[0].truncated.any() and other.tokens.max() > alone[0].tokens.max()
+    limits = [TASK.max_tokens(maze, config.answers, policy.pocket) for maze in (small, large)]
+    assert alone[0].tokens.max() == limits[0] < other.tokens.max() == limits[1]
+
+
 def test_one_problem_in_the_place_of_a_list_is_refused(tiny_policy_folder):
     config = TrainConfig.preset("demo", model=str(tiny_policy_folder))
     policy = load_policy(tiny_policy_folder, device="cpu")
@@ -962,3 +983,25 @@ def test_of_runs_that_are_alike_one_line_in_twenty_is_called_significant(problem
     wanted = ttest_1samp(gaps[0], 0).confidence_interval(0.95)
     assert problem_interval(gaps[0]) == pytest.approx(tuple(wanted), rel=1e-9)
     assert problem_interval([0.25]) is problem_interval([0.5, None, 0.4]) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        *((dict(answers=n), f"answers = {n!r}: must be 1 to 2,000") for n in (0, -1, 1.5, 2_001)),
+        (dict(answers=float("nan")), "answers = nan: must be 1 to 2,000"),
+        (dict(answers="x"), "answers = 'x': must be 1 to 2,000"),
+        (dict(instances=[]), "instances = []: give at least one problem"),
+        (dict(instances=[3]), "instances[0] = 3: expected a problem; give task.instance(3)"),
+        (dict(seed=-1), "seed = -1: must be a whole number, 0 or more"),
+        (dict(seed=None), "seed = None: must be a whole number, 0 or more"),
+        (dict(task="maze"), "task = 'maze': expected a Task object"),
+    ],
+)
+def test_a_search_of_ones_own_is_refused_before_its_first_pool(wrong, said):
+    """Not when the first pool is asked for: that may be far from the call."""
+    policy = SimpleNamespace(sample=print, pocket={"task": "maze"})
+    right = dict(policy=policy, task=TASK, config=TrainConfig(), instances=[MAZE])
+    with pytest.raises(ValueError) as caught:
+        sample_pools(**right | dict(answers=3, seed=0) | wrong)
+    assert str(caught.value) == said

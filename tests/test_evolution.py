@@ -131,6 +131,25 @@ def test_parents_are_different_and_each_is_as_likely():
     assert Archive([1.0]).parents(rng) == []
 
 
+@pytest.mark.parametrize(
+    "weights", [[], [0.0, 0.0], [[1, 2]], 1.0, [np.nan, 1], [np.inf, 1], ["a"], None, "ab"]
+)
+def test_an_archive_needs_weights_that_judge(weights):
+    with pytest.raises(ValueError, match=r"^weights [^\n]*$"):
+        Archive(weights)
+
+
+@pytest.mark.parametrize(
+    "rewards", [[np.nan, 1], [np.inf, 1], [1], [1, 1, 1], [[1, 1]], 1.0, [], ["a", "b"], None]
+)
+def test_an_archive_keeps_nothing_but_finite_rewards_one_for_each_weight(rewards, recwarn):
+    archive = Archive([1, 1])
+    for use in (archive.cell, partial(archive.add, "a")):
+        with pytest.raises(ValueError, match=r"^rewards [^\n]*$"):
+            use(rewards)
+    assert not archive.elites and not recwarn
+
+
 # --- conditionals ---------------------------------------------------------------------------------
 
 BY_TEXT = {
@@ -764,6 +783,13 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
         (dict(instances=1), "instances = 1: expected a list of problems"),
         (dict(instances="x"), "instances = 'x': expected a list of problems"),
         (dict(instances=[]), r"instances = \[\]: give at least one problem"),
+        (dict(seed=-1), "^seed = -1: must be a whole number, 0 or more$"),
+        (dict(seed=None), "^seed = None: must be a whole number, 0 or more$"),
+        (
+            dict(archive=5),
+            "archive = 5: expected a function from weights to an empty archive, such",
+        ),
+        (dict(weights=[[0, 0.0]]), r"weights = \[0, 0.0\]: expected .*, at least one other than 0"),
         (dict(weights=[]), "weights of 0 problems for 1: expected one array for each"),
         (dict(weights=[[1.0]]), r"weights of shape \(1,\): this problem has 2 objectives"),
         (dict(weights=[[1.0, np.nan]]), "weights holds 1 values that are NaN"),
@@ -774,3 +800,17 @@ def test_what_cannot_work_is_refused(wrong, said):
     right |= dict(instances=[1], m=1, calls=1, seed=0)
     with pytest.raises(ValueError, match=said):
         evolve(**right | wrong)
+
+
+def test_seeds_are_no_problems_unless_the_problems_of_the_task_are_numbers():
+    """Those of `Unknown` are: 1, and 1 as NumPy has it."""
+    how = dict(m=1, calls=1, seed=0)
+    for seeds in ([TWO.instance(1), 3], [TWO.instance(1), np.int64(3)]):
+        with pytest.raises(ValueError) as caught:
+            evolve(None, TWO, seeds, **how)
+        said = "instances[1] = 3: expected a problem; give task.instance(3)"
+        assert str(caught.value) == said
+    policy = Scripted(lambda call, prompt: write_numbered(["a"], "answer"), pocket={})
+    for number in (1, np.int64(1)):
+        (trace,) = evolve(policy, Unknown(), [number], **how)
+        assert trace.answer == "a"

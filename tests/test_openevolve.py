@@ -53,7 +53,7 @@ def test_a_model_that_is_asked_in_words_is_shown_the_parent_that_openevolve_chos
         return sample_answers(policy, task, instances, m, uniforms, notes=notes)
 
     monkeypatch.setattr("vpo_lite.search.openevolve.sample_answers", spied)
-    monkeypatch.setattr("vpo_lite.search.openevolve.longest_completion", lambda *_: 8)
+    monkeypatch.setattr("vpo_lite.search.openevolve.token_limits", lambda *_: [8])
     model = str(byte_model(tmp_path / "model", 16, 32, 1, 2, 1))
     x = TWO.instance(1)
     right = x.rules[0]

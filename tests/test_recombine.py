@@ -17,7 +17,7 @@ from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.answers import read_answers
 from vpo_lite.training.recombine import Found, recombine
-from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
+from vpo_lite.training.rollouts import draw_uniforms, sample_answers, token_limits
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import Learner
 
@@ -39,8 +39,8 @@ def task():
 def sampled(policy, task):
     """Two groups of six rollouts of two answers."""
     instances = [task.instance(0)] * 2
-    tokens = longest_completion(policy, task, M, instances)
-    uniforms = np.stack([draw_uniforms(G, tokens, 7, "test", 0, str(i)) for i in range(2)])
+    limits = token_limits(policy, task, M, instances)
+    uniforms = draw_uniforms(G, limits, [(7, "test", 0, str(i)) for i in range(2)])
     return sample_answers(policy, task, instances, M, uniforms)
 
 
@@ -54,7 +54,8 @@ def rows_of(sampled, p):
 
 def recombined(*given):
     """Rewards, rollouts, and for each prompt the index of the rollout that gave way, or None."""
-    R, rollouts, gave_way = recombine(*given)
+    *given, limit = given
+    R, rollouts, gave_way = recombine(*given, [limit] * len(given[2]))
     assert gave_way.shape == (len(R), len(R[0])) and (gave_way.sum(axis=1) <= 1).all()
     return R, rollouts, [int(row.argmax()) if row.any() else None for row in gave_way]
 

@@ -617,8 +617,10 @@ def test_a_prefix_is_the_beginning_of_the_answers():
 
 
 def test_draws_do_not_depend_on_what_the_neighbours_need():
-    short, long = (draw_uniforms(4, tokens, 0, "rollout", 3, "maze") for tokens in (5, 9))
-    assert np.array_equal(short, long[:, :5])
+    keys = [(0, "rollout", 3, "maze"), (0, "rollout", 3, "other")]
+    (short, _), (long, _) = (draw_uniforms(4, limits, keys) for limits in ((5, 9), (9, 2)))
+    assert np.array_equal(short[:, :5], long[:, :5]) and np.isnan(short[:, 5:]).all()
+    assert ((long >= 0) & (long < 1)).all()
 
 
 def test_goal_conditioned_is_shown_its_own_weights_and_the_others_none(tiny, wired):

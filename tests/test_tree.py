@@ -187,6 +187,9 @@ class FourWords:
     def decode(self, ids):
         return " ".join(self.words[i] for i in ids)
 
+    def sample(self, *_):
+        raise AssertionError("this search draws nothing")
+
     def next_logprobs(self, prompts, beginnings):
         return [torch.full((len(rows), 4), 0.25).log() for rows in beginnings]
 
@@ -242,7 +245,7 @@ def test_a_beam_of_one_branch_is_plain_sampling(policy, task, instances, m):
         assert len(answers) == m
         stretches, prefix = [], ""
         for j, answer in enumerate(answers):
-            used = draw_uniforms(1, tokens, 3, "beam", j, (task.key(x), prefix))[0]
+            ((used,),) = draw_uniforms(1, [tokens], [(3, "beam", j, (task.key(x), prefix))])
             stretches.append(used[: len(answer.split())])
             prefix = f"{prefix} {answer}".strip()
         uniforms = np.concatenate([*stretches, [0.5]])[None, None]  # 0.5: the EOS
@@ -399,6 +402,8 @@ MAZES = {"task": MazeTask(), "instances": [MazeTask().instance(1000)]}
         (MAZES, "this policy was made for task 'programs', not for 'maze'"),
         ({"instances": 3}, "instances = 3: expected a list of problems"),
         ({"instances": HiddenRules().instance(1)}, "problems; .x. for one problem x"),  # a tuple
+        ({"instances": []}, r"^instances = \[\]: give at least one problem$"),
+        ({"instances": [3]}, r"^instances\[0\] = 3: expected a problem; give task.instance\(3\)$"),
     ],
 )
 def test_impossible_searches_are_refused(policy, task, instances, change, message):
@@ -416,9 +421,13 @@ def test_impossible_searches_are_refused(policy, task, instances, change, messag
         ({"alpha": 0}, "alpha"),
         ({"task": "maze"}, "task = 'maze': expected a Task object"),
         ({"task": OtherTag()}, "closing tag '</plan_1>': is no single token of this policy"),
+        ({"instances": []}, r"^instances = \[\]: give at least one problem$"),
+        ({"instances": [3]}, r"^instances\[0\] = 3: expected a problem; give task.instance\(3\)$"),
+        ({"seed": -1}, "^seed = -1: must be a whole number, 0 or more$"),
+        ({"seed": None}, "^seed = None: must be a whole number, 0 or more$"),
     ],
 )
 def test_impossible_beams_are_refused(policy, task, instances, change, message):
-    how = {"task": task, "m": 2, "width": 1, "branches": 1} | change
+    how = {"task": task, "instances": instances, "m": 2, "width": 1, "branches": 1} | change
     with pytest.raises(ValueError, match=message):
-        beam(policy, how.pop("task"), instances, **how)
+        beam(policy, **how)

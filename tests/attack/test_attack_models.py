@@ -967,3 +967,135 @@ def test_a_tokenizer_that_a_full_disk_cuts_is_an_error_of_a_file(tmp_path):
         tokenizer.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(KeyError), weights.writing():  # a mistake of ours stays one
         raise KeyError
+
+
+# --- a save that is killed, and two at once -------------------------------------------------------
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from vpo_lite.policy.adapter import replace_folder
+
+rename, seen = os.rename, []
+
+def killed(*paths, **how):
+    seen.append(paths)
+    if len(seen) == 2:
+        os._exit(9)
+    rename(*paths, **how)
+
+os.rename = killed
+replace_folder(*map(Path, sys.argv[1:]))
+"""
+
+
+class Kill(BaseException):
+    pass
+
+
+def is_trained(path):
+    """Whether `load_policy` finds the adapter of `trained` there: in a new one B is 0."""
+    named = load_policy(path, device="cpu").model.named_parameters()
+    return any(p.any().item() for name, p in named if "lora_B" in name)
+
+
+@pytest.fixture
+def new(words):
+    return load_policy(words, device="cpu", rank=2)
+
+
+@pytest.fixture
+def at_second_rename(monkeypatch):
+    """Do this before the second rename from now on: the new adapter's, onto its path."""
+
+    def install(act):
+        rename, seen = os.rename, []
+
+        def watched(*paths, **how):
+            seen.append(paths)
+            if len(seen) == 2:
+                act()
+            return rename(*paths, **how)
+
+        monkeypatch.setattr(os, "rename", watched)
+
+    return install
+
+
+def test_an_adapter_outlives_a_process_that_is_killed_between_two_renames(words, tmp_path, new):
+    path, made = trained(words, tmp_path / "work" / "a"), tmp_path / "made" / "a"
+    new.save(made)
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(made), str(path)], timeout=200)
+    assert ended.returncode == 9 and not path.exists() and made.exists()
+    assert is_trained(path)
+    new.save(path)
+    assert not is_trained(path)
+    assert [p.name for p in path.parent.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("given", ["the path", "its run", "a link", "nothing: it is saved again"])
+def test_the_adapter_of_a_killed_save_is_found_however_it_is_named(
+    words, tmp_path, new, monkeypatch, at_second_rename, given
+):
+    path = trained(words, tmp_path / "run" / "adapter")
+    (tmp_path / "link").symlink_to(path, target_is_directory=True)
+    at_second_rename(mock.Mock(side_effect=Kill))
+    with pytest.raises(Kill):
+        new.save(path)
+    monkeypatch.undo()
+    assert not path.exists()
+    named = {"the path": path, "its run": path.parent, "a link": tmp_path / "link"}
+    if given in named:
+        assert is_trained(named[given]) and path.is_dir()
+    new.save(path)
+    assert not is_trained(path) and [p.name for p in path.parent.iterdir()] == ["adapter"]
+
+
+def test_a_save_that_cannot_rename_leaves_the_older_adapter(words, tmp_path, new, monkeypatch):
+    path, rename = trained(words, tmp_path / "a"), os.rename
+    before = tree(tmp_path)
+
+    def no_new(source, target, **how):
+        if Path(source).name == "a" and Path(source) != path:
+            raise OSError(13, "Permission denied")
+        rename(source, target, **how)
+
+    monkeypatch.setattr(os, "rename", no_new)
+    with pytest.raises(OSError, match="Permission denied"):
+        new.save(path)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("other", ["saves", "loads"])
+def test_a_save_ends_though_another_process_comes_between_its_renames(
+    words, tmp_path, new, monkeypatch, at_second_rename, other
+):
+    """The last one stays, and nothing is left of the other."""
+    path, between = trained(words, tmp_path / "a"), load_policy(words, device="cpu", rank=3)
+    before = os.rename
+
+    def act():
+        monkeypatch.setattr(os, "rename", before)
+        assert between.save(path) if other == "saves" else is_trained(path)
+
+    at_second_rename(act)
+    new.save(path)
+    assert json.loads((path / "adapter_config.json").read_text())["r"] == 2
+    assert not is_trained(path) and [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_nothing_but_an_adapter_takes_the_place_of_one_and_only_where_there_is_none(
+    words, tmp_path, new
+):
+    path, old = tmp_path / "a", tmp_path / ".a-old"
+    old.mkdir()
+    (old / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="a"):
+        load_policy(path, device="cpu")
+    assert [p.name for p in tmp_path.iterdir()] == [".a-old"]
+    shutil.rmtree(old)
+    new.save(path)
+    trained(words, tmp_path / "b").rename(old)  # killed before it was removed
+    assert not is_trained(path) and old.exists()
+    new.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]

@@ -105,6 +105,13 @@ def test_a_finished_run_leaves_no_temporary_file_even_if_it_was_killed_while_it_
     assert not [p for p in stopped.iterdir() if p.name.startswith((".adapter", *left))]
 
 
+def test_resuming_removes_no_adapter_that_a_killed_save_had_moved_away(stopped, finished):
+    (finished / "adapter").rename(stopped / ".adapter-old")
+    before = tree(stopped / ".adapter-old")
+    Run.resume(stopped).close()
+    assert tree(stopped / "adapter") == before and not (stopped / ".adapter-old").exists()
+
+
 def test_a_folder_killed_before_its_settings_stood_can_be_used_again(small_config, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".config.json-u7f_p2xq").write_text("{")
@@ -395,12 +402,12 @@ def test_a_mutated_run_is_resumed_or_refused(runs, tmp_path, seed):
 
 def test_every_figure_that_is_written_is_in_the_schema(finished, stopped):
     """And under its own name: a field that the reader ignored would be lost in silence."""
-    from vpo_lite.training.schemas import Figures, Summary
+    from vpo_lite.training.schemas import Start, Summary
 
     written = json.loads((finished / "summary.json").read_text())
     assert set(written) - {"reach_rate"} == set(Summary.model_fields)
     start = json.loads((stopped / "start.json").read_text())
-    assert set(start) == set(Figures.model_fields)
+    assert set(start) == set(Start.model_fields)
     read = RunFolder(finished).summary()
     assert read == {k: v for k, v in read.items() if k in written} and read["start"]
     for name, value in written.items():

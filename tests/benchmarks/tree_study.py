@@ -39,7 +39,7 @@ from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.studies.results import SHIPPED
 from vpo_lite.tasks.programs import PROGRAMS
 from vpo_lite.training.loop import train
-from vpo_lite.training.rollouts import draw_uniforms, longest_completion, sample_answers
+from vpo_lite.training.rollouts import draw_uniforms, sample_answers, token_limits
 from vpo_lite.training.step import Learner
 
 RESULTS = SHIPPED / "tree.jsonl"
@@ -122,10 +122,10 @@ def enumeration() -> dict:
 
 def sample(policy, task, instances, m: int, rollouts: int, seed: int) -> list:
     """One group of plain rollouts for each problem, up to the last closing tag."""
-    tokens = longest_completion(policy, task, m, instances)
     groups = []
     for x in instances:
-        uniforms = draw_uniforms(rollouts, tokens, seed, "tree study", m, task.key(x))[None]
+        limits = token_limits(policy, task, m, [x])
+        uniforms = draw_uniforms(rollouts, limits, [(seed, "tree study", m, task.key(x))])
         stop = f"</{task.tag}_{m}>"
         groups += sample_answers(policy, task, [x], m, uniforms, stop=stop).groups
     return groups

@@ -180,6 +180,7 @@ def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monk
     lab.train()
     assert lab.join(WAIT), lab.last_error
     path = lab.record(tmp_path / "run", "a command")
+    lab.figure()  # loads scipy, whose first import looks into torch
     monkeypatch.setitem(sys.modules, "torch", None)  # whoever needs it now fails
     again = Lab.replay(tmp_path / "run")
     assert again.state == "recorded" and read(path).command == "a command"
@@ -227,6 +228,60 @@ def test_a_recording_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="disk full"):
         lab.record(tmp_path, "second")
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_recording_replaces_only_a_recording(tmp_path):
+    lab = Lab.replay("silent_bug/a")
+    path = lab.record(tmp_path, "first")
+    assert lab.record(tmp_path, "second") == path and read(tmp_path).command == "second"
+    for text in ("mine", "{}", path.read_text().replace('"command"', '"comment"')):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"^record replaces only a recording: ") as found:
+            lab.record(tmp_path)
+        said = str(found.value)
+        assert str(path) in said and said.endswith("; choose another folder") and "\n" not in said
+        assert path.read_text() == text
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match=r"choose another folder$"):
+        lab.record(tmp_path)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "recording.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"choose another folder$"):
+        lab.record(tmp_path / "linked")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"methods": "grpo"},
+        {"alpha": 5.0},
+        {"m": 2, "steps": 7},
+        {"maze_seed": 4},
+        {"maze": "S E"},
+        {"task": "programs"},
+        {"preset": "gpu"},
+        {"many": True},
+        {"nosuch": 1},
+    ],
+)
+def test_what_a_code_or_a_recording_sets_is_refused_beside_it(given):
+    names = ", ".join(given)
+    takes = "panel, threads, device, save_every, keep_texts"
+    code = Lab("grpo", alpha=0.3).share()
+    for call, made in (("from_code", code), ("replay", "silent_bug/a")):
+        with pytest.raises(ValueError, match=f"^'{names}': {call} takes {takes}; ") as found:
+            getattr(Lab, call)(made, **given)
+        assert "\n" not in str(found.value) and "use change(...)" in str(found.value)
+    with pytest.raises(ValueError, match=r"^'panel': from_code takes threads, device, "):
+        Session.from_code(Session().share(), panel="plain")
+
+
+def test_what_belongs_to_the_machine_is_taken_beside_a_code_or_a_recording():
+    here = dict(threads=2, device="cpu", save_every=3, keep_texts=1)
+    for lab in (Lab.from_code(Lab().share(), **here), Lab.replay("silent_bug/a", **here)):
+        assert {name: getattr(lab.config, name) for name in here} == here
+    assert type(Lab.replay("silent_bug/a", panel="plain").panel).__name__ == "PlainPanel"
 
 
 def test_recorded_run_can_be_trained_again_live(slow):

@@ -3,11 +3,15 @@ drives.
 """
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
 
 import pytest
-from lab_harness import SMALL, WAIT, training_threads, until
+from lab_harness import SMALL, WAIT, FakeLearner, training_threads, until
 
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import changes
@@ -264,6 +268,11 @@ def test_training_that_cannot_begin_leaves_a_lab_that_can_train(slow, monkeypatc
     assert lab.sentence().startswith(f"Error: {type(error).__name__}")
     lab.train()
     assert lab.join(WAIT) and lab.state == "finished" and len(lab.records) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", cannot)
+        with pytest.raises(type(error)):
+            lab.step()
+    assert lab.state == "failed" and len(lab.records) == 2, "the runs before are still there"
 
 
 def test_an_interrupt_while_a_lab_halts_keeps_no_lock(slow, monkeypatch):
@@ -290,11 +299,156 @@ def test_interrupt_while_waiting_stops_training(slow, monkeypatch):
     lab.train()
     with monkeypatch.context() as patch:
         patch.setattr(
-            lab._thread, "join", lambda timeout=None: (_ for _ in ()).throw(KeyboardInterrupt)
+            lab._worker, "wait", lambda timeout=None: (_ for _ in ()).throw(KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
             lab.join()
     assert until(lambda: lab.state == "stopped")
+
+
+INTERRUPTED = """
+def interrupted_join(lab):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        lab.join()
+    except KeyboardInterrupt:
+        return
+    raise SystemExit("no interrupt came")
+"""
+STANDS_STILL = """
+from lab_harness import FakeLearner, Gate, until
+from vpo_lite.training import loop, step
+gate = Gate()
+step.Learner, loop.train = FakeLearner, gate.train
+lab = Lab(steps=5).train()
+assert until(lambda: gate.begun == 1)
+interrupted_join(lab)
+print(lab.state, lab.join(0.1))
+gate.begun = 0
+lab.train()
+print(until(lambda: gate.begun, 0.5))
+gate.open(1)
+print(until(lambda: gate.begun))
+gate.open(100)
+print(lab.join(), lab.state, len(lab.records))
+"""
+TRAINS = """
+import time
+lab = Lab(prompts=4, group_size=16, steps=100).train()
+while not lab.records:
+    time.sleep(0.01)
+interrupted_join(lab)
+print("exits")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there os.kill ends the process")
+@pytest.mark.parametrize(
+    ("code", "prints"),
+    [
+        # the second run begins only once the step under way has ended
+        (STANDS_STILL, ["stopping False", "0", "1", "True finished 5"]),
+        (TRAINS, ["exits"]),  # a thread inside torch would abort the process
+    ],
+)
+def test_after_an_interrupted_join_the_thread_is_still_waited_for(code, prints):
+    """Python 3.11 then takes the thread for ended: join returned at once, and exit aborted."""
+    head = "import os, signal, threading\nfrom vpo_lite.lab import Lab\n"
+    environment = os.environ | {"VPO_LITE_COLD": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", head + INTERRUPTED + code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=WAIT,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (0, prints), done.stderr
+
+
+@pytest.mark.parametrize("request_", ["train", "step"])
+def test_fresh_runs_that_fail_before_their_first_step_keep_the_failed_run(gate, request_):
+    lab = Lab(steps=5)
+    gate.open(3)
+    lab.train()
+    assert until(lambda: len(lab.records) == 3)
+    gate.fails = True
+    gate.open(1)
+    assert lab.join(WAIT) and lab.state == "failed"
+    before = lab.records
+    gate.open(1)
+    getattr(lab, request_)()
+    assert lab.join(WAIT) and lab.state == "failed" and "as asked" in lab.view().error
+    assert lab.records == before and lab.view().earlier == ()
+    lab.look(3)
+    gate.fails = False
+    gate.open(100)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished" and len(lab.records) == 5
+    assert [list(run.records) for run in lab.view().earlier] == [before]
+
+
+def test_fresh_runs_side_by_side_that_fail_in_their_first_step_keep_the_runs_before(gate):
+    lab = Lab(("vpo", "grpo"), steps=2)
+    gate.open(4)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished"
+    before = lab.runs
+    lab.train()
+    gate.open(1)
+    assert until(lambda: len(lab.records) == 1), "the fresh run of the first method"
+    gate.fails = True
+    gate.open(1)
+    assert lab.join(WAIT) and lab.state == "failed" and lab.runs == before
+
+
+@pytest.mark.parametrize("halts", [["stop"], ["pause", "stop"]])
+def test_fresh_runs_stopped_before_their_first_step_keep_the_runs_before(slow, monkeypatch, halts):
+    lab = Lab(steps=2)
+    lab.train()
+    assert lab.join(WAIT)
+    before = lab.records
+
+    class Loading(FakeLearner):
+        def __init__(self, config):
+            super().__init__(config)
+            getattr(lab, halts[0])()
+
+    monkeypatch.setattr("vpo_lite.training.step.Learner", Loading)
+    lab.train()
+    assert lab.join(WAIT)
+    for halt in halts[1:]:
+        assert lab.state == "paused" and lab.records == [], "it can go on"
+        getattr(lab, halt)()
+    assert lab.state == "stopped" and lab.records == before
+
+
+def test_a_step_of_a_finished_lab_is_step_1_of_a_fresh_run(slow):
+    lab = Lab(steps=2)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "finished"
+    lab.step()
+    assert lab.join(WAIT) and lab.state == "paused" and [r.step for r in lab.records] == [1]
+    assert [len(run.records) for run in lab.view().earlier] == [2]
+
+
+def test_a_look_at_a_step_that_no_run_has_done_is_refused(slow):
+    lab = Lab(steps=2)
+    with pytest.raises(ValueError, match=r"^step = 1: expected None before step 1$"):
+        lab.look(1)
+    lab.train()
+    assert lab.join(WAIT)
+    with pytest.raises(ValueError, match=r"^step = 99: expected at most 2, the steps so far$"):
+        lab.look(99)
+    assert lab.view().look is None and lab.look(2).view().look == 2
+
+
+def test_an_unknown_argument_of_figure_is_refused_by_name():
+    for lab in (Lab(), Lab(task="programs", problem=3)):
+        with pytest.raises(ValueError, match=r"^'foo': figure takes curves, "):
+            lab.figure(foo=1)
+    with pytest.raises(ValueError, match=r"did you mean dark\?$"):
+        Lab().figure(drak=True)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +558,9 @@ def test_an_error_of_the_rehearsal_is_kept_and_said_when_train_is_pressed(reques
         ("vpo", {"m": 6}, "m = 6"),
         ("vpo", {"layout": "paper-9x9", "model": "pocket-6x6"}, "does not fit this policy"),
         ("vpo", {"panel": "large"}, "panel"),
+        ("vpo", {"maze": "S G\nD E", "maze_seed": 5}, "maze and maze_seed = 5: give one"),
+        ("vpo", {"maze": "S E", "layout": "hard-8x8"}, "maze and layout = 'hard-8x8': give one"),
+        ("vpo", {"maze": "S E", "maze_seed": "fork", "many": True}, "maze_seed = 'fork'"),
     ],
 )
 def test_settings_that_cannot_work_for_one_of_the_methods_are_refused_at_once(
@@ -428,3 +585,9 @@ def test_a_change_of_the_layout_changes_the_maze_on_show_too():
     lab = Lab()
     lab.change(layout="paper-9x9")
     assert lab.maze.shape == (9, 9) and lab.config.make_task().instance(0) == lab.maze
+
+
+def test_a_drawn_maze_may_stand_beside_the_layout_of_many_mazes():
+    lab = Lab(maze="S G\nD E", layout="hard-8x8", many=True)
+    assert lab.maze.shape == (2, 2)
+    assert lab.settings.configs["vpo"].make_task().instance(0).shape == (8, 8)

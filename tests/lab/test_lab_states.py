@@ -24,7 +24,7 @@ REQUESTS = {  # name -> (row of the table, or None for what changes no state, th
     "set maze": ("forget", lambda lab: lab.set_maze("S . E\n. G .\nD . .")),
     "load": ("forget", lambda lab: lab.load(CODE)),
     "change": (None, lambda lab: lab.change(alpha=0.123)),
-    "look": (None, lambda lab: lab.look(1)),
+    "look": (None, lambda lab: lab.look(1 if lab.records else None)),
     "show": (None, lambda lab: lab.show(routes="front")),
 }
 

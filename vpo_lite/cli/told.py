@@ -179,11 +179,11 @@ def warn_after_training(summary: dict, run) -> None:
 def _token_limit(run) -> int:
     """What a rollout may need on the first training problems, unless the run has its own limit."""
     from ..training.contract import early_problems
-    from ..training.rollouts import longest_completion
+    from ..training.rollouts import token_limits
 
     task, config, policy = run.learner.task, run.config, run.learner.policy
     early = early_problems(task)
-    return longest_completion(policy, task, config.answers, early, config.max_new_tokens)
+    return max(token_limits(policy, task, config.answers, early, config.max_new_tokens))
 
 
 def better_before(folder, summary: dict) -> str:

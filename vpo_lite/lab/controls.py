@@ -165,8 +165,9 @@ class Controls:
         self._ask(self.lab.show, alpha=None if alpha == ABOVE else alpha)
 
     def _look_at(self, step):
-        if not self.lab.view().busy:
-            self._ask(self.lab.look, step if step < self.look.max else None)
+        view = self.lab.view()
+        if not view.busy:
+            self._ask(self.lab.look, step if step < view.steps else None)
 
     def _choose(self, name):
         """A maze of the gallery, and the size of sets that shows its point."""

@@ -16,7 +16,7 @@ from ..looks import WIDE
 from ..tasks import DEFAULT
 from ..tasks.maze import MazeTask
 from ..tasks.registry import task_class, task_name
-from .arguments import check, check_curves
+from .arguments import check, check_curves, check_names
 from .curves import COVERAGE, DIVERSITY, offered
 from .drawings import routes_on_show
 from .faces import face_of
@@ -40,7 +40,7 @@ class Lab(Session):
     - methods: a name of ``vpo_lite.METHODS``, or up to three that train side by side; yours may be
       named as ``package.module:function``, too
     - maze_seed: the generated maze to train on, or its name in the gallery (gallery.py)
-    - maze: a drawn one instead, as text
+    - maze: a drawn one instead, as text. Beside it maze_seed is refused, and layout without many
     - many: train on many mazes; the maze is then the one to look at before
     - panel: "widgets", "plain" (pictures drawn anew, where custom widgets do not work), "auto"
     - preset and further settings: see `TrainConfig`
@@ -57,6 +57,7 @@ class Lab(Session):
     """
 
     how_to_pick = "new_maze(seed) or set_maze(text)"
+    unshared = ("panel",)
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Lab(Session):
             if maze is None:
                 settings |= _generated(maze_seed, settings.get("layout"))
             else:
+                _check_alone(maze_seed, None if many else settings.get("layout"))
                 settings |= _chosen(_maze(maze, settings.get("maze_budget")))
         else:  # options of that task, or refused
             settings |= {} if maze is None else {"maze": maze}
@@ -133,7 +135,9 @@ class Lab(Session):
         """A still picture of the plots. how: curves, the names of two; large, for a projector;
         dark, light on dark. For another task: see `Session.figure`.
         """
-        if not is_maze(self.view()):
+        mazes = is_maze(self.view())
+        check_names("figure", how, ("curves", "large", "dark") if mazes else ("curves", "height"))
+        if not mazes:
             return super().figure(width, **how)
         return _plots(self.view(), width, **how)
 
@@ -207,6 +211,14 @@ def _maze(text, budget=None, *, usual: int | None = None) -> envs.Maze:
     maze = envs.Maze.from_text(text, budget)
     fits = usual is not None and budget is None and usual >= maze.distances(maze.exit)[maze.start]
     return envs.Maze.from_text(text, usual) if fits else maze
+
+
+def _check_alone(maze_seed, layout) -> None:
+    """Refuse beside a drawn maze what would choose a generated one."""
+    usual = DEMONSTRATION[0], None
+    for name, value in {"maze_seed": maze_seed, "layout": layout}.items():
+        if value not in usual:
+            raise ValueError(f"maze and {name} = {shown(value)}: give one of the two")
 
 
 def _generated(seed, layout: str | None = None) -> dict:

@@ -5,6 +5,7 @@ import ipywidgets as widgets
 
 import envs
 
+from ..checks import shown
 from ..markup import count, html
 from ..names import named
 from .board import MazeBoard
@@ -43,6 +44,12 @@ class Keys(anywidget.AnyWidget):
     } }"""
 
 
+def _checked(maze) -> envs.Maze:
+    if not isinstance(maze, envs.Maze):
+        raise ValueError(f"maze = {shown(maze)}: expected a Maze, say envs.Maze.from_text(text)")
+    return maze
+
+
 class Player(widgets.VBox):
     """A maze to walk through with buttons or arrow keys.
 
@@ -59,7 +66,7 @@ class Player(widgets.VBox):
     """
 
     def __init__(self, maze):
-        self.maze, self.route = maze, ""
+        self.maze, self.route = _checked(maze), ""
         self._picture, self._verdict, keys = widgets.HTML(), widgets.HTML(), Keys()
         buttons = []
         for move, text in MOVES.items():
@@ -108,11 +115,12 @@ class Canvas(widgets.VBox):
     """
 
     def __init__(self, maze):
+        _checked(maze)
         self.board, self._table = MazeBoard(editable=True), widgets.HTML()
         self._budget = widgets.IntSlider(
             description="budget", value=maze.budget, min=1, max=max(40, maze.budget)
         )
-        self.draw(maze.text)
+        self._show(maze.text)
         self.board.observe(lambda change: self.draw(change["new"]["text"]), "edit")
         self._budget.observe(lambda change: self.draw(self.text), "value")
         super().__init__([self.board, self._budget, self._table])
@@ -130,11 +138,13 @@ class Canvas(widgets.VBox):
     def draw(self, text):
         """Show this grid and its front; if it is refused, keep the last one and say why."""
         try:
-            maze = envs.Maze.from_text(text, self._budget.value)
-            front = maze.pareto_front()
+            self._show(text)
         except ValueError as error:
             self.board.note = str(error)
-            return
+
+    def _show(self, text):
+        maze = envs.Maze.from_text(text, self._budget.value)
+        front = maze.pareto_front()
         self.maze, self.front = maze, front
         with self.board.hold_sync():
             self.board.text, self.board.note = maze.text, ""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from ..checks import LONGEST, raised, shown
 from ..looks import WIDE
 from ..training.config import TrainConfig
-from .arguments import check, check_curves
+from .arguments import check, check_curves, check_names
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from ..training.record import StepRecord
 
+ALL_ELSE = "the code or recording sets all else; use change(...) afterwards"
 GO_ON = "Press Go on to continue."  # what Train is called then
 PAUSED = f"Paused. {GO_ON}"
 NO_CURVES = ("step", "method", "objectives", "slots", "groups")  # of a StepRecord: no numbers
@@ -74,6 +75,7 @@ class Session:
     """
 
     how_to_pick = "pick(...)"
+    unshared: tuple[str, ...] = ()  # arguments that belong to no share code, beside NOT_SHARED
     _training = staticmethod(lambda: None)  # weak reference to the last session that trained
     _one_trainer = threading.Lock()
 
@@ -87,8 +89,9 @@ class Session:
     ):
         self._lock = threading.RLock()
         self._watchers: list[Watcher] = []
-        self._state, self._stretch, self._thread = "idle", None, None
+        self._state, self._stretch, self._worker = "idle", None, None
         self._tracks: dict[str, Track] = {}
+        self._before: tuple | None = None  # what fresh runs replaced: see `_give_way`
         self._message, self._farewell, self._error, self.last_error = "", PAUSED, "", None
         self._earlier: tuple[Run, ...] = ()
         self._look, self._showing, self._version = None, Showing(), 0
@@ -99,15 +102,20 @@ class Session:
     # --- requests; each returns at once -----------------------------------------------------------
 
     def train(self, steps: int | None = None) -> Self:
-        """Start, or go on after a pause. After Stop, and with changed settings that need a fresh
-        run, training starts from step 1.
+        """Start, go on after a pause, or do the steps that were added after the last one.
+
+        Fresh runs start from step 1: after Stop, after an error, where no steps are left, and with
+        changed settings that need them. The runs before stay as faint curves. Fresh runs that fail
+        or are stopped before each method has done a step give way to the runs before.
         """
         if steps is not None:
             self.change(steps=steps)
         return self._train()
 
     def step(self) -> Self:
-        """One step of every run, then pause."""
+        """One step of every run, then pause. Where `train` would start fresh runs, this is their
+        step 1: on a finished lab, too.
+        """
         return self._train(once=True)
 
     def pause(self, message: str = PAUSED) -> Self:
@@ -198,9 +206,15 @@ class Session:
         return self
 
     def look(self, step: int | None = None) -> Self:
-        """Show the runs as they were after this step; None: as they are."""
+        """Show the runs as they were after this step; None: as they are. ValueError for a step that
+        no run has done.
+        """
         check(step=step)
         with self._lock:
+            done = self.view().steps
+            if step is not None and step > done:
+                expected = f"at most {done}, the steps so far" if done else "None before step 1"
+                raise ValueError(f"step = {step}: expected {expected}")
             self._look = step
             self._version += 1
             self._changed()
@@ -240,7 +254,12 @@ class Session:
 
     @classmethod
     def from_code(cls, code: str, **options: Any) -> Self:
-        """The session that a share code describes. ValueError for a code that is none."""
+        """The session that a share code describes. ValueError for a code that is none.
+
+        options: of this machine (threads, device, save_every, keep_texts), and panel of a `Lab`.
+        The code sets all others, so another option is a ValueError.
+        """
+        check_names("from_code", options, [*cls.unshared, *NOT_SHARED], ALL_ELSE)
         return cls(**options).load(code)
 
     def load(self, code: str) -> Self:
@@ -256,9 +275,10 @@ class Session:
     def record(self, folder: str | os.PathLike | None = None, command: str = "") -> Path:
         """Write the runs, with all answers of all steps, for `replay`. Returns the file's path.
 
-        folder: to write recording.json into; None: recordings/METHODS-PROBLEM-N in the current
-        folder, N counting up, so that nothing is overwritten. command: what made the runs, for
-        a lesson to say; those of a recording keep theirs. ValueError where there are no runs.
+        folder: to write recording.json into; an earlier recording there is replaced, any other file
+        is not. None: recordings/METHODS-PROBLEM-N in the current folder, N counting up, so that
+        nothing is overwritten. command: what made the runs, for a lesson to say; those of a
+        recording keep theirs. ValueError where there are no runs.
         """
         check(command=command)
         with self._lock:
@@ -288,10 +308,11 @@ class Session:
         """A session that shows recorded runs, without any model. Train does them again, live.
 
         folder: as written by `record`, or the name of a recording that the package carries.
-        ValueError if it is none.
+        ValueError if it is none. options: those of `from_code`.
         """
+        check_names("replay", options, [*cls.unshared, *NOT_SHARED], ALL_ELSE)
         recording = read(folder)
-        session = cls.from_code(recording.share, **options)
+        session = cls(**options).load(recording.share)
         tracks = session._tracks = {run.method: Track(run) for run in recording.runs}
         last = {m: tracks[m] for m in session.methods if m in tracks}
         session._stretch = Stretch(session.settings, last or tracks)
@@ -339,14 +360,11 @@ class Session:
         tells it.
         """
         check(timeout=timeout)
-        thread = self._thread
         try:
-            if thread is not None:
-                thread.join(timeout)
+            return self._worker is None or self._worker.wait(timeout)
         except KeyboardInterrupt:
             self.stop()
             raise
-        return thread is None or not thread.is_alive()
 
     def view(self) -> View:
         """A snapshot of everything that is shown."""
@@ -446,6 +464,7 @@ class Session:
                 if self._stretch is not None:
                     self._stretch.halted = True
                 self._move("thread_failed")  # else it would be running, and refuse, for good
+                self._give_way()
                 self.report(error)
                 raise
         heed(_interrupted, while_=_trains)
@@ -464,24 +483,36 @@ class Session:
         self._look, self._error, self.last_error = None, "", None
         self._stretch = stretch = Stretch(self.settings, tracks, once)
         self._say(self._first_words())
-        self._thread = stretch.begin(
-            after=[rehearsal.thread, self._thread, other and other._thread],
+        worker = stretch.worker(
+            after=[rehearsal.thread, self._worker, other and other._worker],
             config_of=lambda method: self.settings.of_a_run(method, stretch.settings),
             seen=self._saw,
             ended=self._ended,
         )
         Session._training = weakref.ref(self)
+        try:
+            worker.start()
+        finally:
+            if worker.ident is not None:  # it runs, even if an interrupt came meanwhile
+                self._worker = worker
 
     def _fresh_tracks(self) -> dict[str, Track]:
         """New runs; those of other methods stay, for comparison, but cannot go on."""
+        self._give_way()
         tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
-        self._made_by = ""
         for track in self._tracks.values():
             track.learner = None
         replaced = [t.run for m, t in self._tracks.items() if m in tracks and t.steps]
+        self._before = (self._tracks, self._earlier, self._made_by) if replaced else None
+        self._made_by = ""
         self._earlier = (*self._earlier, *replaced)[-MOST_EARLIER:]
         self._tracks = {m: t for m, t in self._tracks.items() if m not in tracks} | tracks
         return tracks
+
+    def _give_way(self) -> None:
+        """Put back what fresh runs replaced, unless each of them has done a step."""
+        if self._before and not all(t.steps for t in self._stretch.tracks.values()):
+            (self._tracks, self._earlier, self._made_by), self._before = self._before, None
 
     def _first_words(self) -> str:
         error, rehearsal.error = rehearsal.error, None
@@ -494,6 +525,7 @@ class Session:
         with self._lock:
             done = self._move(request)
             if done == "end":
+                self._give_way()
                 self._say(message)
             elif done != ".":
                 self._farewell = message
@@ -509,7 +541,7 @@ class Session:
         if self._stretch is not None:
             self._stretch.halted = True  # what its last step still sees goes into runs nobody shows
         self._stretch, self._tracks, self._look = None, {}, None
-        self._earlier, self._made_by = (), ""
+        self._earlier, self._made_by, self._before = (), "", None
         self._error, self.last_error = "", None
 
     def _name_of_problem(self) -> str:
@@ -540,6 +572,8 @@ class Session:
                 return
             done = self._move(how)
             halted = stretch.halted
+            if done != "rest":
+                self._give_way()
             if error is not None:
                 self.report(error)
             paused = self._farewell if halted else f"One step. {GO_ON}"

@@ -2,8 +2,10 @@
 asks it to halt. And the rehearsal that loads everything beforehand.
 """
 
+import math
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +15,36 @@ from ..training.config import TrainConfig
 from ..training.record import StepRecord
 from .settings import Settings
 from .view import Moment, Run
+
+LOOK = 0.01  # seconds between two looks whether a worker has ended
+
+
+class Worker(threading.Thread):
+    """A thread that says itself when it has ended. Wait for it with `wait`, never with ``join``: in
+    Python 3.11 an interrupted ``join`` marks a thread as ended that still runs.
+
+    over: whether its work has ended. An Event would keep its lock for good where an interrupt
+    comes while the lock is taken.
+    """
+
+    over = False
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.over = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended. False if it still runs after ``timeout`` seconds. One that was
+        never started has ended.
+        """
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while self.ident is not None and not self.over:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(LOOK)
+        return True
 
 
 @dataclass
@@ -36,8 +68,7 @@ class Stretch:
     """The settings that training begins with, its runs, and the request to halt.
 
     - once: one step of every run, instead of all that are left
-    - halted: set from any thread. An Event would keep its lock for good where an interrupt comes
-      while it is set
+    - halted: set from any thread
     """
 
     settings: Settings
@@ -45,15 +76,15 @@ class Stretch:
     once: bool = False
     halted: bool = False
 
-    def begin(
+    def worker(
         self,
         *,
-        after: Iterable[threading.Thread | None],
+        after: Iterable[Worker | None],
         config_of: Callable[[str], TrainConfig],
         seen: Callable[[Track, TrainConfig, StepRecord, Moment], None],
         ended: Callable[["Stretch", str, BaseException | None], None],
-    ) -> threading.Thread:
-        """Train in a thread of its own, once the threads ``after`` have ended.
+    ) -> Worker:
+        """A thread that trains, to be started. It waits until the workers ``after`` have ended.
 
         config_of(method): settings of its next step. seen(track, config, record, moment): called
         after each step. ended(stretch, how, error): how it ended, "thread_done" (all steps are
@@ -62,18 +93,16 @@ class Stretch:
 
         def work():
             try:
-                for thread in after:
-                    if thread is not None:
-                        thread.join()
+                for worker in after:
+                    if worker is not None:
+                        worker.wait()
                 done = not self.halted and self._train(config_of, seen)
             except BaseException as error:  # nobody sees the traceback of a thread
                 ended(self, "thread_failed", error)
             else:
                 ended(self, "thread_done" if done else "thread_left", None)
 
-        thread = threading.Thread(target=work, name="vpo-lite training", daemon=True)
-        thread.start()
-        return thread
+        return Worker(target=work, name="vpo-lite training", daemon=True)
 
     def _train(self, config_of, seen) -> bool:
         """Step the runs in turn; whether all steps are done."""
@@ -110,15 +139,13 @@ class Rehearsal:
     """
 
     def __init__(self):
-        self.thread: threading.Thread | None = None
+        self.thread: Worker | None = None
         self.error: str | None = None
 
     def begin(self, config: TrainConfig) -> None:
         """Rehearse a run with these settings, cut to one step on one prompt."""
         if self.thread is None and not os.environ.get("VPO_LITE_COLD"):
-            thread = threading.Thread(
-                target=self._run, args=(config,), name="vpo-lite warm-up", daemon=True
-            )
+            thread = Worker(target=self._run, args=(config,), name="vpo-lite warm-up", daemon=True)
             thread.start()
             self.thread = thread  # training waits for its end: not for one that never began
 

@@ -43,7 +43,7 @@ from ..randomness import generator, integer
 from ..tasks import DEFAULT
 from ..tasks.base import SPLITS, Task
 from ..training.errors import TrainingError
-from ..training.rollouts import longest_completion, sample_answers
+from ..training.rollouts import sample_answers, token_limits
 from ..training.state import load_state, save_state
 from .card import model_card
 from .demonstrations import Demonstration, Demonstrations
@@ -312,7 +312,7 @@ def held_out_figures(
     instances = [task.instance(s) for s in seeds]
     figures = {}
     for m in sizes:
-        longest = longest_completion(policy, task, m, instances)
+        longest = max(token_limits(policy, task, m, instances))
         uniforms = generator(seed, "held-out", m).random((len(instances), 1, longest))
         figures[str(m)] = recipe.figures(
             sample_answers(policy, task, instances, m, uniforms).groups

@@ -31,6 +31,7 @@ from .weights import (
 )
 
 _PEFT = "adapter_config.json"
+TRIES = 20  # to put a folder in its place while others save there, too
 _Rank = Annotated[int, Field(ge=1)]
 
 
@@ -62,13 +63,19 @@ class _PeftConfig(Schema):
 def adapter_folder(path) -> Path | None:
     """The folder of a trained adapter: the path itself or adapter/ in it; None if there is none.
 
-    Raises: ValueError for what cannot name a folder.
+    One that a killed save left under another name gets its name back. Raises: ValueError for what
+    cannot name a folder.
     """
     path = Path(shipped.model_name(path))
     for folder in (path / "adapter", path):
-        if any(os.path.lexists(folder / name) for name in (_PEFT, CARD, ADAPTER)):
+        put_back(folder)
+        if _holds_adapter(folder):
             return folder
     return None
+
+
+def _holds_adapter(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in (_PEFT, CARD, ADAPTER))
 
 
 def read_card(folder: Path, base: str | None = None) -> AdapterCard:
@@ -162,8 +169,11 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
 
 
 def check_place(path) -> None:
-    """Raise ValueError where a path holds anything but an older adapter."""
+    """Raise ValueError where a path holds anything but an older adapter. One that a killed save
+    left under another name gets its name back.
+    """
     path = Path(path)
+    put_back(path)
     ours = {CARD, _PEFT, ADAPTER}
     others = {p.name for p in path.iterdir()} - ours if path.is_dir() else {path.name}
     if others and os.path.lexists(os.path.realpath(path)):
@@ -174,13 +184,39 @@ def check_place(path) -> None:
 
 
 def replace_folder(made: Path, path: Path) -> None:
-    """Put a finished folder in the place of an older one."""
-    old = path.with_name(f".{path.name}-old")
+    """Put a finished folder in the place of an older one, which waits under the name .NAME-old.
+
+    That one is removed only where ``path`` stands, so a kill leaves one of the two. Others may save
+    or load there meanwhile: then this tries again, and the last save stays.
+    """
+    old = _waiting(path)
+    for left in reversed(range(TRIES)):
+        try:
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)  # of a save that was killed
+                path.rename(old)
+            made.rename(path)
+            break
+        except OSError:
+            put_back(path)
+            if not left:
+                raise
     shutil.rmtree(old, ignore_errors=True)
-    if path.exists():
-        path.rename(old)
-    made.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+
+
+def put_back(path) -> None:
+    """Give an adapter its name back where a killed save had renamed it and put none in its place.
+
+    Nothing happens where the path exists.
+    """
+    path = Path(os.path.realpath(path))  # a link to a folder stays a link
+    if not os.path.lexists(path) and _holds_adapter(old := _waiting(path)):
+        with contextlib.suppress(OSError):  # a folder that cannot be written, or another was first
+            old.rename(path)
+
+
+def _waiting(path: Path) -> Path:
+    return path.with_name(f".{path.name}-old")
 
 
 def base_folder(base: str) -> Path | None:

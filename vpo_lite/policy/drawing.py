@@ -15,7 +15,9 @@ class Drawing:
     All that changes is changed in place, and the place of the next token is a tensor, too. So a
     CUDA graph can replay :meth:`draw`.
 
-    - latest (B,): the token drawn last; unfinished (B,): rows without an end so far
+    - uniforms (P, G, T): NaN from the place on to which a row may not go
+    - latest (B,): the token drawn last; unfinished (B,): rows to go on with; truncated (B,): those
+      that reached their last place without an end
     - tokens, mask, logprobs (B, T): as in :class:`Rollouts`
     """
 
@@ -23,11 +25,13 @@ class Drawing:
         groups, copies, longest = uniforms.shape
         shape, here = (groups * copies, longest), dict(device=device)
         self.u = _on_device(uniforms, device).reshape(shape)
+        self.last = F.pad(self.u, (0, 1), value=torch.nan)[:, 1:].isnan()  # (B, T)
         self.ends = torch.tensor(sorted(eos_ids), dtype=torch.long, **here)
         self.pad_id, self.temperature = pad_id, temperature
         self.place = torch.zeros(1, dtype=torch.long, **here)
         self.latest = torch.full(shape[:1], pad_id, **here)
         self.unfinished = torch.ones(shape[:1], dtype=torch.bool, **here)
+        self.truncated = torch.zeros(shape[:1], dtype=torch.bool, **here)
         self.tokens = torch.full(shape, pad_id, **here)
         self.mask = torch.zeros(shape, dtype=torch.bool, **here)
         self.logprobs = torch.zeros(shape, dtype=torch.float32, **here)
@@ -46,6 +50,9 @@ class Drawing:
         self.mask.index_copy_(1, self.place, self.unfinished[:, None])
         self.logprobs.index_copy_(1, self.place, drawn_logp)
         self.unfinished.logical_and_((drawn != self.ends).all(1))
+        last = self.last.index_select(1, self.place)[:, 0]
+        self.truncated.logical_or_(self.unfinished & last)
+        self.unfinished.logical_and_(~last)
         self.place += 1
 
 

@@ -155,7 +155,8 @@ class Policy:
     ) -> Rollouts:
         """G rollouts for each of P prompts.
 
-        - uniforms (P, G, T): in [0, 1), one for each token; T is the limit of a rollout's length
+        - uniforms (P, G, T): in [0, 1), one for each token that a rollout may have at most; NaN
+          behind them
         - temperature: divides the logits, above 0
         - stop: a token that ends a rollout, too; unlike EOS it stays in the text
         - dtype: to compute in: "float32", "bfloat16", or "auto" for the model's own
@@ -301,5 +302,10 @@ def _check_asked(prompts: Sequence[Prompt], uniforms) -> None:
             f"uniforms of shape {shape} for {len(prompts)} prompts: expected an array (P, G, T) = "
             f"({len(prompts)}, rollouts of each prompt, most tokens)"
         )
-    if isinstance(uniforms, np.ndarray) and not ((uniforms >= 0) & (uniforms < 1)).all():
-        raise ValueError("uniforms: expected numbers from 0 on and below 1; NaN is none")
+    if isinstance(uniforms, np.ndarray):
+        inside = (uniforms >= 0) & (uniforms < 1)
+        first = np.arange(shape[-1]) < np.maximum(inside.sum(-1, keepdims=True), 1)
+        if (inside != first).any() or not (inside | np.isnan(uniforms)).all():
+            raise ValueError(
+                "uniforms: expected numbers from 0 on and below 1; NaN only behind the last one"
+            )

@@ -131,7 +131,8 @@ def sample_tokens(
 
     - model: a causal LM, with or without adapter
     - prompts: P lists of token ids
-    - uniforms (P, G, T): in [0, 1), one for each token; T is the limit of a completion's length
+    - uniforms (P, G, T): in [0, 1), one for each token that a completion may have at most; NaN
+      behind them
     - eos_ids: any of these tokens ends a completion
     - pad_id: fills prompts on the left and completions after their end
     - temperature: divides the logits; ValueError unless above 0
@@ -170,7 +171,7 @@ def sample_tokens(
         tokens[:, :used],
         mask[:, :used],
         logprobs[:, :used],
-        truncated=drawing.unfinished,
+        truncated=drawing.truncated,
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import check_finite, check_whole
+from ..checks import LARGEST_WEIGHT, check_finite, check_whole, shown
 
 CELLS = 1_024  # a grid has about so many, but two at least for each objective
 OUTSIDE = (
@@ -24,6 +24,23 @@ class Elite(NamedTuple):
     score: float
 
 
+def check_preference(weights) -> np.ndarray:
+    """The weights (d,) of a score w . r, finite and not all 0: those would judge nothing.
+
+    >>> check_preference([0, 0])
+    Traceback (most recent call last):
+    ...
+    ValueError: weights = [0, 0]: expected a number for each objective, at least one other than 0
+    """
+    checked = check_finite(weights, "weights", 0, LARGEST_WEIGHT)
+    if checked.ndim != 1 or not checked.any():
+        raise ValueError(
+            f"weights = {shown(weights)}: expected a number for each objective, at least one other "
+            "than 0"
+        )
+    return checked
+
+
 class Archive:
     """The best answer found in each cell of a fixed grid over the rewards: MAP-Elites (Mouret and
     Clune, arXiv 1504.04909).
@@ -36,6 +53,8 @@ class Archive:
     Of answers with equal scores the shortest one stays, and of these the first. Otherwise long
     answers, which can be joined no further, would bar the short ones they are made of.
 
+    Raises ValueError for weights or rewards that are not d finite numbers, and for weights of 0.
+
     >>> archive = Archive([0.5, 0.5], bins=2)
     >>> found = [("a", [0.1, 0.6]), ("b", [0.2, 0.5]), ("c", [0.3, 0.9]), ("d", [1, 0])]
     >>> [archive.add(answer, rewards) is not None for answer, rewards in found]
@@ -45,7 +64,7 @@ class Archive:
     """
 
     def __init__(self, weights, bins: int | None = None):
-        self.weights = check_finite(weights, "weights", 1)
+        self.weights = check_preference(weights)
         if bins is not None:
             check_whole(bins, "bins")
         d = len(self.weights)
@@ -54,15 +73,22 @@ class Archive:
 
     def cell(self, rewards) -> tuple[int, ...]:
         """The place of a reward vector (d,) on the grid: d numbers from 0."""
-        places = np.asarray(rewards, dtype=float) * self.bins + ROUNDING
+        checked = check_finite(rewards, "rewards", 0)
+        if checked.shape != self.weights.shape:
+            raise ValueError(
+                f"rewards has shape {checked.shape}: expected {self.weights.shape}, one number for "
+                "each weight"
+            )
+        places = checked * self.bins + ROUNDING
         return tuple(np.clip(places, 0, self.bins - 1).astype(int).tolist())
 
     def add(self, answer: str, rewards) -> Elite | None:
         """The answer as the elite of its cell; None where the one that is there stays."""
+        cell = self.cell(rewards)
         rewards = np.array(rewards, dtype=float)  # a copy: the caller may fill its array anew
         if rewards.min() < -ROUNDING or rewards.max() > 1 + ROUNDING:
             warnings.warn(OUTSIDE, stacklevel=2)
-        cell, score = self.cell(rewards), float(self.weights @ rewards)
+        score = float(self.weights @ rewards)
         old = self.elites.get(cell)
         if old and (score, -len(answer)) <= (old.score, -len(old.answer)):
             return None

@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_finite, check_flags, check_rewards, shown
+from ..checks import LARGEST, check_finite, check_flags, check_number, check_rewards
 from ..estimators import max_weights
 
 ROUNDING = 1e-9  # of an answer: 3 * 1.4 / 1.4 is a little less than 3
+EQUAL = 1e-12  # of the largest value: values that differ by no more count as equal
 
 __all__ = ["at_tokens", "best_at", "choose", "crossing", "rollout_best_at", "solved_at"]
 
@@ -85,30 +86,48 @@ def at_tokens(curve: ArrayLike, tokens_per_answer: float, budgets: ArrayLike) ->
     curve (..., n), tokens_per_answer > 0, budgets (b,) in tokens. Returns (..., b): the value at
     k = floor(budget / tokens_per_answer), NaN for a budget below one answer or beyond n answers.
     Answers of a policy that writes sets share their prompt, so they often cost fewer tokens.
+    Raises ValueError for an empty curve, and for values that are not finite.
 
     >>> at_tokens([0.2, 0.5], tokens_per_answer=10, budgets=[5, 10, 25]).tolist()
     [nan, 0.2, 0.5]
     """
-    curve, budgets = np.asarray(curve, dtype=float), check_finite(budgets, "budgets", 1)
-    if not (np.isfinite(tokens_per_answer) and tokens_per_answer > 0):
-        raise ValueError(f"tokens_per_answer = {shown(tokens_per_answer)}: must be above 0")
-    k = np.floor(budgets / tokens_per_answer + ROUNDING).astype(int)
-    found = curve[..., np.clip(k, 1, curve.shape[-1]) - 1]
-    return np.where((k >= 1) & (k <= curve.shape[-1]), found, np.nan)
+    curve, budgets = _curve(curve, "curve"), check_finite(budgets, "budgets", 1)
+    least = 1 / LARGEST  # so that no quotient overflows
+    expected = f"a number above 0, {least:g} to {LARGEST:g}"
+    tokens = check_number(tokens_per_answer, "tokens_per_answer", expected, least, LARGEST)
+    n = curve.shape[-1]
+    k = np.floor(np.clip(budgets / tokens + ROUNDING, 0, n + 1)).astype(int)
+    return np.where((k >= 1) & (k <= n), curve[..., np.clip(k, 1, n) - 1], np.nan)
 
 
 def crossing(first: ArrayLike, second: ArrayLike) -> int | None:
     """The least k from which the first curve stays above the second; None where it never does.
 
-    first, second (n,): best@k for k = 1 .. n.
+    first, second (n,): best@k for k = 1 .. n. Values that differ by rounding, 1e-12 of the largest
+    value of both curves, count as equal. Raises ValueError for curves that are not finite or not
+    equally long.
 
     >>> crossing([0.1, 0.5, 0.9], [0.3, 0.4, 0.5]), crossing([0.1, 0.2], [0.3, 0.3])
     (2, None)
     """
-    above = np.asarray(first) > np.asarray(second)
+    first, second = _curve(first, "first"), _curve(second, "second")
+    if first.ndim != 1 or first.shape != second.shape:
+        raise ValueError(
+            f"first has shape {first.shape}, second {second.shape}: expected two curves over the "
+            "same k = 1 .. n, (n,)"
+        )
+    above = first - second > EQUAL * np.abs([first, second]).max()
     below = np.flatnonzero(~above)
     start = below[-1] + 1 if len(below) else 0
     return int(start) + 1 if start < len(above) else None
+
+
+def _curve(values, name):
+    """Values over k = 1 .. n, (..., n), with n at least 1."""
+    values = check_finite(values, name, 1)
+    if not values.shape[-1]:
+        raise ValueError(f"{name} has shape {values.shape}: expected values for k = 1 .. n")
+    return values
 
 
 def _scores(rewards, weights):

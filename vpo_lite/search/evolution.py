@@ -15,23 +15,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import check_finite, check_number, check_whole, shown
+from ..checks import check_number, check_whole, shown
 from ..policy.policy import Policy
 from ..randomness import generator
 from ..tasks.base import Task
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
 from ..training.contract import (
-    check_given,
+    check_instances,
     check_policy,
     check_problem,
+    check_seed,
     flags_of,
     objectives_of,
     w_star_of,
     worst_of,
 )
-from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
-from .archive import Archive, Elite
+from ..training.rollouts import draw_uniforms, sample_answers, token_limits
+from .archive import Archive, Elite, check_preference
 
 SHOWN = 2  # parents in a prompt in words
 NEAR = 1e-9  # of the target: reached
@@ -116,24 +117,29 @@ def evolve(
     """
     if policy is not None:
         check_policy(policy)
-    check_given(task, instances)
+    check_instances(task, instances)
     check_whole(m, "m")
     check_whole(calls, "calls")
     check_whole(rollouts, "rollouts")
     fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)
     if tries != 0:
         check_whole(tries, "tries")
+    seed = check_seed(seed)
+    if not callable(archive):
+        raise ValueError(
+            f"archive = {shown(archive)}: expected a function from weights to an empty archive, "
+            "such as the class Archive"
+        )
     if weights is not None and len(weights) != len(instances):
         raise ValueError(
             f"weights of {len(weights)} problems for {len(instances)}: expected one array for each"
         )
-    if not len(instances):
-        raise ValueError("instances = []: give at least one problem")
     given = [None] * len(instances) if weights is None else weights
     searches = [_Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     if policy is not None:
         task.check_policy(m, policy.pocket)
-        limit = longest_completion(policy, task, m, instances)
+        for search, limit in zip(searches, token_limits(policy, task, m, instances), strict=True):
+            search.limit = limit
     for call in range(1, calls + 1):
         active = [search for search in searches if search.trace.solved_at is None]
         if not active:
@@ -145,7 +151,7 @@ def evolve(
             _score(task, call, active, answers)
         else:
             keys = [(seed, "evolution tokens", call, search.key) for search in active]
-            uniforms = np.stack([draw_uniforms(rollouts, limit, *key) for key in keys])
+            uniforms = draw_uniforms(rollouts, [search.limit for search in active], keys)
             begun = _begun(policy, active, fresh)
             _ask(policy, task, call, active, m, uniforms, temperature=temperature, **begun)
         most = tries * m * rollouts
@@ -205,12 +211,13 @@ class _Search:
     def __init__(self, task: Task, instance, weights, archive):
         check_problem(task, instance)
         w_star = w_star_of(task, instance)
-        weights = w_star if weights is None else check_finite(weights, "weights", 1)
+        weights = w_star if weights is None else check_preference(weights)
         if weights.shape != w_star.shape:
             raise ValueError(
                 f"weights of shape {weights.shape}: this problem has {len(w_star)} objectives"
             )
         self.task, self.key = task, task.key(instance)
+        self.limit = 0  # tokens of a rollout, where a policy writes them
         target = task.target(instance, weights)
         self.trace = Trace(instance, weights, target, archive(weights))
         self.best = float(weights @ worst_of(task, instance))

@@ -32,7 +32,7 @@ from ..tasks.registry import make_task
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
 from ..training.contract import objectives_of, worst_of
-from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
+from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 from .archive import Archive, Elite
 from .evolution import beginning, written
 
@@ -104,11 +104,11 @@ class Islands(Archive):
         self._added = 0
 
     def add(self, answer: str, rewards) -> Elite | None:
+        middles = (np.array(self.cell(rewards)) + 0.5) / self.bins
         rewards = np.array(rewards, dtype=float)
         elite = Elite(answer, rewards, float(self.weights @ rewards))
         self._known[answer] = elite
         self._added += 1
-        middles = (np.array(self.cell(rewards)) + 0.5) / self.bins
         features = dict(zip(_features(len(rewards)), middles.tolist(), strict=True))
         program = _openevolve("database").Program(
             id=str(self._added),
@@ -276,8 +276,8 @@ class PolicyClient:
         policy, task, instance = self._loaded
         key = task.key(instance)
         self._calls += 1
-        limit = longest_completion(policy, task, m, [instance])
-        uniforms = draw_uniforms(1, limit, seed, "openevolve tokens", self._calls, key)[None]
+        limits = token_limits(policy, task, m, [instance])
+        uniforms = draw_uniforms(1, limits, [(seed, "openevolve tokens", self._calls, key)])
         begins = parent in ("", START)  # no answer yet, so nothing that a task can write
         if policy.pocket is None:
             begun = dict(notes=["" if begins else _note(task, instance, parent)])

@@ -24,9 +24,9 @@ from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
 from ..training.answers import Answers, score_answers
-from ..training.contract import check_given, check_policy, prompt_of, tokens_of
+from ..training.contract import check_instances, check_policy, check_seed, prompt_of, tokens_of
 from ..training.evaluate import ROWS
-from ..training.rollouts import draw_uniforms, longest_completion, sample_answers
+from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 
 # --- token by token -------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def most_probable(
     (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], [3, 4, 5])
     """
     check_policy(policy)
-    check_given(task, instances)
+    check_instances(task, instances)
     for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
@@ -272,14 +272,14 @@ def beam(
     ([0.54, 0.46], 46)
     """
     check_policy(policy)
-    check_given(task, instances)
+    check_instances(task, instances)
     for name, number in (("m", m), ("width", width), ("branches", branches)):
         check_whole(number, name)
-    alpha = check_alpha(alpha)
+    alpha, seed = check_alpha(alpha), check_seed(seed)
     task.check_policy(m, policy.pocket)
     tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
     _check_tags(policy, tags)
-    tokens = longest_completion(policy, task, 1, instances)
+    limits = token_limits(policy, task, 1, instances)
     beams = [[_Set("", frozenset(), np.empty(0))] for _ in instances]
     seen: list[list[np.ndarray]] = [[] for _ in instances]
     spent = [0] * len(instances)
@@ -289,14 +289,13 @@ def beam(
         beams = [[s for s in kept if not s.text.endswith(end)] for kept in beams]
         step = max(1, ROWS // branches)
         for part in (rows[i : i + step] for i in range(0, len(rows), step)):
-            keys = [(task.key(instances[p]), text) for p, text in part]
-            uniforms = [draw_uniforms(branches, tokens, seed, "beam", j, key) for key in keys]
+            keys = [(seed, "beam", j, (task.key(instances[p]), text)) for p, text in part]
             groups = sample_answers(
                 policy,
                 task,
                 [instances[p] for p, _ in part],
                 m,
-                np.stack(uniforms),
+                draw_uniforms(branches, [limits[p] for p, _ in part], keys),
                 prefixes=[text for _, text in part],
                 stop=tag,
                 temperature=temperature,

@@ -25,6 +25,7 @@ from ..checks import (
     shown,
     told_of,
 )
+from ..options import Option
 from ..tasks.base import Prompt, Task, TaskError
 from ..tasks.reward_functions import RewardFunctions
 
@@ -44,17 +45,35 @@ def check_policy(policy) -> None:
         raise ValueError(f"policy = {shown(policy)}: expected a policy; {cure}")
 
 
-def check_given(task, instances: Sequence = []) -> None:
-    """ValueError for what is often given in the place of these: the name of a task, one problem
-    instead of a list.
-    """
+def check_given(task) -> None:
+    """ValueError for what is often given in the place of a task: its name."""
     if not isinstance(task, Task):
         raise ValueError(f"task = {shown(task)}: expected a Task object")
-    listed = isinstance(instances, Sequence | np.ndarray)
+
+
+def check_instances(task, instances) -> None:
+    """ValueError for what is often given in the place of a list of problems of the task: one
+    problem, an empty list, seeds. A seed is a whole number where no early problem is one.
+    """
+    check_given(task)
+    listed = isinstance(instances, Sequence | np.ndarray) and getattr(instances, "ndim", 1) > 0
     if not listed or isinstance(instances, str | tuple):  # many a problem is a tuple itself
         raise ValueError(
             f"instances = {shown(instances)}: expected a list of problems; [x] for one problem x"
         )
+    if not len(instances):
+        raise ValueError("instances = []: give at least one problem")
+    numbers = [i for i, x in enumerate(instances) if is_whole(x)]
+    if numbers and not any(map(is_whole, early_problems(task))):
+        first, seed = numbers[0], shown(int(instances[numbers[0]]))
+        raise ValueError(
+            f"instances[{first}] = {seed}: expected a problem; give task.instance({seed})"
+        )
+
+
+def check_seed(seed) -> int:
+    """A seed of random draws, 0 or more, as TrainConfig takes it. ValueError for any other."""
+    return Option("seed", int, 0, "seed of every random draw", least=0).check(seed)
 
 
 def early_problems(task: Task) -> list:

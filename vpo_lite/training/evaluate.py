@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from .. import estimators
 from ..checks import is_whole, shown
 from ..objective import sample_weights
@@ -13,9 +11,9 @@ from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
 from .config import MOST_MEASURED, TrainConfig
-from .contract import check_given, check_policy, check_seeds
+from .contract import check_given, check_instances, check_policy, check_seed, check_seeds
 from .measure import gathered, means, pool_figures
-from .rollouts import draw_uniforms, longest_completion, sample_answers
+from .rollouts import draw_uniforms, sample_answers, token_limits
 from .schemas import PER_PROBLEM
 
 ROWS = 256  # completions sampled at a time, at most
@@ -138,13 +136,23 @@ def sample_pools(
 ) -> Iterator[Answers]:
     """One pool of at least ``answers`` answers for each instance, in whole rollouts.
 
-    A generator, so that a caller can show how far it is.
+    The pools come one by one, so that a caller can show how far it is. Raises ValueError at once
+    for fewer than one answer or more than 2,000, for a negative seed, for an empty list, and for
+    seeds or one problem in the place of a list of problems.
     """
     check_policy(policy)
-    check_given(task, instances)
+    check_instances(task, instances)
+    check_answers(answers)
+    seed = check_seed(seed)
+    limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
+    return _pools(policy, task, config, instances, answers, seed, limits)
+
+
+def _pools(
+    policy, task, config, instances, answers: int, seed: int, limits: list[int]
+) -> Iterator[Answers]:
     m = config.answers
     copies = -(-answers // m)
-    tokens = longest_completion(policy, task, m, instances, config.max_new_tokens)
     # A large model samples no more at a time than in a training step, whose memory is stated.
     stated = config.sample_batch or config.prompts * config.group_size
     at_once = ROWS if policy.pocket else min(ROWS, stated)
@@ -152,7 +160,7 @@ def sample_pools(
     for first in range(0, len(instances), step):
         batch = instances[first : first + step]
         keys = [(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
-        uniforms = np.stack([draw_uniforms(copies, tokens, *key) for key in keys])
+        uniforms = draw_uniforms(copies, limits[first : first + step], keys)
         if estimators.METHODS[config.method].weight_in_prompt:
             yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms, at_once)
         else:

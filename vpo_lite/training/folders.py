@@ -30,7 +30,7 @@ from .contents import contents, named, other_now
 from .errors import TrainingError
 from .lines import append, cut, measured_of, records_of
 from .record import StepRecord
-from .schemas import BestSets, Engine, Figures, Summary
+from .schemas import BestSets, Engine, Start, Summary
 from .texts import TEXTS
 from .unchanged import check_unchanged
 
@@ -198,7 +198,7 @@ class RunFolder:
     def start(self) -> dict | None:
         """The figures before training; None before they are measured."""
         path = self.path / START
-        return read_json(path, Figures).model_dump() if path.exists() else None
+        return read_json(path, Start).model_dump() if path.exists() else None
 
     def measured(self) -> list[dict]:
         """The figures of each measurement during training, and its ``step``, in order."""

@@ -14,7 +14,7 @@ from ..policy.room import available_memory, is_short, size, total_memory
 from .config import TrainConfig
 from .contract import early_problems
 from .evaluate import held_out_seeds
-from .rollouts import longest_completion
+from .rollouts import token_limits
 
 
 @dataclass(frozen=True)
@@ -311,5 +311,5 @@ def lengths(policy: Policy, config: TrainConfig, task, instances=None) -> tuple[
         task.prompt(x, m, weights=np.full(d, 1 / d) if shown else None, pocket=policy.pocket)
         for x, d in ((x, len(task.objectives(x))) for x in instances)
     ]
-    longest = longest_completion(policy, task, m, instances, config.max_new_tokens)
+    longest = max(token_limits(policy, task, m, instances, config.max_new_tokens))
     return max(len(policy.encode(prompt)) for prompt in prompts), longest

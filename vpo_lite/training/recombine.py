@@ -55,14 +55,14 @@ def recombine(
     found: BestSets,
     weights,
     alpha: float,
-    longest: int,
+    limits: Sequence[int],
 ) -> Recombined:
     """Put the best set found so far into each group.
 
     - rewards: P arrays (G, m, d), those that training goes by
     - found: what earlier steps found, of the last 4,096 problems; it is brought up to date
     - weights: P arrays (K, d) that score the rollouts, or None for the exact expectation
-    - longest: the token limit of a rollout
+    - limits: the token limit of a rollout of each group
 
     A group stays as it is where one of its rollouts is better than that set under the weights, and
     where that set would take more tokens than the limit.
@@ -84,7 +84,7 @@ def recombine(
         first = p * len(R[p])
         theirs = rollouts.rows(slice(first, first + len(R[p])))
         ids = _token_ids(policy, theirs, _text_of(task, best), len(best))
-        if worth >= scores[p].max() and len(ids) <= longest:
+        if worth >= scores[p].max() and len(ids) <= limits[p]:
             place = int(abs(scores[p] - scores[p].mean()).argmin())
             gave_way[p, place], R[p][place], rows[first + place] = True, vectors[0], ids
     for key in list(found)[:-MOST_PROBLEMS]:  # those not met for longest

@@ -43,7 +43,7 @@ def sample_answers(
 ) -> Sampled:
     """Ask the policy for m answers to each of P problems, G times, and score them.
 
-    - uniforms (P, G, T) in [0, 1): one for each token that may be sampled
+    - uniforms (P, G, T): in [0, 1), one for each token that may be sampled; NaN behind them
     - weights: P arrays (d,) that the prompts show, or None
     - prefixes: P beginnings of the completions, or None
     - notes: P texts that end the requests in words, or None
@@ -88,25 +88,31 @@ def last_word(policy: Policy, m: int) -> str | None:
     return None if word is None else word.replace("{m}", str(m))
 
 
-def longest_completion(
+def token_limits(
     policy: Policy, task: Task, m: int, instances, limit: int | None = None
-) -> int:
-    """The token limit of a rollout on these problems: ``limit``, or what m answers may need.
+) -> list[int]:
+    """The token limit of a rollout on each problem: ``limit``, or what m answers may need.
 
     Each batch of problems comes here first. TaskError for a problem that no trainer can use.
     """
     for x in instances:
         check_problem(task, x)
-    return limit or max(tokens_of(task, x, m, policy.pocket) for x in instances)
+    return [limit or tokens_of(task, x, m, policy.pocket) for x in instances]
 
 
-def draw_uniforms(rollouts: int, tokens: int, *key) -> np.ndarray:
-    """Uniforms (G, T) for the tokens of one prompt group, keyed by (seed, purpose, step, key).
+def draw_uniforms(rollouts: int, limits: Sequence[int], keys: Sequence[tuple]) -> np.ndarray:
+    """Uniforms (P, G, T) for the tokens of P prompt groups, NaN behind the limit of each.
 
-    They are drawn token by token, so a larger T only adds some. They do not depend on the rest of
-    the batch.
+    keys: (seed, purpose, step, key) of each group. Those of a group are drawn token by token, so a
+    larger limit only adds some, and they do not depend on the rest of the batch.
+
+    >>> draw_uniforms(1, [1, 2], [(0, "rollout", 0, "a"), (0, "rollout", 0, "b")]).round(2).tolist()
+    [[[0.43, nan]], [[0.18, 0.62]]]
     """
-    return generator(*key).random((tokens, rollouts)).T
+    uniforms = np.full((len(limits), rollouts, max(limits)), np.nan)
+    for row, limit, key in zip(uniforms, limits, keys, strict=True):
+        row[:, :limit] = generator(*key).random((limit, rollouts)).T
+    return uniforms
 
 
 def _noted(prompt: Prompt, note: str) -> Prompt:

@@ -89,7 +89,7 @@ def by_name(figures: dict) -> dict:
 
 
 class Figures(Means):
-    """The figures of :func:`~vpo_lite.training.evaluate.evaluate`, as start.json holds them."""
+    """The figures of :func:`~vpo_lite.training.evaluate.evaluate`."""
 
     any_at_k: dict[Budget, float] | None = None
     pass_at_k: dict[Budget, Share] | None = None
@@ -99,7 +99,6 @@ class Figures(Means):
     reached: dict[str, float] | None = None
     spread: dict[str, Positive] | None = None
     truncated_rate: Share | None = None
-    by_chance: bool | None = None
     answers: Count | None = None
     problems: Count | None = None
     per_problem: PerProblem
@@ -114,6 +113,12 @@ class Figures(Means):
             values = figures.pop(name)  # 0.1.0 named it after its only task
             figures["per_problem"] = renamed(values) if isinstance(values, dict) else values
         return figures
+
+
+class Start(Figures):
+    """start.json: the figures before training, and whether the rewards are by chance."""
+
+    by_chance: bool | None = None
 
 
 class Measured(Figures):
@@ -132,7 +137,7 @@ class Summary(Figures):
     scoring_share: Share | None = None
     tokens: Count | None = None
     truncated_in_training: Share | None = None
-    start: Figures
+    start: Start
     device: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
 

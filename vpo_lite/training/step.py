@@ -35,7 +35,7 @@ from .problems import (
 )
 from .recombine import check_task, recombine
 from .record import StepRecord
-from .rollouts import draw_uniforms, longest_completion, sample_answers
+from .rollouts import draw_uniforms, sample_answers, token_limits
 from .schemas import BestSets
 
 # A KL that is not in the loss is measured on steps 1, 5, 9, ...: it takes one more forward pass.
@@ -101,9 +101,9 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     instances = problems_of_step(task, config.seed, step, config.prompts)  # P problems
     keys = [group_key(task, x, slot) for slot, x in enumerate(instances)]
     weights = draw_weights(task, config, instances, keys, step)  # P times (K, d), shared in a group
-    longest = longest_completion(policy, task, config.answers, instances, config.max_new_tokens)
-    draws = [(config.group_size, longest, config.seed, "rollout", step, key) for key in keys]
-    uniforms = np.stack([draw_uniforms(*draw) for draw in draws])  # (P, G, T)
+    limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
+    draws = [(config.seed, "rollout", step, key) for key in keys]
+    uniforms = draw_uniforms(config.group_size, limits, draws)  # (P, G, T)
     single = single_weights(config.method, weights, len(instances))
     shown = single if method.weight_in_prompt else None
     how = dict(temperature=config.temperature, dtype=config.rollout_dtype, weights=shown)
@@ -119,7 +119,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     trained, gave_way = rollouts, False
     if method.recombines:
         R, trained, gave_way = recombine(
-            policy, task, groups, rollouts, R, learner.found, weights, config.alpha, longest
+            policy, task, groups, rollouts, R, learner.found, weights, config.alpha, limits
         )
     credit = dict(w_star=[w_star_of(task, x) for x in instances], alpha=config.alpha, k=config.k)
     credit |= dict(eps=config.eps, whiten=config.whiten)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...checks import shown, shown_path
+from ...checks import shown, shown_path, told_of
 from ...files import not_written, parse_json, read_bytes, write_atomically
 from ..codes import decode
 from ..packing import packed, packed_numbers
@@ -56,9 +56,13 @@ def shipped() -> list[str]:
 def write(folder, recording: Recording) -> Path:
     """Write ``folder``/recording.json, whole or not at all. Returns its path.
 
-    Raises ValueError where it cannot be written, and for runs too large to be read back.
+    An earlier recording is replaced. Raises ValueError where another file stands in its place,
+    where it cannot be written, and for runs too large to be read back.
     """
     path = _folder(folder) / FILE
+    if os.path.lexists(path):
+        with told_of("record replaces only a recording", cure="; choose another folder"):
+            _read(path)
     runs = [run for run in recording.runs if run.records]
     groups = [group for run in runs for record in run.records for group in record.groups]
     answers = sorted({a for g in groups for row in g.answers for a in row if a})
@@ -132,7 +136,10 @@ def read(folder) -> Recording:
     Raises ValueError where there is none, and DamagedError that names file and field for one that
     is damaged or of another version.
     """
-    path = find(folder)
+    return _read(find(folder))
+
+
+def _read(path: Path) -> Recording:
     data = read_bytes(path, most=MOST_BYTES)
     what = f"{shown_path(path)}: no recording that this version can read"
     version = parse_json(data, AnyVersion, what).version
