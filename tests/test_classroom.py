@@ -1,5 +1,6 @@
 """A class on this machine: copies of the notebooks, the check before it, the panel served."""
 
+import ast
 import contextlib
 import http.client
 import itertools
@@ -129,7 +130,7 @@ def test_lab_refuses_a_folder_without_notebooks(tmp_path, capsys):
 @pytest.mark.parametrize("own", [True, False])
 def test_lab_opens_the_first_notebook(tmp_path, monkeypatch, own):
     started = []
-    monkeypatch.setattr(os, "execv", lambda program, command: started.extend(command))
+    monkeypatch.setattr(os, "execve", lambda program, command, env: started.extend(command))
     notebooks.copy(tmp_path)
     assert main(["lab", "--browser", "no", *([str(tmp_path)] if own else [])]) == 0
     root = tmp_path if own else ROOT
@@ -141,12 +142,33 @@ def test_lab_opens_the_first_notebook(tmp_path, monkeypatch, own):
 
 def test_lab_opens_a_notebook_of_any_name(tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(os, "execv", lambda program, command: started.extend(command))
-    monkeypatch.setattr(subprocess, "call", started.extend)  # on Windows
+    monkeypatch.setattr(os, "execve", lambda program, command, env: started.extend(command))
+    monkeypatch.setattr(subprocess, "call", lambda command, env: started.extend(command))  # Windows
     for name in ("my #1, 50% ü.ipynb", ".hidden.ipynb"):
         (tmp_path / name).write_text("{}")
     assert main(["lab", "--browser", "no", str(tmp_path)]) in (0, None)
     assert "--LabApp.default_url=/lab/tree/my%20%231%2C%2050%25%20%C3%BC.ipynb" in started
+
+
+@pytest.mark.skipif(os.name == "nt", reason="JupyterLab does not take the place of the process")
+def test_lab_asks_nobody_about_news(tmp_path, monkeypatch):
+    """JupyterLab's question lay on the curves of every new account. A user's own setting wins."""
+    (tmp_path / "own.ipynb").write_text("{}")
+    started = {}
+    monkeypatch.setattr(os, "execve", lambda program, command, env: started.update(env))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "mine")
+    assert main(["lab", "--browser", "no", str(tmp_path)]) == 0
+    ours, mine = started["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert mine == "mine" and os.environ["JUPYTER_CONFIG_PATH"] == "mine"
+    asked = (
+        "from jupyter_server.services.config.manager import ConfigManager as C; "
+        "print(C(config_dir_name='labconfig').get('default_setting_overrides'))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", asked], env=started, capture_output=True, text=True
+    )
+    settings = ast.literal_eval(found.stdout)["@jupyterlab/apputils-extension:notification"]
+    assert settings["fetchNews"] == "false" and Path(ours).is_dir()
 
 
 # --- the check of the day before ------------------------------------------------------------------
@@ -223,7 +245,7 @@ def test_a_class_is_refused_where_jupyter_cannot_write(unwritable, monkeypatch, 
     found = check.packages()
     assert not found.enough and unwritable in found.value and "JUPYTER_DATA_DIR" in found.cure
     monkeypatch.setattr(serve, "serve", lambda *a, **k: pytest.fail("served"))
-    monkeypatch.setattr(os, "execv", lambda *a: pytest.fail("started"))
+    monkeypatch.setattr(os, "execve", lambda *a: pytest.fail("started"))
     for command in ("classroom", "lab"):
         said = refused(capsys, command, "--port", str(harness.free_port()))
         assert unwritable in said and "JUPYTER_DATA_DIR" in said

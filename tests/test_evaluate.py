@@ -940,7 +940,7 @@ def test_a_rollout_ends_where_its_own_problem_says_whoever_else_is_sampled(tiny_
     mazes = sorted((envs.generate("lite-6x6", s) for s in range(12)), key=lambda z: z.budget)
     small, large = mazes[0], mazes[-1]
     alone, (beside, other) = (
-        [pool for pool in sample_pools(policy, TASK, config, those, 30, 0)]
+        list(sample_pools(policy, TASK, config, those, 30, 0))
         for those in ([small], [small, large])
     )
     assert alone[0].texts == beside.texts and (alone[0].truncated == beside.truncated).all()

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -391,6 +392,37 @@ def test_students_get_every_blank_and_no_solution(copies):
         assert counted[path.name] == len(tagged)
         claims = json.dumps(ours).count("**Claim.**")
         assert text.count("**Claim.**") == claims  # what is learned stays
+
+
+def test_an_exercise_that_the_teacher_solved_is_no_blank_for_students(tmp_path):
+    """It went to the students, with its answer and "right"."""
+    book = json.loads((FOLDER / "01_why_diversity.ipynb").read_text(encoding="utf-8"))
+    (cell,) = [c for c in book["cells"] if c["id"] == "ex-01-a"]
+    cell["source"] = [line.replace("...", "return 0") for line in cell["source"]]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "01.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    for student in (True, False):
+        with pytest.raises(ValueError, match=r"01\.ipynb: cell \d+: an exercise has one blank"):
+            build(tmp_path / "in", tmp_path / "out", student=student)
+    assert not (tmp_path / "out").exists()
+
+
+def test_copies_hold_no_output_and_students_no_link_to_the_guide(tmp_path):
+    shutil.copytree(FOLDER, tmp_path / "in")
+    path = tmp_path / "in" / "01_why_diversity.ipynb"
+    book = json.loads(path.read_text(encoding="utf-8"))
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            text = {"output_type": "stream", "name": "stdout", "text": ["seen in class"]}
+            cell |= {"outputs": [text], "execution_count": 3}
+    path.write_text(json.dumps(book), encoding="utf-8")
+    for student in (True, False):
+        build(tmp_path / "in", tmp_path / str(student), student=student)
+        written = (tmp_path / str(student) / path.name).read_text(encoding="utf-8")
+        assert "seen in class" not in written and '"execution_count": 3' not in written
+    page = (tmp_path / "True" / "REFERENCE.md").read_text(encoding="utf-8")
+    assert "TEACHING.md" not in page and "serve the panel | [lesson]" in page
+    assert "TEACHING.md" in (tmp_path / "False" / "REFERENCE.md").read_text(encoding="utf-8")
 
 
 def test_a_teacher_gets_solutions_between_nbgraders_marks_and_cells_with_points(copies):

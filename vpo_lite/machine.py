@@ -18,6 +18,7 @@ from .policy import shipped
 from .tasks import sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
+DEFAULTS = Path(__file__).parent / "classroom" / "etc"  # of JupyterLab: it asks nobody about news
 _TRAINING = ["numpy", "scipy", "gymnasium", "moocore", "torch", "transformers", "peft"]
 _TRAINING += ["safetensors", "pydantic", "filelock", "tqdm"]
 _OPTIONAL = {  # what each is for
@@ -127,10 +128,13 @@ def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
+    # Defaults for settings that no option of the command line has; a user's own settings win.
+    paths = filter(None, [str(DEFAULTS), os.environ.get("JUPYTER_CONFIG_PATH")])
+    environment = {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(paths)}
     if os.name == "nt":
-        return subprocess.call(command)
+        return subprocess.call(command, env=environment)
     sys.stdout.flush()
-    os.execv(sys.executable, command)
+    os.execve(sys.executable, command, environment)
     return 0
 
 

@@ -9,8 +9,11 @@ function assist(box) {
       const readout = slider.querySelector(".widget-readout");
       set(handle, "aria-label", name);
       set(handle, "aria-valuetext", readout.textContent);
-      set(readout, "role", "textbox");
-      set(readout, "aria-label", `${name}, typed`);
+      if (slider.classList.contains("named-choice")) set(readout, "contenteditable", "false");
+      else {
+        set(readout, "role", "textbox");
+        set(readout, "aria-label", `${name}, typed`);
+      }
     }
     for (const button of box.querySelectorAll(".widget-toggle-button")) set(button, "aria-pressed", String(button.classList.contains("mod-active")));
     const players = [...box.querySelectorAll(".widget-play button")];

@@ -7,7 +7,9 @@ from pathlib import Path
 
 def named(box):
     """The same box of widgets. A screen reader now tells its sliders by their descriptions, and the
-    focus and the chosen button are seen in every theme. Without `custom_widgets` it stays as it is.
+    focus and the chosen button are seen in every theme, and the numbers beside a slider of choices
+    cannot be typed over: ipywidgets ignores what is typed there. Without `custom_widgets` it stays
+    as it is.
 
     >>> from ipywidgets import IntSlider, VBox
     >>> box = named(VBox([IntSlider(description="m")]))
@@ -15,9 +17,18 @@ def named(box):
     ['IntSlider', 'Names']
     """
     if custom_widgets():
+        for slider in _of_choices(box):
+            slider.add_class("named-choice")
         box.children = (*box.children, _names()(layout={"display": "none"}))
         box.add_class("vpo-named")
     return box
+
+
+def _of_choices(widget):
+    if type(widget).__name__ == "SelectionSlider":  # this module loads no ipywidgets
+        yield widget
+    for child in getattr(widget, "children", ()):
+        yield from _of_choices(child)
 
 
 def custom_widgets() -> bool:

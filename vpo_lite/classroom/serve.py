@@ -329,11 +329,11 @@ def _may_be_left_behind(folder: Path) -> bool:
 
 
 def _write_kernel(folder: Path) -> None:
-    """This Python as Jupyter's kernel, without the warning of each kernel that its connection is
-    not encrypted: it stays on this machine.
+    """This Python as Jupyter's kernel. It says nothing in the teacher's terminal: neither that its
+    connection, which stays on this machine, is not encrypted, nor how it was ended while it began.
     """
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": [*command, "--log-level=ERROR"], "display_name": "Python 3"}
+    spec = {"argv": [*command, "--log-level=CRITICAL"], "display_name": "Python 3"}
     folder.mkdir(parents=True)
     text = json.dumps(spec | {"language": "python"})
     (folder / "kernel.json").write_text(text, encoding="utf-8")

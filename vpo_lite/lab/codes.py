@@ -116,9 +116,7 @@ def _content(code: str) -> tuple:
     # A mail may have wrapped it, and people copy the quotes, too.
     text = "".join(code.split()).strip("\"'`\u200b\ufeff") if isinstance(code, str) else ""
     version, _, rest = text.partition("-")
-    what = (
-        f"code {shown(code)}: no share code, or mistyped; copy the whole of what lab.share() gives"
-    )
+    what = f"code {shown(code)}: no share code, or mistyped; copy the whole share code again"
     if version not in _SCHEMAS:
         raise DamagedError(f"{what} (it begins with VPO2- or VPO1-)")
     if len(text) > MOST_TEXT:

@@ -16,6 +16,7 @@ from .exercises import exercise
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # nbgrader's own words
 FOLD = re.compile(r"<details>\s*<summary>Solution</summary>.+?</details>\s*", re.DOTALL)
 CODE = re.compile(r"```python\n(.+?)\n```", re.DOTALL)
+LINK = re.compile(rb"\[([^\]]+)\]\(TEACHING\.md[^)]*\)")  # to a page that students do not get
 CALL = re.compile(r'check\("([^"]+)",.+\)')
 
 
@@ -40,14 +41,15 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
         raise ValueError(f"{shown(str(destination))} is not an empty folder; name a new one")
     made, counted = {}, {}
     for path in notebooks:
-        notebook = read_notebook(path)
+        notebook = without_outputs(read_notebook(path))
         with told_of(shown_path(path)):
             copy = without_solutions(notebook) if student else for_nbgrader(notebook)
         made[path.name] = (json.dumps(copy, indent=1, ensure_ascii=False) + "\n").encode()
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
     for path in (*source.glob("*.md"), *source.glob("images/*")):
         if path.is_file() and not (student and path.name in FOR_TEACHERS):
-            made[path.relative_to(source).as_posix()] = path.read_bytes()
+            text = path.read_bytes()
+            made[path.relative_to(source).as_posix()] = LINK.sub(rb"\1", text) if student else text
     write_files(destination, made)
     return counted
 
@@ -81,13 +83,23 @@ def read_notebook(path) -> dict:
 FOR_TEACHERS = ("TEACHING.md",)  # it holds the answers
 
 
+def without_outputs(notebook: dict) -> dict:
+    """The notebook as if no cell of it had been run."""
+    never_run = {"outputs": [], "execution_count": None}
+    cells = [c | never_run if c["cell_type"] == "code" else c for c in notebook["cells"]]
+    return notebook | {"cells": cells}
+
+
 def without_solutions(notebook: dict) -> dict:
     """The notebook without folded solutions, and without the cells that check them.
 
-    Raises ValueError where a solution is left.
+    Raises ValueError where a solution is left, also in the place of an exercise's blank.
     """
     cells = []
     for i, cell in enumerate(notebook["cells"]):
+        if is_exercise(cell):
+            with told_of(f"cell {i + 1}", cure="; put it back, so that students see no answer"):
+                _blank(source_of(cell))
         if cell["cell_type"] == "markdown":
             text = FOLD.sub("", source_of(cell)).strip()
             if "Solution</summary>" in text:
@@ -155,18 +167,27 @@ def solved(source: str, solution: str, marks: bool = False) -> str:
     ### END SOLUTION
     check("00-a", x)
     """
-    blanks = [
-        statement
-        for statement in ast.parse(source).body
-        if any(isinstance(n, ast.Constant) and n.value is ... for n in ast.walk(statement))
-    ]
-    if len(blanks) != 1:
-        raise ValueError(f"an exercise has one blank (...), and this cell has {len(blanks)}")
-    (blank,) = blanks
+    blank = _blank(source)
     put, lines = [solution], source.splitlines()
     if marks:
         put = _marked(solution.splitlines(), isinstance(blank, ast.FunctionDef))
     return "\n".join([*lines[: blank.lineno - 1], *put, *lines[blank.end_lineno :]])
+
+
+def _blank(source: str) -> ast.stmt:
+    """The one statement of an exercise's cell that holds `...`."""
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # what somebody has written into it
+        statements = []
+    blanks = [
+        statement
+        for statement in statements
+        if any(isinstance(n, ast.Constant) and n.value is ... for n in ast.walk(statement))
+    ]
+    if len(blanks) != 1:
+        raise ValueError(f"an exercise has one blank (...), and this cell has {len(blanks)}")
+    return blanks[0]
 
 
 def _marked(lines, in_function):

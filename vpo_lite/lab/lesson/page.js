@@ -10,6 +10,7 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
 const two = (value) => value.toFixed(2), three = (value) => value.toFixed(3), percent = (value) => `${Math.round(100 * value)} %`;
 const alphaNow = () => data.alphas[state.alpha];
 const momentOf = (run) => run.steps[Math.min(state.step, run.steps.length) - 1];
+const labelNow = (run) => state.step > run.steps.length ? `${run.label} (ended at step ${run.steps.length})` : run.label;
 const seen = (steps) => data.unseen ? steps.slice(0, state.step) : steps; // the rest is to be predicted, also from the ends of the axes
 const rows = (indices) => indices.map((i) => points[i]);
 const integral = (indices) => exact.integrate(rows(indices), alphaNow(), data.sobol);
@@ -85,7 +86,7 @@ const inWords = ([answer, point]) => differing.length > MOST_NAMED ? answers[ans
 
 function drawWords(judged) {
   const name = data.judged[0].toUpperCase() + data.judged.slice(1);
-  const found = runs.map((run, i) => `${run.label} ${three(judged[i])}`).join(", ");
+  const found = runs.map((run, i) => `${labelNow(run)} ${three(judged[i])}`).join(", ");
   const parts = [`Step ${state.step} of ${LAST}, α = ${alphaNow()}.`, `${name}: ${found}.`];
   if (front) {
     const [single, ...others] = best().map(({ value }) => three(judge(value)));
@@ -111,7 +112,7 @@ function drawTable(judged) {
   const top = table.createTHead().insertRow(), body = table.createTBody();
   head.forEach((text) => cell(top, "th", text, "col"));
   runs.forEach((run, i) => {
-    const row = body.insertRow(), moment = momentOf(run), first = cell(row, "th", run.label, "row");
+    const row = body.insertRow(), moment = momentOf(run), first = cell(row, "th", labelNow(run), "row");
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     first.prepend(svg);
     charts.swatch(svg, run);
