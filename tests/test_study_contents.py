@@ -8,7 +8,7 @@ from small_models import byte_model
 
 from vpo_lite import cli
 from vpo_lite.files import DamagedError
-from vpo_lite.studies import declaration, results, runner, searching, tables
+from vpo_lite.studies import declaration, results, runner, searching, tables, under_way
 from vpo_lite.studies.made_from import NOW, check_alike
 
 STUDY = """
@@ -107,7 +107,7 @@ def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
         with monkeypatch.context() as patched:
             patched.setattr(runner, "Learner", lambda *_: pytest.fail("a run began"))
             told = [refused(capsys, *more) for more in ([], ["--plan"], ["--workers", "2"])]
-        monkeypatch.setattr(runner, "train", lambda *_, **__: pytest.fail("a run began"))
+        monkeypatch.setattr(under_way, "train", lambda *_, **__: pytest.fail("a run began"))
         told.append(refused(capsys, "--run", "vpo-lr0.001-seed1", status=1))
     finally:
         file.write_bytes(before)
@@ -121,7 +121,7 @@ def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
 def test_no_run_begins_on_another_base_model(begun, capsys, monkeypatch):
     weights = begun / "base/model.safetensors"
     before = weights.read_bytes()
-    monkeypatch.setattr(runner, "train", lambda *_, **__: pytest.fail("a run began"))
+    monkeypatch.setattr(under_way, "train", lambda *_, **__: pytest.fail("a run began"))
     try:
         weights.write_bytes(before[:-8] + bytes(8))  # the last four parameters
         told = refused(capsys, "--kinds", "grpo", status=1)

@@ -531,7 +531,7 @@ def test_the_best_answers_of_several_rollouts_make_a_set(mine, command):
     texts = [task.write(x, answers) for answers in (["2, I say", "no, no"], ["x", "nothing"])]
     (group,) = read_answers(task, [x], [texts], 2)
     rollouts = policy.sample([task.prompt(x, 2)], np.full((1, 2, 90), 0.5))
-    found = recombine(policy, task, [group], rollouts, [group.rewards], {}, None, 1.0, 200)
+    found = recombine(policy, task, [group], rollouts, [group.rewards], {}, None, 1.0, [200])
     (place,) = np.flatnonzero(found.gave_way).tolist()
     assert sorted(found.rewards[0][place].tolist()) == [[0, 1 / 2], [1, 1 / 9]]
     row = found.rollouts.rows(slice(place, place + 1))

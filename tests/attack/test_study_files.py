@@ -25,7 +25,7 @@ from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.policy import hub, loading
 from vpo_lite.search import best_of
-from vpo_lite.studies import declaration, results, runner, searches, tables
+from vpo_lite.studies import declaration, results, runner, searches, tables, under_way
 from vpo_lite.tasks import Option, Prompt, Task
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.errors import TrainingError
@@ -383,7 +383,7 @@ def test_what_stops_a_run_leaves_the_finished_ones(here, done, capsys, monkeypat
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(runner, "train", fail)
+    monkeypatch.setattr(under_way, "train", fail)
     status, _, err = asked(capsys, "small.toml", "--out", "out")
     assert status == (130 if said == "stopped" else 1) and said in err
     assert {k: v for k, v in tree(here / "out").items() if "policies" not in k} == before
@@ -490,7 +490,7 @@ def test_a_run_whose_loss_is_infinite_is_left_out(here, done, capsys, monkeypatc
         raise TrainingError("loss = nan: lower lr (0.01)")
         yield
 
-    monkeypatch.setattr(runner, "train", broken)
+    monkeypatch.setattr(under_way, "train", broken)
     status, out, _ = asked(capsys, "small.toml", "--out", "out")
     assert status == 0 and out.count("loss = nan") == 2  # of vpo and grpo, at lr 0.01
     assert len(list((here / "out").glob("failed-*.json"))) == 2
