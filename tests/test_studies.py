@@ -398,15 +398,19 @@ def states(monkeypatch):
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_run_that_is_cut_short_goes_on_where_it_was(study, folder, tmp_path, states, after):
+def test_a_run_that_is_cut_short_goes_on_where_it_was(
+    study, folder, tmp_path, monkeypatch, states, after
+):
     """After the second step it is to be measured. After its third only measuring is left."""
     copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
     shutil.copytree(folder, copy)
     before = json.loads((copy / f"{job.key}.json").read_text())
     place, steps = cut_short(study, copy, job, after), []
     assert place.is_dir()
+    made, usual = [], runner.Learner
+    monkeypatch.setattr(runner, "Learner", lambda config: made.append(config) or usual(config))
     runner.run_job(study, job, copy, lambda _, step, __: steps.append(step))
-    assert steps == list(range(after + 1, 4))
+    assert steps == list(range(after + 1, 4)) and len(made) == 1  # no model is loaded twice
     now = json.loads((copy / f"{job.key}.json").read_text())
     same = ("checkpoints", "per_problem", "validation", "made_from", "answers")
     assert [now[name] for name in same] == [before[name] for name in same]
@@ -416,7 +420,7 @@ def test_a_run_that_is_cut_short_goes_on_where_it_was(study, folder, tmp_path, s
     assert all((one[name] == other[name]).all() for name in one)
 
 
-@pytest.mark.parametrize("what", ["settings", "sources", "damaged", "no state"])
+@pytest.mark.parametrize("what", ["settings", "sources", "damaged", "state", "no state"])
 def test_what_was_begun_otherwise_is_begun_anew(study, folder, tmp_path, monkeypatch, what):
     copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
     shutil.copytree(folder, copy)
@@ -429,6 +433,8 @@ def test_what_was_begun_otherwise_is_begun_anew(study, folder, tmp_path, monkeyp
     elif what == "sources":
         kept = json.loads((place / "measured.json").read_text())
         (place / "measured.json").write_text(json.dumps(kept | {"made_from": {"method": "0"}}))
+    elif what == "state":
+        (place / "state.safetensors").write_bytes(b"no state")
     elif what == "damaged":
         (place / "measured.json").write_text("{")
     runner.run_job(study, job, copy, lambda _, step, __: steps.append(step))

@@ -18,7 +18,7 @@ from ..training.record import StepRecord
 from ..training.step import Learner
 from .results import Checkpoint
 
-EVERY = 20.0  # seconds between two states, so a kill costs no more than these
+EVERY = 20.0  # seconds between two states: a kill costs these, and the step that it falls into
 RUN, MEASURED = "run", "measured.json"
 
 
@@ -46,30 +46,37 @@ class UnderWay:
         made_from: dict[str, str],
         make: Callable[[], Learner],
     ):
-        self.config, self._made_from = config, made_from
-        self._folder, self.learner = RunFolder(place / RUN), make()
-        try:
-            self.checkpoints = self._restored()
-        except ValueError:  # nothing lies there, or nothing of use
+        self.config, self._made_from, self.checkpoints = config, made_from, []
+        self._folder = RunFolder(place / RUN)
+        kept = self._begun()
+        self.learner = make()
+        if kept is not None:
+            try:
+                done = self._folder.restore(self.learner, config)
+            except ValueError:  # damaged; the learner may have been changed
+                kept, self.learner = None, make()
+            else:
+                points = [point for point in kept.checkpoints if point.step <= done]
+                self.checkpoints = [point.model_dump() for point in points]
+        if kept is None:
             self.close()
             discard(place)
-            self.learner = make()  # the old one may have been changed
             self._folder = RunFolder.create(place / RUN, config)
-            self.checkpoints = []
             self._keep()
         self.records = self._folder.records()
 
-    def _restored(self) -> list[dict]:
-        """Put the last state into the learner; returns what was measured up to it."""
-        folder = RunFolder.open(self._folder.path)
-        folder.lock()
-        self._folder = folder
-        kept = read_json(folder.path / MEASURED, _Measured)
-        began, now = folder.config().to_json(), self.config.to_json()
-        if kept.made_from != self._made_from or began != now:
-            raise ValueError(f"{folder.path}: begun otherwise")
-        done = folder.restore(self.learner, self.config)
-        return [point.model_dump() for point in kept.checkpoints if point.step <= done]
+    def _begun(self) -> _Measured | None:
+        """What was measured of the run that lies there, whose folder is locked now; None where
+        none does, or not this one.
+        """
+        try:
+            self._folder = RunFolder.open(self._folder.path)
+            self._folder.lock()
+            kept = read_json(self._folder.path / MEASURED, _Measured)
+            began, now = self._folder.config().to_json(), self.config.to_json()
+        except ValueError:
+            return None
+        return kept if kept.made_from == self._made_from and began == now else None
 
     def train(self) -> Iterator[StepRecord]:
         """The steps that are left. Each is on disk before it is given."""

@@ -106,8 +106,8 @@ def draw_uniforms(rollouts: int, limits: Sequence[int], keys: Sequence[tuple]) -
     keys: (seed, purpose, step, key) of each group. Those of a group are drawn token by token, so a
     larger limit only adds some, and they do not depend on the rest of the batch.
 
-    >>> draw_uniforms(1, [1, 2], [(0, "rollout", 0, "a"), (0, "rollout", 0, "b")]).round(2).tolist()
-    [[[0.43, nan]], [[0.18, 0.62]]]
+    >>> draw_uniforms(1, [1, 2], [(0, "rollout", 0, "a"), (0, "rollout", 0, "c")]).round(2).tolist()
+    [[[0.92, nan]], [[0.75, 0.82]]]
     """
     uniforms = np.full((len(limits), rollouts, max(limits)), np.nan)
     for row, limit, key in zip(uniforms, limits, keys, strict=True):
