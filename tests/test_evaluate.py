@@ -995,6 +995,7 @@ def test_of_runs_that_are_alike_one_line_in_twenty_is_called_significant(problem
         (dict(instances=[3]), "instances[0] = 3: expected a problem; give task.instance(3)"),
         (dict(seed=-1), "seed = -1: must be a whole number, 0 or more"),
         (dict(seed=None), "seed = None: must be a whole number, 0 or more"),
+        (dict(config="demo"), "config = 'demo': expected a TrainConfig"),
         (dict(task="maze"), "task = 'maze': expected a Task object"),
     ],
 )

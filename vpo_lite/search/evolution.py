@@ -130,10 +130,12 @@ def evolve(
             f"archive = {shown(archive)}: expected a function from weights to an empty archive, "
             "such as the class Archive"
         )
-    if weights is not None and len(weights) != len(instances):
-        raise ValueError(
-            f"weights of {len(weights)} problems for {len(instances)}: expected one array for each"
-        )
+    if weights is not None:
+        count = len(weights) if hasattr(weights, "__len__") else shown(weights)
+        if count != len(instances):
+            raise ValueError(
+                f"weights of {count} problems for {len(instances)}: expected one array for each"
+            )
     given = [None] * len(instances) if weights is None else weights
     searches = [_Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     if policy is not None:

@@ -70,8 +70,7 @@ def evaluate(
     Raises ValueError for fewer than one problem or answer, for more problems than there are, for
     more than 2,000 answers, and for the name of a policy or a run in the place of policy or config.
     """
-    if not isinstance(config, TrainConfig):
-        raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
+    _check_config(config)
     task = task or config.make_task()
     check_policy(policy)
     check_given(task)
@@ -95,6 +94,11 @@ def evaluate(
     if len({tuple(row["objectives"]) for row in rows}) > 1:  # a name must mean the same everywhere
         figures |= {"objectives": {}, "reached": {}, "spread": {}}
     return figures | {"answers": int(answers), "problems": len(rows), "per_problem": per_problem}
+
+
+def _check_config(config) -> None:
+    if not isinstance(config, TrainConfig):
+        raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
 
 
 def check_answers(answers: int) -> None:
@@ -141,6 +145,7 @@ def sample_pools(
     seeds or one problem in the place of a list of problems.
     """
     check_policy(policy)
+    _check_config(config)
     check_instances(task, instances)
     check_answers(answers)
     seed = check_seed(seed)
