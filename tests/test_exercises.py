@@ -404,7 +404,14 @@ def test_an_exercise_that_the_teacher_solved_is_no_blank_for_students(tmp_path):
     for student in (True, False):
         with pytest.raises(ValueError, match=r"01\.ipynb: cell \d+: an exercise has one blank"):
             build(tmp_path / "in", tmp_path / "out", student=student)
+    cell["source"] = ["%time\n", "x = (0.7\n", 'check("01-a", x)']  # no Python, and no blank
+    (tmp_path / "in" / "01.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"has 0; put it back, so that students see no answer"):
+        build(tmp_path / "in", tmp_path / "out", student=True)
     assert not (tmp_path / "out").exists()
+    cell["source"] = ["%time\n", "x = ...\n", 'check("01-a", x)']
+    (tmp_path / "in" / "01.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    assert build(tmp_path / "in", tmp_path / "out", student=True) == {"01.ipynb": 3}
 
 
 def test_copies_hold_no_output_and_students_no_link_to_the_guide(tmp_path):

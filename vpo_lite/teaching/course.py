@@ -86,7 +86,7 @@ FOR_TEACHERS = ("TEACHING.md",)  # it holds the answers
 def without_outputs(notebook: dict) -> dict:
     """The notebook as if no cell of it had been run."""
     never_run = {"outputs": [], "execution_count": None}
-    cells = [c | never_run if c["cell_type"] == "code" else c for c in notebook["cells"]]
+    cells = [c | {k: v for k, v in never_run.items() if k in c} for c in notebook["cells"]]
     return notebook | {"cells": cells}
 
 
@@ -98,8 +98,7 @@ def without_solutions(notebook: dict) -> dict:
     cells = []
     for i, cell in enumerate(notebook["cells"]):
         if is_exercise(cell):
-            with told_of(f"cell {i + 1}", cure="; put it back, so that students see no answer"):
-                _blank(source_of(cell))
+            _check_blank(source_of(cell), f"cell {i + 1}")
         if cell["cell_type"] == "markdown":
             text = FOLD.sub("", source_of(cell)).strip()
             if "Solution</summary>" in text:
@@ -174,15 +173,21 @@ def solved(source: str, solution: str, marks: bool = False) -> str:
     return "\n".join([*lines[: blank.lineno - 1], *put, *lines[blank.end_lineno :]])
 
 
+def _check_blank(source: str, where: str) -> None:
+    """ValueError for an exercise's cell that somebody filled in."""
+    with told_of(where, cure="; put it back, so that students see no answer"):
+        try:
+            _blank(source)
+        except SyntaxError:  # a magic of IPython, or what somebody has written
+            if "..." not in source:
+                raise ValueError("an exercise has one blank (...), and this cell has 0") from None
+
+
 def _blank(source: str) -> ast.stmt:
-    """The one statement of an exercise's cell that holds `...`."""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError:  # what somebody has written into it
-        statements = []
+    """The one statement of an exercise's cell that holds `...`. SyntaxError for no Python."""
     blanks = [
         statement
-        for statement in statements
+        for statement in ast.parse(source).body
         if any(isinstance(n, ast.Constant) and n.value is ... for n in ast.walk(statement))
     ]
     if len(blanks) != 1:
