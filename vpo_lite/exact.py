@@ -117,8 +117,7 @@ def exact_set_reward(
     """
     R = check_rewards(R)
     found = integrate(R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), check_points(points))
-    value, error = found.value.reshape(R.shape[:-2]), found.error.reshape(R.shape[:-2])
-    return ExactReward(value, error, found.method) if full_output else value
+    return _as_asked(found, R.shape[:-2], full_output)
 
 
 @overload
@@ -157,7 +156,11 @@ def compared_set_rewards(
         raise ValueError(f"R has shape {R.shape}: expected (..., G, m, d), groups of G sets")
     sets, G = R.reshape(-1, *R.shape[-2:]), R.shape[-3]
     found = integrate(sets, check_alpha(alpha), check_points(points), compared=max(G, 1))
-    value, error = found.value.reshape(R.shape[:-2]), found.error.reshape(R.shape[:-2])
+    return _as_asked(found, R.shape[:-2], full_output)
+
+
+def _as_asked(found, shape, full_output):
+    value, error = found.value.reshape(shape), found.error.reshape(shape)
     return ExactReward(value, error, found.method) if full_output else value
 
 

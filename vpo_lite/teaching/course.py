@@ -48,8 +48,10 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
     for path in (*source.glob("*.md"), *source.glob("images/*")):
         if path.is_file() and not (student and path.name in FOR_TEACHERS):
-            text = path.read_bytes()
-            made[path.relative_to(source).as_posix()] = LINK.sub(rb"\1", text) if student else text
+            content = path.read_bytes()
+            if student and path.suffix == ".md":
+                content = LINK.sub(rb"\1", content)
+            made[path.relative_to(source).as_posix()] = content
     write_files(destination, made)
     return counted
 

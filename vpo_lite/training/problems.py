@@ -57,9 +57,10 @@ def token_limit(task: Task, config: TrainConfig, pocket: dict | None) -> int:
     """
     if config.max_new_tokens:
         return config.max_new_tokens
-    steps = range(-(-LOOKED_AT // config.prompts))
+    count = 1 if task.single else LOOKED_AT
+    steps = range(-(-count // config.prompts))
     seeds = [s for i in steps for s in seeds_of_step(task, config.seed, i, config.prompts)]
-    looked_at = (task.instance(seed) for seed in dict.fromkeys(seeds[:LOOKED_AT]))
+    looked_at = (task.instance(seed) for seed in dict.fromkeys(seeds[:count]))
     return max(tokens_of(task, x, config.answers, pocket) for x in looked_at)
 
 
