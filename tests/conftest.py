@@ -62,6 +62,20 @@ def runs(small_config, tmp_path_factory):
     return root
 
 
+def _methods_as_they_were():
+    """A method that a test registers is gone after it: later tests go through all methods."""
+    from vpo_lite import METHODS
+
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
+
+
+methods_of_the_test = pytest.fixture(autouse=True)(_methods_as_they_were)
+methods_of_the_module = pytest.fixture(autouse=True, scope="module")(_methods_as_they_were)
+
+
 @pytest.fixture
 def not_installed(monkeypatch):
     """This package as a copy in PYTHONPATH: it has no metadata of its own."""

@@ -678,8 +678,6 @@ def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
     model, tmp_path, monkeypatch, capsys
 ):
     """As the reference says. In a file beside it the method is unknown."""
-    monkeypatch.setitem(vpo.METHODS, "beside_the_task", None)  # gone after the test
-    del vpo.METHODS["beside_the_task"]
     (tmp_path / "task_and_method.py").write_text(TASK + METHOD)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -709,7 +707,6 @@ def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeyp
         vpo.METHODS.pop("beside_the_task", None)
         sys.modules.pop("my_methods", None)
 
-    monkeypatch.setitem(vpo.METHODS, "beside_the_task", None)  # gone after the test
     in_another_process()
     task = ["--task", "letters_of_the_test:Letters", "--model", model]
     small = "--prompts 2 --group-size 2 --steps 1 --eval-problems 1 --eval-answers 3 --out r"
@@ -756,7 +753,6 @@ def test_a_method_inside_a_class_is_recorded_with_its_class(tmp_path, monkeypatc
     text = f"{head.strip()}\n\n\nclass Mine:\n    @staticmethod\n    @{method}\n"
     (tmp_path / "methods_in_a_class.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(vpo.METHODS, "held", None)  # gone after the test
     stored = vpo.TrainConfig(method="methods_in_a_class:Mine.held").to_json()
     assert stored["method"] == "methods_in_a_class:Mine.held"
     del vpo.METHODS["held"], sys.modules["methods_in_a_class"]  # another process

@@ -172,8 +172,7 @@ def test_commands_parse(text):
 
 @pytest.mark.slow
 @FRONT
-def test_the_python_runs(text, capsys, monkeypatch):
-    monkeypatch.setitem(vpo.METHODS, "worst_answer", None)  # of an example; gone after the test
+def test_the_python_runs(text, capsys):
     code = "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     trains = "vpo.train(" in code
     small = code.replace("maze_seed=1000)", "maze_seed=1000, steps=2, prompts=1, group_size=4)")

@@ -467,11 +467,7 @@ def test_a_group_of_two_has_no_size_only_a_sign():
         assert abs(A) == pytest.approx(np.ones((1, 2)), abs=1e-9)
 
 
-def test_a_new_method_is_one_function_with_a_decorator(monkeypatch):
-    monkeypatch.setattr(
-        estimators, "METHODS", dict(vpo.METHODS)
-    )  # the table is as before after the test
-
+def test_a_new_method_is_one_function_with_a_decorator():
     @estimators.method()
     def worst_answer(R, *, w_star, eps, **_):
         r = estimators.scalar(R, w_star).min(axis=-1)
@@ -494,9 +490,8 @@ RETURNED = {  # by a method of a reader's own, for R (2, 4, 3, 3)
 
 
 @pytest.mark.parametrize("returned, words", RETURNED.values(), ids=RETURNED)
-def test_what_a_method_of_ones_own_returns_is_checked(returned, words, monkeypatch):
+def test_what_a_method_of_ones_own_returns_is_checked(returned, words):
     """One advantage per answer went into training, and its rows into other rollouts."""
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
 
     @estimators.method()
     def mine(R, **_):
@@ -507,9 +502,8 @@ def test_what_a_method_of_ones_own_returns_is_checked(returned, words, monkeypat
     assert words in str(error.value) and "'mine'" in str(error.value)
 
 
-def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
+def test_a_method_of_ones_own_has_a_name_of_its_own():
     """A second "grpo" would train under the name of the first."""
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
 
     def grpo(R, **_):
         return np.zeros(R.shape[:2]), np.zeros(R.shape[:2])
@@ -529,8 +523,7 @@ def test_a_method_of_ones_own_has_a_name_of_its_own(monkeypatch):
         estimators.method(weights="several")(grpo)
 
 
-def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+def test_what_a_method_lacks_is_said_when_it_is_registered():
     with pytest.raises(ValueError, match="method 'bare' must take \\*\\*_ as its last parameter"):
 
         @estimators.method()
@@ -560,8 +553,7 @@ def test_what_a_method_lacks_is_said_when_it_is_registered(monkeypatch):
     assert (vpo.advantages("warm", R3) == 0.1).all()
 
 
-def test_a_method_of_ones_own_gets_the_weights_of_each_prompt_and_its_errors_name_it(monkeypatch):
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
+def test_a_method_of_ones_own_gets_the_weights_of_each_prompt_and_its_errors_name_it():
     seen = []
 
     @estimators.method(weights="many")
@@ -594,10 +586,9 @@ def test_a_method_of_ones_own_gets_the_weights_of_each_prompt_and_its_errors_nam
 
 
 def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
-    small_config, monkeypatch
+    small_config,
 ):
     """Its choices were those of the moment in which TrainConfig was loaded."""
-    monkeypatch.setitem(estimators.METHODS, "zero", None)  # gone after the test
 
     @estimators.method()
     def zero(R, **_):

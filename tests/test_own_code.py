@@ -42,8 +42,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(name: str, text: str = METHOD):
-        monkeypatch.setitem(vpo.METHODS, name, None)
-        del vpo.METHODS[name]
+        vpo.METHODS.pop(name, None)
         sys.modules.pop(f"in_{name}", None)
         file = tmp_path / f"in_{name}.py"
         file.write_text(text.format(name=name), encoding="utf-8")
@@ -241,8 +240,7 @@ def test_a_method_that_cannot_work_is_refused_before_anything_is_measured(
     assert not (tmp_path / "run").exists()
 
 
-def test_it_is_tried_on_a_group_of_the_worst_rewards_as_training_asks(monkeypatch, small_config):
-    monkeypatch.setitem(vpo.METHODS, "watched", None)  # gone after the test
+def test_it_is_tried_on_a_group_of_the_worst_rewards_as_training_asks(small_config):
     seen = {}
 
     @estimators.method(weights="many")

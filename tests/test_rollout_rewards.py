@@ -46,9 +46,6 @@ def last_answer(R, *, w_star, eps, **_):
     return score, vpo.estimators.zscore(score, eps)
 """)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("first_answer", "last_answer"):
-        monkeypatch.setitem(vpo.METHODS, name, None)  # gone after the test
-        del vpo.METHODS[name]
     reward = RolloutReward(method="compared:first_answer", answers=2)
     assert reward.method == "first_answer"
     task = OfFunctions([lambda completions, **_: [float(text) for text in completions]])

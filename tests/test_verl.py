@@ -359,8 +359,6 @@ def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatc
         "    return score, vpo.estimators.zscore(score, eps)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(vpo.METHODS, "exported_too", None)  # gone after the test
-    del vpo.METHODS["exported_too"]
     named = "of_the_export:exported_too"
     export(config_of(method=named, eval_problems=3), tmp_path / "out")
     assert f"The module of `{named}` must be importable" in (tmp_path / "out/README.md").read_text()

@@ -34,9 +34,7 @@ def trained(slow):
     return lab
 
 
-def test_a_method_of_ones_own_is_drawn_beside_another(slow, monkeypatch):
-    monkeypatch.setitem(estimators.METHODS, "worst_answer", None)  # gone after the test
-
+def test_a_method_of_ones_own_is_drawn_beside_another(slow):
     @estimators.method()
     def worst_answer(R, *, w_star, eps, **_):
         score = estimators.scalar(R, w_star).min(axis=-1)
