@@ -6,7 +6,6 @@ from functools import lru_cache
 import numpy as np
 
 from .. import metrics
-from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..search import best_of
@@ -15,6 +14,7 @@ from ..training.answers import Answers
 from ..training.config import TrainConfig
 from ..training.contract import w_star_of
 from ..training.evaluate import sample_pools
+from ..training.measure import pool_figures
 from .results import BUDGETS, CURVES, SINGLE
 
 
@@ -53,19 +53,32 @@ def measure(
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
+# This module's name of a figure that an evaluation has, too: its name there.
+EVALUATED = {
+    "set_reward": "set_reward",
+    "diversity": "diversity",
+    "diversity_all": "diversity_all",
+    "valid": "valid_rate",
+    "parsed": "parse_rate",
+    "repeats": "repeat_rate",
+    "tokens": "tokens_per_answer",
+}
+
+
 def _figures(
     task: Task, config: TrainConfig, pool: Answers, answers: int, count: int, alphas
 ) -> dict:
+    evaluated = pool_figures(task, config, pool, answers)
     x, d = pool.instance, pool.rewards.shape[-1]
-    rewards, parsed, repeats, valid, solved = pool.pooled(answers)
-    w_star, sets = w_star_of(task, x), metrics.as_sets(rewards[:, None], config.compared_size)
-    front = task.front(x)
+    rewards, _, _, _, solved = pool.pooled(answers)
+    w_star, front = w_star_of(task, x), task.front(x)
     covered = attained = in_all = share = np.nan
     judged = np.full(len(alphas), np.nan)
     if front is not None:
-        covered = metrics.coverage(sets, front).mean()
+        covered = evaluated["coverage"]
         points = np.asarray(front, dtype=float)
         attained = covered / best_coverage(points.tobytes(), len(points), config.compared_size)
+        sets = metrics.as_sets(rewards[:, None], config.compared_size)
         judged = np.array([metrics.coverage(sets, front, alpha).mean() for alpha in alphas])
         in_all = float(metrics.coverage(rewards, front))
         share = float(metrics.front_share(rewards, front))
@@ -74,18 +87,12 @@ def _figures(
         any=best_of.best_at(rewards, metrics.preferences(d, count)).mean(0),
         solved=best_of.solved_at(solved),
         rollouts=best_of.rollout_best_at(pool.rewards, w_star),
-        coverage=float(covered),
+        coverage=covered,
         attained=float(attained),
         judged=judged,
         coverage_pool=in_all,
         front_share=share,
-        set_reward=float(exact_set_reward(sets, config.alpha).mean()),
-        diversity=float(metrics.diversity(rewards, valid)),
-        diversity_all=float(metrics.diversity(rewards)),
-        valid=float(valid.mean()),
-        parsed=float(parsed.mean()),
-        repeats=float(repeats.mean()),
-        tokens=float(pool.tokens.sum() / pool.parsed.size),
+        **{name: evaluated[there] for name, there in EVALUATED.items()},
     )
 
 
