@@ -148,6 +148,14 @@ def test_error_in_a_callback_appears_in_the_panel(panel, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_an_error_takes_the_place_of_what_an_earlier_request_said(panel):
+    panel.controls.code.value = Lab("vpo", alpha=0.3, seed=7).share()
+    assert until(lambda: "Restored" in panel.status.value)
+    panel.controls.code.value = "vpo2:broken"
+    assert until(lambda: "Error" in panel.status.value) and "Restored" not in panel.status.value
+    assert panel.lab.config.alpha == 0.3
+
+
 def test_nothing_prints_from_threads(panel, capfd):
     panel.controls.buttons["train"].click()
     assert until(lambda: len(panel.lab.records) >= 3)

@@ -231,13 +231,15 @@ class Session:
         return self
 
     def report(self, error: BaseException | None, *, shown: bool = True) -> None:
-        """Keep an error for ``last_error`` and show it in one line; None takes the line away."""
+        """Keep an error for ``last_error`` and show it in one line, in the place of the message of an
+        earlier request; None takes the line away.
+        """
         with self._lock:
             if error is not None:
                 self.last_error = "".join(traceback.format_exception(error))
             said = "" if error is None else raised(error, LONGEST)
             if shown and said != self._error:
-                self._error = said
+                self._error, self._message = said, "" if said else self._message
                 self._changed()
 
     # --- share codes and recordings ---------------------------------------------------------------
