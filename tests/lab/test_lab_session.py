@@ -366,6 +366,32 @@ def test_after_an_interrupted_join_the_thread_is_still_waited_for(code, prints):
     assert (done.returncode, done.stdout.splitlines()) == (0, prints), done.stderr
 
 
+@pytest.mark.slow
+def test_when_python_ends_it_waits_for_the_step_however_long_it_takes_and_says_so():
+    """After ten seconds it went, and the thread inside torch aborted the process."""
+    code = """
+import time
+from vpo_lite.lab import Lab, session
+from vpo_lite.training import loop
+session.PATIENCE, train_step, began = 0.1, loop.train_step, []
+def long(*given):
+    began.append(True)
+    time.sleep(1)
+    done = train_step(*given)
+    print("stepped", flush=True)
+    return done
+loop.train_step = long
+lab = Lab(steps=3)
+lab.train()
+while not began:
+    time.sleep(0.01)
+"""
+    run = dict(capture_output=True, text=True, env=os.environ | {"VPO_LITE_COLD": "1"})
+    done = subprocess.run([sys.executable, "-c", code], timeout=WAIT, **run)
+    said = "vpo-lite: waiting for the end of the step under way\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stepped\n", said)
+
+
 @pytest.mark.parametrize("request_", ["train", "step"])
 def test_fresh_runs_that_fail_before_their_first_step_keep_the_failed_run(gate, request_):
     lab = Lab(steps=5)

@@ -38,6 +38,8 @@ from .stretch import Stretch, Track, rehearsal
 from .view import Problem, Run, View
 from .words import printed
 
+PATIENCE = 2  # seconds without a word, when Python ends
+
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
@@ -601,8 +603,12 @@ def _interrupted(*_):
 
 @atexit.register
 def _stop_before_exit():
-    """A thread inside torch while the interpreter ends would abort the process."""
+    """A thread inside torch while the interpreter ends would abort the process. However long the
+    step takes: an interrupt ends the waiting.
+    """
     session = Session._training()
     if session is not None:
         session.stop()
-        session.join(10)
+        if not session.join(PATIENCE):
+            print("vpo-lite: waiting for the end of the step under way", file=sys.stderr)
+            session.join()
