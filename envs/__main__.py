@@ -10,6 +10,9 @@ from pathlib import Path
 
 from . import PRESETS, REWARD_MODES, Maze, drawing, generate
 
+PRESET = "lite-6x6"
+OPENING = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 '  # of every picture of ours
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
@@ -23,8 +26,8 @@ def _parser():
     )
     add = parser.add_argument
     presets, modes = ", ".join(PRESETS), ", ".join(REWARD_MODES)
-    add("--preset", default="lite-6x6", help=f"one of {presets} (default: %(default)s)")
-    add("--seed", type=int, default=0, help="which maze of the preset (default: %(default)s)")
+    add("--preset", help=f"one of {presets} (default: {PRESET})")
+    add("--seed", type=int, help="which maze of the preset (default: 0)")
     add("--maze", metavar="FILE", help="a drawn maze instead: rows of . S E G D L B #")
     add("--budget", type=int, help="most moves, with --maze (default: shortest path + 2 sides)")
     add("--reward-mode", default="linear", help=f"one of {modes} (default: linear)")
@@ -34,12 +37,47 @@ def _parser():
     return parser
 
 
+def _named(options):
+    """The name of what was asked for, and the maze."""
+    if options.maze is None:
+        if options.budget is not None:
+            raise ValueError("--budget: goes with --maze FILE; a preset sets its own")
+        preset = PRESET if options.preset is None else options.preset
+        seed = options.seed or 0
+        return f"{preset}-{seed}", generate(preset, seed)
+    for name in ("preset", "seed"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name}: goes without --maze FILE, which gives the maze itself")
+    return Path(options.maze).stem, Maze.from_text(_read(options.maze), options.budget)
+
+
 def _read(path):
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(f"--maze: cannot read {path}: {reason}") from None
+
+
+def _may_write(path):
+    """Whether no file is there, or a picture as we write it, which a new one replaces."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(len(OPENING)) == OPENING
+    except UnicodeDecodeError:
+        return False
+    except OSError:  # none, or none that can be written: writing says why
+        return True
+
+
+def _write(path, picture):
+    """The whole picture or, on a full disk, the one that was there."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(picture, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def main(arguments=None):
@@ -53,15 +91,11 @@ def main(arguments=None):
         options = _parser().parse_args(arguments)
         if options.out is not None and Path(options.out).suffix.lower() != ".svg":
             raise ValueError(f"--out: {options.out}: the picture is SVG; name it FILE.svg")
-        if options.maze is not None:
-            name = Path(options.maze).stem
-            maze = Maze.from_text(_read(options.maze), options.budget)
-        elif options.budget is not None:
-            raise ValueError("--budget: goes with --maze FILE; a preset sets its own")
-        else:
-            name = f"{options.preset}-{options.seed}"
-            maze = generate(options.preset, options.seed)
+        name, maze = _named(options)
         front = maze.pareto_front(options.reward_mode)
+        path = Path(options.out or f"{name}.svg")
+        if not _may_write(path):
+            raise ValueError(f"--out: {path}: is there, and is no picture of ours; name another")
     except ValueError as error:
         print(f"envs: {error}", file=sys.stderr)
         return 2
@@ -71,9 +105,8 @@ def main(arguments=None):
     print(drawing.ansi(maze, colour=sys.stdout.isatty()), end="\n\n")
     print(f"Pareto front ({options.reward_mode}), each point with a shortest route:\n{front}\n")
     print(maze.describe())
-    path = Path(options.out or f"{name}.svg")
     try:
-        path.write_text(drawing.svg(maze, front.routes), encoding="utf-8")
+        _write(path, drawing.svg(maze, front.routes))
     except OSError as error:
         print(f"envs: --out: cannot write {path}: {error.strerror}", file=sys.stderr)
         return 1

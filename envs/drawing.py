@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .scoring import walk
+from ._grid import shown
+from .scoring import check_routes, walk
 
 if TYPE_CHECKING:
     from .maze import Maze
@@ -91,14 +92,15 @@ def svg(
         Picture: a str of SVG that notebooks show as a picture.
 
     Raises:
-        ValueError: a letter that is no move, or a number of names that is not that of the routes.
+        ValueError: a letter that is no move, one string in the place of the routes, a walker off
+            the grid, or a number of names that is not that of the routes.
 
     >>> from envs import Maze
     >>> svg(Maze.from_text("S G\\n. E"), ["RD"])[:41]
     '<svg xmlns="http://www.w3.org/2000/svg" v'
     """
+    routes, position, taken = _drawn(maze, routes, position, taken)
     rows, columns = maze.shape
-    taken = _items(maze) & set(taken)
     margin = 0.5 * CELL if labels else 0.08 * CELL
     far = 0.08 * CELL
     full_width, full_height = columns * CELL + margin + far, rows * CELL + margin + far
@@ -125,7 +127,7 @@ def svg(
         f'<rect width="{columns * CELL}" height="{rows * CELL}" '
         f'fill="none" stroke="{WALL}" stroke-width="4"/>'
     )
-    parts += _routes(maze, list(routes), names)
+    parts += _routes(maze, routes, names)
     parts += _letters(maze, taken)
     if position is not None:
         x, y = _centre(position)
@@ -160,8 +162,18 @@ def _summary(maze, routes, names, position, taken):
     return "; ".join(parts)
 
 
-def _items(maze):
-    return {*maze.gold, *maze.diamonds, *maze.lava, *maze.bonus}
+def _drawn(maze, routes, position, taken):
+    """What all pictures are given: routes as a list, the walker's square, the items taken."""
+    rows, columns = maze.shape
+    if position is not None:
+        square = tuple(position) if np.ndim(position) == 1 else ()
+        if len(square) != 2 or not (0 <= square[0] < rows and 0 <= square[1] < columns):
+            raise ValueError(
+                f"position: got {shown(position)}, expected (row, column) on the {rows} by "
+                f"{columns} squares"
+            )
+    items = {*maze.gold, *maze.diamonds, *maze.lava, *maze.bonus}
+    return check_routes(routes), position, items & set(map(tuple, taken))
 
 
 def _centre(position):
@@ -173,7 +185,7 @@ def _text(x, y, text, size, colour, halo=None):
     place = f'x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{colour}"'
     if halo:
         place += f' stroke="{halo}" stroke-width="5" stroke-linejoin="round" paint-order="stroke"'
-    return f"<text {place}>{escape(text)}</text>"
+    return f"<text {place}>{escape(str(text))}</text>"
 
 
 def _square(maze, position, taken):
@@ -312,12 +324,13 @@ def ansi(
     2 . # @
     3 D . E
     """
+    routes, position, taken = _drawn(maze, routes, position, taken)
     rows = [row.split() for row in maze.text.splitlines()]
     for route in routes:
         for r, c in walk(maze, route).squares:
             if rows[r][c] == ".":
                 rows[r][c] = "*"
-    for r, c in _items(maze) & set(taken):
+    for r, c in taken:
         rows[r][c] = rows[r][c].lower()
     if position is not None:
         rows[position[0]][position[1]] = "@"
@@ -362,9 +375,9 @@ def rgb_array(
     >>> rgb_array(Maze.from_text("S . E")).shape
     (32, 96, 3)
     """
+    routes, position, taken = _drawn(maze, routes, position, taken)
     rows, columns = maze.shape
     image = np.full((rows * _SIDE, columns * _SIDE, 3), 255, dtype=np.uint8)
-    taken = _items(maze) & set(taken)
     squares = [(r, c) for r in range(rows) for c in range(columns)]
     for r, c in squares:
         _sign(_tile(image, (r, c)), maze.symbol((r, c)), (r, c) in taken)

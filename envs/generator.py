@@ -61,7 +61,7 @@ def _generate(layout, seed):
             return maze
     raise ValueError(
         f"preset: {ATTEMPTS} draws from {layout} gave no maze that keeps the rules; "
-        "use fewer walls or less slack"
+        "use fewer walls, openings, treasure or lava, or less slack"
     )
 
 
@@ -143,7 +143,9 @@ def _draw(layout, draws):
 
 
 def _floor(layout, grid, kept_free, draws):
-    """The squares that are not walls, or None if there is no room for the walls."""
+    """The squares that are not walls, or None if there is no room for the walls, or if too few can
+    be opened.
+    """
     stride = layout.size + 1
     if layout.openings is None:
         places = _grid.single_bits(grid & ~kept_free)
@@ -152,6 +154,8 @@ def _floor(layout, grid, kept_free, draws):
     free = _prim(grid, stride, draws)
     walls = _grid.single_bits(grid & ~free)
     places = [wall for wall in walls if _degree(wall, free, stride) >= 2]
+    if len(places) < layout.openings[0]:
+        return None
     count = draws.between(layout.openings)
     return free | _grid.union(draws.sample(places, min(count, len(places)))) | kept_free
 
@@ -184,6 +188,8 @@ def _lava(layout, start, exit_, treasure, free, room, draws):
         inside = range(2, n - 2)
         where = _grid.mask(((r, c) for r in inside for c in inside), stride)
     places = _grid.single_bits(where & room & ~treasure)
+    if len(places) < layout.lava[0]:
+        return None
     count = draws.between(layout.lava)
     if not layout.tempting_lava:
         count = min(count, len(places))  # as the paper's generator does

@@ -35,11 +35,11 @@ class Layout:
         name: part of the random key; layouts of one name and one seed start from the same draws.
         size: n of the n x n grid, 4 to 12.
         walls: (least, most) walls, scattered over the grid; ignored when `openings` is given.
-        openings: (least, most) walls opened again in a maze grown by randomised Prim. None scatters
-            walls instead.
+        openings: (least, most) walls opened again in a maze grown by randomised Prim, and no more
+            than there are. None scatters walls instead.
         gold, diamonds, lava: (least, most) squares of each; at most 6 squares lie near a corner.
         tempting_lava: True puts lava on a shortest path from S to E or beside treasure. False puts
-            it inside, two squares off the border.
+            it inside, two squares off the border, and no more than fits there.
         treasure_on_corner: each treasure corner itself holds an item, so no route takes everything.
         bonus: a bonus square in the centre; it acts in the reward mode ``convex_bonus`` alone.
         slack: moves of the budget beyond the longer of the two paths through a treasure corner.
@@ -84,6 +84,17 @@ class Layout:
             raise ValueError(
                 f"gold, diamonds, lava: up to {items} items together, but the exact front takes at "
                 f"most {LARGEST_ITEMS}; lower their upper ends"
+            )
+        if sum(most > 0 for _, most in (self.gold, self.diamonds, self.lava)) < 2:
+            raise ValueError(
+                f"gold={self.gold}, diamonds={self.diamonds}, lava={self.lava}: expected up to one "
+                "or more of two kinds at least; with one kind alone nothing conflicts"
+            )
+        inside = max(self.size - 4, 0) ** 2
+        if not self.tempting_lava and self.lava[0] > inside:
+            raise ValueError(
+                f"lava={self.lava}: at size={self.size} {inside} squares lie inside, two off the "
+                "border; set tempting_lava=True, or less lava"
             )
         if self.treasure_on_corner and not (self.gold[0] and self.diamonds[0]):
             raise ValueError(

@@ -85,7 +85,7 @@ def score_routes(
     [[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     """
     check_reward_mode(reward_mode)
-    routes = _check_routes(routes)
+    routes = check_routes(routes)
     rewards = np.zeros((len(routes), len(OBJECTIVES)))
     mazes = _check_mazes(mazes, len(routes))
     if not routes:
@@ -193,12 +193,10 @@ def _check_mazes(mazes, n):
     return mazes
 
 
-def _check_routes(routes):
+def check_routes(routes):
     """The routes as a list of strings of U, D, L and R."""
     if isinstance(routes, str):
-        raise ValueError(
-            "routes: got one string, expected a list of them; write score_routes(maze, [route])"
-        )
+        raise ValueError("routes: got one string, expected a list of them; write [route] for one")
     try:
         routes = list(routes)
     except TypeError:

@@ -79,12 +79,24 @@ def test_walker_and_taken_squares():
     ]
 
 
+@pytest.mark.parametrize("draw", [drawing.svg, drawing.ansi, drawing.rgb_array])
+def test_what_cannot_be_drawn_is_refused_alike(draw):
+    """One route as a string was drawn as many, and (-1, -1) on the last square."""
+    with pytest.raises(ValueError, match=r"routes: got one string.*write \[route\] for one"):
+        draw(MAZE, "RRDD")
+    for square in [(9, 9), (-1, -1), (0, 3), (1,), 5, "ab"]:
+        with pytest.raises(ValueError, match="position: got .*on the 3 by 3 squares"):
+            draw(MAZE, position=square)
+    assert np.all(draw(MAZE, taken=[[0, 2]]) == draw(MAZE, taken={(0, 2)}))
+
+
 def test_names_are_escaped_and_counted():
     picture = drawing.svg(MAZE, ["RR", "DD"], names=["<a&b>", '"'])
     assert "<a&b>" in texts(picture) and '"' in texts(picture)
+    assert drawing.svg(MAZE, ["RR", "DD"], names=[1, 2]) == drawing.svg(MAZE, ["RR", "DD"])
     with pytest.raises(ValueError, match="names: got 1 names for 2 routes; give one for each"):
         drawing.svg(MAZE, ["RR", "DD"], names=["one"])
-    with pytest.raises(ValueError, match="route: letter 2 is 'x'"):
+    with pytest.raises(ValueError, match="routes: route 0 has the letter 'x'"):
         drawing.svg(MAZE, ["Rx"])
 
 

@@ -1,5 +1,6 @@
 """`python -m envs`: what it prints and writes, and that a wrong request changes nothing."""
 
+import errno
 import os
 import shlex
 import subprocess
@@ -65,6 +66,11 @@ def test_a_drawn_maze(tmp_path, capsys):
         (["--seed", "-1"], "seed: got -1"),
         (["--sed", "1"], "unrecognized arguments: --sed 1"),
         (["--budget", "9"], "--budget: goes with --maze FILE"),
+        (["--preset", ""], "preset: got ''"),
+        (["--maze", "good.txt", "--seed", "0"], "--seed: goes without --maze FILE"),
+        (["--maze", "good.txt", "--preset", "huge"], "--preset: goes without --maze FILE"),
+        (["--maze", "good.txt"], "--out: good.svg: is there, and is no picture of ours"),
+        (["--out", "bytes.svg"], "--out: bytes.svg: is there, and is no picture of ours"),
         (["--reward-mode", "x"], "reward_mode: got 'x'"),
         (["--maze", "nowhere.txt"], "--maze: cannot read nowhere.txt: No such file or directory"),
         (["--maze", "."], "--maze: cannot read .: Is a directory"),
@@ -78,6 +84,9 @@ def test_wrong_requests_exit_with_two_and_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wrong.txt").write_text("S S E")
     (tmp_path / "bytes.txt").write_bytes(b"S\xff E")
+    (tmp_path / "bytes.svg").write_bytes(b"S\xff E")
+    (tmp_path / "good.txt").write_text("S G E")
+    (tmp_path / "good.svg").write_text("<svg>mine</svg>")
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert (
@@ -85,7 +94,9 @@ def test_wrong_requests_exit_with_two_and_one_line(
         and captured.err.startswith(f"envs: {message}")
         and captured.err.count("\n") == 1
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bytes.txt", "wrong.txt"]
+    made = ["bytes.svg", "bytes.txt", "good.svg", "good.txt", "wrong.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == made
+    assert (tmp_path / "good.svg").read_text() == "<svg>mine</svg>"
 
 
 def test_a_picture_that_cannot_be_written(tmp_path, capsys):
@@ -99,6 +110,24 @@ def test_a_picture_does_not_take_the_place_of_its_maze(tmp_path, capsys):
     assert "mine.txt: the picture is SVG; name it FILE.svg" in capsys.readouterr().err
     assert drawn.read_text() == "S . E"
     assert main(["--maze", str(drawn), "--out", str(tmp_path / "mine.SVG")]) == 0
+
+
+def on_a_full_disk(path, text, encoding):
+    path.write_bytes(text.encode(encoding)[:1024])
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_picture_takes_the_place_of_an_earlier_one_as_a_whole(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--seed", "1", "--out", "a.svg"]) == main(["--seed", "2", "--out", "b.svg"]) == 0
+    first = Path("a.svg").read_text()
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", on_a_full_disk)
+        assert main(["--seed", "2", "--out", "a.svg"]) == 1
+    assert "--out: cannot write a.svg: No space left on device" in capsys.readouterr().err
+    assert Path("a.svg").read_text() == first and len(os.listdir()) == 2
+    assert main(["--seed", "2", "--out", "a.svg"]) == 0
+    assert Path("a.svg").read_text() == Path("b.svg").read_text() != first
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")

@@ -236,6 +236,8 @@ def test_layouts_of_every_size(size):
         ({"largest_budget": 9}, "largest_budget: got 9, expected None or a whole number from 10"),
         ({"name": 3}, "name: got 3"),
         ({"bonus": 1}, "bonus: got 1, expected True or False"),
+        (dict(gold=(0, 0), diamonds=(0, 0), treasure_on_corner=False), "with one kind alone"),
+        (dict(size=5, lava=(2, 3), tempting_lava=False), "at size=5 1 squares lie inside"),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(changes, message):
@@ -247,19 +249,32 @@ def test_layouts_that_cannot_be_are_refused(changes, message):
 def test_a_layout_that_admits_no_maze_says_so():
     # slack so large that a way through both corners always fits
     with pytest.raises(
-        ValueError, match="gave no maze that keeps the rules; use fewer walls or less slack"
+        ValueError,
+        match="no maze that keeps the rules; use fewer walls, openings, treasure or lava, or less",
     ):
         envs.generate(envs.Layout(slack=24), 0)
 
 
 def test_lava_that_does_not_fit(monkeypatch):
-    """Tempting lava is drawn anew; lava inside is as much as there is room for."""
+    """Tempting lava is drawn anew; lava inside is as much as there is room for, from its least on.
+    It was less, down to none.
+    """
     few = dict(gold=(1, 1), diamonds=(1, 1))
-    inside = envs.Layout(size=5, walls=(2, 4), lava=(2, 2), tempting_lava=False, **few)
+    inside = envs.Layout(size=5, walls=(2, 4), lava=(1, 2), tempting_lava=False, **few)
     assert envs.generate(inside, 0).lava == ((2, 2),)  # two squares off the border
     monkeypatch.setattr(envs.generator, "ATTEMPTS", 20)
     with pytest.raises(ValueError, match="20 draws from"):  # 11 squares are left
         envs.generate(envs.Layout(size=4, walls=(1, 1), lava=(12, 12), **few), 0)
+
+
+def test_no_maze_has_less_than_its_layout_asks_for():
+    inside = envs.Layout("mine", size=6, lava=(4, 4), tempting_lava=False)
+    opened = envs.Layout("mine", size=6, openings=(12, 20))
+    for seed in range(12):  # of 4 squares inside some are walls or treasure
+        assert len(envs.generate(inside, seed).lava) == 4
+    few = dataclasses.replace(opened, size=5, openings=(20, 25))  # more than there are walls left
+    with pytest.raises(ValueError, match="gave no maze"):
+        envs.generate(few, 0)
 
 
 def test_a_maze_is_drawn_once():

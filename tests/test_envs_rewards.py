@@ -356,7 +356,7 @@ def test_canonical_routes_compare_effects():
         (
             1,
             "RD",
-            "routes: got one string, expected a list of them; write score_routes(maze, [route])",
+            "routes: got one string, expected a list of them; write [route] for one",
         ),
         (3, ["RD", "RD"], "mazes: got 3 mazes for 2 routes; give one maze, or one for each route"),
         (None, ["RD"], "mazes: got None, expected a Maze, or a list of them"),
