@@ -75,7 +75,8 @@ class MazeEnv(gymnasium.Env):
 
     gymnasium's own vector environments and stable-baselines3 expect a number as the reward. With
     the vector, `gymnasium.make_vec("envs/Maze-v0", n)` and stable-baselines3 fail in the first
-    step, and `vectorization_mode="async"` fails once an episode has ended. There are two cures:
+    step. `vectorization_mode="async"` fails, or gives rewards of another shape, once an episode has
+    ended. There are two cures:
 
     - `scalarize=w` works with all of them
     - `mo_gymnasium.wrappers.vector.MOSyncVectorEnv` takes the vectors

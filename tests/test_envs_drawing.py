@@ -85,7 +85,7 @@ def test_what_cannot_be_drawn_is_refused_alike(draw):
     with pytest.raises(ValueError, match=r"routes: got one string.*write \[route\] for one"):
         draw(MAZE, "RRDD")
     for square in [(9, 9), (-1, -1), (0, 3), (1,), 5, "ab"]:
-        with pytest.raises(ValueError, match="position: got .*on the 3 by 3 squares"):
+        with pytest.raises(ValueError, match=r"position: got .*on the 3 by 3 squares"):
             draw(MAZE, position=square)
     assert np.all(draw(MAZE, taken=[[0, 2]]) == draw(MAZE, taken={(0, 2)}))
 

@@ -103,6 +103,14 @@ def test_the_share_solved_counts_searches_that_reached_the_target_by_then():
     assert list(none.y) == [0, 0]
 
 
+def test_without_an_archive_or_a_state_there_is_nothing_to_draw():
+    with pytest.raises(ValueError, match="archives is empty"):
+        evolution_figures.archive_grid({}, 3)
+    for histories in ({}, {"a": []}):
+        with pytest.raises(ValueError, match="expected a search at least"):
+            evolution_figures.archive_growth(histories, 3)
+
+
 @pytest.mark.parametrize("vector", [[0, 1], [0, 1, 0.5], [0, 1, 2]])
 def test_rewards_that_are_no_tests_are_refused(vector):
     with pytest.raises(ValueError, match="expected 3 numbers, each 0 or 1"):

@@ -251,6 +251,15 @@ def test_a_slice_through_four_objectives_says_what_is_held():
         assert np.allclose(np.divide(ours.a, 0.75), theirs.a)
 
 
+def test_without_anything_to_draw_the_words_say_what_to_give():
+    with pytest.raises(ValueError, match="runs and front: both are empty; give one of them"):
+        figures.objective_space({})
+    assert len(figures.objective_space({}, np.eye(2)).data) == 1
+    for R in (R3, R2[0]):
+        with pytest.raises(ValueError, match=r"expected \(m, 2\) \(d >= 3: weight_simplex\)"):
+            figures.upper_envelope(R)
+
+
 def test_equal_answers_share_no_region():
     figure = figures.weight_simplex(R3[[0, 0, 1]])
     assert [trace.legendgroup for trace in drawn(figure, fill="toself")] == ["0", "2"]
@@ -275,7 +284,11 @@ def test_a_decomposition_is_drawn_as_bars_and_tables_of_numbers():
     [
         {"R": R2},
         {"R": R3, "show": (0, 1, 1)},
+        {"R": R3[0]},
+        {"R": R3, "show": (0, 1, 3)},
         {"R": np.eye(4), "show": (0, 1, 2), "fixed": {3: 1.0}},
+        {"R": np.eye(4), "fixed": {9: 0.4}},  # 0.4 of the weight had vanished
+        {"R": np.eye(5), "fixed": {3: -0.3, 4: 0.5}},
     ],
 )
 def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):

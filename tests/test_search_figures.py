@@ -97,6 +97,12 @@ def test_tokens_are_wanted_of_every_curve():
         search_figures.best_at_curves(CURVES, tokens={"vpo, m = 3": 3.0})
 
 
+@pytest.mark.parametrize("curves", [{}, {"vpo": []}, {"vpo": [0.2], "grpo": []}, {"vpo": 0.5}])
+def test_curves_without_values_are_refused(curves):
+    with pytest.raises(ValueError, match=r"expected the values at k = 1 \.\. n"):
+        search_figures.best_at_curves(curves)
+
+
 def moved(figure, place):
     """The traces after the slider was moved to a place."""
     new, where = figure.layout.sliders[0].steps[place].args

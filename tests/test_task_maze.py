@@ -184,6 +184,15 @@ def test_unknown_names_are_refused_with_those_there_are():
         MazeTask(layout="huge-99x99")
 
 
+def test_the_name_of_a_drawing_in_the_place_of_the_drawing():
+    """Its first letter was an unknown symbol."""
+    with pytest.raises(ValueError, match=r"maze = 'maze.txt': .* Path\(FILE\)\.read_text\(\)"):
+        MazeTask(maze="maze.txt")
+    with pytest.raises(ValueError, match="unknown symbol 'x' at row 2, column 1"):
+        MazeTask(maze="S .\nx E")
+    assert MazeTask(maze="S . E").instance(0).shape == (1, 3)
+
+
 def test_a_budget_that_a_pocket_policy_cannot_read_is_refused_with_the_cure():
     wide = "S . . .\n# # # .\nE . . ."
     MazeTask(maze=wide, maze_budget=60).check_policy(3, {"board": 6, "budget": 60})

@@ -1114,6 +1114,21 @@ def test_a_learners_task_is_not_passed_over_for_another_in_silence(tiny):
         next(train(tiny(), learner=learner, task=MazeTask(maze_seed=7)))
 
 
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (dict(task="hops"), "task = 'hops': expected a Task object"),
+        (dict(learner="x"), "learner = 'x': expected a Learner"),
+        (dict(first_step=-1), "first_step = -1: expected a whole number from 0"),
+        (dict(first_step="a"), "first_step = 'a': expected a whole number from 0"),
+    ],
+)
+def test_training_says_what_it_was_given_in_the_wrong_place(tiny, wrong, said):
+    with pytest.raises(ValueError) as caught:
+        next(train(tiny(), **wrong))
+    assert str(caught.value) == said
+
+
 def trained(learner):
     return [p.detach().clone() for p in learner.parameters]
 

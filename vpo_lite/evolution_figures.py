@@ -70,8 +70,11 @@ def archive_grid(archives, d, *, height=500):
 
     archives {label: (n, d)} of 0 and 1. A cell shows how many tests its elite passes. The dotted
     frame is the cell of all tests: the solution. A later state differs only in the traces' ``z``
-    and in the layout's annotations, so a figure on the screen can take these over.
+    and in the layout's annotations, so a figure on the screen can take these over. ValueError
+    without an archive.
     """
+    if not archives:
+        raise ValueError("archives is empty: give one at least")
     figure = make_subplots(1, len(archives), subplot_titles=list(archives), horizontal_spacing=0.14)
     rows, columns = (["".join("○●"[bit] for bit in p) for p in _patterns(k)] for k in _halves(d))
     size = 18 if d < 8 else 11
@@ -105,7 +108,10 @@ def archive_growth(histories, d):
 
     histories {label: [(n, d), ...]}: the elites' rewards after call 1, 2, ... A search that ended
     earlier keeps its last state. The slider lies inside the figure, so it moves without a kernel.
+    ValueError without a search, and for one without a call.
     """
+    if not histories or not all(map(len, histories.values())):
+        raise ValueError("histories: expected a search at least, and of each a state at least")
     calls = max(map(len, histories.values()))
 
     def after(call):

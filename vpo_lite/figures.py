@@ -45,10 +45,13 @@ def objective_space(
 
     runs {label: (n, d)}, front (f, d) or None, objectives d names, axes which two of them. A marker
     grows with its number of answers. With d > 2 this is a projection, so a point of the front may
-    look dominated.
+    look dominated. ValueError without any run or front.
     """
     figure = go.Figure()
-    d = np.shape(front if front is not None else next(iter(runs.values())))[-1]
+    given = [front] if front is not None else list(runs.values())
+    if not given:
+        raise ValueError("runs and front: both are empty; give one of them")
+    d = np.shape(given[0])[-1]
     names = objectives or [f"objective {i + 1}" for i in range(d)]
     if front is not None:
         x, y = np.unique(np.asarray(front, float)[:, list(axes)], axis=0).T
@@ -201,9 +204,11 @@ def upper_envelope(
     """d = 2: each answer's score is a line in w₁. The set is scored by the highest, drawn thick.
 
     R (m, 2). shares (m,), the win shares as from `exact_shares(R, alpha)`, go into the legend.
-    W (K, 2), sampled weights, are drawn on the axis.
+    W (K, 2), sampled weights, are drawn on the axis. ValueError for another d.
     """
     R = np.asarray(R, float)
+    if R.ndim != 2 or R.shape[1] != 2:
+        raise ValueError(f"R has shape {R.shape}: expected (m, 2) (d >= 3: weight_simplex)")
     crossings = [(b[1] - a[1]) / ((a - b) @ [1, -1]) for a in R for b in R if (a - b) @ [1, -1]]
     x = np.unique([0, 1, *[c for c in crossings if 0 < c < 1]])
     best = np.max(np.outer(x, R[:, 0]) + np.outer(1 - x, R[:, 1]), axis=1)
@@ -249,14 +254,17 @@ def weight_simplex(
     that gives no triangle.
     """
     R, show, fixed = np.asarray(R, float), list(show), dict(fixed or {})
-    d = R.shape[1]
-    if d < 3 or len(set(show)) != 3 or set(show) & set(fixed) or not 0 <= sum(fixed.values()) < 1:
+    d = R.shape[-1] if R.ndim == 2 else 0
+    apart = len(set(show)) == len(show) == 3 and not set(show) & set(fixed)
+    there = {*show, *fixed} <= set(range(d))
+    left = 1.0 - sum(fixed.values())
+    if not (apart and there and min(fixed.values(), default=0.0) >= 0 and left > 0):
         raise ValueError(
             f"R has shape {R.shape}, show = {show}, fixed = {fixed}: expected d >= 3, three "
-            "objectives to show, and weights below 1 in all for the others (d = 2: upper_envelope)"
+            "objectives to show, and weights of others, from 0 and below 1 in all (d = 2: "
+            "upper_envelope)"
         )
     names = objectives or [f"objective {k + 1}" for k in range(d)]
-    left = 1.0 - sum(fixed.values())
     held = np.array([fixed.get(k, 0.0) for k in range(d)])
     corners = left * np.eye(d)[show] + held  # the triangle in the whole simplex, as rows
     scores = corners @ R.T  # (3, m): what each answer is worth at each corner

@@ -27,7 +27,7 @@ def best_at_curves(
     - tokens {label: tokens of one answer}: the axis then counts tokens, k times those of an answer
     - marks {text: x}: a dotted line at x, where curves cross
 
-    ValueError for a label without tokens where others have some.
+    ValueError for a label without tokens where others have some, and without any value.
 
     >>> figure = best_at_curves({"vpo": [0.2, 0.5]}, tokens={"vpo": 3.5})
     >>> figure.data[0].x.tolist(), figure.data[0].y.tolist()
@@ -37,6 +37,9 @@ def best_at_curves(
     missing = sorted(set(curves) - set(tokens)) if tokens else []
     if missing:
         raise ValueError(f"tokens: none for {shown(missing[0])}; give those of every curve")
+    for label, values in curves.items() or {"curves": []}.items():
+        if np.ndim(values) != 1 or not len(values):
+            raise ValueError(f"{shown(label)}: expected the values at k = 1 .. n; there are none")
     figure = go.Figure()
     for position, (label, values) in enumerate(curves.items()):
         text, colour, symbol, dash = look(label, position)

@@ -1,5 +1,6 @@
 """Model and adapter folders under attack: a sound policy, or one line; nothing of a folder runs."""
 
+import errno
 import json
 import os
 import random
@@ -43,6 +44,7 @@ from transformers import (
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.cli.flags import of_a_file
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy import adapter, base, loading, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet
@@ -963,10 +965,23 @@ def test_a_model_that_cannot_be_sampled_is_refused_when_it_is_loaded(kind, tmp_p
 
 def test_a_tokenizer_that_a_full_disk_cuts_is_an_error_of_a_file(tmp_path):
     tokenizer, said = byte_tokenizer(chat=True).backend_tokenizer, f"be written: .*({TOO_LARGE})"
-    with full_disk(100), pytest.raises(OSError, match=said), weights.writing():
+    with full_disk(100), pytest.raises(OSError, match=said), weights.writing("place"):
         tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(KeyError), weights.writing():  # a mistake of ours stays one
+    with pytest.raises(KeyError), weights.writing("place"):  # a mistake of ours stays one
         raise KeyError
+
+
+def test_an_error_of_a_full_disk_names_a_place(tmp_path):
+    """Python's own names no file: a run said "a file cannot be written"."""
+    with full_disk(100), pytest.raises(OSError) as full, weights.writing(tmp_path):
+        (tmp_path / "x").write_text("x" * 200)
+    assert of_a_file(full.value) == f"{tmp_path}: File too large"
+    for other in (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), OSError("x")):
+        with pytest.raises(OSError) as same, weights.writing(tmp_path):
+            raise other
+        assert same.value is other
+    with pytest.raises(FileNotFoundError, match="no/x"), weights.writing("place"):
+        (tmp_path / "no" / "x").write_text("x")
 
 
 # --- a save that is killed, and two at once -------------------------------------------------------

@@ -124,6 +124,13 @@ def test_a_folder_killed_before_its_settings_stood_can_be_used_again(small_confi
         RunFolder.create(tmp_path / "other", small_config)
 
 
+def test_a_folder_whose_name_is_too_long_is_refused_as_any_other(small_config, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"cannot be written \(File name too long\); choose another"
+    ):
+        RunFolder.create(tmp_path / ("x" * 300), small_config)
+
+
 def test_a_finished_run_that_cannot_become_longer_stays_as_it_was(finished, capsys):
     before, steps = tree(finished), RunFolder(finished).config().steps
 

@@ -180,7 +180,7 @@ class TrlRun(AnyRun):
             base, ends = policy.model.get_base_model(), sorted(ends_of(policy, self.config))
             self._own = base.generation_config
             ending = generating(base, GenerationConfig(eos_token_id=ends))
-            with ending, writing(tokenizers=False):  # an Exception may be of a reward function
+            with ending, writing(self.path, tokenizers=False):  # a reward function raises Exception
                 trainer = self._trainer(tell)
                 check_going_on(checkpoint, trainer.is_fsdp_enabled)
                 trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))

@@ -233,7 +233,7 @@ class Session:
         return self
 
     def report(self, error: BaseException | None, *, shown: bool = True) -> None:
-        """Keep an error for ``last_error`` and show it in one line, in the place of the message of an
+        """Keep an error for ``last_error`` and show it in one line, instead of the message of an
         earlier request; None takes the line away.
         """
         with self._lock:

@@ -205,7 +205,7 @@ def _save_model(model, recipe: Recipe, out: Path) -> None:
         model.bfloat16()
     staging = Path(tempfile.mkdtemp(prefix=f".{MODEL}-", dir=out))
     word_tokenizer(recipe.vocabulary()).save_pretrained(staging)
-    with quiet(), writing():
+    with quiet(), writing(out):
         model.cpu().save_pretrained(staging)
     for file in sorted(staging.iterdir(), key=lambda file: file.name == MODEL):
         file.replace(out / file.name)

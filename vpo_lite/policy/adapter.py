@@ -156,7 +156,7 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
                 commit = read.name if read.parent.name == "snapshots" else settings.revision
                 settings.base_model_name_or_path = hub.model
                 settings.revision = commit or hub.revision
-        with quiet(), writing():
+        with quiet(), writing(given):
             model.save_pretrained(made, save_embedding_layers=False)
         (made / "README.md").unlink(missing_ok=True)  # peft's empty model card
         write_json(made / CARD, card.model_dump())

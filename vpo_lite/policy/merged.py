@@ -71,7 +71,7 @@ def write_merged(
         dtype = "bfloat16" if stored == "bfloat16" else "float32"
     with making(out) as made:
         policy = load_policy(path, base=base, dtype=dtype, device=device)
-        with quiet(), writing():
+        with quiet(), writing(out):
             policy.model.merge_and_unload().save_pretrained(made)
             policy.tokenizer.save_pretrained(made)
         for file in made.iterdir():

@@ -5,6 +5,7 @@ shapes, then the numbers.
 """
 
 import contextlib
+import errno
 import os
 import traceback
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ CONSTANTS = {  # end of a name -> dimensions: no parameters; transformers 3 and 
     ".masked_bias": 0,  # what a masked score becomes
     ".rotary_emb.inv_freq": 1,  # frequencies of the positions
 }
+# Errors of a disk; others, such as of a network, have nothing to do with what is written.
+FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}
 SAVE_AGAIN = (  # a cure in one line
     "python -c \"import transformers as t; [c.from_pretrained('OLD').save_pretrained('NEW') "
     'for c in (t.AutoModelForCausalLM, t.AutoTokenizer)]"'
@@ -192,13 +195,19 @@ def reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def writing(*, tokenizers: bool = True) -> Iterator[None]:
-    """A context in which an error of writing safetensors or a tokenizer is an OSError, as of any
-    other file. tokenizers: that library raises Exception itself, which code of others may, too.
+def writing(path: str | os.PathLike, *, tokenizers: bool = True) -> Iterator[None]:
+    """A context in which a full disk is an OSError that names ``path``, as any error of writing
+    safetensors or a tokenizer is.
+
+    tokenizers: that library raises Exception itself, which code of others may, too
     """
     try:
         yield
+    except OSError as error:
+        if error.filename is not None or error.errno not in FULL:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     except Exception as error:
         if type(error) not in (SafetensorError, *[Exception] * tokenizers):
             raise
-        raise OSError(f"a file cannot be written: {error}") from error
+        raise OSError(f"{os.fspath(path)} cannot be written: {error}") from error

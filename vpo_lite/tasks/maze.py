@@ -12,6 +12,7 @@ import numpy as np
 
 import envs
 
+from ..checks import shown
 from .base import Option, Prompt, Task
 from .wording import numbered_form, weighed, weight_symbols, write_numbered
 
@@ -85,6 +86,11 @@ class MazeTask(Task):
         super().__init__(**options)
         if self.maze is not None and self.maze_seed is not None:
             raise ValueError(f"maze and maze_seed = {self.maze_seed}: give one of the two")
+        if self.maze is not None and re.fullmatch(r".*[^.#SEGDLB\s\ufeff].*", self.maze):
+            raise ValueError(
+                f"maze = {shown(self.maze)}: expected rows of .#SEGDLB; in Python give the text "
+                "itself, Path(FILE).read_text()"
+            )
         if self.maze is None and self.maze_budget is not None:
             raise ValueError(
                 f"maze_budget = {self.maze_budget}: goes with a drawn maze; a layout sets its own"

@@ -75,10 +75,10 @@ class RunFolder:
         Nothing is changed then.
         """
         folder = cls(path)
-        folder._check_free()
-        stored = settings(config, engine)
-        made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
+        stored, made = settings(config, engine), []
         try:
+            folder._check_free()
+            made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.lock()
             folder._check_free()  # another process may have been faster

@@ -2,10 +2,11 @@
 
 from collections.abc import Generator
 
-from ..checks import shown
+from ..checks import is_whole, shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from .config import TrainConfig
+from .contract import check_given
 from .memory import check_fits, enough_memory, made_to_fit
 from .record import StepRecord
 from .step import Learner, train_step
@@ -30,8 +31,9 @@ def train(
     - task: a Task object for a new learner to train on, instead of the config's own
     - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
-    Raises, at the step that it concerns: ValueError for sizes that this machine cannot hold,
-    MemoryError where there is too little, TrainingError where training cannot go on.
+    Raises, at the step that it concerns: ValueError for what is no Learner, Task or number of
+    steps, and for sizes that this machine cannot hold; MemoryError where there is too little,
+    TrainingError where training cannot go on.
 
     >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
     >>> [record.step for record in train(config)]
@@ -39,7 +41,14 @@ def train(
     """
     if learner is not None and task is not None:
         raise ValueError("task and learner: a learner has its task; give one of them")
-    learner = learner or Learner(_checked(config), task=task)
+    _checked(config)
+    if task is not None:
+        check_given(task)
+    if learner is not None and not isinstance(learner, Learner):
+        raise ValueError(f"learner = {shown(learner)}: expected a Learner")
+    if not is_whole(first_step) or first_step < 0:
+        raise ValueError(f"first_step = {shown(first_step)}: expected a whole number from 0")
+    learner = Learner(config, task=task) if learner is None else learner
     step, asked, used = first_step, None, None
     while step < config.steps:
         if config != asked:

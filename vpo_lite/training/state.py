@@ -34,7 +34,7 @@ def save_state(path: Path, model, optimizer, step: int, **about: str) -> None:
                 f"{name} is not finite after step {step}: lower lr; the last good state was kept"
             )
     tensors = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
-    with replacing(path) as staging, writing():
+    with replacing(path) as staging, writing(path):
         mode = staging.stat().st_mode
         save_file(tensors, staging, {"step": str(step), CHECKSUM: _checksum(tensors)} | about)
         staging.chmod(mode)  # the umask's permissions, which safetensors does not follow
