@@ -390,6 +390,16 @@ def test_compare_means_by_kind_and_intervals_over_mazes(made):
     assert len({len(line) for line in text.splitlines()}) == 1
 
 
+def test_each_of_several_single_problems_counts_once_in_a_row_and_in_its_difference(made):
+    """The row averaged over runs: it said +0.036 where the line below it said +0.000."""
+    three = [made(f"a{seed}", 0.6, seed=seed) for seed in (0, 1, 2)]
+    rows = compare([*three, made("b", 0.9, maze_seed=1004), made("c", 0.7, method="grpo")])
+    assert rows[0]["coverage"] == pytest.approx(0.75)  # not (3 * 0.6 + 0.9) / 4
+    low, high = rows[0]["interval"]["coverage"]
+    assert (low + high) / 2 == pytest.approx(rows[0]["coverage"])
+    assert compare(three)[0]["coverage"] == pytest.approx(0.6)
+
+
 def test_a_narrow_terminal_gets_the_rows_as_columns(made):
     rows = compare([made("a", 0.8), made("b", 0.9, method="grpo")])
     wide, narrow = table(rows), table(rows, 80)
@@ -504,7 +514,10 @@ def test_an_interval_holds_the_chance_of_seeds_where_a_row_has_several_runs(made
     freedom = (shared + own) ** 2 / (shared**2 / 5 + own**2 / 2)
     half = student.ppf(0.975, freedom) * (shared + own) ** 0.5
     assert rows[1]["ahead"]["coverage"] == pytest.approx((-0.15, -0.15 - half, -0.15 + half))
-    assert "fewer than 3 runs borrows the spread of all rows." in differences(rows)[2]
+    assert (
+        "fewer than 3 runs borrows the spread of all rows, as if they had the same."
+        in differences(rows)[2]
+    )
     # Of a row's own mean: the problems, 0.1 apart, and the seeds.
     sources = [(0.01 / 3, 2), (shared, 5)]
     variance = sum(v for v, _ in sources)
@@ -760,6 +773,11 @@ def test_what_an_evaluation_printed_stands_for_its_run(made, tmp_path):
         ("vpo", 1),
     ]
     assert [row["tokens"] for row in rows] == [None, None]
+    inside = measured("b", first, adapter=str(runs["b"] / "adapter-20"))
+    assert (
+        compare([inside])[0]["label"] == "vpo"
+        and "adapter=adapter-20" in (compare([inside, at_one[1]])[0]["label"])
+    )
     rows = compare([measured("b", first, files={"task": "1" * 64}), at_one[1]])
     assert [row["runs"] for row in rows] == [1, 1]
     for files in ([at_one[0], at_one[0]], [at_one[1], at_own[1]]):

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -575,6 +576,78 @@ def test_a_difference_within_the_spread_of_seeds_is_not_sure(study, folder, tmp_
     found = tables.difference(study, place, "vpo", "best@3")
     assert found.mean == pytest.approx(0.05) and found.sure == 0
     assert "+ |" not in tables.markdown(study, place, ["best@3"])
+
+
+def found_by_hand(monkeypatch, **values):
+    """Tables of finished runs whose any@10 is this: {kind: (seeds, problems)}."""
+    runs = {
+        kind: [SimpleNamespace(per_problem={"any@10": list(row)}) for row in rows]
+        for kind, rows in values.items()
+    }
+    monkeypatch.setattr(tables, "chosen", lambda *_: runs)
+
+
+def test_on_one_problem_the_seeds_of_an_untrained_kind_count(study, monkeypatch):
+    """It had an interval of width 0 there. By hand: s² = 0.02² / 2, both means from two runs, and
+    Student's t of two kinds of which one has a spread: pooled, 2 degrees of freedom, 4.303.
+    """
+    found_by_hand(monkeypatch, start=[[0.5], [0.52]], grpo=[[0.4], [0.4]])
+    gap = tables.difference(study, "", "start", "any@10")
+    half = 4.302653 * np.sqrt(0.02**2 / 2 / 2)  # of (s² + 0) / 2, for each of two means
+    assert (gap.low, gap.high) == pytest.approx((0.11 - half, 0.11 + half), rel=1e-6)
+    assert gap.sure == 1
+    # On several problems the gaps hold this chance: it is not counted twice.
+    found_by_hand(monkeypatch, start=[[0.5, 0.3], [0.6, 0.4]], grpo=[[0.4, 0.2], [0.4, 0.2]])
+    assert tables.difference(study, "", "start", "any@10")[1:3] == pytest.approx((0.15, 0.15))
+
+
+def test_a_difference_without_any_spread_is_not_sure(study, monkeypatch):
+    """Two seeds that found the same on one problem were marked, though their spread is unknown."""
+    found_by_hand(monkeypatch, vpo=[[0.5], [0.5]], grpo=[[0.4], [0.4]])
+    gap = tables.difference(study, "", "vpo", "any@10")
+    assert gap.low == gap.high == pytest.approx(0.1) and gap.sure == 0
+
+
+def test_sets_of_other_sizes_are_not_compared(study, folder, tmp_path):
+    """Five answers cover more than three, whatever was trained."""
+    file = tmp_path / "other.toml"
+    small = SMALL.split("[search]")[0]
+    file.write_text(small.replace('method = "vpo"}', 'method = "vpo", m = 2}', 1))
+    list(runner.run_study(declaration.read(file), tmp_path / "out"))
+    other = declaration.read(file)
+    for figure in tables.OF_SETS:
+        assert tables.difference(other, tmp_path / "out", "vpo", figure) is None
+        assert tables.difference(study, folder, "vpo", figure) is not None
+    assert tables.difference(other, tmp_path / "out", "vpo", "any@3") is not None
+    heads = [tables.markdown(s, "o", ["coverage", "any@3"]).splitlines()[0] for s in (study, other)]
+    assert [head.split(" | ")[4] for head in heads] == ["coverage", "coverage (each of its sets)"]
+
+
+def test_a_table_says_what_it_leaves_out_and_that_nothing_is_marked(
+    study, folder, tmp_path, capsys
+):
+    place = shutil.copytree(folder, tmp_path / "copy")
+    for seed in (0, 1):
+        results.result_path(place, study.job("grpo", 1e-3, seed)).unlink()
+    failure = {"study": "small", "kind": "vpo", "seed": 0, "error": "loss = nan"}
+    for lr in (1e-4, 1e-3):
+        job = study.job("vpo", lr, 0)
+        results.result_path(place, job).unlink()
+        results.failure_path(place, job).write_text(json.dumps(failure | {"lr": lr}))
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table"]
+    assert cli.main([*asked, "any@3"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 3 and err.splitlines() == [
+        "vpo-lite: left out, since failed at every learning rate: vpo",
+        "vpo-lite: left out, since not finished at every learning rate: grpo",
+        "vpo-lite: nothing is marked + or -: the baseline grpo is left out",
+    ]
+    assert cli.main([*asked, "rates"]) == 0
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    seeds = sum(results.result_path(place, study.job("vpo", 1e-3, s)).exists() for s in (0, 1))
+    assert [row[:3] for row in rows][-1] == ["VPO", "0.001", f"{seeds}, 1 failed"]
+    assert cli.main(["study", "programs", "--table", "search", "--out", "no"]) == 2
 
 
 # --- evolution with the policies ------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The tables that ``vpo-lite study NAME --table`` prints."""
 
 from ..checks import for_shell, shown
-from .flags import Wrong, requests
+from .flags import Wrong, note, requests
 
 RATES = ["any@1", "any@3", "any@30"]
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
@@ -15,9 +15,12 @@ def print_table(study, folder, asked: list[str]) -> None:
     ours = f", or our results with --out {for_shell([str(shipped)])}" if shipped.is_dir() else ""
     with requests():
         if asked == ["search"]:
-            if not searches.finished(study, folder):
+            found = searches.finished(study, folder)
+            if not found:
                 raise Wrong(f"{folder}: no finished searches; do them with --search{ours}")
             table = searches.markdown(study, folder)
+            if study.baseline not in found:
+                note(f"nothing is compared: {study.baseline} has no finished search")
         elif asked[:1] == ["rates"]:
             figures = _figures(study, asked[1:], RATES)
             table = tables.rates_markdown(study, folder, figures)
@@ -25,12 +28,30 @@ def print_table(study, folder, asked: list[str]) -> None:
                 raise Wrong(f"{folder}: no finished run; see --plan{ours}")
         else:
             figures = _figures(study, asked, FIGURES)
-            if not results.chosen(study, folder):
+            found = results.chosen(study, folder)
+            if not found:
                 raise Wrong(
                     f"{folder}: no kind is finished at every learning rate; see --plan{ours}"
                 )
             table = tables.markdown(study, folder, figures)
+            _tell_of_missing(study, folder, found)
     print(table)
+
+
+def _tell_of_missing(study, folder, found) -> None:
+    """Say which kinds have no row, and that nothing is marked without the baseline."""
+    from ..studies.results import state
+
+    missing = {k: study.tuning(k) for k in study.kinds if k not in found}
+    failed = [k for k, jobs in missing.items() if {state(folder, j) for j in jobs} == {"failed"}]
+    for why, kinds in (
+        ("failed at every learning rate", failed),
+        ("not finished at every learning rate", [k for k in missing if k not in failed]),
+    ):
+        if kinds:
+            note(f"left out, since {why}: {', '.join(kinds)}")
+    if study.baseline in missing:
+        note(f"nothing is marked + or -: the baseline {study.baseline} is left out")
 
 
 def _figures(study, asked: list[str], usual: list[str]) -> list[str]:

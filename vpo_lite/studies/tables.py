@@ -25,6 +25,9 @@ WORDS = {  # figure -> the head of its column
 }
 
 
+OF_SETS = ("set_reward", "coverage", "attained")  # compared between sets of one size alone
+
+
 class Difference(NamedTuple):
     """A kind against the baseline: mean difference, 95 % interval, seeds of the one with fewer."""
 
@@ -35,8 +38,10 @@ class Difference(NamedTuple):
 
     @property
     def sure(self) -> int:
-        """1 or -1 where the whole interval lies on one side of 0, else 0."""
-        return (self.low > 0) - (self.high < 0)
+        """1 or -1 where the whole interval lies on one side of 0, else 0. Also 0 where it is a
+        point: nothing is known of its spread then.
+        """
+        return (self.low > 0) - (self.high < 0) if self.low < self.high else 0
 
 
 def value(result: Result, figure: str, checkpoint: int = -1) -> float | None:
@@ -75,14 +80,18 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
 
     All runs of both kinds count, also where one has more seeds. The interval adds three sources of
     chance: the problems, paired, since both kinds were measured on the same ones; and the seeds of
-    each kind. A kind with fewer than three seeds borrows the spread of all kinds of the study.
-    Where no kind has two, the interval knows the problems only; with one problem it is infinite.
+    each kind. A kind with fewer than three seeds borrows the spread of all kinds of the study, as
+    if all had the same. Where no kind has two, the interval knows the problems only; with one
+    problem it is infinite.
 
     None where one of the two has no finished run, and for a figure that has no value on some
-    problem, such as the coverage without a known front. Also for set rewards at other alphas.
+    problem, such as the coverage without a known front. Also for set rewards at other alphas, and
+    for what is said of sets where they hold other numbers of answers.
     """
     found, kinds = chosen(study, folder), (kind, baseline or study.baseline)
     if figure == "set_reward" and len(_alphas(study, kinds)) > 1:
+        return None
+    if figure in OF_SETS and len(_sizes(study, kinds)) > 1:
         return None
     ours, others = (_values(found.get(one, []), figure) for one in kinds)
     if ours is None or others is None:
@@ -98,6 +107,11 @@ def _alphas(study: Study, kinds: Iterable[str]) -> set[float]:
     return {study.tuning(kind)[0].judged.alpha for kind in kinds}
 
 
+def _sizes(study: Study, kinds: Iterable[str]) -> set[int]:
+    """How many answers the sets hold on which these kinds are compared."""
+    return {study.tuning(kind)[0].judged.compared_size for kind in kinds}
+
+
 def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float] | None:
     """The 95 % interval of a kind's mean over problems and seeds; None as in `difference`."""
     found = chosen(study, folder)
@@ -111,10 +125,18 @@ def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float
 def _of_seeds(
     study: Study, found: dict[str, list[Result]], kinds: Iterable[str], figure: str
 ) -> list[Noise]:
-    """What the choice of the seeds adds to the mean of a kind, or to the difference of two."""
-    means = {k: _values(runs, figure) for k, runs in found.items() if study.kinds[k].trained}
-    means = {k: values.mean(axis=1) for k, values in means.items() if values is not None}
-    return of_seeds([means[k] for k in kinds if study.kinds[k].trained], means.values())
+    """What the choice of the seeds adds to the mean of a kind, or to the difference of two.
+
+    Seeds of an untrained kind choose its answers alone. Several problems show this chance, too: it
+    would be counted twice.
+    """
+    read = {k: _values(runs, figure) for k, runs in found.items()}
+    means = {
+        kind: values.mean(axis=1)
+        for kind, values in read.items()
+        if values is not None and (study.kinds[kind].trained or values.shape[1] == 1)
+    }
+    return of_seeds([means[k] for k in kinds if k in means], means.values())
 
 
 def _values(runs: list[Result], figure: str) -> np.ndarray | None:
@@ -129,18 +151,18 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     A mean that differs significantly (95 %) from the baseline has a + or a - behind it. Runs that
     failed at the learning rate that was chosen are in no mean, so their number stands beside.
     """
-    found = chosen(study, folder)
-    own = " (each at its alpha)" if len(_alphas(study, study.kinds)) > 1 else ""
-    words = WORDS | {"set_reward": WORDS["set_reward"] + own}
+    found, words = chosen(study, folder), dict(WORDS)
+    if len(_alphas(study, study.kinds)) > 1:
+        words["set_reward"] += " (each at its alpha)"
+    if len(_sizes(study, study.kinds)) > 1:
+        words |= {figure: f"{words[figure]} (each of its sets)" for figure in OF_SETS}
     heads = ["method", "runs", "lr", "tokens", *(words[f] for f in figures)]
     lines = []
     for kind, row in means(study, folder, figures).items():
         tokens = f"{row['training_tokens'] / 1000:.0f} k"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
-        jobs = [study.job(kind, row["lr"], seed) for seed in range(study.seeds(kind))]
-        failed = sum(state(folder, job) == "failed" for job in jobs)
-        runs = f"{row['seeds']}, {failed} failed" if failed else str(row["seeds"])
-        cells = [study.kinds[kind].label, runs, rate, tokens]
+        failed = _failed(study, folder, kind, row["lr"])
+        cells = [study.kinds[kind].label, _runs(row["seeds"], failed), rate, tokens]
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
             if kind != study.baseline and figure in found[kind][0].per_problem:
@@ -151,29 +173,45 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     return markdown_table(heads, lines)
 
 
-class AtRate(NamedTuple):
-    """The runs of a kind at one learning rate: how many, and means over them.
+def _failed(study: Study, folder, kind: str, lr: float) -> int:
+    """How many runs of a kind failed at a learning rate."""
+    jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
+    return sum(state(folder, job) == "failed" for job in jobs)
 
-    - validation: of the figure that the rate is chosen by, on the validation problems
-    - figures: those that were asked for; None where a run has no value
+
+def _runs(finished: int, failed: int) -> str:
+    """For a cell: those that stand in the means, and those that do not."""
+    return f"{finished}, {failed} failed" if failed else str(finished)
+
+
+class AtRate(NamedTuple):
+    """The runs of a kind at one learning rate: how many finished and failed, and means over those
+    that finished.
+
+    - validation: of the figure that the rate is chosen by, on the validation problems; None where
+      all failed
+    - figures: those that were asked for; None where a run has no value, and where all failed
     """
 
     runs: int
-    validation: float
+    failed: int
+    validation: float | None
     figures: dict[str, float | None]
 
 
 def at_every_rate(study: Study, folder, kind: str, figures) -> dict[float, AtRate]:
-    """The finished runs of a kind, by learning rate, in ascending order. DamagedError where two of
-    them were made from other data, code or base models.
+    """The runs of a kind that ended, by learning rate, in ascending order. DamagedError where two
+    of them were made from other data, code or base models.
     """
     rows, read = {}, []
     for lr in study.every_rate(kind):
         jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
         done = [read_result(study, folder, j) for j in jobs if state(folder, j) == "finished"]
-        if done:
+        failed = _failed(study, folder, kind, lr)
+        if done or failed:
             means = {f: _mean([value(run, f) for run in done]) for f in figures}
-            rows[lr] = AtRate(len(done), _mean([run.validation for run in done]), means)
+            validation = _mean([run.validation for run in done])
+            rows[lr] = AtRate(len(done), failed, validation, means)
             read += done
     check_runs(study, folder, read)
     return rows
@@ -197,9 +235,10 @@ def rates_markdown(study: Study, folder, figures: Sequence[str]) -> str:
             star = " *" if lr == best else ""
             numbers = [row.validation, *row.figures.values()]
             cells = ["" if x is None else f"{x:.3f}" for x in numbers]
-            lines.append([study.kinds[kind].label, f"{lr:g}{star}", str(row.runs), *cells])
+            runs = _runs(row.runs, row.failed)
+            lines.append([study.kinds[kind].label, f"{lr:g}{star}", runs, *cells])
     return markdown_table(heads, lines)
 
 
 def _mean(values) -> float | None:
-    return None if None in values else float(np.mean(values))
+    return None if not values or None in values else float(np.mean(values))

@@ -32,14 +32,16 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - label: the method, and the settings in which the kinds of that method differ, among them the
       engine; also the task, where the kinds differ in it
     - method; set: answers in a compared set; runs, problems: how many; folders
-    - the means of the figures of ``summary.json``; None for one that a run of the kind lacks
+    - the means of the figures of ``summary.json``, over runs; where these are on several single
+      problems, each problem counts once. None for one that a run of the kind lacks
     - start: the same figures before training
     - tokens: sampled in training
     - per_run {figure: values}: of each run, in the order of folders, best@k and any@k among them;
       empty for runs on several single problems
     - interval {figure: (low, high)}: of the mean, 95 %, over problems, and over seeds where a row
       on these problems has two runs or more; a row of fewer than three borrows the spread of these
-      rows. On one problem it is over seeds alone, and None where no row has two runs
+      rows, as if all had the same. On one problem it is over seeds alone, and None where no row
+      has two runs
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
       problem, with such an interval; empty for the first row, where the problems are
       others, and for a figure that cannot be compared: set rewards at another alpha, for one
@@ -137,7 +139,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
-        **means([_compared(run.summary) for run in runs]),
+        **means([means([_compared(run.summary) for run in part]) for part in _alike(runs)]),
         "per_run": kind.by_run,
         "interval": {
             name: problem_interval(list(values.values()), _of_seeds(name, [kind], peers))
@@ -221,6 +223,14 @@ def _by_run(runs: list[Finished]) -> dict[str, list[float | None]]:
         return {}
     tables = _tables(runs)
     return {name: [_mean(table[name]) for table in tables] for name in tables[0]}
+
+
+def _alike(runs: list[Finished]) -> list[list[Finished]]:
+    """The runs by their single problem; runs on many problems in one part."""
+    parts: dict[str | None, list[Finished]] = {}
+    for run in runs:
+        parts.setdefault(_problem_of(run), []).append(run)
+    return list(parts.values())
 
 
 def _problem_of(run: Finished) -> str | None:

@@ -91,13 +91,19 @@ def _read(path: Path) -> Finished:
     with told_of(f"{path}"):
         run = RunFolder.open(again.run)
         config = run.config().but(eval_answers=again.answers)
-    measured = {"adapter": again.adapter} if again.adapter else {}
+    measured = {"adapter": _within(again.adapter, again.run)} if again.adapter else {}
     if again.alpha not in (None, config.alpha):
         measured[ALPHA] = again.alpha
     tokens = run.summary()["tokens"] if run.finished and not again.adapter else None
     found = _of_folder(run, config, again.model_dump() | {"tokens": tokens})
     now = {name: value for name, value in again.files.items() if name != "method"}
     return found._replace(digests=found.digests | now, measured=measured)
+
+
+def _within(adapter: str, run: str) -> str:
+    """An adapter by its name in the folder of its run, so that seeds differ in nothing else."""
+    path = Path(adapter)
+    return path.relative_to(run).as_posix() if path.is_relative_to(run) else adapter
 
 
 def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> Finished:

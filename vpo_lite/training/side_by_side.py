@@ -142,7 +142,8 @@ def _of_chance(rows: list[dict], told: dict[str, str]) -> list[str]:
         return [f"In brackets: the 95 % interval {over}.", left]
     seeds = f"{over}, and over seeds" if several else "over seeds, on this one problem alone"
     few = any(0 < row["runs"] < ENOUGH for row in compared)
-    borrowed = f" A row of fewer than {ENOUGH} runs borrows the spread of all rows." if few else ""
+    same = "borrows the spread of all rows, as if they had the same"
+    borrowed = f" A row of fewer than {ENOUGH} runs {same}." if few else ""
     lines = [f"In brackets: the 95 % interval {seeds}.{borrowed}"]
     for name, words in told.items():
         runs = [
