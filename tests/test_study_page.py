@@ -477,6 +477,40 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert other == pytest.approx(0.770, abs=0.0006)
 
 
+def test_on_programs_vpos_rate_is_nearly_a_tie():
+    rates = study_page.with_all_seeds(STUDY, "vpo")
+    tied = [rates[lr].validation for lr in (1e-3, 4e-4, 2.5e-5)]
+    assert tied == pytest.approx([0.168] * 3, abs=0.0006) and max(tied) == tied[0]
+
+    def lead(lr, k):
+        both = study_page.at_rates("programs", {"vpo": lr, "grpo_x3": 2.5e-5})
+        return tables.difference(both, FOLDER, "vpo", f"any@{k}")
+
+    assert lead(2.5e-5, 1).mean == pytest.approx(-0.004, abs=0.0006) and lead(2.5e-5, 1).sure == -1
+    assert lead(2.5e-5, 30).mean == pytest.approx(0.010, abs=0.0006) and lead(2.5e-5, 30).sure == 1
+    assert lead(1e-3, 30)[:3] == pytest.approx((-0.002, -0.072, 0.069), abs=0.0006)
+    assert lead(4e-4, 30)[:3] == pytest.approx((-0.003, -0.034, 0.027), abs=0.0006)
+
+
+def test_how_sharp_the_comparison_with_set_max_is():
+    for kind, told in {
+        "set_max": (-0.012, -0.042, 0.019),
+        "multi_rlvr": (0.003, -0.06, 0.067),
+    }.items():
+        assert tables.difference(STUDY, FOLDER, kind, "any@30", "vpo")[:3] == (
+            pytest.approx(told, abs=0.0006)
+        )
+
+
+def test_how_much_seeds_differ_between_methods(found):
+    spread = {
+        kind: np.std([run.last["any"][29] for run in runs], ddof=1)
+        for kind, runs in found.items()
+        if STUDY.kinds[kind].trained and len(runs) > 2
+    }
+    assert [min(spread.values()), max(spread.values())] == pytest.approx([0.002, 0.032], abs=0.0006)
+
+
 def test_vpo_and_grpo_trade_one_answer_against_thirty():
     """The figure, and what the page reads from it: any@1 and any@30 at every learning rate."""
     assert tradeoff_picture.PICTURE.read_text() == tradeoff_picture.drawn()
@@ -868,7 +902,7 @@ def test_large_groups_are_worth_their_tokens_and_more_prompts_or_steps_are_not()
         assert not certain(kind, "any@30") and ends[kind][2] < ends[eight][2] + 1e-3
     readme = (ROOT / "README.md").read_text().partition("**Large groups.**")[2].partition("\n- ")[0]
     said = [float(x) for x in re.findall(r"(?<!\d)\.\d{3}", readme)]
-    assert said == [told[kind][1] for kind in ("P16-G16", many, "P64-G4", "long-G8")]
+    assert said == [told[kind][1] for kind in ("P16-G16", many, "P32-G8", "P64-G4", "long-G8")]
     low, second, *_, high = ends[many]
     assert [low, second, high] == pytest.approx([0.23, 0.28, 0.34], abs=0.006)
     assert min(ends[eight]) < low < max(ends[eight])
