@@ -278,6 +278,11 @@ def test_answers_of_equal_effect():
         assert task.same_effect(x, one) != task.same_effect(x, other)
     hello, bye = (THINK + f"<response> {word} </response>" for word in ("Hello", "Goodbye"))
     assert task.same_effect(x, hello) != task.same_effect(x, bye)
+    # where no call is wanted, one that is no call costs the format: no repeat of a right answer
+    empty, none = dialogue(), hello.replace("<response>", "<tool_call>none</tool_call><response>")
+    (vectors,) = task.score([empty], [[hello, none]])
+    assert vectors.tolist() == [[1, 1, 1, 1], [0, 1, 1, 1]]
+    assert task.same_effect(empty, hello) != task.same_effect(empty, none)
     by_vector = CallRecords(repeats="vector")
     assert by_vector.same_effect(x, hello) == by_vector.same_effect(x, bye)
     assert by_vector.same_effect(x, one) != by_vector.same_effect(x, hello)

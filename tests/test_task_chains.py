@@ -6,7 +6,7 @@ from vpo_lite.tasks.chain_records import Chain, ChainRecords
 from vpo_lite.tasks.records import Dropped
 from vpo_lite.training.answers import judge
 
-NAMES = ("Ina_Holt", "The_Low_Tide", "St._Anne's_County", "Jon_Målø", "!!!")
+NAMES = ("Ina_Holt", "The_Low_Tide", "St._Anne's_County", "Jon_Målø", "Norland!")
 CHAIN = Chain(("Person A wrote Book B.",), ("Person A", "Book B", "County C", "D", "E"), NAMES)
 
 
@@ -20,16 +20,25 @@ def written(*names):
     ("text", "expected"),
     [
         (written(*NAMES), (1, 1, 1, 1, 1)),
-        (written("ina holt", "Low Tide", "st annes county", "JON MÅLØ", "!!!"), (1, 1, 1, 1, 1)),
+        (
+            written("ina holt", "Low Tide", "st annes county", "JON MÅLØ", "norland"),
+            (1, 1, 1, 1, 1),
+        ),
         (written("  Ina\n Holt ", "a low_tide", "St_Annes_County"), (1, 1, 1, 0, 0)),
-        (written("InaHolt", "Tide", "Saint Anne's County", "Jon Malo", "?"), (0, 0, 0, 0, 1)),
+        (
+            written("InaHolt", "Tide", "Saint Anne's County", "Jon Malo", "?Norland"),
+            (0, 0, 0, 0, 1),
+        ),
         (written("Ina Holt of Harn"), (0, 0, 0, 0, 0)),  # named, and wrong
         (written("", "", "", "Jon_Målø", ""), (0, 0, 0, 1, 0)),
         (written("", "", "", "", ""), (0, 0, 0, 0, 0)),
-        (written("", "", "", "", "the"), (0, 0, 0, 0, 1)),  # nothing is left of either name
+        (written("", "", "", "", "the"), (0, 0, 0, 0, 0)),  # nothing is left of the name
         (written("The_Low_Tide", "Ina_Holt"), (0, 0, 0, 0, 0)),  # each name in its place
         ("<ENTITY_A>Ina_Holt</entity_a>", (1, 0, 0, 0, 0)),  # tags in any case
-        ("<entity_E>!</entity_E> <entity_A>Ina_Holt</entity_A>", (1, 0, 0, 0, 1)),  # in any order
+        (
+            "<entity_E>Norland</entity_E> <entity_A>Ina_Holt</entity_A>",
+            (1, 0, 0, 0, 1),
+        ),  # in any order
         (written("Harn") + written("Ina_Holt"), (0, 0, 0, 0, 0)),  # the first of each tag
         (written("") + written("Ina_Holt"), (0, 0, 0, 0, 0)),
         ("<entity_A>Ina_Holt<entity_A></entity_A>", (0, 0, 0, 0, 0)),
@@ -47,6 +56,14 @@ def test_vectors(text, expected):
     assert judged.rewards.tolist() == [list(expected)]
     assert judged.valid.tolist() == [any(expected)]
     assert judged.solved.tolist() == [all(expected)]
+
+
+def test_a_name_of_which_nothing_is_left_makes_nothing_right():
+    """Every article and sign was right for it. Its record is dropped: none earns this reward."""
+    band = Chain(CHAIN.sentences, CHAIN.masks, ("The_The", *NAMES[1:]))
+    for said in ("The_The", ",", "an", "!"):
+        (judged,) = judge(ChainRecords(), [(band, written(said, NAMES[1]), 1)])
+        assert judged.rewards.tolist() == [[0, 1, 0, 0, 0]]
 
 
 def test_an_answer_that_names_nothing_is_malformed_and_a_wrong_one_is_not():

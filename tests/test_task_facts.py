@@ -13,7 +13,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite.exact import best_single
 from vpo_lite.objective import nondominated
-from vpo_lite.tasks import task_class
+from vpo_lite.tasks import Task, task_class
 from vpo_lite.tasks.hop_chains import FACT_SYMBOLS, PEOPLE, Fact, HopQuestion, chains_of, drawn
 from vpo_lite.tasks.hop_facts import HopFacts
 from vpo_lite.tasks.hop_records import HopRecords, Question
@@ -109,6 +109,14 @@ def test_scores_and_fronts_are_those_of_brute_force(hops, along):
         assert {tuple(row) for row in task.front(x).round(9).tolist()} == front
         assert len(task.front(x)) == len(front)
         assert task.solved(x, R).tolist() == [tuple(r) in front for r in rows.round(9).tolist()]
+
+
+def test_valid_is_what_the_task_itself_says_so_a_report_can_trust_it():
+    """As the default would have it, but said: a report of this task distrusted its correlations."""
+    task = TASK
+    R = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.3, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    assert task.valid(None, R).tolist() == [False, True, True]
+    assert type(task).valid is not Task.valid
 
 
 def test_what_a_question_holds():

@@ -120,6 +120,9 @@ def test_private_tests_are_read_from_json_and_from_zlib_and_never_unpickled(
         row(packed(b"[" + b" " * 10**7)),
         row("[{}]"),
         row("[]"),
+        row(""),
+        row(base64.b64encode(zlib.compress(tests.encode())[:-2]).decode()),
+        row(packed(b"no pickle")),
     )
     assert list(found.records) == [*range(8)] and len(set(found.records.values())) == 1
     why = list(found.dropped.values())
@@ -127,6 +130,8 @@ def test_private_tests_are_read_from_json_and_from_zlib_and_never_unpickled(
     assert why[7] == why[8] == "its private tests are neither JSON nor base64 of zlib"
     assert "more than 1,000,000 bytes" in why[9] and "input is missing" in why[10]
     assert "neither all 'stdin' nor all 'functional'" in why[11]
+    assert why[12] == why[13] == "its private tests are cut off, or empty"
+    assert why[14] == "its private tests are neither JSON nor a pickle that can be read"
     assert not (tmp_path / "read").exists()
 
 

@@ -58,6 +58,9 @@ PROGRAMS = {
     "s.sendto(b'x', ('192.0.2.1', 9)); print('done')",
     "environment": "import os\nprint('done' if {'PATH', 'HOME'} & {*os.environ} else '')",
     "memory": "x = bytearray(300 * 2**20); print('done')",
+    "memory of System V": "import ctypes\nlibc = ctypes.CDLL(None)\n"
+    "if libc.shmget(0, ctypes.c_size_t(2**20), 0o1600) >= 0: print('done')\n"
+    "if libc.msgget(0, 0o1600) >= 0: print('done')",
     "memory in a file": "import os\nf = os.memfd_create('x')\n"
     "for i in range(8): os.write(f, bytes(2**20))\nprint('done')",
     "many files": "x = [open('/dev/null') for i in range(500)]; print('done')",
@@ -154,6 +157,8 @@ def ran(tmp_path_factory):
 @needs_sandbox
 @pytest.mark.parametrize("attack", PROGRAMS)
 def test_an_attack_reaches_nothing(ran, attack):
+    if attack == "memory of System V" and sandbox.protection()[0].shut == "done":
+        pytest.skip("bubblewrap does not stop it, as the sandbox says")
     assert "done" not in (ran[attack].output or b"").decode()
 
 
@@ -185,6 +190,9 @@ def test_honest_answers_are_not_disturbed(ran):
     )
     late = "import atexit\natexit.register(print, 'last')\nprint('first', end=' ')\nexit(3)"
     jobs = [Job(deep, ""), Job(threads, "1 " * 50_000), Job(late, "")]
+    sets = Job("print(*{'ab', 'cd', 'ef', 'gh'})", "")  # in an order of their hashes
+    first, *same = sandbox.run([sets] * 4, LIMITS)
+    assert first.output and same == [first] * 3
     outcomes = sandbox.run([*jobs, Job("print(open(0).read())", "é")], Limits(seconds=20))
     assert [o.output.decode() for o in outcomes] == ["20000\n", "50000\n", "first last\n", "é\n"]
 

@@ -12,6 +12,7 @@ from ..checks import LONGEST, raised, shortened, shown
 from ..files import DamagedError
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
+from ..tasks.modes import TaskInModes
 from ..tasks.records import RecordTask, on_records, parted
 from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of
@@ -66,7 +67,9 @@ def check_data(options) -> int:
     """
     with requests():
         cls = on_records(options.task)
-        chosen = given(cls.options, options)
+        chosen, whole = given(cls.options, options), task_class(options.task)
+        if issubclass(whole, TaskInModes):  # refuses an option of another mode
+            whole.mode_of(given(whole.options, options) | {"data": os.fspath(options.file)})
         whole_task = chosen or options.score is not None
         make = partial(cls, **chosen | {"data": os.fspath(options.file)}) if whole_task else cls
         task = make()

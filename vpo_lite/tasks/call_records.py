@@ -160,7 +160,8 @@ class CallRecords(RecordTask):
         calls = [[call.name, call.arguments] for call in self.calls(answer)]
         reply = "" if calls else normalised(_between_tags(answer, "response"))
         thinks = between(answer, "think") is not None
-        return thinks, json.dumps(calls, sort_keys=True), reply
+        body = bool(_between_tags(answer, "tool_call").strip())  # also one that holds no call
+        return thinks, body, json.dumps(calls, sort_keys=True), reply
 
     # --- scoring ----------------------------------------------------------------------------------
 

@@ -122,9 +122,8 @@ class ChainRecords(RecordTask):
 
     def vector(self, instance: Chain, answer: str) -> list[float]:
         pairs = zip(self.named(answer), instance.names, strict=True)
-        return [
-            float(bool(given) and _normalised(given) == _normalised(name)) for given, name in pairs
-        ]
+        alike = ((_normalised(given), _normalised(name)) for given, name in pairs)
+        return [float(given == name != "") for given, name in alike]
 
 
 def _normalised(name: str) -> str:

@@ -105,6 +105,9 @@ class HopFacts(Task):
     def objectives(self, instance) -> tuple[str, ...]:
         return "valid", "trust", "fresh", "brevity"
 
+    def valid(self, instance, rewards: np.ndarray) -> np.ndarray:
+        return np.asarray(rewards)[..., 0] > 0
+
     def front(self, instance: HopQuestion) -> np.ndarray:
         return front_of(instance, self.along)
 

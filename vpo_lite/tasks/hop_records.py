@@ -40,7 +40,7 @@ class HopsRow(Row):
     question_decomposition: list[_Step]
     answer: str
     answer_aliases: list[str] | None = None
-    answerable: bool = True
+    answerable: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class HopRecords(RecordTask):
     def record(self, row: HopsRow) -> Question:
         numbers = [p.idx for p in row.paragraphs]
         support = [step.paragraph_support_idx for step in row.question_decomposition]
-        if not row.answerable:
+        if row.answerable is False:
             raise Dropped("it is marked as not answerable")
         if not support or None in support:
             raise Dropped("a step names no paragraph")
@@ -123,6 +123,8 @@ class HopRecords(RecordTask):
             raise Dropped("a step names a paragraph that is not there")
         if len(set(numbers)) < len(numbers):
             raise Dropped("two paragraphs have the same number")
+        if not row.question.strip():
+            raise Dropped("its question is empty")
         if not row.answer.strip():
             raise Dropped("its answer is empty")
         paragraphs = tuple((p.idx, p.title, p.paragraph_text) for p in row.paragraphs)

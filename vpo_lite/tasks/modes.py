@@ -1,5 +1,6 @@
 """Tasks that come in several modes under one name, such as generated problems and real records."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -55,8 +56,21 @@ class TaskInModes(Task):
         cls.name, cls.noun = forms[0].name, forms[0].noun
 
     def __new__(cls, **options) -> Task:
+        mode, implied = cls.mode_of(options)
+        form = cls.modes[mode]
+        others = {option.name for option in cls.options} - {option.name for option in form.options}
+        made = form(**{name: value for name, value in options.items() if name not in others})
+        made.mode = mode
+        made.options = (replace(cls.options[0], default=implied), *made.options)
+        return made
+
+    @classmethod
+    def mode_of(cls, options: Mapping) -> tuple[str, str]:
+        """The mode of a task with these options, and the one that they imply where none is named.
+        ValueError for an option that belongs to another mode.
+        """
         chosen, *others = cls.options
-        mode = chosen.check(options.pop("mode", None))
+        mode = chosen.check(options.get("mode"))
         defaults = {option.name: option.default for option in others}
         meant = {k for k, v in options.items() if k in defaults and v != defaults[k]}
         has = {name: {o.name for o in form.options} for name, form in cls.modes.items()}
@@ -68,8 +82,4 @@ class TaskInModes(Task):
                 f"{name} = {shown(options[name])} with mode = {mode!r}: only mode {there} has it; "
                 "leave one of the two out"
             )
-        known = {k: v for k, v in options.items() if k in has[mode] or k not in defaults}
-        made = cls.modes[mode](**known)
-        made.mode = mode
-        made.options = (replace(chosen, default=implied), *made.options)
-        return made
+        return mode, implied

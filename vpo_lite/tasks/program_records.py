@@ -41,7 +41,7 @@ KEPT = 4096  # vectors of answers that ran; a repeat is not run again
 class ProgramsRow(Row):
     """The fields of LiveCodeBench's rows that are read."""
 
-    question_title: str = ""
+    question_title: str | None = None
     question_content: str
     starter_code: str | None = None
     private_test_cases: str
@@ -157,7 +157,7 @@ class ProgramRecords(RecordTask):
             if not all(map(is_json, [test.output, *arguments_of(test.input)])):
                 raise Dropped("an argument or a result of a test is no JSON")
         return Problem(
-            row.question_title.strip(),
+            (row.question_title or "").strip(),
             row.question_content.strip(),
             (row.starter_code or "").strip(),
             call,

@@ -58,6 +58,8 @@ def _unpacked(text: str) -> bytes | str:
         raise Dropped("its private tests are neither JSON nor base64 of zlib") from None
     if inflate.unconsumed_tail:
         raise Dropped(f"its private tests have more than {MOST_LINE:,} bytes")
+    if not inflate.eof:
+        raise Dropped("its private tests are cut off, or empty")
     return found if found.lstrip().startswith(b"[") else _text_in_pickle(found)
 
 
@@ -73,6 +75,8 @@ def _text_in_pickle(data: bytes) -> str:
         found = [(operation.name, value) for operation, value, _ in pickletools.genops(data)]
     except Exception:  # damaged in any way
         found = []
+    if not found:
+        raise Dropped("its private tests are neither JSON nor a pickle that can be read")
     texts = [value for name, value in found if name in _TEXT]
     if len(texts) != 1 or not {name for name, _ in found} <= _TEXT | _AROUND:
         raise Dropped("its private tests are a pickle that holds more than a text: it is not read")

@@ -19,7 +19,8 @@ proves it before the first answer runs: an answer of our own tries what is forbi
   libraries. It reads nothing else and writes nowhere: files of the user, the repository and the
   records do not exist for it.
 - Not stopped: flaws of the kernel, as system calls are not filtered; the use of a core until the
-  time limit; memory up to the limit in each of the processes that an answer may start.
+  time limit; memory up to the limit in each of the processes that an answer may start; with
+  bubblewrap also shared memory of System V beyond that limit.
 - As root, an answer runs as a user that has no name. Elsewhere it has the user's own number, but no
   rights beyond it.
 - Where namespaces for users share their count with the machine (Linux before 5.14), an answer may
@@ -52,7 +53,7 @@ from typing import NamedTuple
 
 from ..base import TaskError
 from . import inside
-from .means import INSIDE, OPEN, Means, bubblewrap, namespaces, places
+from .means import INSIDE, OPEN, SEED, Means, bubblewrap, namespaces, places
 
 PROCESSES = 16  # of one answer, with its threads and the sandbox's own two
 FILES = 64  # open at a time
@@ -242,8 +243,9 @@ def execute(means: Means, job: Job, limits: Limits) -> Outcome:
     if means.shut == "here":
         request |= {"places": places(), "stage": means.stage}
     head = marshal.dumps(request)
+    known = {name: os.environ[name] for name in _NEEDED if name in os.environ}
     script = "/inside.py" if means.shut == "done" else str(INSIDE)
-    python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", script]
+    python = [os.path.realpath(sys.executable), *ALONE, "-X", "utf8", script]
     with _scratch() as told, _scratch() as written, _scratch() as complaints:
         told.write(b"%016d" % len(head) + head + given)
         told.seek(0)
@@ -253,15 +255,15 @@ def execute(means: Means, job: Job, limits: Limits) -> Outcome:
             stdout=written,
             stderr=complaints,
             cwd=os.path.abspath(os.sep),
-            env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+            env=known | {"PYTHONHASHSEED": SEED},
             start_new_session=True,  # Ctrl-C does not reach it
         )
         late = _wait(process, limits.seconds if means is OPEN else limits.seconds + STARTING)
         written.seek(0)
         output = written.read(MOST_OUTPUT)
         status = process.returncode
-        known = (inside.DONE, inside.FAILED, inside.LATE, *_KILLED)
-        if means is not OPEN and (late or status not in known):
+        ends = (inside.DONE, inside.FAILED, inside.LATE, *_KILLED)
+        if means is not OPEN and (late or status not in ends):
             complaints.seek(0)
             said = complaints.read(10_000).decode(errors="replace").strip().split("\n")[-1]
             raise TaskError(f"the sandbox failed ({said or ('no end' if late else status)})")
@@ -274,6 +276,7 @@ def execute(means: Means, job: Job, limits: Limits) -> Outcome:
 
 _KILLED = (-9, 128 + 9)  # by the system, when it was short of memory
 _NEEDED = ("LD_LIBRARY_PATH", "SystemRoot")  # some interpreters do not start without them
+ALONE = ("-P", "-s", "-S", "-B")  # -I would be deaf to the seed of hashes, too
 
 
 def _scratch():

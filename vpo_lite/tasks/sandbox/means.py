@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 INSIDE = Path(__file__).resolve().with_name("inside.py")
+SEED = "0"  # of the order of sets: an answer that prints one earns the same every time
 STAGES = ("/mnt", "/media", "/srv", "/opt", "/tmp")  # one of them is covered by the new root
 
 
@@ -44,6 +45,7 @@ def bubblewrap() -> Means | str:
         return f"version {version}, and 0.8 is needed"
     command = [found, "--unshare-all", "--unshare-user", "--disable-userns", "--as-pid-1"]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"]
+    command += ["--setenv", "PYTHONHASHSEED", SEED]
     for place in (*places(), os.path.realpath(sys.executable)):
         command += ["--ro-bind", place, place]
     command += ["--dev-bind", "/dev/null", "/dev/null", "--ro-bind", str(INSIDE), "/inside.py"]
