@@ -417,7 +417,7 @@ def test_wrong_requests_get_one_line(file, capsys, tmp_path):
         (["data", "look", path, "--task", "hops"], "look"),
         (["data", "check", path, "--task", "hop"], "unknown task 'hop'"),
         (["data", "check", path, "--task", "hops", "--mode", "conflict"], "only mode 'faithful'"),
-        (["data", "check", path, "--task", "hops", "--hops", "4"], "only mode 'conflict' has it"),
+        (["data", "check", path, "--task", "hops", "--hops", "4"], "only mode 'faithful' has it"),
         (["data", "check", path, "--task", default], "has no records"),
         (["score", "--task", "hops"], "--answers"),
         (["score", "--answers", path], "--task"),
