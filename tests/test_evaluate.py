@@ -24,8 +24,10 @@ from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
+from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
+from vpo_lite.training.schemas import Engine
 from vpo_lite.training.side_by_side import differences, intervals, table
 from vpo_lite.training.unequal import in_one_line
 
@@ -388,6 +390,23 @@ def test_compare_means_by_kind_and_intervals_over_mazes(made):
     assert vpo_line[-1] != "-" and grpo_line[-1] == "-"  # each of its three equal routes is alone
     assert "0.850" in text
     assert len({len(line) for line in text.splitlines()}) == 1
+
+
+def test_options_of_the_engine_make_another_kind_but_where_it_computes_does_not(made):
+    """Runs by AdamW and by SGD were seeds of one kind, or "the same run"."""
+
+    def on_trl(name, seed=0, **options):
+        folder = made(name, 0.8, seed=seed)
+        config, engine = RunFolder(folder).config(), Engine(name="trl", options=options)
+        (folder / "config.json").write_text(json.dumps(stored(config, engine)))
+        return folder
+
+    first, other = on_trl("a"), on_trl("b", optim="sgd", dataloader_num_workers=2)
+    alike = on_trl("c", 1, report_to=["tensorboard"], dataloader_num_workers=1)
+    assert [(row["label"], row["runs"]) for row in compare([first, other, alike])] == [
+        ("vpo", 2),
+        ("vpo, engine option optim=sgd", 1),
+    ]
 
 
 def test_each_of_several_single_problems_counts_once_in_a_row_and_in_its_difference(made):

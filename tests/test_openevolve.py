@@ -186,6 +186,8 @@ def test_more_answers_than_the_policy_writes_are_refused_before_a_process_starts
         run_stock("pocket-programs", "programs", 1, m=6, **how)
     with pytest.raises(ValueError, match="this policy was made for task 'maze'"):
         run_stock("pocket-6x6", "programs", 1, m=1, **how)
+    with pytest.raises(ValueError, match="model 'nope': no pocket policy"):
+        run_stock("nope", "programs", 1, m=1, **how)
     assert not list(tmp_path.iterdir())
 
 

@@ -204,6 +204,32 @@ def test_a_script_whose_functions_differ_in_scale_is_told_once():
     assert len(told) == 1
 
 
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (dict(method="goal_conditioned", answers=1), "its weights stand in the prompts"),
+        (dict(m=3), "'m': there is method, answers, K, .*; m is called answers"),
+        (dict(alpah=1), "'alpah': there is .*; did you mean alpha?"),
+        (dict(seed="x"), "seed = 'x'"),
+        (dict(seed=1.5), "seed = 1.5"),
+        (dict(pay_repeats="no"), "pay_repeats = 'no': expected True or False"),
+    ],
+)
+def test_a_reward_that_cannot_be_is_refused_when_it_is_made(how, said):
+    """goal_conditioned trained random_weighting: no prompt held the weights."""
+    with pytest.raises(ValueError, match=said):
+        SetReward.of_functions([correct, brief], **how)
+
+
+def test_what_is_no_task_and_a_row_without_a_prompt_are_named():
+    with pytest.raises(ValueError, match="task = 'maze': expected a Task object"):
+        SetReward("maze")
+    with pytest.raises(
+        ValueError, match="ask: a row has no column prompt; it has answer, question"
+    ):
+        SetReward.of_functions([correct]).ask({"question": "1 + 1", "answer": 2})
+
+
 def test_a_script_whose_prompts_do_not_ask_for_the_form_is_told_once():
     """As where .map(reward.ask) is missing: of 40 answers 2 can be read, of 80 then 4."""
     reward = SetReward.of_functions([correct], answers=2)

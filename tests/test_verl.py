@@ -30,7 +30,7 @@ from transformers import AutoTokenizer
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.integrations import verl_export
+from vpo_lite.integrations import verl_export, verl_texts
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.verl_export import export
 from vpo_lite.integrations.verl_texts import FOR_REWARDS
@@ -124,12 +124,48 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
     assert found["trainer"]["total_training_steps"] == 3 and found["trainer"]["total_epochs"] == 1
     assert (found["trainer"]["nnodes"], found["trainer"]["n_gpus_per_node"]) == (2, 4)
     rows = rows_of(exported / "train.parquet") + rows_of(exported / "held_out.parquet")
-    longest = max(sum(len(t["content"].encode()) for t in row["prompt"]) for row in rows)
-    assert found["data"]["max_prompt_length"] == longest + 256
+    longest = max(sum(len(t["content"].encode()) + 256 for t in row["prompt"]) for row in rows)
+    assert found["data"]["max_prompt_length"] == longest
     told = (exported / "README.md").read_text()
     assert "RAY_ADDRESS=auto ./run.sh trainer.nnodes=2" in told
     assert f'pip install "verl[vllm]==0.9.1" "{FOR_REWARDS[0]}"' in told
     assert os.access(exported / "run.sh", os.X_OK)
+
+
+def test_a_prompt_is_as_long_as_the_chat_template_of_a_model_in_a_folder_makes_it(tmp_path):
+    """veRL cuts off the beginning of a longer one: a long system message was not counted."""
+    pytest.importorskip("pyarrow")
+    model = byte_model(tmp_path / "model", 16, 16, 1, 2, 2)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.chat_template = "A long system message. " * 50 + tokenizer.chat_template
+    tokenizer.save_pretrained(model)
+    export(config_of(model=str(model), steps=1, eval_problems=2), tmp_path / "run")
+    rows = [r for n in ("train", "held_out") for r in rows_of(tmp_path / "run" / f"{n}.parquet")]
+    how = dict(add_generation_prompt=True, tokenize=True, return_dict=False)
+    longest = max(len(tokenizer.apply_chat_template(row["prompt"], **how)) for row in rows)
+    found = yaml.safe_load((tmp_path / "run" / "vpo.yaml").read_text())
+    assert found["data"]["max_prompt_length"] == longest > 500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sh")
+def test_the_launch_line_starts_in_a_folder_of_any_name(tmp_path):
+    """An apostrophe ended Hydra's text."""
+    place, seen = tmp_path / "it's a $b [c]", tmp_path / "bin"
+    place.mkdir(), seen.mkdir()
+    (place / "run.sh").write_text(verl_texts.RUN)
+    (seen / "python3").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (seen / "python3").chmod(0o755)
+    there = os.environ | {"PATH": f"{seen}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", place / "run.sh"], env=there, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    quoted = str(place).replace("'", "\\'")
+    assert f"data.train_files='{quoted}/train.parquet'" in lines and str(place) in lines
+    try:
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+    except ImportError:
+        return
+    (one,) = OverridesParser.create().parse_overrides([x for x in lines if "train_files" in x])
+    assert one.value() == f"{place}/train.parquet"
 
 
 def test_the_launch_line_runs_on_linux_wherever_it_was_written(tmp_path, monkeypatch):
@@ -155,6 +191,7 @@ def test_the_launch_line_runs_on_linux_wherever_it_was_written(tmp_path, monkeyp
         (dict(aggregation="sequence"), "actor.loss_agg_mode", "seq-mean-token-mean"),
         (dict(aggregation="constant", max_new_tokens=7), "actor.loss_scale_factor", 7),
         (dict(micro_batch=2), "actor.use_dynamic_bsz", False),
+        (dict(micro_batch=3), "actor.ppo_micro_batch_size_per_gpu", 2),  # of 8 rollouts
         (dict(micro_batch=2), "ref.log_prob_micro_batch_size_per_gpu", 2),
         (dict(steps=300), "trainer.save_freq", 30),
         (dict(steps=40, save_every=1), "trainer.save_freq", 4),
@@ -868,6 +905,10 @@ def test_an_adapter_without_a_base_is_measured_with_the_runs_settings(trained, t
     [
         ("evaluate {run}", "README.md there says how to get the adapter from veRL"),
         ("evaluate {run} --adapter {base}", "no adapter is there that belongs on"),
+        (
+            "compare {run}",
+            "trained by veRL; its README.md says how to get the adapter; compare the",
+        ),
         ("train --resume {run}", "vpo-lite export verl writes such a run, and its run.sh trains"),
         ("train --engine verl", "vpo-lite export verl writes such a run, and its run.sh trains it"),
     ],

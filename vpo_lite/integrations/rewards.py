@@ -17,7 +17,7 @@ from ..tasks.base import Task
 from ..tasks.by_name import method_name
 from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
-from ..training.contract import w_star_of, worst_of
+from ..training.contract import check_seed, w_star_of, worst_of
 from ..training.problems import draw_weights, single_weights
 
 
@@ -71,6 +71,10 @@ class RolloutReward:
             object.__setattr__(self, "K", int(self.K) if whole else self.K)
             checks.check_whole(self.K, "K")
         checks.check_alpha(self.alpha)
+        check_seed(self.seed)
+        if not isinstance(self.pay_repeats, bool | np.bool_):
+            said = checks.shown(self.pay_repeats)
+            raise ValueError(f"pay_repeats = {said}: expected True or False")
 
     @classmethod
     def of(cls, config: TrainConfig) -> "RolloutReward":

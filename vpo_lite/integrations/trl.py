@@ -6,15 +6,18 @@ and the settings of a run of this kit, ``trl_run`` the run.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from ..checks import did_you_mean, shown
 from ..decomposition.words import differ_in_scale
+from ..estimators import METHODS
 from ..tasks.base import Task, group_key
 from ..tasks.functions import Asked, OfFunctions
 from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
+from ..training.contract import check_given
 from ..training.measure import step_figures
 from .rewards import RolloutReward, Scored
 
@@ -73,6 +76,7 @@ class SetReward:
     warned: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self):
+        check_given(self.task)
         self.task.check_policy(self.reward.answers, None)
 
     @classmethod
@@ -96,8 +100,17 @@ class SetReward:
         - functions, worst, w_star: as in :class:`~vpo_lite.tasks.functions.OfFunctions`
         - how: settings of :class:`~.rewards.RolloutReward`, such as alpha, K and seed
         """
-        task = OfFunctions(functions, worst=worst, w_star=w_star)
-        return cls(task, RolloutReward(answers=answers, **how))
+        known = [one.name for one in fields(RolloutReward)]
+        if unknown := [name for name in how if name not in known]:
+            cure = "; m is called answers" if "m" in unknown else did_you_mean(unknown, known)
+            raise ValueError(f"{shown(', '.join(unknown))}: there is {', '.join(known)}{cure}")
+        reward = RolloutReward(answers=answers, **how)
+        if METHODS[reward.method].weight_in_prompt:
+            raise ValueError(
+                f"method = {reward.method!r}: its weights stand in the prompts, and your rows are "
+                "written before a step draws them; train it with vpo-lite train --engine trl"
+            )
+        return cls(OfFunctions(functions, worst=worst, w_star=w_star), reward)
 
     def ask(self, row: Mapping) -> dict:
         """The row's prompt, which now asks for m answers in their form; for ``Dataset.map``. With
@@ -115,6 +128,8 @@ class SetReward:
                 f"ask: is for rows scored by functions; those of task {self.task.name!r} are made "
                 "by vpo_lite.integrations.trl_setup.dataset"
             )
+        if "prompt" not in row:
+            raise ValueError(f"ask: a row has no column prompt; it has {', '.join(sorted(row))}")
         return {"prompt": self.task.asking(row["prompt"], self.reward.answers)}
 
     def __call__(

@@ -31,7 +31,16 @@ from ..training.step import Learner
 from ..training.unchanged import changed
 from .trl import SetReward
 from .trl_memory import memory_needed
-from .trl_setup import EPS, check_installed, dataset, grpo_config, keep_logs, keep_whole, on_cpu
+from .trl_setup import (
+    EPS,
+    check_installed,
+    dataset,
+    grpo_config,
+    keep_logs,
+    keep_whole,
+    on_cpu,
+    pad_within,
+)
 from .trl_states import check_going_on, rewound, step_of
 from .trl_steps import Recorder, RunReward
 from .trl_surroundings import (
@@ -229,6 +238,7 @@ class TrlRun(AnyRun):
         args = grpo_config(config, folder, processes, **self.engine.options)
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
+        pad_within(policy.tokenizer, base)
         if args.disable_dropout:
             no_dropout(base)
         ends, log = ends_of(policy, config), bool(args.report_to)

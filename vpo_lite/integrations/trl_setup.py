@@ -24,9 +24,13 @@ EPS = 1e-4  # what TRL adds to the standard deviation of a group
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
 SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
 REFUSED = {  # options of GRPOConfig with which a run would fail after its first measurement, or lie
+    "accelerator_config": "the rows are read as they are written",
+    "eval_on_start": "the run measures itself",
     "eval_strategy": "the run measures itself (eval_every)",
+    "generation_kwargs": "it would change temperature and length behind the run's own settings",
     "ignore_data_skip": "a resumed run would begin with the first problems again",
     "multi_objective_aggregation": "a set has one reward, and its z-score is the method's",
+    "num_iterations": "a step is one update",
     "remove_unused_columns": "the reward needs the columns seed and slot",
     "reward_weights": "the task's weights w* decide it (reward_weights of task functions)",
     "save_only_model": "a run goes on from the optimizer's state, too",
@@ -263,6 +267,14 @@ def _fits(value, kind) -> bool:
     if kind is str:
         return isinstance(value, str)
     return not isinstance(value, str) or "str" in str(kind)
+
+
+def pad_within(tokenizer, model) -> None:
+    """Pad with the end where the model has no row for the tokenizer's own padding, as some models
+    with an added one. TRL would look it up; the native trainer never does.
+    """
+    if (tokenizer.pad_token_id or 0) >= model.get_input_embeddings().weight.shape[0]:
+        tokenizer.pad_token = tokenizer.eos_token
 
 
 def keep_logs(trainer, folder) -> None:

@@ -30,6 +30,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,8 @@ from ..files import is_free, making, write_json
 from ..policy import shipped
 from ..policy.base import load_tokenizer
 from ..policy.hub import HubName
-from ..tasks.base import Task
+from ..policy.tokenizer import encode
+from ..tasks.base import Prompt, Task
 from ..training.config import TrainConfig
 from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
 from ..training.evaluate import held_out_seeds
@@ -53,7 +55,7 @@ from .verl_texts import RUN, configuration, readme
 ESTIMATORS = ("grpo", "vpo")
 REFUSED = ("load_in", "compile", "sample_batch", "ignore_memory", "device", "threads")
 MOST_RANK = 512
-TEMPLATE = 256  # tokens that a chat template may add to a prompt
+TEMPLATE = 256  # tokens that a chat template that is not here may add to each turn of a prompt
 FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md", CONFIG)
 
 
@@ -85,7 +87,8 @@ def export(
     if not out.name:  # the folder itself takes the place of an empty one
         raise ValueError(f"{out}: name the folder to make, such as {out / 'verl'}")
     config = settled(config)
-    if Path(config.model).is_dir() and not load_tokenizer(config.model).chat_template:
+    tokenizer = load_tokenizer(config.model) if Path(config.model).is_dir() else None
+    if tokenizer is not None and not tokenizer.chat_template:
         raise ValueError(
             f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
             "asks in chat messages; name an instruct model, or train natively"
@@ -103,10 +106,11 @@ def export(
     if tell:
         tell(0, total)
     with making(out) as made:
-        files = {n: _write_rows(parquet, made / n, some, told) for n, some in rows.items()}
+        length = partial(_longest, tokenizer)
+        files = {n: _write_rows(parquet, made / n, x, length, told) for n, x in rows.items()}
         prompt = max(file.prompt for file in files.values())
         response = max(file.tokens for file in files.values())
-        lengths = (prompt + TEMPLATE, config.max_new_tokens or response)
+        lengths = (prompt, config.max_new_tokens or response)
         count = {name: file.problems for name, file in files.items()}
         write_json(made / CONFIG, stored)
         texts = {
@@ -218,15 +222,24 @@ def _row(config, task, seed: int, split: str, index: int, slot: int) -> tuple[di
     return row, tokens_of(task, x, config.answers, None)
 
 
+def _longest(tokenizer, turns: list[dict]) -> int:
+    """At most so many tokens has a prompt: counted, or by its bytes where the tokenizer is not
+    here. A token has a byte at least.
+    """
+    if tokenizer is not None:
+        return len(encode(tokenizer, Prompt(messages=tuple(turns))))
+    return sum(len(turn["content"].encode()) + TEMPLATE for turn in turns)
+
+
 class _Written(NamedTuple):
-    """Of a file: how many problems, the most bytes of a prompt, the most tokens asked for."""
+    """Of a file: how many problems, the most tokens of a prompt, and of its rollout."""
 
     problems: int
     prompt: int
     tokens: int
 
 
-def _write_rows(modules, path: Path, rows, told) -> _Written:
+def _write_rows(modules, path: Path, rows, length, told) -> _Written:
     pyarrow, parquet = modules
     text, whole = pyarrow.string(), pyarrow.int64()
     schema = pyarrow.schema(
@@ -250,8 +263,7 @@ def _write_rows(modules, path: Path, rows, told) -> _Written:
         for row, needed in rows:
             batch.append(row)
             count, tokens = count + 1, max(tokens, needed)
-            asked = sum(len(turn["content"].encode()) for turn in row["prompt"])
-            longest = max(longest, asked)  # a token has a byte at least
+            longest = max(longest, length(row["prompt"]))
             told()
             if len(batch) == 1024:
                 flush()

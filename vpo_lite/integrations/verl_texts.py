@@ -9,6 +9,7 @@ from ..policy.tokenizer import NO_THINKING
 from ..tasks.by_name import full_name
 from ..training.config import TrainConfig
 from .rewards import RolloutReward
+from .trl_setup import shared
 
 LOSSES = {
     "token": "token-mean",
@@ -49,7 +50,7 @@ def configuration(
         warmup=config.warmup_steps,
         schedule=config.lr_schedule,
         dynamic=as_yaml(config.micro_batch is None),
-        micro_batch=as_yaml(config.micro_batch),
+        micro_batch=as_yaml(config.micro_batch and shared(config, gpus * nodes)[1]),
         tokens=max(16384, prompt + response),
         model_dtype={"auto": "fp32", "bfloat16": "bfloat16", "float32": "fp32"}[config.dtype],
         G=config.group_size,
@@ -112,7 +113,8 @@ data:
   filter_overlong_prompts: false
   apply_chat_template_kwargs: {thinking}
   train_batch_size: {prompts}
-  # The bytes of the longest prompt, and room for a chat template: more than its tokens.
+  # The tokens of the longest prompt. Where the model was not here: its bytes, and 256 for each turn
+  # of a chat template. veRL cuts off the beginning of a longer one.
   max_prompt_length: {prompt}
   max_response_length: {response}
 
@@ -183,9 +185,10 @@ RUN = """\
 # One node, or the first node of a cluster (README.md). To change more: ./run.sh trainer.test_freq=5
 set -e
 here="$(cd "$(dirname "$0")" && pwd)"
+said="$(printf %s "$here" | sed "s/'/\\\\\\\\'/g")" # between the quotes of Hydra
 exec python3 -m verl.trainer.main_ppo --config-path "$here" --config-name vpo \\
-  "data.train_files='$here/train.parquet'" "data.val_files='$here/held_out.parquet'" \\
-  "trainer.default_local_dir='$here/checkpoints'" "hydra.run.dir='$here/hydra'" "$@"
+  "data.train_files='$said/train.parquet'" "data.val_files='$said/held_out.parquet'" \\
+  "trainer.default_local_dir='$said/checkpoints'" "hydra.run.dir='$said/hydra'" "$@"
 """
 
 

@@ -24,7 +24,7 @@ from types import ModuleType
 import numpy as np
 
 from ..checks import check_whole
-from ..policy.loading import load_policy
+from ..policy.loading import check_there, load_policy
 from ..policy.shipped import description
 from ..randomness import generator
 from ..tasks.base import TaskError
@@ -205,15 +205,15 @@ def run_stock(
     - task, options, problem: the task's name, its options, and the seed of the problem
     - folder: for its logs, checkpoints and the best program
 
-    Its changes to shared state are undone: random streams, handlers of the log and of signals.
-
-    Raises ValueError where OpenEvolve is not installed, and for what task or policy refuse.
+    Its changes to random streams and to handlers of the log and of signals are undone. Raises
+    ValueError where OpenEvolve is not installed, and for what task or policy refuse.
     """
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
     options, folder = dict(options or {}), Path(folder)
     made = make_task(task, options)
     made.check_machine()
+    check_there(policy, download=True)
     made.check_policy(m, description(policy))
     config, instance = _openevolve("config"), made.instance(problem)
     names = _features(len(made.objectives(instance)))

@@ -170,7 +170,7 @@ def _settings(run: Finished) -> dict:
         "eval_answers": config.measured_answers,
         "single": config.single,
         **run.options(),
-        "engine": run.engine,
+        **run.of_the_engine(),
         **run.model(),
         **run.measured,
     }

@@ -6,21 +6,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..checks import told_of
+from ..checks import command, told_of
 from ..files import check, read_json
 from ..policy import CARD
 from .config import TrainConfig
 from .contents import TOKENIZER, shortly
 from .folders import ADAPTER, RunFolder
-from .schemas import Evaluation
+from .schemas import Engine, Evaluation
 
 ALPHA = "judged at alpha"
 BASE = "content of model"  # by its parameters
+# How options of TRL begin that say where a run computes and what it logs.
+OF_THE_MACHINE = (
+    *("dataloader_", "ddp_", "deepspeed", "disable_tqdm", "fsdp", "gradient_checkpointing", "hub_"),
+    *("log", "project", "push_to_hub", "report_to", "run_name", "save_", "torch_compile"),
+    *("trackio", "use_vllm", "vllm_"),
+)
 
 
 class Finished(NamedTuple):
-    """A finished run: its settings, its summary, the names of its folder and its engine, the
-    digests of its data files and its code, by setting, and the fingerprint of its base model.
+    """A finished run: its settings, its summary, the name of its folder, its engine, the digests
+    of its data files and its code, by setting, and the fingerprint of its base model.
 
     measured: how it was measured once more, beside the numbers of problems and answers
     """
@@ -28,7 +34,7 @@ class Finished(NamedTuple):
     config: TrainConfig
     summary: dict
     folder: str
-    engine: str
+    engine: Engine
     digests: dict[str, str]
     base: str | None = None
     measured: Mapping = MappingProxyType({})
@@ -44,6 +50,11 @@ class Finished(NamedTuple):
         found = {option.name: getattr(task, option.name) for option in task.options}
         data = {name: value for name, value in self.digests.items() if name in self.config.files}
         return found | data | self.code()
+
+    def of_the_engine(self) -> dict:
+        """The engine's name and its options, but those that say where it computes and logs."""
+        told = {n: v for n, v in self.engine.options.items() if not n.startswith(OF_THE_MACHINE)}
+        return {"engine": self.engine.name} | {f"engine option {n}": v for n, v in told.items()}
 
     def code(self) -> dict[str, str]:
         """The digests of its code, under the names that labels give them."""
@@ -81,7 +92,7 @@ def _read(path: Path) -> Finished:
     """A finished run, from its folder or from the file of another measurement."""
     if not os.path.isfile(path):  # no OSError for a name that is too long
         run = RunFolder.open(path)
-        return _of_folder(run, run.config(), run.summary())
+        return _of_folder(run, run.config(), _summary(run))
     stored = read_json(path)
     if "run" not in stored:
         raise ValueError(
@@ -106,7 +117,16 @@ def _within(adapter: str, run: str) -> str:
     return path.relative_to(run).as_posix() if path.is_relative_to(run) else adapter
 
 
+def _summary(run: RunFolder) -> dict:
+    if run.engine().name == "verl" and not run.finished:
+        raise ValueError(
+            f"{run.path}: trained by veRL; its README.md says how to get the adapter; compare the "
+            f"file of: {command('evaluate', run.path, '--adapter', 'ADAPTER', '--json')}"
+        )
+    return run.summary()
+
+
 def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> Finished:
     card = run.path / ADAPTER / CARD
     base = read_json(card).get("fingerprint") if card.exists() else None
-    return Finished(config, summary, str(run.path), run.engine().name, run.digests(), base)
+    return Finished(config, summary, str(run.path), run.engine(), run.digests(), base)
