@@ -389,6 +389,29 @@ def test_a_tokenizer_that_ends_a_prompt_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+class Longer(Letters):
+    """The prompts of a step differ in length, so that the shorter one is padded."""
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words("Write. " * (1 + instance))
+
+
+@pytest.mark.slow
+def test_a_tokenizer_whose_padding_has_no_row_in_the_model_trains(chat_folder, tmp_path):
+    """As of models with an added [PAD]. TRL looked it up: a traceback after the measurement."""
+    folder = shutil.copytree(chat_folder, tmp_path / "model")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    tokenizer.save_pretrained(folder)
+    small = SIZES | dict(task=Longer, model=str(folder), max_new_tokens=4, steps=1, prompts=2)
+    run = TrlRun.begin(vpo.TrainConfig.preset("demo", **small), tmp_path / "run")
+    rows = run.learner.policy.model.get_input_embeddings().weight.shape[0]
+    assert run.learner.policy.tokenizer.pad_token_id >= rows
+    run.start()
+    assert run.train(lambda record: True) and run.done == 1
+    run.close()
+
+
 @pytest.mark.parametrize("warmup", [0, 2])
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 def test_the_learning_rate_of_a_step_is_the_native_trainers(schedule, warmup):
