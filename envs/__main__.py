@@ -5,6 +5,7 @@ It prints both, and writes a picture.
 
 import argparse
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -60,21 +61,24 @@ def _read(path):
 
 
 def _may_write(path):
-    """Whether no file is there, or a picture as we write it, which a new one replaces."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read(len(OPENING)) == OPENING
-    except UnicodeDecodeError:
-        return False
-    except OSError:  # none, or none that can be written: writing says why
+    """Whether nothing is there, or a picture as we write it, which a new one replaces."""
+    if not os.path.lexists(path) or not os.path.exists(path.parent):
         return True
+    try:
+        with open(path if path.is_file() else os.devnull, encoding="utf-8") as file:
+            return file.read(len(OPENING)) == OPENING
+    except (UnicodeDecodeError, OSError):
+        return False
 
 
 def _write(path, picture):
     """The whole picture or, on a full disk, the one that was there."""
-    beside = path.with_name(f".{path.name}.new")
+    path = Path(os.path.realpath(path))  # a link stays a link
+    beside = path.with_name(f".{os.getpid()}.svg")
     try:
         beside.write_text(picture, encoding="utf-8")
+        if path.exists():
+            shutil.copymode(path, beside)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
@@ -95,7 +99,7 @@ def main(arguments=None):
         front = maze.pareto_front(options.reward_mode)
         path = Path(options.out or f"{name}.svg")
         if not _may_write(path):
-            raise ValueError(f"--out: {path}: is there, and is no picture of ours; name another")
+            raise ValueError(f"--out: {path}: exists, and no picture of ours; name another file")
     except ValueError as error:
         print(f"envs: {error}", file=sys.stderr)
         return 2

@@ -166,8 +166,9 @@ def _drawn(maze, routes, position, taken):
     """What all pictures are given: routes as a list, the walker's square, the items taken."""
     rows, columns = maze.shape
     if position is not None:
-        square = tuple(position) if np.ndim(position) == 1 else ()
-        if len(square) != 2 or not (0 <= square[0] < rows and 0 <= square[1] < columns):
+        square = np.asarray(position)
+        whole = square.shape == (2,) and square.dtype.kind in "iu"
+        if not (whole and 0 <= square[0] < rows and 0 <= square[1] < columns):
             raise ValueError(
                 f"position: got {shown(position)}, expected (row, column) on the {rows} by "
                 f"{columns} squares"

@@ -46,7 +46,8 @@ class Layout:
         largest_budget: the budget is cut to this; None: never.
 
     Raises:
-        ValueError: a value outside these ranges, or more items than the exact front takes.
+        ValueError: a value outside these ranges, more items than the exact front takes, items of
+            one kind alone, or more lava than fits inside.
 
     >>> Layout("mine", size=5, gold=(1, 2)).walls
     (6, 9)
@@ -87,10 +88,10 @@ class Layout:
             )
         if sum(most > 0 for _, most in (self.gold, self.diamonds, self.lava)) < 2:
             raise ValueError(
-                f"gold={self.gold}, diamonds={self.diamonds}, lava={self.lava}: expected up to one "
-                "or more of two kinds at least; with one kind alone nothing conflicts"
+                f"gold={self.gold}, diamonds={self.diamonds}, lava={self.lava}: allow at least one "
+                "item of two kinds; with one kind alone nothing conflicts"
             )
-        inside = max(self.size - 4, 0) ** 2
+        inside = (self.size - 4) ** 2
         if not self.tempting_lava and self.lava[0] > inside:
             raise ValueError(
                 f"lava={self.lava}: at size={self.size} {inside} squares lie inside, two off the "

@@ -84,7 +84,7 @@ def test_what_cannot_be_drawn_is_refused_alike(draw):
     """One route as a string was drawn as many, and (-1, -1) on the last square."""
     with pytest.raises(ValueError, match=r"routes: got one string.*write \[route\] for one"):
         draw(MAZE, "RRDD")
-    for square in [(9, 9), (-1, -1), (0, 3), (1,), 5, "ab"]:
+    for square in [(9, 9), (-1, -1), (0, 3), (1,), 5, "ab", (None, 1), (0.5, 1), [[0, 1]]]:
         with pytest.raises(ValueError, match=r"position: got .*on the 3 by 3 squares"):
             draw(MAZE, position=square)
     assert np.all(draw(MAZE, taken=[[0, 2]]) == draw(MAZE, taken={(0, 2)}))

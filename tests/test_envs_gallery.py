@@ -7,6 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -69,8 +70,8 @@ def test_a_drawn_maze(tmp_path, capsys):
         (["--preset", ""], "preset: got ''"),
         (["--maze", "good.txt", "--seed", "0"], "--seed: goes without --maze FILE"),
         (["--maze", "good.txt", "--preset", "huge"], "--preset: goes without --maze FILE"),
-        (["--maze", "good.txt"], "--out: good.svg: is there, and is no picture of ours"),
-        (["--out", "bytes.svg"], "--out: bytes.svg: is there, and is no picture of ours"),
+        (["--maze", "good.txt"], "--out: good.svg: exists, and no picture of ours"),
+        (["--out", "bytes.svg"], "--out: bytes.svg: exists, and no picture of ours"),
         (["--reward-mode", "x"], "reward_mode: got 'x'"),
         (["--maze", "nowhere.txt"], "--maze: cannot read nowhere.txt: No such file or directory"),
         (["--maze", "."], "--maze: cannot read .: Is a directory"),
@@ -128,6 +129,25 @@ def test_a_picture_takes_the_place_of_an_earlier_one_as_a_whole(tmp_path, monkey
     assert Path("a.svg").read_text() == first and len(os.listdir()) == 2
     assert main(["--seed", "2", "--out", "a.svg"]) == 0
     assert Path("a.svg").read_text() == Path("b.svg").read_text() != first
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX links and rights")
+def test_a_link_stays_a_link_and_a_picture_keeps_its_rights(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("there")
+    assert main(["--out", "there/a.svg"]) == 0
+    os.chmod("there/a.svg", 0o600)
+    os.symlink("there/a.svg", "link.svg")
+    assert main(["--seed", "2", "--out", "link.svg"]) == 0
+    assert os.path.islink("link.svg") and os.stat("there/a.svg").st_mode & 0o777 == 0o600
+    assert "lite-6x6-2" in capsys.readouterr().out and len(os.listdir("there")) == 1
+    os.mkfifo("pipe.svg")  # nothing is waited for
+    os.mkdir("folder.svg")
+    for name in ("pipe.svg", "folder.svg"):
+        assert main(["--out", name]) == 2
+    refused = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr("builtins.open", refused)  # a file of another user, which may be anything
+    assert main(["--out", "there/a.svg"]) == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")

@@ -17,9 +17,11 @@ import vpo_lite as vpo
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import sample_tokens
+from vpo_lite.search import evolution, tree
 from vpo_lite.tasks import Task
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
+from vpo_lite.training import step
 from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
@@ -27,8 +29,10 @@ from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
+from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.schemas import Engine
 from vpo_lite.training.side_by_side import differences, intervals, table
+from vpo_lite.training.step import Learner, train_step
 from vpo_lite.training.unequal import in_one_line
 
 ONE_DEGREE = float(student.ppf(0.975, 1))  # 12.7: what Student's t makes of two values
@@ -985,6 +989,28 @@ def test_a_rollout_ends_where_its_own_problem_says_whoever_else_is_sampled(tiny_
     assert alone[0].truncated.any() and other.tokens.max() > alone[0].tokens.max()
     limits = [TASK.max_tokens(maze, config.answers, policy.pocket) for maze in (small, large)]
     assert alone[0].tokens.max() == limits[0] < other.tokens.max() == limits[1]
+
+
+@pytest.mark.parametrize("module", [step, evolution, tree])
+def test_training_and_searches_ask_for_so_many_tokens_as_each_problem_may_need(module, monkeypatch):
+    """Not as many as the largest of a batch."""
+    policy, seen, usual = load_policy("pocket-6x6", device="cpu"), [], module.draw_uniforms
+    monkeypatch.setattr(
+        module,
+        "draw_uniforms",
+        lambda n, limits, keys: seen.append(limits) or usual(n, limits, keys),
+    )
+    config = TrainConfig.preset("demo", prompts=4, group_size=2, m=2, device="cpu")
+    mazes, m = problems_of_step(TASK, config.seed, 0, 4), 2
+    if module is step:
+        train_step(Learner(config, policy=policy, task=TASK), config, 0)
+    elif module is evolution:
+        evolution.evolve(policy, TASK, mazes, m=m, calls=1, seed=0)
+    else:
+        m = 1  # the token limit of one route more
+        tree.beam(policy, TASK, mazes, m=1, width=1, branches=2)
+    limits = [TASK.max_tokens(maze, m, policy.pocket) for maze in mazes]
+    assert seen[0] == limits and len(set(limits)) > 1
 
 
 def test_one_problem_in_the_place_of_a_list_is_refused(tiny_policy_folder):

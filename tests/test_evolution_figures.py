@@ -107,7 +107,7 @@ def test_without_an_archive_or_a_state_there_is_nothing_to_draw():
     with pytest.raises(ValueError, match="archives is empty"):
         evolution_figures.archive_grid({}, 3)
     for histories in ({}, {"a": []}):
-        with pytest.raises(ValueError, match="expected a search at least"):
+        with pytest.raises(ValueError, match="expected at least one search"):
             evolution_figures.archive_growth(histories, 3)
 
 

@@ -244,7 +244,8 @@ def test_one_weight_too_few_or_always_sixty_four_is_not_k():
         always = check("02-b", lambda R, K, rng: score_group(R, 64, rng))
         assert not always.right, seed
     ones = check("02-b", lambda R, K, rng: (R @ rng.dirichlet(np.ones(3), K).T).max(1).mean(1))
-    assert "one number for each objective" in " ".join(ones.text.split())
+    said = " ".join(ones.text.split())
+    assert "one number for each objective" in said and "every number of objectives" in said
     drawn = check("02-b", lambda R, K, rng: _by_exponentials(R, K, rng))
     assert drawn.right  # another way to draw Dir(1)
 

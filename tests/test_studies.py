@@ -457,6 +457,23 @@ def test_a_run_that_cannot_go_on_leaves_nothing_under_way(study, folder, tmp_pat
     assert not place.exists()
 
 
+def test_a_run_whose_learner_cannot_be_made_is_free_for_another_process(study, folder, tmp_path):
+    """Its folder stayed locked for as long as the error was kept."""
+    copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
+    shutil.copytree(folder, copy)
+    place = cut_short(study, copy, job, 1).parent
+
+    def cannot():
+        raise ValueError("too little memory")
+
+    with pytest.raises(ValueError, match="too little memory") as kept:
+        under_way.UnderWay(place, job.config, {}, cannot)
+    locks = "import sys; from vpo_lite.files import lock_folder; lock_folder(sys.argv[1])"
+    command = [sys.executable, "-c", locks, str(place / under_way.RUN)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and kept.value is not None, done.stderr
+
+
 def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
@@ -620,7 +637,10 @@ def test_sets_of_other_sizes_are_not_compared(study, folder, tmp_path):
         assert tables.difference(study, folder, "vpo", figure) is not None
     assert tables.difference(other, tmp_path / "out", "vpo", "any@3") is not None
     heads = [tables.markdown(s, "o", ["coverage", "any@3"]).splitlines()[0] for s in (study, other)]
-    assert [head.split(" | ")[4] for head in heads] == ["coverage", "coverage (each of its sets)"]
+    assert [head.split(" | ")[4] for head in heads] == [
+        "coverage",
+        "coverage (sets of different sizes)",
+    ]
 
 
 def test_a_table_says_what_it_leaves_out_and_that_nothing_is_marked(

@@ -295,8 +295,23 @@ def test_constant_divides_by_one_number_for_the_whole_run(tiny, monkeypatch):
     for step in range(3):
         train_step(learner, cfg, step)
     assert seen == [max(limits.values())] * 3
+    train_step(learner, cfg.but(max_new_tokens=60), 0)  # as a panel, or train's send, may ask
+    assert seen[-1] == 60
     train_step(Learner(tiny()), tiny(), 0)
     assert seen[-1] is None  # the others need none, and look at no problem
+
+
+def test_the_problems_of_a_token_limit_are_drawn_once_for_a_task(tiny, monkeypatch):
+    """On TRL they were drawn three times, 2 s each for mazes of many seeds."""
+    config, drawn = tiny(maze_seed=None, max_new_tokens=None, prompts=1), []
+    tasks = [config.make_task() for _ in range(2)]
+    for task in tasks:
+        usual = task.instance
+        task.instance = lambda seed, usual=usual: drawn.append(seed) or usual(seed)
+        task.__class__ = type("Mine", (type(task),), {"__eq__": lambda *_: True, "__hash__": None})
+    found = [problems.token_limit(task, config, None) for task in (*tasks, *tasks)]
+    assert len(set(found)) == 1 and len(drawn) == 2 * problems.LOOKED_AT
+    assert problems.token_limit(tasks[0], config.but(m=2), None) < found[0]
 
 
 @pytest.mark.slow

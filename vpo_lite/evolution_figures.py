@@ -111,7 +111,7 @@ def archive_growth(histories, d):
     ValueError without a search, and for one without a call.
     """
     if not histories or not all(map(len, histories.values())):
-        raise ValueError("histories: expected a search at least, and of each a state at least")
+        raise ValueError("histories: expected at least one search, each with at least one state")
     calls = max(map(len, histories.values()))
 
     def after(call):

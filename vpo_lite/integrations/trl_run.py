@@ -235,7 +235,8 @@ class TrlRun(AnyRun):
 
         config, policy = self.config, self.learner.policy
         folder, processes = self.path / CHECKPOINTS, self.team.num_processes
-        args = grpo_config(config, folder, processes, **self.engine.options)
+        task, options = self.learner.task, self.engine.options
+        args = grpo_config(config, folder, processes, task, **options)
         trained = {n: p.detach() for n, p in policy.model.named_parameters() if p.requires_grad}
         lora, base = policy.model.peft_config["default"], policy.model.unload()
         pad_within(policy.tokenizer, base)
@@ -307,4 +308,5 @@ def _last_checkpoint(
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
     """Refuse what TRL refuses before anything is loaded or written."""
     with silence():
-        grpo_config(config, "unused", team.num_processes, **engine.options)
+        limited = config.but(max_new_tokens=config.max_new_tokens or 1)  # no problem is drawn
+        grpo_config(limited, "unused", team.num_processes, **engine.options)

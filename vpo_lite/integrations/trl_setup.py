@@ -148,10 +148,13 @@ class _Prompts:
         return text
 
 
-def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **options):
+def grpo_config(
+    config: TrainConfig, output_dir, processes: int = 1, task: Task | None = None, /, **options
+):
     """TRL's settings for a run: as close to the native trainer as TRL comes.
 
     - processes: how many share a step's prompts x group_size rollouts
+    - task: the config's own, where it was made before
     - options: further fields of GRPOConfig, such as ``use_vllm=True``; not those that the run's
       own settings decide
 
@@ -190,7 +193,7 @@ def grpo_config(config: TrainConfig, output_dir, processes: int = 1, /, **option
         per_device_train_batch_size=at_once,
         gradient_accumulation_steps=local // at_once,
         num_generations=config.group_size,
-        max_completion_length=token_limit(config.make_task(), config, pocket),
+        max_completion_length=token_limit(task or config.make_task(), config, pocket),
         temperature=config.temperature,
         beta=config.kl,
         epsilon=config.clip,

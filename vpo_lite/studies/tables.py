@@ -155,7 +155,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     if len(_alphas(study, study.kinds)) > 1:
         words["set_reward"] += " (each at its alpha)"
     if len(_sizes(study, study.kinds)) > 1:
-        words |= {figure: f"{words[figure]} (each of its sets)" for figure in OF_SETS}
+        words |= {figure: f"{words[figure]} (sets of different sizes)" for figure in OF_SETS}
     heads = ["method", "runs", "lr", "tokens", *(words[f] for f in figures)]
     lines = []
     for kind, row in means(study, folder, figures).items():

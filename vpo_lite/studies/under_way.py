@@ -49,21 +49,24 @@ class UnderWay:
         self.config, self._made_from, self.checkpoints = config, made_from, []
         self._folder = RunFolder(place / RUN)
         kept = self._begun()
-        self.learner = make()
-        if kept is not None:
-            try:
-                done = self._folder.restore(self.learner, config)
-            except ValueError:  # damaged; the learner may have been changed
-                kept, self.learner = None, make()
+        try:
+            self.learner = make()
+            if kept is not None:
+                try:
+                    self._folder.restore(self.learner, config)
+                except ValueError:  # damaged; the learner may have been changed
+                    kept, self.learner = None, make()
+            if kept is None:
+                self.close()
+                discard(place)
+                self._folder = RunFolder.create(place / RUN, config)
+                self._keep()
             else:
-                points = [point for point in kept.checkpoints if point.step <= done]
-                self.checkpoints = [point.model_dump() for point in points]
-        if kept is None:
+                self.checkpoints = [point.model_dump() for point in kept.checkpoints]
+            self.records = self._folder.records()
+        except BaseException:
             self.close()
-            discard(place)
-            self._folder = RunFolder.create(place / RUN, config)
-            self._keep()
-        self.records = self._folder.records()
+            raise
 
     def _begun(self) -> _Measured | None:
         """What was measured of the run that lies there, whose folder is locked now; None where

@@ -4,6 +4,7 @@ engines look them up, too.
 
 import functools
 import math
+import weakref
 
 import numpy as np
 
@@ -54,9 +55,27 @@ def problems_of_step(task: Task, seed: int, step: int, prompts: int) -> list:
 def token_limit(task: Task, config: TrainConfig, pocket: dict | None) -> int:
     """One token limit for all rollouts of a run, however long it is: ``max_new_tokens``, or the
     most that m answers to one of its first 1,024 problems may need.
+
+    Drawing so many may take seconds, so it is done once for a task object.
     """
     if config.max_new_tokens:
         return config.max_new_tokens
+    asked = (config.seed, config.prompts, config.answers, str(pocket))
+    kept, known = _limits.get(id(task), (None, {}))
+    if kept is None or kept() is not task:  # by identity: a task of one's own may have no hash
+        known = {}
+        _limits[id(task)] = weakref.ref(task), known
+    if asked not in known:
+        known[asked] = _longest(task, config, pocket)
+    while len(_limits) > 8:
+        _limits.pop(next(iter(_limits)))
+    return known[asked]
+
+
+_limits: dict[int, tuple[weakref.ref, dict]] = {}  # of the tasks that were asked for last
+
+
+def _longest(task: Task, config: TrainConfig, pocket: dict | None) -> int:
     count = 1 if task.single else LOOKED_AT
     steps = range(-(-count // config.prompts))
     seeds = [s for i in steps for s in seeds_of_step(task, config.seed, i, config.prompts)]

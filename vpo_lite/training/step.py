@@ -70,7 +70,6 @@ class Learner:
         if config.rollout_dtype != "auto":
             _check_rollout_dtype(self.policy, config)
         self.found: BestSets = {}  # of a method that recombines
-        self.limits: dict[int, int] = {}  # answers in a rollout -> what "constant" divides by
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
         if estimators.METHODS[config.method].recombines:
@@ -171,10 +170,7 @@ def _divisor(learner: Learner, config: TrainConfig) -> int | None:
     """What the aggregation "constant" divides by: one number for a whole run, as in TRL."""
     if config.aggregation != "constant":
         return None
-    m = config.answers
-    if m not in learner.limits:
-        learner.limits[m] = token_limit(learner.task, config, learner.policy.pocket)
-    return learner.limits[m]
+    return token_limit(learner.task, config, learner.policy.pocket)
 
 
 @torch.enable_grad()  # a notebook, or the code of a reward, may have turned gradients off

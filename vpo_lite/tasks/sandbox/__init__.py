@@ -19,8 +19,9 @@ proves it before the first answer runs: an answer of our own tries what is forbi
   libraries. It reads nothing else and writes nowhere: files of the user, the repository and the
   records do not exist for it.
 - Not stopped: flaws of the kernel, as system calls are not filtered; the use of a core until the
-  time limit; memory up to the limit in each of the processes that an answer may start; with
-  bubblewrap also shared memory of System V beyond that limit.
+  time limit; memory up to the limit in each of the processes that an answer may start; memory of
+  System V beyond that limit with bubblewrap, and where ``/proc/sys`` cannot be written (a user on
+  an older kernel, some containers).
 - As root, an answer runs as a user that has no name. Elsewhere it has the user's own number, but no
   rights beyond it.
 - Where namespaces for users share their count with the machine (Linux before 5.14), an answer may

@@ -94,9 +94,12 @@ def leave(stage: str, places: list[str]) -> None:
     os.umask(0o022)
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # short of memory, the system ends this process first
-    for kind in ("shmmni", "msgmni"):  # in System V's memory an answer could hold without limit
-        with open(f"/proc/sys/kernel/{kind}", "w") as file:  # of this IPC namespace
-            file.write("0")
+    for kind, most in (("shmmni", "0"), ("msgmni", "0"), ("sem", "0 0 0 0")):
+        try:  # an answer could hold System V's memory without limit: none for this IPC namespace
+            with open(f"/proc/sys/kernel/{kind}", "w") as file:
+                file.write(most)
+        except OSError:  # older kernels let the machine's root alone do so
+            pass
     _mount("none", stage, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
     for place in places:
         os.makedirs(stage + place, exist_ok=True)

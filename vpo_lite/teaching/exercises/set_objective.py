@@ -69,8 +69,8 @@ NOT_FROM_RNG = (
     "The same `rng` gives other scores when they are computed again. Draw all weights from `rng`."
 )
 SQUARE = (
-    "It works only where a set has as many answers as there are objectives. A weight has one "
-    "number for each objective: the last axis of R. This R has the shape (4, 3, 2)."
+    "It does not work for every number of objectives. A weight has one number for each objective: "
+    "the last axis of R. This R has the shape (4, 3, 2)."
 )
 NOT_K = "With K = 1 you do not draw one weight: how many are drawn must depend on K."
 
