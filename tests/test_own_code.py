@@ -265,7 +265,6 @@ def test_it_is_tried_on_a_group_of_the_worst_rewards_as_training_asks(small_conf
 
 def test_a_method_that_names_weights_says_which(monkeypatch):
     """Without it weights were None, and a method that took None for the exact mean went on."""
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
 
     def drawn(R, *, weights, **_):
         return R[..., 0, 0], R[..., 0, 0]
@@ -286,7 +285,6 @@ def test_a_method_that_names_weights_says_which(monkeypatch):
 
 def test_a_method_that_works_in_place_leaves_the_callers_rewards(monkeypatch):
     """Training measures them after it compared them."""
-    monkeypatch.setattr(estimators, "METHODS", dict(vpo.METHODS))
 
     @estimators.method(weights="many")
     def in_place(R, *, weights, w_star, **_):

@@ -312,6 +312,7 @@ def held_out_figures(
     instances = [task.instance(s) for s in seeds]
     figures = {}
     for m in sizes:
+        # One limit and one stream for all: the figures in the shipped cards were drawn so.
         longest = max(token_limits(policy, task, m, instances))
         uniforms = generator(seed, "held-out", m).random((len(instances), 1, longest))
         figures[str(m)] = recipe.figures(
