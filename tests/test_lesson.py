@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import browser_harness as harness
 import numpy as np
@@ -14,6 +15,7 @@ from colour_vision import linear
 from envs import walk
 from vpo_lite import exact, metrics
 from vpo_lite.cli import main
+from vpo_lite.estimators import METHODS
 from vpo_lite.lab import judging, recordings
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, write_lesson
 from vpo_lite.lab.lesson.content import sobol_tables
@@ -220,6 +222,14 @@ def test_a_folder_of_ones_own(tmp_path, capsys):
     assert "x.html" in capsys.readouterr().out
     assert str(tmp_path / "mine") in page.read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "x.html"]
+
+
+def test_a_method_without_a_docstring_has_a_page_too(tmp_path, monkeypatch):
+    """As the one of the reference: it was an AttributeError."""
+    method = replace(METHODS["vpo"], estimate=lambda R, **_: (R, R))
+    monkeypatch.setitem(METHODS, "vpo", method)
+    write_lesson(["few_weights/K-64"], tmp_path / "x.html")
+    assert "is trained on: a method without a description" in (tmp_path / "x.html").read_text()
 
 
 # --- in a browser, from the disk ------------------------------------------------------------------

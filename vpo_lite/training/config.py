@@ -125,7 +125,10 @@ class TrainConfig:
         None, "rollouts in one forward pass: less memory, the same gradient", least=1, most=10**9
     )
     sample_batch: int | None = setting(
-        None, "rollouts sampled at a time: less memory, the same rollouts", least=1, most=10**9
+        None,
+        "rollouts sampled at a time: less memory; the same rollouts, up to rounding",
+        least=1,
+        most=10**9,
     )
     temperature: float = setting(
         1.0, "temperature of sampling and loss, 0.01 to 100", least=0.01, most=100

@@ -92,7 +92,8 @@ def words(lesson: Lesson) -> tuple[tuple[str, str], ...]:
 def settings(one: Shown) -> str:
     """What a run is trained on, its settings, and what made it."""
     config, record = one.run.config, one.run.records[0]
-    trained_on = inspect.getdoc(METHODS[one.run.method].estimate).splitlines()[0].rstrip(".")
+    said = inspect.getdoc(METHODS[one.run.method].estimate) or "a method without a description"
+    trained_on = said.splitlines()[0].rstrip(".")
     K = "∞" if record.K == math.inf else record.K
     parts = [
         f"{one.label} is trained on: {trained_on}",
