@@ -99,7 +99,7 @@ def main(arguments=None):
         front = maze.pareto_front(options.reward_mode)
         path = Path(options.out or f"{name}.svg")
         if not _may_write(path):
-            raise ValueError(f"--out: {path}: exists, and no picture of ours; name another file")
+            raise ValueError(f"--out: {path}: exists, and is no picture of ours; name another")
     except ValueError as error:
         print(f"envs: {error}", file=sys.stderr)
         return 2

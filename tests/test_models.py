@@ -34,6 +34,7 @@ from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training.compare import _settings
 from vpo_lite.training.finished import Finished
+from vpo_lite.training.schemas import Engine
 from vpo_lite.training.step import Learner
 
 ASKED = [Prompt.words("Go."), Prompt.words("Go on now.")]
@@ -491,7 +492,7 @@ def test_a_checkpointed_run_is_a_repetition_of_the_plain_one():
     for name in ("gradient_norm", "loss", "entropy", "kl"):
         assert getattr(a, name) == pytest.approx(getattr(b, name), rel=1e-4, abs=1e-7)
     measured = {"per_problem": {"coverage": [0.5]}}
-    kind = lambda config: _settings(Finished(config, measured, "run", "native", {}))  # noqa: E731
+    kind = lambda config: _settings(Finished(config, measured, "run", Engine(), {}))  # noqa: E731
     assert kind(plain) == kind(spare)
     for changes in ({"dtype": "bfloat16"}, {"load_in": "4bit"}):
         assert kind(plain) != kind(plain.but(**changes))

@@ -472,6 +472,13 @@ def test_options_with_which_a_run_would_fail_late_are_refused_at_once():
         with pytest.raises(ValueError) as refused:
             grpo_config(pocket_config(), "unused", 1, **{name: True})
         assert str(refused.value) == f"engine option {name}: {why}; leave it out"
+    for key, flag in {"temperature": " (--temperature)", "eos_token_id": " (--model)"}.items():
+        with pytest.raises(ValueError) as refused:  # in silence it sampled otherwise
+            grpo_config(pocket_config(), "unused", 1, generation_kwargs={key: 1})
+        said = f"generation_kwargs: {key}: the run's own settings decide it{flag}; leave it out"
+        assert str(refused.value) == f"engine option {said}"
+    made = grpo_config(pocket_config(), "unused", 1, generation_kwargs={"min_new_tokens": 3})
+    assert made.generation_kwargs == {"min_new_tokens": 3}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ REFUSED = {  # options of GRPOConfig with which a run would fail after its first
     "accelerator_config": "the rows are read as they are written",
     "eval_on_start": "the run measures itself",
     "eval_strategy": "the run measures itself (eval_every)",
-    "generation_kwargs": "it would change temperature and length behind the run's own settings",
     "ignore_data_skip": "a resumed run would begin with the first problems again",
     "multi_objective_aggregation": "a set has one reward, and its z-score is the method's",
     "num_iterations": "a step is one update",
@@ -36,6 +35,14 @@ REFUSED = {  # options of GRPOConfig with which a run would fail after its first
     "save_only_model": "a run goes on from the optimizer's state, too",
     "sync_ref_model": "the reference is the base, without the adapter",
     "use_liger_kernel": "it logs no entropy, which every step's record holds",
+}
+SAMPLING = {  # keys of TRL's generation_kwargs that the run's own settings decide, by their names
+    "temperature": "temperature",
+    "max_new_tokens": "max_new_tokens",
+    "max_length": "max_new_tokens",
+    "num_return_sequences": "group_size",
+    "do_sample": "temperature",
+    "eos_token_id": "model",
 }
 DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
     "max_steps": "steps",
@@ -247,18 +254,24 @@ def _check_option(name: str, value, known: dict, ours: Collection[str]) -> None:
     if name not in known:
         raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
     if name in ours or name in ("steps_per_generation", "generation_batch_size"):
-        by = DECIDED_BY.get(name, name)
-        flags = [f" ({o.flag})" for o in TrainConfig.options() if o.name == by]
-        raise ValueError(
-            f"engine option {name}: the run's own settings decide it{''.join(flags)}; leave it out"
-        )
+        _decided(name, DECIDED_BY.get(name, name))
     if name in REFUSED:
         raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
     if not _fits(value, known[name]):
         expected = getattr(known[name], "__name__", str(known[name]))
         raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
+    for key in value if name == "generation_kwargs" and isinstance(value, dict) else ():
+        if key in SAMPLING:
+            _decided(f"{name}: {key}", SAMPLING[key])
     if name == "use_vllm" and value and importlib.util.find_spec("vllm") is None:
         raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
+
+
+def _decided(name: str, by: str) -> None:
+    flags = [f" ({o.flag})" for o in TrainConfig.options() if o.name == by]
+    raise ValueError(
+        f"engine option {name}: the run's own settings decide it{''.join(flags)}; leave it out"
+    )
 
 
 def _fits(value, kind) -> bool:
