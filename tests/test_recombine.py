@@ -391,6 +391,18 @@ def test_a_set_that_exceeds_the_token_limit_takes_no_place(policy, task, sampled
     assert torch.equal(rollouts.tokens, given[1].tokens) and found[task.key(first.instance)]
 
 
+def test_each_group_has_a_token_limit_of_its_own(policy, task, sampled):
+    """A set may fit where the problem is large, and not where it is small."""
+    given = policy, task, *sampled[:2], trained_on(sampled.groups)
+    _, rollouts, places = recombined(*given, {}, None, 1.0, LIMIT)
+    lengths = [int(rollouts.mask[p * G + place].sum()) for p, place in enumerate(places)]
+    for small in (0, 1):
+        limits = [LIMIT, LIMIT]
+        limits[small] = lengths[small] - 1
+        *_, gave_way = recombine(*given, {}, None, 1.0, limits)
+        assert [bool(row.any()) for row in gave_way] == [p != small for p in range(2)]
+
+
 @pytest.mark.slow
 def test_a_step_trains_no_row_beyond_its_limit(monkeypatch):
     """A short limit cuts rollouts; sets joined of several of them would be longer."""
