@@ -208,8 +208,8 @@ def test_a_script_whose_functions_differ_in_scale_is_told_once():
     ("how", "said"),
     [
         (dict(method="goal_conditioned", answers=1), "its weights stand in the prompts"),
-        (dict(m=3), "'m': there is method, answers, K, .*; m is called answers"),
-        (dict(alpah=1), "'alpah': there is .*; did you mean alpha?"),
+        (dict(m=3), "'m': of_functions takes method, answers, K, .*; m is called answers"),
+        (dict(alpah=1), "'alpah': of_functions takes .*; did you mean alpha?"),
         (dict(seed="x"), "seed = 'x'"),
         (dict(seed=1.5), "seed = 1.5"),
         (dict(pay_repeats="no"), "pay_repeats = 'no': expected True or False"),

@@ -115,6 +115,21 @@ def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
     return f"; did you mean {', '.join(near)}?" if near else ""
 
 
+def check_names(call: str, given, known, cure: str = "") -> None:
+    """Raise ValueError for arguments, given by name, that this call does not take.
+
+    >>> check_names("figure", {"drak": True}, ["width", "dark"])
+    Traceback (most recent call last):
+    ...
+    ValueError: 'drak': figure takes width, dark; did you mean dark?
+    """
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        cure = f"; {cure}" if cure else did_you_mean(unknown, known)
+        said = f"{shown(', '.join(unknown))}: {call} takes {', '.join(known)}"
+        raise ValueError(said + cure)
+
+
 def printable(text: str) -> str:
     """A text whose control characters are written out, but for the ends of lines."""
     if text.isprintable():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from ..checks import did_you_mean, shown
+from ..checks import check_names
 from ..decomposition.words import differ_in_scale
 from ..estimators import METHODS
 from ..tasks.base import Task, group_key
@@ -101,9 +101,7 @@ class SetReward:
         - how: settings of :class:`~.rewards.RolloutReward`, such as alpha, K and seed
         """
         known = [one.name for one in fields(RolloutReward)]
-        if unknown := [name for name in how if name not in known]:
-            cure = "; m is called answers" if "m" in unknown else did_you_mean(unknown, known)
-            raise ValueError(f"{shown(', '.join(unknown))}: there is {', '.join(known)}{cure}")
+        check_names("of_functions", how, known, "m is called answers" if "m" in how else "")
         reward = RolloutReward(answers=answers, **how)
         if METHODS[reward.method].weight_in_prompt:
             raise ValueError(

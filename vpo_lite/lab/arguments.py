@@ -2,7 +2,7 @@
 
 import threading
 
-from ..checks import did_you_mean, shown
+from ..checks import shown
 from ..looks import WIDE
 from ..options import Option
 from .layout import LEAST
@@ -41,18 +41,3 @@ def check_curves(names, known) -> None:
     unknown = [n for n in names if not (isinstance(n, str) and n in known)] if listed else [names]
     if unknown:
         raise ValueError(f"curves: there is no {shown(unknown[0])}; there are {', '.join(known)}")
-
-
-def check_names(call: str, given, known, cure: str = "") -> None:
-    """Raise ValueError for arguments, given by name, that this call does not take.
-
-    >>> check_names("figure", {"drak": True}, ["width", "dark"])
-    Traceback (most recent call last):
-    ...
-    ValueError: 'drak': figure takes width, dark; did you mean dark?
-    """
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        cure = f"; {cure}" if cure else did_you_mean(unknown, known)
-        said = f"{shown(', '.join(unknown))}: {call} takes {', '.join(known)}"
-        raise ValueError(said + cure)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import envs
 
-from ..checks import shown
+from ..checks import check_names, shown
 from ..looks import WIDE
 from ..tasks import DEFAULT
 from ..tasks.maze import MazeTask
 from ..tasks.registry import task_class, task_name
-from .arguments import check, check_curves, check_names
+from .arguments import check, check_curves
 from .curves import COVERAGE, DIVERSITY, offered
 from .drawings import routes_on_show
 from .faces import face_of

@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ..checks import LONGEST, raised, shown
+from ..checks import LONGEST, check_names, raised, shown
 from ..looks import WIDE
 from ..training.config import TrainConfig
-from .arguments import check, check_curves, check_names
+from .arguments import check, check_curves
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write

@@ -71,13 +71,14 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
 
 
 class _Kind(NamedTuple):
-    """Runs of one kind, their settings as they are compared, and their figures: {figure: one value
-    for each problem, by its place}, and {figure: one value for each run}, which is empty for runs
-    on several single problems.
+    """Runs of one kind, their settings as they are compared, the keys of their single problems
+    (None: on many), and their figures: {figure: one value for each problem, by its place}, and
+    {figure: one value for each run}, which is empty for runs on several single problems.
     """
 
     runs: list[Finished]
     settings: dict
+    single: list[str | None]
     by_problem: dict[str, dict]
     by_run: dict[str, list[float | None]]
 
@@ -111,10 +112,12 @@ def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
                 "leave one out, or train with another --seed"
             )
         kinds.setdefault(kind, []).append(finished)
-    return [
-        _Kind(runs, json.loads(kind), _by_problem(runs), _by_run(runs))
-        for kind, runs in kinds.items()
-    ]
+    return [_kind(runs, json.loads(kind)) for kind, runs in kinds.items()]
+
+
+def _kind(runs: list[Finished], settings: dict) -> _Kind:
+    single = [_problem_of(run) for run in runs]
+    return _Kind(runs, settings, single, _by_problem(runs, single), _by_run(runs, single))
 
 
 def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
@@ -139,7 +142,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
-        **means([means([_compared(run.summary) for run in part]) for part in _alike(runs)]),
+        **_means(kind),
         "per_run": kind.by_run,
         "interval": {
             name: problem_interval(list(values.values()), _of_seeds(name, [kind], peers))
@@ -194,6 +197,14 @@ def _compared(summary: dict) -> dict:
     return now | {"start": before, "tokens": summary.get("tokens")}
 
 
+def _means(kind: _Kind) -> dict:
+    """The mean figures of the runs; each of several single problems counts once."""
+    parts: dict[str | None, list[dict]] = {}
+    for run, key in zip(kind.runs, kind.single, strict=True):
+        parts.setdefault(key, []).append(_compared(run.summary))
+    return means([means(part) for part in parts.values()])
+
+
 def _tables(runs: list[Finished]) -> list[dict[str, list]]:
     """Of each run {figure: one value per problem}, of the figures that all these runs have."""
     tables = [by_name(run.summary["per_problem"]) for run in runs]
@@ -201,36 +212,27 @@ def _tables(runs: list[Finished]) -> list[dict[str, list]]:
     return [{name: table[name] for name in names} for table in tables]
 
 
-def _by_problem(runs: list[Finished]) -> dict[str, dict]:
+def _by_problem(runs: list[Finished], single: list[str | None]) -> dict[str, dict]:
     """{figure: one value per problem, by its place: the mean over the runs that measured it}, of
-    the figures that all these runs have.
+    the figures that all these runs have. single: as of a :class:`_Kind`
     """
     tables = _tables(runs)
     found: dict[str, dict] = {name: {} for name in tables[0]}
-    for run, table in zip(runs, tables, strict=True):
-        single = _problem_of(run)
+    for key, table in zip(single, tables, strict=True):
         for name, values in found.items():
             for i, value in enumerate(table[name]):
-                values.setdefault(i if single is None else single, []).append(value)
+                values.setdefault(i if key is None else key, []).append(value)
     return {n: {place: _mean(v) for place, v in values.items()} for n, values in found.items()}
 
 
-def _by_run(runs: list[Finished]) -> dict[str, list[float | None]]:
+def _by_run(runs: list[Finished], single: list[str | None]) -> dict[str, list[float | None]]:
     """{figure: one mean over problems for each run}, of the figures that all these runs have; empty
     for runs on several single problems, since there a run differs by its problem, too.
     """
-    if len({_problem_of(run) for run in runs}) > 1:
+    if len(set(single)) > 1:
         return {}
     tables = _tables(runs)
     return {name: [_mean(table[name]) for table in tables] for name in tables[0]}
-
-
-def _alike(runs: list[Finished]) -> list[list[Finished]]:
-    """The runs by their single problem; runs on many problems in one part."""
-    parts: dict[str | None, list[Finished]] = {}
-    for run in runs:
-        parts.setdefault(_problem_of(run), []).append(run)
-    return list(parts.values())
 
 
 def _problem_of(run: Finished) -> str | None:
