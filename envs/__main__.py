@@ -62,10 +62,12 @@ def _read(path):
 
 def _may_write(path):
     """Whether nothing is there, or a picture as we write it, which a new one replaces."""
-    if not os.path.lexists(path) or not os.path.exists(path.parent):
+    if not os.path.lexists(path):
         return True
+    if not path.is_file():
+        return False
     try:
-        with open(path if path.is_file() else os.devnull, encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             return file.read(len(OPENING)) == OPENING
     except (UnicodeDecodeError, OSError):
         return False

@@ -37,9 +37,8 @@ def best_at_curves(
     missing = sorted(set(curves) - set(tokens)) if tokens else []
     if missing:
         raise ValueError(f"tokens: none for {shown(missing[0])}; give those of every curve")
-    for label, values in curves.items() or {"curves": []}.items():
-        if np.ndim(values) != 1 or not len(values):
-            raise ValueError(f"{shown(label)}: expected the values at k = 1 .. n; there are none")
+    if not curves or any(np.ndim(v) != 1 or not len(v) for v in curves.values()):
+        raise ValueError(f"curves = {shown(curves)}: expected the values at k = 1 .. n by label")
     figure = go.Figure()
     for position, (label, values) in enumerate(curves.items()):
         text, colour, symbol, dash = look(label, position)

@@ -260,8 +260,8 @@ def _check_option(name: str, value, known: dict, ours: Collection[str]) -> None:
     if not _fits(value, known[name]):
         expected = getattr(known[name], "__name__", str(known[name]))
         raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
-    for key in value if name == "generation_kwargs" and isinstance(value, dict) else ():
-        if key in SAMPLING:
+    if name == "generation_kwargs" and isinstance(value, dict):
+        for key in filter(SAMPLING.__contains__, value):
             _decided(f"{name}: {key}", SAMPLING[key])
     if name == "use_vllm" and value and importlib.util.find_spec("vllm") is None:
         raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..intervals import Noise, noise, of_seeds, t_interval
 from ..markup import markdown_table
-from .declaration import Study
+from .declaration import Job, Study
 from .results import BUDGETS, Result, check_runs, chosen, chosen_rate, read_result, state
 
 WORDS = {  # figure -> the head of its column
@@ -161,7 +161,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     for kind, row in means(study, folder, figures).items():
         tokens = f"{row['training_tokens'] / 1000:.0f} k"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
-        failed = _failed(study, folder, kind, row["lr"])
+        _, failed = _ended(study, folder, kind, row["lr"])
         cells = [study.kinds[kind].label, _runs(row["seeds"], failed), rate, tokens]
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
@@ -173,10 +173,12 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     return markdown_table(heads, lines)
 
 
-def _failed(study: Study, folder, kind: str, lr: float) -> int:
-    """How many runs of a kind failed at a learning rate."""
+def _ended(study: Study, folder, kind: str, lr: float) -> tuple[list[Job], int]:
+    """The finished runs of a kind at a learning rate, and how many failed."""
     jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
-    return sum(state(folder, job) == "failed" for job in jobs)
+    states = [state(folder, job) for job in jobs]
+    finished = [job for job, how in zip(jobs, states, strict=True) if how == "finished"]
+    return finished, states.count("failed")
 
 
 def _runs(finished: int, failed: int) -> str:
@@ -205,9 +207,8 @@ def at_every_rate(study: Study, folder, kind: str, figures) -> dict[float, AtRat
     """
     rows, read = {}, []
     for lr in study.every_rate(kind):
-        jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
-        done = [read_result(study, folder, j) for j in jobs if state(folder, j) == "finished"]
-        failed = _failed(study, folder, kind, lr)
+        jobs, failed = _ended(study, folder, kind, lr)
+        done = [read_result(study, folder, job) for job in jobs]
         if done or failed:
             means = {f: _mean([value(run, f) for run in done]) for f in figures}
             validation = _mean([run.validation for run in done])

@@ -17,7 +17,7 @@ from .schemas import Engine, Evaluation
 ALPHA = "judged at alpha"
 BASE = "content of model"  # by its parameters
 # How options of TRL begin that say where a run computes and what it logs.
-OF_THE_MACHINE = (
+PLACES_AND_LOGS = (
     *("dataloader_", "ddp_", "deepspeed", "disable_tqdm", "fsdp", "gradient_checkpointing", "hub_"),
     *("log", "project", "push_to_hub", "report_to", "run_name", "save_", "torch_compile"),
     *("trackio", "use_vllm", "vllm_"),
@@ -53,7 +53,7 @@ class Finished(NamedTuple):
 
     def of_the_engine(self) -> dict:
         """The engine's name and its options, but those that say where it computes and logs."""
-        told = {n: v for n, v in self.engine.options.items() if not n.startswith(OF_THE_MACHINE)}
+        told = {n: v for n, v in self.engine.options.items() if not n.startswith(PLACES_AND_LOGS)}
         return {"engine": self.engine.name} | {f"engine option {n}": v for n, v in told.items()}
 
     def code(self) -> dict[str, str]:

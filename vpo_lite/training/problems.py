@@ -61,18 +61,16 @@ def token_limit(task: Task, config: TrainConfig, pocket: dict | None) -> int:
     if config.max_new_tokens:
         return config.max_new_tokens
     asked = (config.seed, config.prompts, config.answers, str(pocket))
-    kept, known = _limits.get(id(task), (None, {}))
-    if kept is None or kept() is not task:  # by identity: a task of one's own may have no hash
-        known = {}
-        _limits[id(task)] = weakref.ref(task), known
+    if id(task) not in _limits:  # a task of one's own may have no hash
+        _limits[id(task)] = {}
+        weakref.finalize(task, _limits.pop, id(task), None)
+    known = _limits[id(task)]
     if asked not in known:
         known[asked] = _longest(task, config, pocket)
-    while len(_limits) > 8:
-        _limits.pop(next(iter(_limits)))
     return known[asked]
 
 
-_limits: dict[int, tuple[weakref.ref, dict]] = {}  # of the tasks that were asked for last
+_limits: dict[int, dict] = {}  # by the task's identity, for as long as it lives
 
 
 def _longest(task: Task, config: TrainConfig, pocket: dict | None) -> int:
