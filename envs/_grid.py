@@ -62,6 +62,11 @@ def wavefronts(start, free, stride):
         unseen ^= wave
 
 
+def reached(start, free, stride):
+    """The mask of the squares that a path from `start` over `free` leads to."""
+    return union(wavefronts(start, free, stride))
+
+
 def distance(start, target, free, stride):
     """Steps of a shortest path from `start` to `target` over `free`; None if there is none."""
     for steps, wave in enumerate(wavefronts(start, free, stride)):

@@ -75,18 +75,24 @@ def _treasure_corners(maze, corners):
 
 
 def _steps(maze, *stops):
-    """Steps of a shortest path from S to E through these squares in this order, or infinity."""
-    legs = itertools.pairwise((maze.start, *stops, maze.exit))
-    steps = [int(maze.distances(target)[square]) for square, target in legs]
-    return math.inf if min(steps) < 0 else sum(steps)
+    """Steps of a shortest path from S to E through these squares in this order, or infinity. It
+    ends on E, so it passes E nowhere before.
+    """
+    before = itertools.pairwise((maze.start, *stops))
+    steps = [_path(*leg, maze.free - {maze.exit}, maze) for leg in before]
+    return sum(steps) + _path(stops[-1], maze.exit, maze.free, maze)
 
 
 def _safe_steps(maze):
     """Steps of a shortest path from S to E that avoids the lava, or infinity."""
+    return _path(maze.start, maze.exit, maze.free - set(maze.lava), maze)
+
+
+def _path(square, target, free, maze):
+    """Steps of a shortest path over the free squares, or infinity."""
     stride = maze.shape[1] + 1
-    free = _grid.mask(maze.free - set(maze.lava), stride)
-    start, exit_ = _grid.bit(maze.start, stride), _grid.bit(maze.exit, stride)
-    steps = _grid.distance(start, exit_, free, stride)
+    ends = (_grid.bit(end, stride) for end in (square, target))
+    steps = _grid.distance(*ends, _grid.mask(free, stride), stride)
     return math.inf if steps is None else steps
 
 

@@ -117,13 +117,16 @@ def _draw(layout, draws):
     centre = _grid.bit((n // 2, n // 2), stride) if layout.bonus else 0
 
     free = _floor(layout, grid, _grid.union(corners) | centre, draws)
-    budget = free and _budget(layout, start, exit_, gold_corner, diamond_corner, free)
+    # A walk ends on E, so it reaches nothing through E. The presets, which are frozen, ignore this.
+    frozen = layout in PRESETS.values()
+    reached = free if frozen else free and _grid.reached(start, free & ~exit_, stride)
+    budget = free and _budget(layout, start, exit_, gold_corner, diamond_corner, free, reached)
     if not budget:
         return None
     room = free & ~(start | exit_ | centre)
     gold = _treasure(layout, layout.gold, gold_corner, grid, room, draws)
     diamonds = _treasure(layout, layout.diamonds, diamond_corner, grid, room & ~(gold or 0), draws)
-    if gold is None or diamonds is None:
+    if gold is None or diamonds is None or (gold | diamonds) & ~reached:
         return None
     lava = _lava(layout, start, exit_, gold | diamonds, free, room, draws)
     if lava is None:
@@ -160,16 +163,20 @@ def _floor(layout, grid, kept_free, draws):
     return free | _grid.union(draws.sample(places, min(count, len(places)))) | kept_free
 
 
-def _budget(layout, start, exit_, gold_corner, diamond_corner, free):
-    """The budget; None if a square cannot be reached, a corner does not fit, or both fit."""
+def _budget(layout, start, exit_, gold_corner, diamond_corner, free, reached):
+    """The budget; None if a square cannot be reached, a corner does not fit, or both fit.
+
+    free: squares without walls; reached: those that a walk from S reaches before it ends on E.
+    """
     stride = layout.size + 1
-    from_gold = list(_grid.wavefronts(gold_corner, free, stride))
-    if sum(from_gold) != free:
+    from_exit = list(_grid.wavefronts(exit_, free, stride))
+    if sum(from_exit) != free or not (gold_corner & reached and diamond_corner & reached):
         return None
-    from_diamond = list(_grid.wavefronts(diamond_corner, free, stride))
+    from_gold = list(_grid.wavefronts(gold_corner, reached, stride))
+    from_diamond = list(_grid.wavefronts(diamond_corner, reached, stride))
     between = _steps(from_gold, diamond_corner)
-    gold_start, gold_exit = _steps(from_gold, start), _steps(from_gold, exit_)
-    diamond_start, diamond_exit = _steps(from_diamond, start), _steps(from_diamond, exit_)
+    gold_start, gold_exit = _steps(from_gold, start), _steps(from_exit, gold_corner)
+    diamond_start, diamond_exit = _steps(from_diamond, start), _steps(from_exit, diamond_corner)
     longer = max(gold_start + gold_exit, diamond_start + diamond_exit)
     both = between + min(gold_start + diamond_exit, diamond_start + gold_exit)
     budget = longer + layout.slack

@@ -108,15 +108,17 @@ def test_every_maze_keeps_the_rules(preset):
         assert maze.shape == (layout.size, layout.size)
         assert near(maze.start, maze.exit) == 2 * (layout.size - 1)
         gold_corner, diamond_corner = corners_of(maze)
-        from_start, to_exit = steps_from(maze, maze.start), steps_from(maze, maze.exit)
-        between = steps_from(maze, gold_corner)[diamond_corner]
-        ways = [from_start[corner] + to_exit[corner] for corner in (gold_corner, diamond_corner)]
+        ends = {maze.exit}  # a walk ends there
+        reached, from_start = (steps_from(maze, maze.start, stop) for stop in (ends, ()))
+        to_exit = steps_from(maze, maze.exit)
+        between = steps_from(maze, gold_corner, ends)[diamond_corner]
+        ways = [reached[corner] + to_exit[corner] for corner in (gold_corner, diamond_corner)]
 
         # a lava-free way to E and either corner fit the budget, both corners in neither order
         assert steps_from(maze, maze.start, forbidden=set(maze.lava))[maze.exit] <= maze.budget
         assert max(ways) <= maze.budget
-        assert from_start[gold_corner] + between + to_exit[diamond_corner] > maze.budget
-        assert from_start[diamond_corner] + between + to_exit[gold_corner] > maze.budget
+        assert reached[gold_corner] + between + to_exit[diamond_corner] > maze.budget
+        assert reached[diamond_corner] + between + to_exit[gold_corner] > maze.budget
         assert maze.budget == min(max(ways) + layout.slack, layout.largest_budget or 10**9)
         # so no route is best at everything
         assert len(maze.pareto_front()) >= 2
@@ -131,6 +133,40 @@ def test_every_maze_keeps_the_rules(preset):
         assert len(from_start) + len(maze.walls) == layout.size**2, (
             "a square that cannot be reached"
         )
+
+
+RULE = "a path through either treasure corner fits the budget"
+
+
+def kept(maze):
+    """Whether a walk from S reaches all treasure before E, and either corner within the budget."""
+    reached, to_exit = steps_from(maze, maze.start, {maze.exit}), steps_from(maze, maze.exit)
+    ways = [reached.get(corner, 99) + to_exit[corner] for corner in corners_of(maze)]
+    return set(maze.gold + maze.diamonds) <= set(reached) and max(ways) <= maze.budget
+
+
+def test_no_path_to_treasure_leads_through_the_exit(monkeypatch):
+    """Layouts of one's own keep this; as a frozen preset this one would not."""
+    few = dict(walls=(7, 9), gold=(1, 1), diamonds=(1, 1), lava=(1, 1))
+    layout = envs.Layout("q", size=5, slack=0, **few)
+    mazes = [envs.generate(layout, seed) for seed in range(150)]
+    monkeypatch.setitem(envs.PRESETS, "q", layout)
+    envs.generator._generate.cache_clear()
+    frozen = [envs.generate(layout, seed) for seed in range(150)]
+    envs.generator._generate.cache_clear()
+    assert all(map(kept, mazes)) and all(maze.describe()[RULE] is True for maze in mazes)
+    assert not all(map(kept, frozen))
+
+
+def test_the_flaw_of_the_frozen_presets_is_described():
+    """All four diamonds of this one lie behind E."""
+    maze = envs.generate("hard-8x8", 7588)
+    assert not set(maze.diamonds) & set(steps_from(maze, maze.start, {maze.exit}))
+    rules = maze.describe()
+    assert [rule for rule, holds in rules.items() if holds is False] == [RULE]
+    behind = envs.Maze.from_text("S # G\n. # .\nD . E").describe()
+    assert behind[RULE] is False
+    assert behind["a path through both corners, in either order, does not fit"] is True
 
 
 @pytest.mark.parametrize("preset", ["tiny-4x4", "lite-6x6", "hard-8x8"])

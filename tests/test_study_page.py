@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 26 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 28 and set(named) <= set(declaration.names())
 
 
 def test_every_stored_study_has_a_command_that_makes_it():
@@ -64,7 +65,7 @@ def test_how_many_comparisons_the_tables_make():
         _, _, *rows = [line.strip(" |").split(" | ") for line in table.splitlines()]
         marked = {i for row in rows for i, cell in enumerate(row) if cell.endswith((" +", " -"))}
         count += len(marked) * (len(rows) - 1)  # the baseline has no marks
-    assert count == pytest.approx(865, abs=5) and 0.05 * count == pytest.approx(43, abs=0.5)
+    assert count == pytest.approx(895, abs=5) and 0.05 * count == pytest.approx(45, abs=0.5)
 
 
 def test_the_crossing(found):
@@ -602,6 +603,75 @@ def test_max_at_k_beside_vpo_at_the_rates_of_all_runs():
     rest = [x for name, x in more.items() if name != "programs"]
     assert more["programs"] == pytest.approx(0.35, abs=0.005)
     assert [min(rest), max(rest)] == pytest.approx([-0.08, -0.02], abs=0.005)
+
+
+def test_how_often_five_drawn_seeds_choose_a_rate():
+    """Beside draws with a generator, which have other seeds in other order."""
+    runs = study_page.runs_of_all_seeds("hard-8x8")
+    rng, drawn = np.random.default_rng(0), Counter()
+    for _ in range(4000):
+        seeds = rng.choice(5, size=5)
+        mean = {
+            kind: {lr: np.mean([of_rate[i].validation for i in seeds]) for lr, of_rate in r.items()}
+            for kind, r in runs.items()
+        }
+        drawn[
+            max(mean["vpo"], key=mean["vpo"].get), max(mean["grpo_x3"], key=mean["grpo_x3"].get)
+        ] += 1
+    shares = study_page.choices("hard-8x8")
+    assert sum(shares.values()) == pytest.approx(1) and len(shares) > 3
+    assert {pair: n / 4000 for pair, n in drawn.items()} == pytest.approx(shares, abs=0.03)
+
+
+@pytest.mark.parametrize("name", study_page.RATED)
+def test_a_lead_with_rates_chosen_anew_is_a_mixture(name):
+    """Beside draws: a pair of rates, then Student's t of Welch's degrees around its lead."""
+    rng, parts = np.random.default_rng(0), []
+    for rates, share in study_page.choices(name).items():
+        at = study_page.at_rates(name, dict(zip(study_page.PAIR, rates, strict=True)))
+        gap = tables.difference(at, results.SHIPPED / name, "vpo", "any@30")
+        ours, others = (
+            np.array(
+                [run.per_problem["any@30"] for run in study_page.runs_of_all_seeds(name)[k][lr]]
+            )
+            for k, lr in zip(study_page.PAIR, rates, strict=True)
+        )
+        v = [
+            x.var(ddof=1) / len(x) for x in (ours.mean(1), others.mean(1), (ours - others).mean(0))
+        ]
+        freedom = sum(v) ** 2 / (v[0] ** 2 / 4 + v[1] ** 2 / 4 + v[2] ** 2 / 199)
+        drawn = rng.standard_t(freedom, size=int(200_000 * share)) * sum(v) ** 0.5 + gap.mean
+        assert np.quantile(drawn, 0.975) == pytest.approx(gap.high, rel=0.1, abs=0.002)
+        parts.append(drawn)
+    found, drawn = study_page.lead(name, "any@30"), np.concatenate(parts)
+    assert found.mean == pytest.approx(drawn.mean(), abs=0.001)
+    assert [found.low, found.high] == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.002)
+
+
+def test_what_stays_sure_if_the_rates_were_chosen_anew():
+    sure = {
+        name: [study_page.lead(name, f"any@{k}").sure for k in (1, 3, 10, 30)]
+        for name in study_page.RATED
+    }
+    given = {}
+    for name in study_page.RATED:
+        study, folder = study_page.at_those_rates(name), results.SHIPPED / name
+        given[name] = [
+            tables.difference(study, folder, "vpo", f"any@{k}").sure for k in (1, 3, 10, 30)
+        ]
+    mazes = {name: [-1, 0, 1, 1] for name in ("paper-9x9", "hard-8x8")}
+    assert sure == {"programs": [0] * 4, "hops": [0] * 4} | mazes
+    assert given == {
+        "programs": [1, 1, 0, 0],
+        "paper-9x9": [-1, 1, 1, 1],
+        "hard-8x8": [-1, 0, 0, 1],
+        "hops": [-1, -1, 0, 0],
+    }
+    shares = study_page.choices("programs")
+    high = sum(share for (lr, _), share in shares.items() if lr == 0.002)
+    assert 1 / high == pytest.approx(13, abs=0.5)
+    found = study_page.lead("programs", "any@30")
+    assert [found.low, found.high] == pytest.approx([-0.127, 0.055], abs=0.0006)
 
 
 def test_4096_points_are_enough_to_judge_the_50_weights():

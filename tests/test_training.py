@@ -1144,6 +1144,37 @@ def test_training_says_what_it_was_given_in_the_wrong_place(tiny, wrong, said):
     assert str(caught.value) == said
 
 
+@pytest.mark.parametrize(
+    "name, other",
+    [
+        ("task", dict(task="hops", model="pocket-hops")),
+        ("task_options", dict(maze_seed=12)),
+        ("rank", dict(rank=2)),
+        ("dtype", dict(dtype="bfloat16")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_setting_that_a_learner_was_built_with_does_not_change_in_silence(tiny, name, other):
+    config = tiny(steps=3)
+    learner = Learner(config)
+    before = trained(learner)
+    with pytest.raises(ValueError, match=f"^{name} = .*: this learner was built with "):
+        next(train(config.but(**other), learner=learner))
+    assert all(map(torch.equal, before, trained(learner)))
+    steps = train(config, learner=learner)
+    next(steps)
+    with pytest.raises(ValueError, match=f"^{name} = .*: this learner was built with "):
+        steps.send(config.but(**other))
+
+
+def test_what_a_learner_was_given_does_not_bind_its_settings(tiny):
+    """Its own task and policy: the settings' task and model have no part in it."""
+    made = Learner(tiny())
+    given = Learner(tiny(), policy=made.policy, task=made.task)
+    (record,) = train(tiny(steps=1, model="pocket-9x9", rank=2), learner=given)
+    assert record.step == 1
+
+
 def trained(learner):
     return [p.detach().clone() for p in learner.parameters]
 

@@ -20,7 +20,7 @@ class Noise(NamedTuple):
     """
 
     variance: float
-    freedom: int
+    freedom: float
 
 
 def noise(values) -> Noise:
@@ -69,13 +69,29 @@ def of_seeds(compared, groups) -> list[Noise]:
     return [*own, pooled(groups, *few)] if few else own
 
 
+def total(sources: Iterable[Noise]) -> Noise:
+    """The noise of a mean in which several independent sources of chance add up.
+
+    Their variances are added, and the degrees of freedom are Welch's and Satterthwaite's:
+    (Σ v)² / Σ (v² / f) for sources of variance v with f degrees. A source whose variance or freedom
+    is 0 adds nothing. Source: Satterthwaite, 1946; Welch, 1947.
+
+    >>> total([Noise(1.0, 4), Noise(1.0, 4)])
+    Noise(variance=2.0, freedom=8.0)
+    """
+    sources = [source for source in sources if source.freedom and source.variance > 0]
+    if not sources:
+        return Noise(0.0, 0)
+    variance = sum(source.variance for source in sources)
+    return Noise(variance, variance**2 / sum(s.variance**2 / s.freedom for s in sources))
+
+
 def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float, float]:
     """The interval of a mean in which several independent sources of chance add up.
 
-    Their variances are added, and the degrees of freedom are Welch's and Satterthwaite's. For few
-    seeds this is as wide as it must be; a bootstrap over five seeds is too narrow. Where nothing is
-    known of any source, such as with one run on one problem, it is the whole line.
-    Source: Satterthwaite, 1946; Welch, 1947.
+    It is Student's, with the variance and the degrees of freedom of :func:`total`. For few seeds
+    this is as wide as it must be; a bootstrap over five seeds is too narrow. Where nothing is known
+    of any source, such as with one run on one problem, it is the whole line.
 
     >>> low, high = t_interval(2.0, [noise([1.0, 2.0, 3.0])])  # t = 4.303 with 2 degrees
     >>> round(low, 3), round(high, 3)
@@ -85,12 +101,10 @@ def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float
     sources = [source for source in sources if source.freedom]
     if not sources:
         return -np.inf, np.inf
-    sources = [source for source in sources if source.variance > 0]
-    variance = sum(source.variance for source in sources)
-    if not sources:
+    spread = total(sources)
+    if not spread.freedom:
         return mean, mean
-    freedom = variance**2 / sum(s.variance**2 / s.freedom for s in sources)
-    half = float(student.ppf((1 + level) / 2, freedom)) * variance**0.5
+    half = float(student.ppf((1 + level) / 2, spread.freedom)) * spread.variance**0.5
     return mean - half, mean + half
 
 

@@ -8,15 +8,21 @@ prints of the runs in vpo_lite/studies/shipped/NAME. Others are made here: see
 """
 
 import re
+from collections import Counter
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import t as student
 
 from vpo_lite.files import read_json
+from vpo_lite.intervals import noise, total
 from vpo_lite.markup import markdown_table
 from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
-from vpo_lite.studies.results import SHIPPED
+from vpo_lite.studies.results import BUDGETS, SHIPPED
 
 SHORT = {"vpo": "VPO", "grpo_x3": "GRPO", "max_at_k": "Max@k"}
 THREE, PAIR = tuple(SHORT), ("vpo", "grpo_x3")
@@ -143,6 +149,103 @@ def rates_of_all_seeds() -> str:
     return markdown_table(heads, lines)
 
 
+@cache
+def runs_of_all_seeds(name: str) -> dict[str, dict[float, list[results.Result]]]:
+    """VPO's and GRPO's runs by learning rate, where all seeds were run."""
+    study, found = declaration.read(name), {}
+    for kind in PAIR:
+        jobs = {
+            lr: [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
+            for lr in with_all_seeds(study, kind)
+        }
+        found[kind] = {
+            lr: [results.read_result(study, SHIPPED / name, job) for job in of_rate]
+            for lr, of_rate in jobs.items()
+        }
+    return found
+
+
+@cache
+def choices(name: str) -> dict[tuple[float, float], float]:
+    """How often validation would choose each pair of rates, VPO's and GRPO's, if the seeds were
+    drawn anew: the share of all n^n draws of n seeds out of these n, with replacement.
+    """
+    best = []
+    for runs in runs_of_all_seeds(name).values():
+        validation = np.array([[run.validation for run in of_rate] for of_rate in runs.values()])
+        n = validation.shape[1]
+        draws = np.array(list(product(range(n), repeat=n)))
+        means = validation[:, draws].mean(axis=-1)  # (rates, draws)
+        best.append(np.array([*runs])[means.argmax(axis=0)].tolist())
+    return {pair: times / len(draws) for pair, times in Counter(zip(*best, strict=True)).items()}
+
+
+def lead(name: str, figure: str) -> tables.Difference:
+    """VPO's lead over GRPO where the choice of the rates is a source of chance, too.
+
+    A mixture: with the share of :func:`choices` the lead at each pair of rates, which has the t
+    distribution that its interval is taken from. The 95 % interval is the middle of the mixture.
+    """
+    parts, runs = [], runs_of_all_seeds(name)
+    for rates, share in choices(name).items():
+        ours, others = (
+            np.array([run.per_problem[figure] for run in runs[kind][lr]])
+            for kind, lr in zip(PAIR, rates, strict=True)
+        )
+        gaps = ours.mean(axis=0) - others.mean(axis=0)
+        spread = total([noise(gaps), noise(ours.mean(axis=1)), noise(others.mean(axis=1))])
+        parts.append((share, gaps.mean(), spread))
+    low, high = (
+        brentq(
+            lambda x, below=below: (
+                sum(
+                    share * student.cdf((x - mean) / spread.variance**0.5, spread.freedom)
+                    for share, mean, spread in parts
+                )
+                - below
+            ),
+            -1,
+            1,
+        )
+        for below in (0.025, 0.975)
+    )
+    mean = sum(share * mean for share, mean, _ in parts)
+    return tables.Difference(float(mean), low, high, len(ours))
+
+
+def rates_chosen_anew() -> str:
+    """How often each rate is chosen, from 5 % on, as a Markdown table."""
+    lines = []
+    for name in RATED:
+        of_kind = {kind: Counter() for kind in PAIR}
+        for rates, share in choices(name).items():
+            for kind, lr in zip(PAIR, rates, strict=True):
+                of_kind[kind][lr] += share
+        told = (
+            ", ".join(f"{lr:g}: {100 * x:.0f} %" for lr, x in shares.most_common() if x >= 0.05)
+            for shares in of_kind.values()
+        )
+        lines.append([f"`{name}`", *told])
+    return markdown_table(["task", "VPO's rate", "GRPO's rate"], lines)
+
+
+def leads_with_rates_chosen_anew() -> str:
+    """VPO's lead over GRPO, with the chosen rates as given and as chance, as a Markdown table."""
+    lines = []
+    for name in RATED:
+        there = at_those_rates(name)
+        for k in BUDGETS:
+            given = tables.difference(there, SHIPPED / name, "vpo", f"any@{k}")
+            lines.append([f"`{name}`", f"any@{k}", _told(given), _told(lead(name, f"any@{k}"))])
+    return markdown_table(["task", "figure", "rates given", "rates chosen anew"], lines)
+
+
+def _told(gap: tables.Difference) -> str:
+    """A difference with its interval and its mark."""
+    mark = {1: " +", 0: "", -1: " -"}[gap.sure]
+    return f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f}){mark}"
+
+
 def over_more_weights() -> str:
     """VPO's lead in any@k, over the study's 50 weights and over many, as a Markdown table."""
     import any_at_k  # which imports this module
@@ -206,6 +309,8 @@ def table(command: str) -> str | None:
         "beside the paper": beside_the_paper,
         "every learning rate": every_rate,
         "rates of all seeds": rates_of_all_seeds,
+        "rates chosen anew": rates_chosen_anew,
+        "leads with rates chosen anew": leads_with_rates_chosen_anew,
         "any@k over more weights": over_more_weights,
         "trained at, judged at": trained_at_judged_at,
         "alpha and m on one maze": on_one_maze,

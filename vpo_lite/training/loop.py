@@ -24,7 +24,7 @@ def train(
 
     It prints nothing and writes nothing. ``break`` or ``close()`` stops between two steps.
     ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model and
-    rank stay, since the learner was built with them.
+    rank stay, since the learner was built with them: another one is refused.
 
     - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
     - first_step: steps already done
@@ -32,8 +32,8 @@ def train(
     - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
     Raises, at the step that it concerns: ValueError for what is no Learner, Task or number of
-    steps, and for sizes that this machine cannot hold; MemoryError where there is too little,
-    TrainingError where training cannot go on.
+    steps, for settings that the learner was built with otherwise, and for sizes that this machine
+    cannot hold; MemoryError where there is too little, TrainingError where training cannot go on.
 
     >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
     >>> [record.step for record in train(config)]
@@ -52,6 +52,7 @@ def train(
     step, asked, used = first_step, None, None
     while step < config.steps:
         if config != asked:
+            _check_built(learner, config)
             asked = used = config
             if fit:
                 used = made_to_fit(learner.policy, config, learner.task)
@@ -65,3 +66,14 @@ def _checked(config) -> TrainConfig:
     if not isinstance(config, TrainConfig):
         raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
     return config
+
+
+def _check_built(learner: Learner, config: TrainConfig) -> None:
+    """Refuse a setting that the learner was built with otherwise: it would have no effect."""
+    for name in learner.built_with:
+        built, asked = getattr(learner.config, name), getattr(config, name)
+        if asked != built:
+            raise ValueError(
+                f"{name} = {shown(asked)}: this learner was built with {shown(built)}, which "
+                "cannot change. Make a new Learner(config), or keep the value"
+            )

@@ -41,6 +41,10 @@ from .schemas import BestSets
 # A KL that is not in the loss is measured on steps 1, 5, 9, ...: it takes one more forward pass.
 KL_EVERY = 4
 
+# Settings that a learner is built with: another value would have no effect afterwards.
+OF_THE_TASK = ("task", "task_options")
+OF_THE_POLICY = ("model", "rank", "lora_alpha", "dtype", "load_in")
+
 
 class Learner:
     """What a run carries from step to step: task, policy, optimizer.
@@ -49,9 +53,13 @@ class Learner:
     - task: to train on, instead of the config's own
 
     Raises ValueError for a model that cannot be loaded, and for one that cannot do the task.
+
+    config: it was made with; built_with: names of those settings that cannot change any more.
     """
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
+        self.config = config
+        self.built_with = OF_THE_TASK * (task is None) + OF_THE_POLICY * (policy is None)
         self.task = task or config.make_task()
         self.task.check_machine()
         with torch_threads(config.threads):
