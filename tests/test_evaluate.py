@@ -77,6 +77,7 @@ def test_the_pool_figures_are_their_definitions():
     assert f["best_at_k"]["3"] == pytest.approx(
         np.mean([max(c) for c in itertools.combinations(scalars, 3)])
     )
+    assert f["best_of_rollout"] == pytest.approx((max(scalars[:3]) + max(scalars[3:])) / 2)
     assert (f["parse_rate"], f["valid_rate"], f["repeat_rate"]) == pytest.approx(
         (5 / 6, 4 / 6, 1 / 6)
     )

@@ -240,6 +240,31 @@ def test_a_method_that_cannot_work_is_refused_before_anything_is_measured(
     assert not (tmp_path / "run").exists()
 
 
+NEGATIVE = """
+import numpy as np
+from vpo_lite.tasks.maze import MazeTask
+
+class Negative(MazeTask):
+    def worst(self, instance):
+        return -np.ones(4)
+
+    def score(self, instances, answers):
+        return [rewards - 1 for rewards in super().score(instances, answers)]
+
+    def front(self, instance):
+        return None
+"""
+
+
+def test_maxrl_is_refused_where_a_missing_answer_earns_less_than_nothing(own, tmp_path, capsys):
+    own("negative", NEGATIVE)
+    flags = ["--task", "in_negative:Negative", "--method", "maxrl", "--maze-seed", "7"]
+    assert main(["train", *flags, "--out", "run"]) == 2
+    error = capsys.readouterr().err
+    assert "for a group in which no answer can be read: R gives the scalar reward -1" in error
+    assert error.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
 def test_it_is_tried_on_a_group_of_the_worst_rewards_as_training_asks(small_config):
     seen = {}
 

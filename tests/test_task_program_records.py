@@ -339,6 +339,17 @@ def test_programs_by_hand(loaded):
     assert scored(x, codes, harness="python") == [*common, [1, 1], [0, 1], [0, 1]]
 
 
+def test_the_releases_harness_leaves_out_exits_of_functions_too(loaded):
+    x = problem(loaded, ("1", "2"), call="f")
+    codes = [
+        "def f(x): return x + 1\nexit()",
+        "exit(1)\ndef f(x): return x + 1",
+        "def f(x): return x + exit()",
+    ]
+    assert scored(x, codes) == [[1], [1], [0]]
+    assert scored(x, codes, harness="python") == [[0], [0], [0]]
+
+
 def test_a_test_has_its_own_time(loaded):
     x = problem(loaded, ("0", "0"), ("99", "0"))
     code = "import time\ntime.sleep(float(input()))\nprint(0)"

@@ -51,7 +51,9 @@ def evaluate(
     - diversity: mean pairwise L1 distance among valid answers, 0 to d
     - diversity_all: the same among all answers
     - best_at_k {"1": ...}: best ``w* . r`` of k answers, unbiased over subsets
-    - any_at_k {"1": ...}: the same under 50 held-out weights instead of w*, mean over them
+    - best_of_rollout: best ``w* . r`` of a rollout's m answers, mean over rollouts: best@m as the
+      paper draws it
+    - any_at_k {"1": ...}: best_at_k under 50 held-out weights instead of w*, mean over them
     - pass_at_k {"1": ...}: probability that one of k answers is solved, unbiased
     - parse_rate, valid_rate, solved_rate, repeat_rate: shares of the answers
     - below_worst_rate: share of the answers that earn less than a missing one in some objective

@@ -87,7 +87,8 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
     sets = metrics.as_sets(rewards.reshape(-1, 1, d), config.compared_size)
     front = task.front(x)
     covered = coverage_of(task, front, sets)
-    scores = rewards @ w_star_of(task, x)
+    w_star = w_star_of(task, x)
+    scores = rewards @ w_star
     wishes = metrics.preferences(d) @ rewards.T  # (50, answers)
     budgets = [k for k in BUDGETS if k <= len(rewards)]
     return dict(
@@ -97,6 +98,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
         diversity=float(metrics.diversity(rewards, valid)),
         diversity_all=float(metrics.diversity(rewards)),
         best_at_k={str(k): float(metrics.best_at_k(scores, k)) for k in budgets},
+        best_of_rollout=float((pool.rewards @ w_star).max(axis=1).mean()),
         any_at_k={str(k): float(metrics.best_at_k(wishes, k).mean()) for k in budgets},
         pass_at_k={
             str(k): float(metrics.pass_at_k(len(rewards), int(solved.sum()), k)) for k in budgets

@@ -109,13 +109,10 @@ def single_weights(method: str, weights, groups: int) -> list:
 
 
 def check_method(task: Task, config: TrainConfig) -> None:
-    """ValueError for a method of a reader's own that fails on a group without any answer, whose
-    rewards are all the worst. Training may meet such a group in any step; this says it before the
-    policy is measured.
+    """ValueError for a method that fails on a group without any answer, whose rewards are all the
+    worst: maxrl where they are negative, or one of a reader's own. Training may meet such a group
+    in any step; this says it before the policy is measured.
     """
-    method = estimators.METHODS[config.method]
-    if method.estimate.__module__ == estimators.__name__:
-        return
     x = task.instance(task.seeds["train"][0])
     R = np.tile(worst_of(task, x), (config.group_size, config.answers, 1))
     how = dict(weights=draw_weights(task, config, [x], [group_key(task, x, 0)], 0))

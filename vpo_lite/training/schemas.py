@@ -91,6 +91,7 @@ def by_name(figures: dict) -> dict:
 class Figures(Means):
     """The figures of :func:`~vpo_lite.training.evaluate.evaluate`."""
 
+    best_of_rollout: float | None = None
     any_at_k: dict[Budget, float] | None = None
     pass_at_k: dict[Budget, Share] | None = None
     solved_rate: Share | None = None

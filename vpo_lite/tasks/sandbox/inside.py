@@ -199,24 +199,29 @@ def perform(request: dict) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 2)
     sys.setrecursionlimit(RECURSION)
+    code, release = request["code"], request["harness"] == "release"
+    if release:
+        code = without_exits(code)
     if request["call"] is None:
-        program(request["code"], request["harness"])
+        program(code, release)
         return
     import json
 
     result = os.dup(1)
     os.dup2(nowhere, 1)
-    found = call(request["code"], request["call"], request["arguments"])
+    found = call(code, request["call"], request["arguments"])
     written = json.dumps(plain(found)).encode()
     while written:
         written = written[os.write(result, written) :]
     os._exit(0)
 
 
-def program(code: str, harness: str) -> None:
-    """Run a program as the main module; how it exits does not matter."""
-    if harness == "release":
-        code = without_exits(code)
+def program(code: str, release: bool) -> None:
+    """Run a program as the main module; how it exits does not matter.
+
+    release: as the paper's harness does, whose ``sys.stdin`` has no buffer
+    """
+    if release:
         sys.stdin = _WithoutBuffer(os.fdopen(0, "rb", closefd=False), encoding="utf-8")
     module = _module("__main__")
     try:
