@@ -198,6 +198,8 @@ def test_problems_without_any_reward_are_left_out():
     assert "1 problem left out" in str(report)
     nothing = vpo.reward_report(np.zeros((2, 5, 3)), target=np.ones((2, 5)))
     assert nothing.verdict.startswith("Nothing can be said yet")
+    single = vpo.reward_report(np.random.default_rng(0).random((50, 1, 3)))  # covers all of itself
+    assert single.verdict.startswith("Nothing can be said yet: one answer to each problem")
     assert nothing.coverage == {} and nothing.gain is nothing.needs_a_set is nothing.rho_all is None
     assert nothing.target is None and "2 problems left out" in str(nothing)
     with pytest.raises(ValueError, match="nothing to draw"):
@@ -577,6 +579,9 @@ def test_the_command_reads_rewards_from_a_file(kind, capsys, tmp_path):
     alike = stored(tmp_path, np.asarray(R) - 3, kind)
     assert main(["report", "--rewards", alike, "--worst=-3", "--json"]) == 0  # one for all
     assert json.loads(capsys.readouterr().out)["coverage"] == pytest.approx(found["coverage"])
+    single = stored(tmp_path, np.asarray(R[0]).reshape(-1, 2) - 3, kind)  # (n, d)
+    assert main(["report", "--rewards", single, "--worst=-3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["coverage"]["1"] == pytest.approx(2 / 3)
     page = tmp_path / "page.html"
     one = stored(tmp_path, R[0], kind)  # (P, n, d): two problems of one answer that earns anything
     assert main(["report", "--rewards", one, "--alpha", "0.3", "--html", str(page)]) == 0

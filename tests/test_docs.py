@@ -288,7 +288,7 @@ def test_the_reference_names_every_method_and_layout():
     single = {True: "1 answer", False: "m answers"}
     assert rows == [(name, single[way.single_answer]) for name, way in vpo.METHODS.items()]
     layouts = REFERENCE.partition("**Layouts of the maze**")[2].partition("\n\n")[0]
-    assert re.findall(r"`([a-z]+-\dx\d)`", layouts) == list(PRESETS)
+    assert re.findall(r"`([a-z]+-\d+x\d+)`", layouts) == list(PRESETS)
 
 
 def test_the_reference_names_every_option_of_a_run_and_of_the_tasks():

@@ -1,4 +1,4 @@
-"""Every generated maze keeps the rules of spec/maze.md, and never changes."""
+"""Every generated maze keeps the rules of envs/layouts.py, and never changes."""
 
 import collections
 import dataclasses

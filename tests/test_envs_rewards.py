@@ -13,7 +13,7 @@ STEP = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 
 
 def plain_score(text, budget, route, convex=False):
-    """The rules of spec/maze.md written as plainly as possible; shares nothing with the package."""
+    """The rules of a maze, written as plainly as possible; shares nothing with the package."""
     rows = [line.split() for line in text.splitlines()]
     where = {}
     for r, row in enumerate(rows):

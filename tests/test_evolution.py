@@ -255,6 +255,12 @@ def test_the_hidden_rules_under_conditionals_pass_all_tests_and_no_program_does(
         assert task.target(x, np.full(len(x.inputs), 0.5)) == len(x.inputs) / 2
 
 
+def test_without_a_front_the_target_is_the_best_of_rewards_from_0_to_1(monkeypatch):
+    monkeypatch.setattr(TWO, "front", lambda instance: None)
+    weights = np.array([[1, 1], [1, -1], [-1, 0]])
+    assert [Task.target(TWO, TWO.instance(0), w) for w in weights] == [2, 1, 0]
+
+
 def test_a_mutation_of_programs_changes_one_operation():
     rng = np.random.default_rng(0)
     starts = {TWO.mutate(LOW_AND_HIGH, None, rng) for _ in range(2_000)}

@@ -101,6 +101,10 @@ def test_the_share_solved_counts_searches_that_reached_the_target_by_then():
         assert drawn == looks.STYLES[method][1:] and max(trace.marker.size) > 0
     (none,) = evolution_figures.share_solved({"a": [None, None]}, 10).data
     assert list(none.y) == [0, 0]
+    (late,) = evolution_figures.share_solved({"a": [np.inf, 3, 60, np.nan]}, 9).data
+    assert (list(late.x), list(late.y)) == ([0, 3, 9], [0, 0.25, 0.25])  # 60 is beyond
+    with pytest.raises(ValueError, match=r"^solved\['a'\] is empty"):
+        evolution_figures.share_solved({"a": []}, 9)
 
 
 def test_without_an_archive_or_a_state_there_is_nothing_to_draw():

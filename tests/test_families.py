@@ -20,7 +20,8 @@ from vpo_lite.cli import main
 from vpo_lite.integrations.verl_export import export
 from vpo_lite.policy import base
 from vpo_lite.policy.loading import load_policy
-from vpo_lite.policy.merged import write_merged
+from vpo_lite.policy.merged import share_kept, write_merged
+from vpo_lite.policy.tokenizer import decode
 from vpo_lite.tasks import Prompt, task_class
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.records import RecordTask
@@ -315,6 +316,105 @@ def test_one_model_has_the_number_format_of_its_base_or_the_one_asked_for(
     assert {p.dtype for p in merged.parameters()} == {getattr(torch, stored)}
     for name, parameter in merged.named_parameters():  # a fresh adapter adds nothing
         assert torch.equal(parameter, base.get_parameter(name).to(parameter.dtype))
+
+
+@pytest.mark.parametrize("size, says", [(1e-4, True), (0.05, False)])
+def test_training_that_bfloat16_rounds_away_is_told(made, tmp_path, size, says):
+    """W + dW is rounded to 8 bits. Of changes far below W's steps nothing is left."""
+    base = hf.AutoModelForCausalLM.from_pretrained(made("qwen3"), dtype=torch.bfloat16)
+    base.save_pretrained(tmp_path / "base")
+    hf.AutoTokenizer.from_pretrained(made("qwen3")).save_pretrained(tmp_path / "base")
+    base.float().requires_grad_(False)
+    policy, told = load_policy(tmp_path / "base", device="cpu", rank=2), []
+    for name, parameter in policy.model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=size)
+    policy.save(tmp_path / "adapter")
+    write_merged(tmp_path / "adapter", tmp_path / "merged", tell=told.append)
+    write_merged(tmp_path / "adapter", tmp_path / "whole", dtype="float32", tell=told.append)
+    assert len(told) == says and all("bfloat16 keeps " in text for text in told)
+    merged, whole = (
+        hf.AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype=torch.float32)
+        for name in ("merged", "whole")
+    )
+    change, delta = (
+        torch.cat([(p.detach() - base.get_parameter(n)).flatten() for n, p in m.named_parameters()])
+        for m in (merged, whole)
+    )
+    share = share_kept(load_policy(tmp_path / "adapter", dtype="bfloat16", device="cpu").model)
+    assert share == pytest.approx(float(change @ delta / (delta @ delta)), abs=0.02)
+    assert (share < 0.95) == says
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
+def test_an_adapter_on_an_embedding_that_is_the_output_layer_is_refused(made, tmp_path):
+    config = hf.AutoConfig.from_pretrained(made("qwen3"))
+    config.tie_word_embeddings = True
+    tied = hf.AutoModelForCausalLM.from_config(config)
+    tied.save_pretrained(tmp_path / "base")
+    hf.AutoTokenizer.from_pretrained(made("qwen3")).save_pretrained(tmp_path / "base")
+    for layer in ("embed_tokens", "lm_head"):
+        base = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+        lora = LoraConfig(r=2, target_modules=["q_proj", layer])
+        get_peft_model(base, lora).save_pretrained(tmp_path / layer)
+        with pytest.raises(ValueError, match="which are one tensor in this model"):
+            write_merged(tmp_path / layer, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_model_stops_where_training_stopped(made, tmp_path):
+    """At the tokenizer's end, too, where generation_config.json names another."""
+    folder = shutil.copytree(made("qwen3"), tmp_path / "base")
+    file = folder / "generation_config.json"
+    other = 7
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": other}))
+    policy = load_policy(folder, device="cpu", rank=2)
+    policy.save(tmp_path / "adapter")
+    merged = write_merged(tmp_path / "adapter", tmp_path / "merged")
+    ends = hf.GenerationConfig.from_pretrained(merged).eos_token_id
+    assert ends == sorted({other, policy.tokenizer.eos_token_id}) == sorted(policy.eos_ids)
+
+
+def test_rotary_angles_that_change_with_the_length_end_the_positions(made, tmp_path):
+    """A cache of shorter rows, and the shorter rows of a batch, would be turned by other angles."""
+    shape = dict(vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=1)
+    shape |= dict(num_attention_heads=2, num_key_value_heads=2, pad_token_id=0, eos_token_id=1)
+    factors = dict(short_factor=[1.0] * 8, long_factor=[4.0] * 8)
+    long = dict(rope_type="longrope", rope_theta=1e4, **factors)
+    kinds = {
+        60: hf.Phi3Config(
+            **shape,
+            max_position_embeddings=4096,
+            original_max_position_embeddings=60,
+            rope_parameters=long | {"original_max_position_embeddings": 60},
+        ),
+        70: hf.LlamaConfig(
+            **shape,
+            max_position_embeddings=70,
+            rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+        ),
+        None: hf.LlamaConfig(**shape, max_position_embeddings=70),
+    }
+    for most, config in kinds.items():
+        folder = tmp_path / str(most)
+        hf.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        hf.AutoTokenizer.from_pretrained(made("qwen3")).save_pretrained(folder)
+        policy = load_policy(folder, device="cpu", rank=2)
+        assert policy.most_positions == most
+        policy.check_room(30, 30)
+        if most:
+            with pytest.raises(TaskError, match=f"need more than the model's {most} positions"):
+                policy.check_room(40, 31)
+
+
+def test_what_is_scored_is_what_was_sampled_not_a_tidied_text(made):
+    """A tokenizer that is no BPE may ask for "x." in the place of "x ."."""
+    tokenizer = hf.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"x": 0, ".": 1, "n't": 2})),
+        clean_up_tokenization_spaces=True,
+    )
+    assert tokenizer.decode([0, 1, 0, 2]) == "x. xn't"
+    assert decode(tokenizer, [[0, 1, 0, 2]], None) == ["x . x n't"]
 
 
 def test_an_adapter_of_a_hub_model_names_it_as_the_hub_does(made, tmp_path, monkeypatch):

@@ -36,8 +36,8 @@ def test_every_part_has_its_function(check):
     for group, part in check.chosen([]):
         assert callable(getattr(importlib.import_module(group), part))
     assert check.chosen(["nan", "effect"]) == [
-        ("effect", "demo"),
         ("correctness", "nan"),
+        ("effect", "demo"),
         ("effect", "learning"),
     ]
 

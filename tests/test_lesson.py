@@ -229,7 +229,7 @@ def test_a_method_without_a_docstring_has_a_page_too(tmp_path, monkeypatch):
     method = replace(METHODS["vpo"], estimate=lambda R, **_: (R, R))
     monkeypatch.setitem(METHODS, "vpo", method)
     write_lesson(["few_weights/K-64"], tmp_path / "x.html")
-    assert "is trained on: a method without a description" in (tmp_path / "x.html").read_text()
+    assert ": a method without a description" in (tmp_path / "x.html").read_text()
 
 
 # --- in a browser, from the disk ------------------------------------------------------------------

@@ -90,6 +90,7 @@ def pocket():
     return load_policy("pocket-programs")
 
 
+@pytest.mark.filterwarnings("ignore:rewards below 0 or above 1")
 @pytest.mark.parametrize("bins, d", [(2, 3), (5, 2), (None, 4)])
 def test_every_island_has_the_cells_of_the_archive(openevolve, bins, d):
     rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import vpo_lite as vpo
 from vpo_lite import cli
-from vpo_lite.files import DamagedError, lock_folder
+from vpo_lite.files import BusyError, DamagedError, lock_folder
 from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.evolution import evolve
@@ -698,6 +698,41 @@ def test_a_search_is_the_one_that_evolve_does(study, folder, searched):
     assert row.best[1] == pytest.approx([t.best[-1] for t in traces], abs=1e-4)
     assert row.curve[1][-1] == pytest.approx(np.mean([t.best[-1] for t in traces]), abs=1e-4)
     assert set(np.ravel(searched["mutation"][0].tokens)) == {0}
+
+
+def test_searches_that_were_made_otherwise_are_refused_before_another_begins(
+    folder, searched, tmp_path
+):
+    copy, file = tmp_path / "copy", tmp_path / "small.toml"
+    shutil.copytree(folder, copy)
+    file.write_text(SMALL.replace("calls = 4", "calls = 5"))
+    with pytest.raises(DamagedError, match="the study states another search"):
+        list(searching.run_searches(declaration.read(file), copy))
+    file.write_text(SMALL)
+    (copy / "search-mutation.json").write_text("")
+    with pytest.raises(DamagedError, match=r"search-mutation\.json"):
+        list(searching.run_searches(declaration.read(file), copy))
+
+
+def test_a_search_that_another_process_does_is_waited_for(
+    study, folder, searched, tmp_path, monkeypatch
+):
+    copy, waited = tmp_path / "copy", []
+    shutil.copytree(folder, copy)
+    run = searched["start"][0].run
+    (copy / f"search-{run}.json").unlink()
+    once = searching.write_once
+
+    def busy(*given):
+        if len(waited) < 2:
+            raise BusyError("another process has it")
+        return once(*given)
+
+    monkeypatch.setattr(searching, "write_once", busy)
+    monkeypatch.setattr(searching.time, "sleep", lambda seconds: None)
+    found = searching.run_searches(study, copy, wait=waited.append)
+    assert [row.run for row in found] == [run]
+    assert waited == [run, run]
 
 
 def test_a_search_takes_a_policy_that_is_still_there(study, folder, searched, tmp_path):

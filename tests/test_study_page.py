@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from statistics import median_low
 
 import numpy as np
 import pytest
@@ -729,11 +730,11 @@ def test_evolution_on_rules_that_the_policy_knows(evolved):
         assert share[kind] > 0.98
     assert share["multi_rlvr_paid"] < 0.85
     until = {
-        kind: np.median([x or np.inf for row in rows for s in row.solved for x in s])
+        kind: median_low(x or np.inf for row in rows for s in row.solved for x in s)
         for kind, rows in evolved.items()
     }
     assert until["vpo"] == min(until.values())
-    assert until["vpo"] / until["start_set"] == pytest.approx(0.75, abs=0.05)
+    assert until["vpo"] / until["start_set"] == pytest.approx(0.8, abs=0.03)
     assert until["vpo"] / until["start_single"] == pytest.approx(1 / 3, abs=0.05)
     assert until["vpo"] / until["mutation"] == pytest.approx(0.25, abs=0.05)
 
@@ -760,7 +761,7 @@ def test_evolution_at_lower_rates_on_rules_that_the_policy_knows():
     assert [share["grpo_lowest"], share["vpo_high"]] == pytest.approx([0.996, 0.998], abs=0.0006)
     (table,) = (t for t in TABLES if t[2] == "vpo-lite study rules-lower --table search")
     rows = [line.strip(" |").split(" | ") for line in table[3].splitlines()[2:]]
-    assert [row[3] for row in rows] == ["10", "120", "40"]
+    assert [row[3] for row in rows] == ["9", "120", "39"]
 
     def lead(figure):
         return tables.difference(study, folder, "vpo_high", figure, "grpo_lowest")
@@ -807,11 +808,9 @@ def test_evolution_on_hard_mazes():
         sign_test(rows[kind].solved_share, other) > 0.5 for kind in share if kind != "grpo_x3"
     )
     half = {
-        kind: np.median([np.inf if x is None else x for seed in rows[kind].solved for x in seed])
-        for kind in share
+        kind: median_low(x or np.inf for seed in rows[kind].solved for x in seed) for kind in share
     }
-    told = {"vpo": 58, "grpo_x3": 72, "max_at_k": 64, "start_set": 57}
-    assert half == pytest.approx(told, abs=0.6)
+    assert half == {"vpo": 57, "grpo_x3": 69, "max_at_k": 63, "start_set": 57}
     tokens = {kind: np.mean(row.tokens) for kind, row in rows.items()}
     assert tokens["vpo"] / tokens["grpo_x3"] == pytest.approx(1.5, abs=0.06)
 

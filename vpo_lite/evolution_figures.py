@@ -133,9 +133,9 @@ def archive_growth(histories, d):
 def share_solved(solved, budget, *, title=None):
     """The share of searches that were finished, over the answers that they asked for.
 
-    solved {label: (n,)}: answers until the search reached its target, None or NaN where it did not;
-    budget: the answers that each could ask for. A label that begins with the name of a method takes
-    its look.
+    solved {label: (n,)}: answers until the search reached its target; None, NaN, infinity, or a
+    number beyond the budget where it did not. budget: the answers that each could ask for. A label
+    that begins with the name of a method takes its look. ValueError for a label without searches.
 
     >>> figure = share_solved({"vpo": [30, 60, None, 90]}, 120)
     >>> figure.data[0].x.tolist(), figure.data[0].y.tolist()
@@ -145,7 +145,9 @@ def share_solved(solved, budget, *, title=None):
     for position, (label, answers) in enumerate(solved.items()):
         text, colour, symbol, dash = look(label, position)
         answers = np.array(answers, dtype=float)
-        moments = np.unique(answers[~np.isnan(answers)])
+        if not answers.size:
+            raise ValueError(f"solved[{label!r}] is empty: expected one number for each search")
+        moments = np.unique(answers[answers <= budget])
         x = np.array([0, *moments, budget], dtype=float)
         y = np.array([(answers <= moment).mean() for moment in x])
         every = max(1, len(x) // MARKERS)

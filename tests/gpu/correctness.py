@@ -1,5 +1,6 @@
 """The same figures as on the CPU, and the same answers to what goes wrong."""
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -15,8 +16,10 @@ import torch
 import torch.nn.functional as F
 from here import Here, Skipped, full_rollouts, moved, policy_of
 from small_models import byte_tokenizer, model_folder
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vpo_lite import TrainConfig
+from vpo_lite.policy import graphs
 from vpo_lite.policy.decoder import DecoderView, compiler_missing
 from vpo_lite.policy.sampling import HFForward, pad_prompts, sample_tokens
 from vpo_lite.training import memory
@@ -97,6 +100,7 @@ def drawn_alike(here: Here, ways: dict) -> dict:
             rollouts[name] = moved(drawn, CPU)
     said = [str(w.message) for w in warned if "CUDA graph" in str(w.message)]
     assert not said, said[0]
+    assert not graphs._BROKEN.is_set(), "an earlier recording broke: none of these was recorded"
     cpu, found = rollouts.pop("cpu"), {}
     for name, other in rollouts.items():
         T = min(cpu.tokens.shape[1], other.tokens.shape[1])
@@ -151,17 +155,15 @@ def attention(here: Here) -> dict:
         x = 0.1 * torch.randn(3, 1, 2, length, head, generator=torch.Generator().manual_seed(0))
         x[0, ..., 0], x[1, ..., 0] = 1.0, -120 * head**0.5
         x = x.to(here.device, torch.bfloat16).requires_grad_()
-        if cudnn:
-            torch.backends.cuda.enable_cudnn_sdp(True)
+        alone = sdpa_kernel(SDPBackend.CUDNN_ATTENTION) if cudnn else contextlib.nullcontext()
         try:
-            F.scaled_dot_product_attention(*x, mask).float().pow(2).sum().backward()
+            with alone:  # elsewhere torch might choose another, and "finite" would not be cuDNN's
+                F.scaled_dot_product_attention(*x, mask).float().pow(2).sum().backward()
             finite.append(bool(x.grad.isfinite().all()))
         except RuntimeError as error:  # cuDNN has no plan for this shape
             if not cudnn:
                 raise
             finite.append(str(error).splitlines()[0])
-        finally:
-            torch.backends.cuda.enable_cudnn_sdp(False)
     ours, cudnns = finite
     assert ours is True, "gradients are not finite"
     words = {True: "finite, too", False: "not finite"}.get(cudnns, cudnns)
@@ -223,7 +225,7 @@ def resume(here: Here) -> dict:
     losses = [record.loss for record in again.steps()]
     again.close()
     pairs = zip(run.learner.parameters, again.learner.parameters, strict=True)
-    gap = max(float((a - b).abs().max()) for a, b in pairs)
+    gap = max(float((a - b).detach().abs().max()) for a, b in pairs)
     off = max(abs(a - b) for a, b in zip(losses, uninterrupted[2:], strict=True))
     assert len(losses) == 2 and off <= 1e-3, f"losses {losses} after {uninterrupted}"
     return {

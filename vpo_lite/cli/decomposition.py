@@ -92,18 +92,22 @@ def _of_a_file(options) -> int:
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
         worst = None if options.worst is None else numbers_of("worst", ",".join(options.worst))
-        if worst is not None and len(worst) == 1:  # d may differ
-            one = worst[0]
-            worst = (
-                [np.full(np.shape(r)[-1], one) for r in R]
-                if isinstance(R, list)
-                else [one] * R.shape[-1]
-            )
         with told_of(shown_path(options.rewards)):
+            if worst is not None and len(worst) == 1:
+                worst = _for_each_objective(worst[0], R)
             report = reward_report(R, worst=worst, alpha=alpha, progress=bar)
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
     return _tell(options, report, {"rewards": str(options.rewards)}, head)
+
+
+def _for_each_objective(value: float, R):
+    """The value once for each objective; a list of it by problem where d may differ."""
+    if not isinstance(R, list):
+        return [value] * R.shape[-1]
+    if isinstance(R[0][0], list | np.ndarray):
+        return [[value] * len(answers[0]) for answers in R]
+    return [value] * len(R[0])  # the answers to one problem
 
 
 def _bar(options, what: str):

@@ -12,6 +12,7 @@ from .flags import (
     at_home,
     given_settings,
     measuring,
+    note,
     path,
     requests,
     whole,
@@ -116,7 +117,7 @@ def _model(options) -> int:
         asked = dict(base=options.base, dtype=options.dtype)
         check_merge(options.trained, options.out, **asked)
         print("adding the adapter to its base", file=sys.stderr)
-        out = write_merged(options.trained, options.out, **asked)
+        out = write_merged(options.trained, options.out, **asked, tell=note)
     size = sum(file.stat().st_size for file in out.glob("*.safetensors")) / 1e6
     print(f"{out}: one model of transformers, {size:,.1f} MB of parameters")
     print(f"{command('train', '--model', out)} puts a fresh adapter on it")

@@ -313,7 +313,11 @@ def _search(study, folder, options) -> int | None:
     from ..studies.searching import run_searches
 
     with bars()(total=policies, disable=not sys.stderr.isatty(), unit="policy") as bar:
-        for found in run_searches(study, folder):
+
+        def wait(run):
+            bar.set_description(f"waiting: another process searches with {run}")
+
+        for found in run_searches(study, folder, wait=wait):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "
                 f"answers, {found.seconds:.0f} s"

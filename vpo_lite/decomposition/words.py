@@ -16,6 +16,11 @@ def verdict(report) -> str:
     """The answer in a few sentences."""
     if not report.coverage:
         return "Nothing can be said yet: no sampled answer earned anything."
+    if report.answers <= report.problems:
+        return (
+            "Nothing can be said yet: one answer to each problem does not show what several could "
+            "gain. Sample more, 30 say."
+        )
     best, three = report.coverage[1], report.coverage[3]
     if best >= HARDLY:
         word = "Hardly anything"

@@ -208,6 +208,7 @@ def _save_model(model, recipe: Recipe, out: Path) -> None:
     with quiet(), writing(out):
         model.cpu().save_pretrained(staging)
     for file in sorted(staging.iterdir(), key=lambda file: file.name == MODEL):
+        file.chmod(out.stat().st_mode & 0o666)  # safetensors' are for the owner alone
         file.replace(out / file.name)
     staging.rmdir()
     (out / STATE).unlink(missing_ok=True)

@@ -227,7 +227,9 @@ def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
     Raises: ValueError where it could not be trained in all of the device's memory: the adapter, its
     gradients and AdamW's two moments in float32.
     """
-    linear = [m for m in base.modules() if isinstance(m, torch.nn.Linear | Conv1D)]
+    layers = {n: m for n, m in base.named_modules() if isinstance(m, torch.nn.Linear | Conv1D)}
+    routers = any(name.endswith("router") for name in layers)  # those return tuples
+    linear = list(layers.values())
     shapes = [_sides(m) for m in linear if m is not base.get_output_embeddings()]
     need, total = 4 * 4 * rank * sum(map(sum, shapes)), total_memory(base.device)
     if total is not None and need > total:
@@ -240,6 +242,7 @@ def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
         lora_alpha=lora_alpha,
         lora_dropout=0.0,
         target_modules="all-linear",
+        exclude_modules=r".*router" if routers else None,
         task_type="CAUSAL_LM",
     )
     with quiet(), torch.random.fork_rng(devices=[]):

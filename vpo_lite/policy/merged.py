@@ -1,7 +1,12 @@
 """A trained policy as one plain model, which needs neither peft nor this package."""
 
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+
+import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 
 from ..checks import check_choice, told_of
 from ..files import is_free, making, read_json
@@ -10,6 +15,8 @@ from .adapter import AdapterCard, adapter_folder, base_folder, check_not_moved, 
 from .hub import from_hub
 from .loading import load_policy
 from .weights import writing
+
+ENOUGH_KEPT = 0.95  # of what training added, in the type that a merged model is written in
 
 
 def check_merge(path, out, base: str | None = None, dtype: str = "auto") -> AdapterCard:
@@ -40,6 +47,7 @@ def write_merged(
     base: str | None = None,
     dtype: str = "auto",
     device: str = "cpu",
+    tell: Callable[[str], object] = warnings.warn,
 ) -> Path:
     """Write base and adapter as one model, W + (lora_alpha / rank) B A for each adapted W.
 
@@ -52,9 +60,14 @@ def write_merged(
     - dtype: of the parameters: "bfloat16", "float32", or "auto", as the base's files have them
       (float32 where they have float16)
     - device: where they are added up
+    - tell: called with a text where the parameters' type rounds much of the adapter away
+
+    It stops where training stopped: at the tokenizer's EOS and at those of the base's
+    generation_config.
 
     Raises ValueError where no trained adapter is there, where it cannot be loaded, where it was
-    trained on a quantised base, and for an ``out`` that holds something.
+    trained on a quantised base, where it adapts an embedding that is the output layer, too, and for
+    an ``out`` that holds something.
 
     >>> import tempfile
     >>> from vpo_lite import load_policy
@@ -71,9 +84,52 @@ def write_merged(
         dtype = "bfloat16" if stored == "bfloat16" else "float32"
     with making(out) as made:
         policy = load_policy(path, base=base, dtype=dtype, device=device)
+        _check_untied(policy.model)
+        if (kept := share_kept(policy.model)) < ENOUGH_KEPT:
+            tell(
+                f"{dtype} keeps {100 * kept:.0f} % of what the adapter adds to the parameters, and "
+                "rounds the rest away: choose dtype float32, or use base and adapter"
+            )
         with quiet(), writing(out):
-            policy.model.merge_and_unload().save_pretrained(made)
+            model = policy.model.merge_and_unload()
+            ends = model.generation_config.eos_token_id
+            if not policy.eos_ids <= set(ends if isinstance(ends, list) else [ends]):
+                model.generation_config.eos_token_id = sorted(policy.eos_ids)
+            model.save_pretrained(made)
             policy.tokenizer.save_pretrained(made)
         for file in made.iterdir():
             file.chmod(made.stat().st_mode & 0o666)
     return out
+
+
+def share_kept(model) -> float:
+    """How much of ΔW = (lora_alpha / rank) B A is left if W + ΔW is rounded to the type of W: the
+    sum of ΔW times the rounded change, divided by that of ΔW². From 0 to about 1.
+    """
+    kept = whole = 0.0
+    for layer in _adapted(model):
+        W = getattr(layer.get_base_layer(), "weight", None)
+        if W is None or not hasattr(layer, "get_delta_weight"):
+            continue
+        with torch.no_grad():
+            for name in layer.active_adapters:
+                delta = layer.get_delta_weight(name).float()
+                change = (W.float() + delta).to(W.dtype).float() - W.float()
+                kept, whole = kept + float((delta * change).sum()), whole + float((delta**2).sum())
+    return kept / whole if whole else 1.0
+
+
+def _check_untied(model) -> None:
+    bare = model.get_base_model()
+    ends = (bare.get_input_embeddings(), bare.get_output_embeddings())
+    if getattr(bare.config, "tie_word_embeddings", False) and any(
+        x in ends for x in _adapted(model)
+    ):
+        raise ValueError(
+            "the adapter changes the embedding or the output layer, which are one tensor in this "
+            "model: added up, both would change; use base and adapter"
+        )
+
+
+def _adapted(model) -> list:
+    return [x for x in model.modules() if isinstance(x, BaseTunerLayer)]

@@ -108,15 +108,33 @@ class Policy:
     @property
     def positions(self) -> int | None:
         """Tokens of a prompt and its completion that the model was made for; None: it says none."""
-        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        config = self.model.config.get_text_config()
+        named = (getattr(config, n, None) for n in ("max_position_embeddings", "max_seq_len"))
+        return next((most for most in named if most), None)
 
     @property
     def most_positions(self) -> int | None:
-        """Positions that there are: a table in models such as GPT-2 and OPT; None: without an end,
-        as rotary ones are.
+        """Positions that can be computed; None: without an end, as usual rotary ones are.
+
+        Models such as GPT-2 and OPT have a table of them. Rotary positions of the kinds longrope
+        and dynamic turn by other angles in longer rows. There a cache of shorter rows, and the
+        shorter rows of a batch, would be wrong.
         """
-        rotary = getattr(self.model.config.get_text_config(), "rope_parameters", None) is not None
-        return None if rotary else self.positions
+        config = self.model.config.get_text_config()
+        rope = getattr(config, "rope_parameters", None)
+        if rope is None:
+            return self.positions
+        kinds, limits = (
+            [rope] if "rope_type" in rope else rope.values(),
+            [],
+        )  # or one for each layer
+        for kind in (kind for kind in kinds if isinstance(kind, dict)):
+            if kind.get("rope_type") == "longrope":
+                older = getattr(config, "original_max_position_embeddings", None)
+                limits.append(kind.get("original_max_position_embeddings") or older)
+            elif kind.get("rope_type") == "dynamic":
+                limits.append(self.positions)
+        return min(filter(None, limits), default=None)
 
     def check_room(self, prompt: int, new: int) -> None:
         """Raise TaskError where a prompt and the tokens after it exceed the model's positions."""

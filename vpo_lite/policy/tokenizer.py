@@ -65,12 +65,14 @@ def decode(tokenizer, rows: Sequence[list[int]], prefixes: Sequence[str] | None)
     Some tokenizers (Llama-2, Phi-3) drop the blank before the first word. It would be missing
     between a prefix and a completion that is decoded alone.
     """
-    alone = tokenizer.batch_decode(rows)
+    as_it_is = dict(clean_up_tokenization_spaces=False)  # some would write "x." for "x ."
+    alone = tokenizer.batch_decode(rows, **as_it_is)
     if prefixes is None:
         return alone
     heads = {p: tokenizer(p, add_special_tokens=False)["input_ids"] for p in set(prefixes)}
-    starts = {p: tokenizer.decode(ids) for p, ids in heads.items()}
-    wholes = tokenizer.batch_decode([heads[p] + row for p, row in zip(prefixes, rows, strict=True)])
+    starts = {p: tokenizer.decode(ids, **as_it_is) for p, ids in heads.items()}
+    continued = [heads[p] + row for p, row in zip(prefixes, rows, strict=True)]
+    wholes = tokenizer.batch_decode(continued, **as_it_is)
     return [
         whole.removeprefix(starts[p]) if whole.startswith(starts[p]) else text
         for p, whole, text in zip(prefixes, wholes, alone, strict=True)

@@ -11,7 +11,8 @@ from ..checks import LARGEST_WEIGHT, check_finite, check_whole, shown
 CELLS = 1_024  # a grid has about so many, but two at least for each objective
 OUTSIDE = (
     "rewards below 0 or above 1: the archive's cells divide 0 to 1, so all of them share the outer "
-    "cells; search with rewards from 0 to 1"
+    "cells. Without a known front a search counts as solved at rewards of 1. Search with rewards "
+    "from 0 to 1"
 )
 ROUNDING = 1e-9  # of a cell: 0.29 * 100 is a little less than 29
 

@@ -312,7 +312,7 @@ class _Search:
     def _keep(self, answer: str, rewards) -> None:
         """Add an answer to the archive, and its pairs with all others to those that wait."""
         new = self.trace.archive.add(answer, rewards)
-        if new is None:
+        if new is None or type(self.task).combine is Task.combine:  # which joins nothing
             return
         for other in self.trace.archive.elites.values():
             if other is not new:

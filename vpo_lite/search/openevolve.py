@@ -3,9 +3,8 @@
 There are two doors. :class:`Islands` is OpenEvolve's own population as the archive of
 :func:`vpo_lite.search.evolution.evolve`. A set of m answers then gives m children a call, and
 budgets are counted as everywhere. :func:`run_stock` runs OpenEvolve's whole program, with a policy
-in place of its client of a language model. It takes one child from each call.
-
-OpenEvolve is the optional extra ``openevolve``. It is imported when one of the two is used.
+in place of its client of a language model. It takes one child from each call. OpenEvolve is the
+optional extra ``openevolve``. It is imported when one of the two is used.
 """
 
 import contextlib
@@ -24,6 +23,7 @@ from types import ModuleType
 import numpy as np
 
 from ..checks import check_whole
+from ..files import write_atomically
 from ..policy.loading import check_there, load_policy
 from ..policy.shipped import description
 from ..randomness import generator
@@ -31,7 +31,7 @@ from ..tasks.base import TaskError
 from ..tasks.registry import make_task
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
-from ..training.contract import objectives_of, worst_of
+from ..training.contract import check_seed, objectives_of, worst_of
 from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 from .archive import Archive, Elite
 from .evolution import beginning, written
@@ -82,8 +82,8 @@ class Islands(Archive):
         self, weights, bins: int | None = None, *, islands: int = 3, migration_interval: int = 10
     ):
         super().__init__(weights, bins)
-        check_whole(islands, "islands")
-        check_whole(migration_interval, "migration_interval")
+        for name, value in (("islands", islands), ("migration_interval", migration_interval)):
+            check_whole(value, name)
         names = _features(len(self.weights))
         config = _openevolve("config").DatabaseConfig(
             num_islands=int(islands),
@@ -99,9 +99,8 @@ class Islands(Archive):
         self.database.archive = _Ordered()
         for name in names:
             self.database.feature_stats[name] = {"min": 0.0, "max": 1.0, "values": []}
-        self.island = 0
+        self.island = self._added = 0
         self._known: dict[str, Elite] = {}
-        self._added = 0
 
     def add(self, answer: str, rewards) -> Elite | None:
         middles = (np.array(self.cell(rewards)) + 0.5) / self.bins
@@ -192,9 +191,8 @@ def run_stock(
     """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
     the best answer, ``best_score`` its w* . r, ``metrics`` its rewards by name.
 
-    OpenEvolve starts one worker process, in which the policy is loaded (seconds). It evaluates by
-    a file that is written to the folder. A script that calls this must be importable, with its
-    code under ``if __name__ == "__main__"``.
+    OpenEvolve starts a worker process, which loads the policy (seconds), and evaluates by a file in
+    the folder. A script that calls this needs its code under ``if __name__ == "__main__"``.
 
     One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children. The
     next m - 1 calls take the others, which are not grown from the parents that OpenEvolve chose for
@@ -205,11 +203,12 @@ def run_stock(
     - task, options, problem: the task's name, its options, and the seed of the problem
     - folder: for its logs, checkpoints and the best program
 
-    Its changes to random streams and to handlers of the log and of signals are undone. Raises
-    ValueError where OpenEvolve is not installed, and for what task or policy refuse.
+    Random streams, and handlers of the log and of signals, are put back. Ctrl-C ends it early, with
+    what was found until then. ValueError without OpenEvolve, or where its arguments do not fit.
     """
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
+    check_seed(seed)
     options, folder = dict(options or {}), Path(folder)
     made = make_task(task, options)
     made.check_machine()
@@ -220,8 +219,11 @@ def run_stock(
     bins = Archive(made.w_star(instance)).bins
     folder.mkdir(parents=True, exist_ok=True)
     evaluator, start = folder / "evaluator.py", folder / "start.txt"
-    evaluator.write_text(EVALUATOR.format(name=task, options=options, problem=problem), "utf-8")
-    start.write_text(START, "utf-8")
+    judge = EVALUATOR.format(name=task, options=options, problem=problem)
+    for path, text in ((evaluator, judge), (start, START)):
+        if path.exists() and path.read_text("utf-8") != text:
+            raise ValueError(f"{path}: is not this search's; name another folder")
+        write_atomically(path, text)
     client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
     model = config.LLMModelConfig(name="policy", init_client=client)
     grid = dict(feature_dimensions=names, feature_bins=dict.fromkeys(names, bins))
@@ -312,14 +314,14 @@ def _rewards(task, instance, answer: str) -> np.ndarray | None:
 def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
     """What OpenEvolve measures an answer by: ``combined_score`` (w* . r) and the rewards.
 
-    A malformed answer has the worst rewards.
+    A malformed answer has the worst rewards, as has the text that a search starts from.
 
     >>> metrics_of("programs", {"mode": "single"}, 0, "no program")["combined_score"]
     0.0
     """
     task = make_task(name, options)
     instance = task.instance(problem)
-    rewards = _rewards(task, instance, answer.strip())
+    rewards = None if answer == START else _rewards(task, instance, answer.strip())
     rewards = worst_of(task, instance) if rewards is None else rewards
     named = dict(zip(_features(len(rewards)), map(float, rewards), strict=True))
     return {"combined_score": float(task.w_star(instance) @ rewards), **named}
@@ -331,15 +333,13 @@ def _undone() -> Iterator[None]:
     root, python, arrays = logging.getLogger(), random.getstate(), np.random.get_state()
     level, handlers = root.level, list(root.handlers)
     signals = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    threads = os.environ.get("OMP_NUM_THREADS")
+    variables = dict(os.environ)
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
         yield
     finally:
-        if threads is None:
-            os.environ.pop("OMP_NUM_THREADS")
-        else:
-            os.environ["OMP_NUM_THREADS"] = threads
+        os.environ.clear()
+        os.environ.update(variables)
         for number, handler in signals.items():
             signal.signal(number, handler)
         for handler in [h for h in root.handlers if h not in handlers]:

@@ -258,8 +258,7 @@ def beam(
     - temperature: divides the logits
 
     Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
-    depend on the others in the call, except that all answers have the token limit of the problem
-    with the longest ones. Raises ValueError for numbers below 1, and for a policy that
+    depend on the others in the call. Raises ValueError for numbers below 1, and for a policy that
     writes a closing tag as more than one token.
 
     >>> import vpo_lite as vpo

@@ -8,6 +8,7 @@ policy are the baseline ``mutation``; the kinds before training are the untraine
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median_low
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -162,9 +163,10 @@ def _shares(rows: Sequence[Searches]) -> np.ndarray:
 def markdown(study: Study, folder, against: str | None = None) -> str:
     """A table of the searches: share solved, answers until half are, tokens, sign test.
 
-    The share is the mean over policies, search seeds and problems. Answers are the median over all
-    searches; one that ended unsolved needs more than it had. The sign test compares the shares of
-    the problems with those of the kind ``against`` (by default the baseline).
+    The share is the mean over policies, search seeds and problems. Answers are those after
+    which half of all searches were solved; one that ended unsolved needs more than it had. The sign
+    test compares the shares of the problems with those of the kind ``against`` (by default the
+    baseline).
     """
     found = finished(study, folder)
     other = found.get(against or study.baseline)
@@ -174,7 +176,7 @@ def markdown(study: Study, folder, against: str | None = None) -> str:
     for kind, rows in found.items():
         share = _shares(rows)
         until = [np.inf if x is None else x for row in rows for seed in row.solved for x in seed]
-        half = np.median(until)
+        half = median_low(until)  # the mean of the two in the middle would be no search's
         label = study.kinds[kind].label if kind in study.kinds else "random mutations, no policy"
         cells = [label, str(len(rows)), f"{share.mean():.3f}"]
         cells.append(f"{half:.0f}" if half < np.inf else f"> {rows[0].answers}")

@@ -1,7 +1,7 @@
 """Doing the searches that :mod:`vpo_lite.studies.searches` lists, one small JSON file for each."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,28 +16,38 @@ from .declaration import Study
 from .made_from import made_from
 from .results import check_contents, workplace
 from .runner import write_once
-from .searches import Search, Searches, read_search, to_do
+from .searches import Search, Searches, finished, read_search, to_do
 
 POINTS = 12  # of a curve that is kept
 
 
-def run_searches(study: Study, folder) -> Iterator[Searches]:
+def run_searches(study: Study, folder, *, wait: Callable = lambda *_: None) -> Iterator[Searches]:
     """Do all searches that are not finished; yields each when it is.
 
-    Raises DamagedError, before the first one, where the adapter of a run is missing, and where
-    the data, or the code of task or rewards, are not those that the runs were made from.
+    wait(run): called every few seconds while the searches that are left belong to other processes
+
+    Raises DamagedError, before the first one, where a finished search is damaged or was made in
+    another way, where the adapter of a run is missing, and where the data, or the code of task or
+    rewards, are not those that the runs were made from.
     """
     folder = Path(folder)
+    finished(study, folder)
     runs = [s.job or study.tuning(study.baseline)[0] for s in to_do(study, folder)]
     check_contents(study, folder, [("", made_from(job)) for job in runs])  # of no kind: no method
-    for search in to_do(study, folder):
-        make = partial(_found, search, search.adapter(folder))
-        try:
-            made = write_once(search.file(folder), workplace(folder, search.run), make)
-        except BusyError:
-            continue
-        if made:
-            yield read_search(folder, search)
+    while left := to_do(study, folder):
+        done = False
+        for search in left:
+            make = partial(_found, search, search.adapter(folder))
+            try:
+                made = write_once(search.file(folder), workplace(folder, search.run), make)
+            except BusyError:
+                continue
+            done = True
+            if made:
+                yield read_search(folder, search)
+        if not done:
+            wait(left[0].run)
+            time.sleep(5)
 
 
 def _found(search: Search, adapter: Path) -> dict:

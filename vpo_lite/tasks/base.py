@@ -318,10 +318,11 @@ class Task:
     def target(self, instance: Any, weights: np.ndarray) -> float:
         """The score w . r at which a search has reached its goal.
 
-        By default the best on the true front; where it is unknown, that of rewards of 1.
+        By default the best on the true front; where it is unknown, that of the best rewards from 0
+        to 1. A task whose rewards go beyond 1 overrides it.
         """
         front = self.front(instance)
-        return float(np.sum(weights) if front is None else np.max(front @ weights))
+        return float(np.maximum(weights, 0).sum() if front is None else np.max(front @ weights))
 
 
 def group_key(task: Task, instance, slot: int) -> str:

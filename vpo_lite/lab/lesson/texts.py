@@ -90,13 +90,13 @@ def words(lesson: Lesson) -> tuple[tuple[str, str], ...]:
 
 
 def settings(one: Shown) -> str:
-    """What a run is trained on, its settings, and what made it."""
-    config, record = one.run.config, one.run.records[0]
-    said = inspect.getdoc(METHODS[one.run.method].estimate) or "a method without a description"
+    """The score of a run's method, its settings, and what made it."""
+    config, record, name = one.run.config, one.run.records[0], one.run.method
+    said = inspect.getdoc(METHODS[name].estimate) or "a method without a description"
     trained_on = said.splitlines()[0].rstrip(".")
     K = "∞" if record.K == math.inf else record.K
     parts = [
-        f"{one.label} is trained on: {trained_on}",
+        f"{one.label} is a run of the method {name}. The score of {name}: {trained_on}",
         f"m = {record.m}, G = {config.group_size}, P = {config.prompts}, K = {K}, "
         f"α = {record.alpha:g}, seed {config.seed}, {len(one.run.records)} steps",
         *(f"From step {step} on: {text}" for step, text in changes(one.run.records)),
