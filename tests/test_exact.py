@@ -331,7 +331,7 @@ def test_a_group_is_computed_alike_so_equal_sets_are_equal(d, m, alpha, used):
     for seed in range(12):
         sets = two_kinds(d, m, seed)[[0, 1, 0, 1]]
         alone = exact_set_reward(sets, alpha, full_output=True)
-        U = compared_set_rewards(sets, alpha)
+        U = compared_set_rewards(sets, alpha).value
         assert np.ptp(U) < 1e-14
         assert (abs(U - alone.value) < 6 * alone.error.max()).all()
         found.add(alone.method)
@@ -359,7 +359,7 @@ MIRRORED = np.array([[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 1, 3]]) / 3
 )
 def test_sets_that_are_equal_by_symmetry_have_no_advantages(sets, alpha):
     """The points see them differ by some 1e-4, and a z-score would blow that up to 1."""
-    U, error, method = compared_set_rewards(sets, alpha, full_output=True)
+    U, error, method = compared_set_rewards(sets, alpha)
     assert method == "sobol" and 1e-7 < np.ptp(U) and (np.ptp(U) < 4 * error.max())
     assert (vpo.advantages("vpo", [sets], alpha=alpha, eps=0) == 0).all()
     better = [*sets, np.minimum(np.array(sets[0]) + 0.01, 1.01)]  # by 1 %: that is no noise
@@ -371,7 +371,7 @@ def test_the_error_of_compared_sets_is_that_of_their_differences():
     """Points that fall badly for all sets of a group move none of them against the others."""
     R = rng(5).random((6, 4, 8))
     R[1:] = R[0] + 1e-3 * R[1:]
-    _, error, _ = compared_set_rewards(R, alpha=2.0, full_output=True)
+    _, error, _ = compared_set_rewards(R, alpha=2.0)
     alone = exact_set_reward(R, 2.0, full_output=True).error
     assert (error < alone / 20).all() and (error > 0).all()
     weights = [vpo.sample_weights(2048, 8, 2.0, rng=rng(i), method="sobol") for i in range(8)]
@@ -386,7 +386,7 @@ def test_a_group_over_points_is_the_mean_of_the_same_points():
     R[3, 1:] = 0  # one answer is left, which alone would be exact
     weights = [vpo.sample_weights(2048, 5, 2.0, rng=rng(i), method="sobol") for i in range(8)]
     plain = vpo.set_reward(R, np.concatenate(weights))
-    U = compared_set_rewards(R, alpha=2.0)
+    U = compared_set_rewards(R, alpha=2.0).value
     inside = np.delete(np.arange(7), 3)  # that one lies between bounds that are equal
     assert np.ptp((U - plain)[inside]) < 1e-14
     assert U[3] == pytest.approx(R[3, 0].mean(), abs=1e-14)
@@ -398,17 +398,17 @@ def test_groups_that_are_exact_keep_their_values_beside_others():
     exact_ones[:, 3:] = 0.0
     assert exact_set_reward(exact_ones, full_output=True).method == "split"
     assert exact_set_reward(mixed, full_output=True).method == "split+sobol"
-    U = compared_set_rewards([exact_ones, mixed, 1e-200 * exact_ones])
+    U = compared_set_rewards([exact_ones, mixed, 1e-200 * exact_ones]).value
     assert (U[0] == exact_set_reward(exact_ones)).all()
     assert (U[2] == exact_set_reward(1e-200 * exact_ones)).all()
-    assert (U[1] == compared_set_rewards(mixed)).all()
-    assert compared_set_rewards(np.zeros((2, 0, 3, 4))).shape == (2, 0)
+    assert (U[1] == compared_set_rewards(mixed).value).all()
+    assert compared_set_rewards(np.zeros((2, 0, 3, 4))).value.shape == (2, 0)
 
 
 def test_the_unit_of_a_set_does_not_tell_it_from_its_group():
     sets = two_kinds(8, 5, seed=3)
     sets[1, 4, 0] = -1000.0  # the largest reward of the set is that of an answer that never wins
-    U = compared_set_rewards(sets)
+    U = compared_set_rewards(sets).value
     assert nondominated(sets[1]).all() and np.ptp(U) < 1e-12
     assert abs(U - exact_set_reward(sets[0])).max() < 0.01  # the middle lies far away
 
@@ -416,7 +416,7 @@ def test_the_unit_of_a_set_does_not_tell_it_from_its_group():
 def test_a_group_is_computed_alike_though_it_is_worked_on_in_parts(monkeypatch):
     sets = two_kinds(6, 5, seed=6)[[0, 1, 0, 1]]
     monkeypatch.setattr(exact, "MEMORY", 1)  # each set is a part
-    assert np.ptp(compared_set_rewards(sets)) < 1e-14
+    assert np.ptp(compared_set_rewards(sets).value) < 1e-14
 
 
 def test_a_set_that_needs_points_spares_its_group_the_cutting(monkeypatch):

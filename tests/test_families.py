@@ -347,6 +347,7 @@ def test_training_that_bfloat16_rounds_away_is_told(made, tmp_path, size, says):
 
 
 @pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
+@pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`")
 def test_an_adapter_on_an_embedding_that_is_the_output_layer_is_refused(made, tmp_path):
     config = hf.AutoConfig.from_pretrained(made("qwen3"))
     config.tie_word_embeddings = True

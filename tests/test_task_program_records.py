@@ -21,7 +21,6 @@ from vpo_lite.tasks.program_texts import passes
 from vpo_lite.tasks.programs import ProgramsTask
 from vpo_lite.tasks.records import EXAMPLES
 from vpo_lite.training.answers import read_answers
-from vpo_lite.training.run import Run
 
 SHIPPED = EXAMPLES / "programs.jsonl"
 ROW = json.loads(SHIPPED.read_text("utf-8").splitlines()[0])
@@ -402,16 +401,16 @@ def test_a_model_is_trained_on_them(model, monkeypatch):  # noqa: F811
         next(vpo.train(config(model, "programs", mode="faithful")))
 
 
-def test_where_there_is_no_sandbox_nothing_is_sampled(model, tmp_path, monkeypatch, capsys):  # noqa: F811
-    made = config(model, "programs", mode="faithful", unsafe_code=True)
-    run = Run.begin(made, tmp_path / "run")
-    run.start()
-    run.train(lambda record: False)
-    run.finish()
-    run.close()
-    settings = json.loads((run.path / "config.json").read_text())
-    settings["task_options"] = {"mode": "faithful"}
-    (run.path / "config.json").write_text(json.dumps(settings))
+def test_where_there_is_no_sandbox_nothing_is_sampled(
+    model,  # noqa: F811
+    finished,
+    monkeypatch,
+    capsys,
+):
+    """The finished run is made one on these records, which is not read any further."""
+    settings = json.loads((finished / "config.json").read_text())
+    settings |= {"task": "programs", "task_options": {"mode": "faithful"}, "model": str(model)}
+    (finished / "config.json").write_text(json.dumps(settings))
     monkeypatch.setattr(sandbox, "protection", lambda: (None, ("none",)))
     asked = [
         "report",
@@ -420,9 +419,9 @@ def test_where_there_is_no_sandbox_nothing_is_sampled(model, tmp_path, monkeypat
         "--mode",
         "faithful",
         "--model",
-        str(tmp_path / "none"),
+        str(finished / "none"),
     ]
-    for command in (asked, ["evaluate", str(run.path)]):
+    for command in (asked, ["evaluate", str(finished)]):
         assert "only in a sandbox" in refused(capsys, *command)
     with pytest.raises(TaskError, match="only in a sandbox"):
         metrics_of("programs", {"mode": "faithful"}, 0, "print(1)")

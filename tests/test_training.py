@@ -303,6 +303,7 @@ def test_constant_divides_by_one_number_for_the_whole_run(tiny, monkeypatch):
 
 def test_the_problems_of_a_token_limit_are_drawn_once_for_a_task(tiny, monkeypatch):
     """On TRL they were drawn three times, 2 s each for mazes of many seeds."""
+    monkeypatch.setattr(problems, "LOOKED_AT", 16)
     config, drawn = tiny(maze_seed=None, max_new_tokens=None, prompts=1), []
     tasks = [config.make_task() for _ in range(2)]
     for task in tasks:
@@ -756,22 +757,8 @@ def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
 
 @pytest.mark.parametrize("warmup", [0, 1, 3])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_learning_rate_of_each_step_is_that_of_transformers_schedules(
-    tiny, monkeypatch, schedule, warmup
-):
-    gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))  # an untrained model's own answers all score 0
-    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (gain, gain))
+def test_the_learning_rate_of_each_step_is_that_of_transformers_schedules(tiny, schedule, warmup):
     config = tiny(steps=6, lr=0.01, warmup_steps=warmup, lr_schedule=schedule)
-    learner, used = Learner(config), []
-    step = learner.optimizer.step
-    spy = lambda: used.append(learner.optimizer.param_groups[0]["lr"]) or step()  # noqa: E731
-    monkeypatch.setattr(learner.optimizer, "step", spy)
-    before = state_of(learner)
-    steps = train(config, learner=learner)
-    next(steps)
-    moved = any(not torch.equal(p, before[name]) for name, p in state_of(learner).items())
-    assert moved == (warmup == 0)
-    list(steps)
     other = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.01)
     theirs = {
         "constant": transformers.get_constant_schedule_with_warmup(other, warmup),
@@ -781,7 +768,27 @@ def test_the_learning_rate_of_each_step_is_that_of_transformers_schedules(
     for _ in range(6):
         wanted.append(theirs.get_last_lr()[0])
         other.step(), theirs.step()
-    assert used == pytest.approx(wanted, rel=1e-12) and len(set(used)) > (warmup > 0)
+    assert [config.lr_at(step) for step in range(6)] == pytest.approx(wanted, rel=1e-12)
+
+
+def test_each_step_has_the_learning_rate_of_its_place(tiny, monkeypatch):
+    """The first one of a warm-up changes nothing."""
+    gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))  # an untrained model's own answers all score 0
+    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (gain, gain))
+    config = tiny(steps=4, lr=0.01, warmup_steps=1, lr_schedule="cosine")
+    learner, used = Learner(config), []
+    step = learner.optimizer.step
+    spy = lambda: used.append(learner.optimizer.param_groups[0]["lr"]) or step()  # noqa: E731
+    monkeypatch.setattr(learner.optimizer, "step", spy)
+    states = [state_of(learner)]
+    for _ in train(config, learner=learner):
+        states.append(state_of(learner))
+    moved = [
+        any(not torch.equal(p, before[name]) for name, p in after.items())
+        for before, after in itertools.pairwise(states)
+    ]
+    assert moved == [False, True, True, True]
+    assert used == [config.lr_at(step) for step in range(4)] and len(set(used)) == 4
 
 
 def test_the_gradient_is_clipped_to_norm_one(tiny, monkeypatch):

@@ -342,6 +342,7 @@ def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
         maze_seed=None,
         model=model,
         method="goal_conditioned" if kind == "weighed" else "vpo",
+        max_new_tokens=8,  # else 1,024 mazes are drawn for it
     )
     policy = load_policy(config.base_model, device="cpu")
     policy.tokenizer = tokenizer or policy.tokenizer

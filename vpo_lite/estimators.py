@@ -389,7 +389,7 @@ def vpo(R, *, weights, alpha, eps, **_):
     The max stands inside the mean: an answer pays if it is the best for some of the weights.
     """
     if weights is None:
-        U, error, _ = compared_set_rewards(R, alpha, full_output=True)
+        U, error, _ = compared_set_rewards(R, alpha)
         return Estimate(U, zscore(U, eps, abs(R).max(axis=(1, 2, 3))[:, None], error))
     U = set_reward(R, weights)
     return Estimate(U, zscore(U, eps, _size(R, weights)))

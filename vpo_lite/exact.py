@@ -117,37 +117,24 @@ def exact_set_reward(
     """
     R = check_rewards(R)
     found = integrate(R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), check_points(points))
-    return _as_asked(found, R.shape[:-2], full_output)
+    reward = _shaped(found, R.shape[:-2])
+    return reward if full_output else reward.value
 
 
-@overload
-def compared_set_rewards(
-    R: ArrayLike, alpha: float = 1.0, full_output: Literal[False] = False, *, points: int = POINTS
-) -> np.ndarray: ...
-
-
-@overload
-def compared_set_rewards(
-    R: ArrayLike, alpha: float = 1.0, *, full_output: Literal[True], points: int = POINTS
-) -> ExactReward: ...
-
-
-def compared_set_rewards(
-    R: ArrayLike, alpha: float = 1.0, full_output: bool = False, *, points: int = POINTS
-) -> np.ndarray | ExactReward:
+def compared_set_rewards(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> ExactReward:
     """The expected set rewards of sets that are compared in groups, R (..., G, m, d).
 
-    Returns float64 (..., G). Arguments as for `exact_set_reward`. If all sets of a group are exact,
-    the values are those of `exact_set_reward`. Otherwise the whole group is averaged over the same
-    points. So sets that have the same best score for every w are equal, up to rounding, however
-    many answers they hold. Sets that are equal for another reason, such as a symmetry, then differ
-    by the error of the points. With `full_output=True` the `error` of an `ExactReward` is that of
-    the difference from the group's mean.
+    Arguments as for `exact_set_reward`. Returns an `ExactReward` with value and error (..., G). If
+    all sets of a group are exact, the values are those of `exact_set_reward`. Otherwise the whole
+    group is averaged over the same points. So sets that have the same best score for every w are
+    equal, up to rounding, however many answers they hold. Sets that are equal for another reason,
+    such as a symmetry, then differ by the error of the points. `error` is that of the difference
+    from the group's mean.
 
     The last answer of the second set never wins, since it is below the mean of the two others:
 
     >>> R = np.array([[[4, 0, 0], [0, 4, 4], [0, 4, 4]], [[4, 0, 0], [0, 4, 4], [1, 1, 1]]])
-    >>> U = compared_set_rewards(R, alpha=2.0)
+    >>> U = compared_set_rewards(R, alpha=2.0).value
     >>> bool(abs(U[0] - U[1]) < 1e-12)
     True
     """
@@ -156,12 +143,11 @@ def compared_set_rewards(
         raise ValueError(f"R has shape {R.shape}: expected (..., G, m, d), groups of G sets")
     sets, G = R.reshape(-1, *R.shape[-2:]), R.shape[-3]
     found = integrate(sets, check_alpha(alpha), check_points(points), compared=max(G, 1))
-    return _as_asked(found, R.shape[:-2], full_output)
+    return _shaped(found, R.shape[:-2])
 
 
-def _as_asked(found, shape, full_output):
-    value, error = found.value.reshape(shape), found.error.reshape(shape)
-    return ExactReward(value, error, found.method) if full_output else value
+def _shaped(found: Integrals, shape: tuple[int, ...]) -> ExactReward:
+    return ExactReward(found.value.reshape(shape), found.error.reshape(shape), found.method)
 
 
 def exact_shares(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> np.ndarray:

@@ -3,10 +3,10 @@
     python crashes.py MODEL FOLDER
 
 A process trains. Just before its n-th operation on a file of the run, n = 1, 2, ..., the files are
-copied: what a kill -9 would leave there. From each copy a second process goes on. Then the same
-with a finished run of two steps, which is made longer. The last line is two JSON lists: for each n
-the operation, how the second process ended, and what the folder then holds. Their last row is that
-of the run that was copied.
+copied: what a kill -9 would leave there. From each copy that differs from the ones before a second
+process goes on. Then the same with a finished run of two steps, which is made longer. The last line
+is two JSON lists: for each n the operation, how the second process ended, and what the folder then
+holds. Their last row is that of the run that was copied.
 
 Processes are forked from one that has loaded everything, a policy too, and that has no second
 thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
@@ -15,6 +15,7 @@ thread: the tokenizers' library starts none under RAYON_NUM_THREADS=1.
 import gc
 import json
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -105,6 +106,14 @@ def held(folder: Path) -> dict:
     return content
 
 
+def left(folder: Path) -> dict | None:
+    """Every file and folder that a kill left, without the random ends of names."""
+    paths = sorted(folder.rglob("*"))
+    content = {p.relative_to(folder).as_posix(): p.is_file() and p.read_bytes() for p in paths}
+    named = {re.sub(r"-\w{8}(?=/|$)", "", name): value for name, value in content.items()}
+    return named if folder.exists() else None
+
+
 def train_and_copy(config: TrainConfig, folder: Path) -> None:
     copied_before_operations(folder)
     work(config, folder)
@@ -132,12 +141,16 @@ def attack(config: TrainConfig, root: Path, whole: Path, start: Path | None = No
     root.mkdir()
     if start:
         shutil.copytree(start, root / "run")
-    status, found = in_a_process(train_and_copy, config, root / "run"), []
+    status, found, known = in_a_process(train_and_copy, config, root / "run"), [], []
     for n in range(1, len(list(root.glob("*.operation"))) + 1):
-        second = in_a_process(work, config, root / str(n))
-        same = held(root / str(n)) == held(whole)
-        operation = (root / f"{n}.operation").read_text()
-        found.append({"second": second, "same": same, "operation": operation})
+        copy = root / str(n)
+        there = left(copy)
+        ended = next((ended for other, ended in known if other == there), None)
+        if ended is None:
+            second = in_a_process(work, config, copy)
+            ended = {"second": second, "same": held(copy) == held(whole)}
+            known.append((there, ended))
+        found.append(ended | {"operation": (root / f"{n}.operation").read_text()})
     names = sorted(held(root / "run"))
     return [*found, {"first": status, "same": held(root / "run") == held(whole), "names": names}]
 

@@ -563,21 +563,21 @@ def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, do
     assert not (here / "new").exists()
 
 
-@pytest.mark.slow
-def test_what_stops_every_worker_is_said_once(here, capfd):
-    file = written(here, SMALL.replace("prompts = 1", 'device = "cuda:99"'))
-    assert main(["study", str(file), "--out", "out", "--workers", "2"]) == 1
-    _, err = capfd.readouterr()
-    lines = err.splitlines()
-    assert lines and len(set(lines)) == len(lines) and "'cuda:99'" in lines[0]
-
-
-def test_what_a_worker_said_before_it_died_need_not_be_utf_8(here, capsys, monkeypatch):
-    start, dying = subprocess.Popen, "import os; os.write(2, b'caf\\xe9'); os._exit(1)"
-    command = [sys.executable, "-c", dying]
+@pytest.mark.parametrize(
+    "dying, said",
+    [
+        ("import sys; sys.exit('vpo-lite: no GPU here')", "no GPU here"),
+        (r"import os; os.write(2, b'caf\xe9'); os._exit(1)", "caf\N{REPLACEMENT CHARACTER}"),
+        ("import os; os._exit(9)", "a worker ended without a word"),
+    ],
+    ids=["in words", "not in UTF-8", "without a word"],
+)
+def test_what_stops_every_worker_is_said_once(here, capsys, monkeypatch, dying, said):
+    """What stops a single process stands above."""
+    start, command = subprocess.Popen, [sys.executable, "-c", dying]
     monkeypatch.setattr(subprocess, "Popen", lambda _, **how: start(command, **how))
     assert main(["study", str(written(here, SMALL)), "--out", "out", "--workers", "2"]) == 1
-    assert capsys.readouterr().err == "vpo-lite: caf\N{REPLACEMENT CHARACTER}\n"
+    assert capsys.readouterr().err == f"vpo-lite: {said}\n"
 
 
 # --- results --------------------------------------------------------------------------------------

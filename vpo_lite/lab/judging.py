@@ -152,7 +152,7 @@ def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
     True
     """
     # Advantages are these, shifted and scaled.
-    exact = compared_set_rewards(R, alpha, points=POINTS)
+    exact = compared_set_rewards(R, alpha, points=POINTS).value
     if np.ptp(exact) < SAME:
         return None
     if K == np.inf:
