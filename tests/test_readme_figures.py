@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_study_page import study_page
 
-from vpo_lite.studies import declaration, results, tables
+from vpo_lite.studies import results, tables
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -153,7 +153,7 @@ def test_the_leads_at_the_rates_of_five_runs_and_of_one():
             tokens = tables.means(study, folder, ())
             more = tokens["vpo"]["training_tokens"] / tokens["grpo_x3"]["training_tokens"] - 1
         of_five = results.chosen_rate(study, folder, "grpo_x3")
-        study = declaration.read(name)
+        study = study_page.read(name)
         assert of_five < results.chosen_rate(study, folder, "grpo_x3")
         one_run[name] = tables.difference(study, folder, "vpo", "any@30").mean
     assert {name for name, lead in leads.items() if lead.sure == 1} == {"hard-8x8", "paper-9x9"}
@@ -170,7 +170,7 @@ def test_where_one_answer_is_served():
     """At the rate that is best for one answer each, GRPO is ahead; Max@k is the worst of all."""
     assert "For one answer GRPO, at its best rate, is ahead on all four tasks." in README
     for name in HEADLINE:
-        study, folder = declaration.read(name), results.SHIPPED / name
+        study, folder = study_page.read(name), results.SHIPPED / name
         best = {
             kind: max(
                 row.figures["any@1"]
@@ -203,7 +203,7 @@ def test_the_limits_of_the_headline():
         name: 1 if name == "hard-8x8" else -1 for name in HEADLINE
     }
     for name in HEADLINE:
-        study, folder = declaration.read(name), results.SHIPPED / name
+        study, folder = study_page.read(name), results.SHIPPED / name
         means = tables.means(study, folder)
         for figure in ("best@30", "any@30"):  # the reference: it found most on all four tasks
             assert max(means, key=lambda kind: means[kind][figure]) == "max_at_k", (name, figure)

@@ -28,7 +28,7 @@ any_at_k, resumable, tradeoff_picture = map(
 )
 PAGE = study_page.PAGE.read_text()
 TABLES = list(study_page.TABLE.finditer(PAGE))
-STUDY, FOLDER = declaration.read("programs"), results.SHIPPED / "programs"
+STUDY, FOLDER = study_page.read("programs"), results.SHIPPED / "programs"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def evolved():
-    return searches.finished(declaration.read("rules"), results.SHIPPED / "rules")
+    return searches.finished(study_page.read("rules"), results.SHIPPED / "rules")
 
 
 def sure(kind, figure, baseline=None):
@@ -239,7 +239,7 @@ def test_the_collapse_on_mazes_and_the_fair_objection():
 
 
 def test_learning_rates_on_mazes_of_the_papers_size():
-    study, folder = declaration.read("paper-9x9"), results.SHIPPED / "paper-9x9"
+    study, folder = study_page.read("paper-9x9"), results.SHIPPED / "paper-9x9"
 
     def runs(kind, lr, seeds):
         return [results.read_result(study, folder, study.job(kind, lr, s)) for s in range(seeds)]
@@ -310,7 +310,7 @@ def test_hard_mazes():
 
 
 def test_tuning_on_hard_mazes():
-    study, folder = declaration.read("hard-8x8"), results.SHIPPED / "hard-8x8"
+    study, folder = study_page.read("hard-8x8"), results.SHIPPED / "hard-8x8"
     assert results.chosen_rate(study, folder, "vpo") == 1e-3
     assert results.chosen_rate(study, folder, "grpo_x3") == 4e-4
     untuned = [results.read_result(study, folder, study.job("grpo_x3", 1e-3, s)) for s in range(5)]
@@ -344,7 +344,7 @@ def test_other_methods_on_hard_mazes():
         if all(certain(kind, "any@30", start) == 1 for start in ("start_single", "start_set"))
     }
     assert gains == {"vpo", "set_max", "max_at_k"}
-    study, folder = declaration.read("hard-8x8"), results.SHIPPED / "hard-8x8"
+    study, folder = study_page.read("hard-8x8"), results.SHIPPED / "hard-8x8"
     for kind in (*others, "set_max", "max_at_k"):
         chosen = 1e-3 if kind in ("set_max", "max_at_k") else 4e-4
         assert results.chosen_rate(study, folder, kind) == chosen
@@ -416,7 +416,7 @@ RATES = {  # (study, kind): the rates that one validation run chose, and that fi
 
 @pytest.mark.parametrize(("name", "kind"), RATES)
 def test_the_rates_that_one_run_and_all_choose(name, kind):
-    study, folder = declaration.read(name), results.SHIPPED / name
+    study, folder = study_page.read(name), results.SHIPPED / name
     found = {}
     for path in folder.glob(f"{kind}-lr*-seed*.json"):
         run = json.loads(path.read_text())
@@ -453,7 +453,7 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert ends == pytest.approx([0.007, 0.015], abs=0.0006)
 
     def runs(name, kind, lr):
-        study, folder = declaration.read(name), results.SHIPPED / name
+        study, folder = study_page.read(name), results.SHIPPED / name
         jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
         there = [job for job in jobs if results.result_path(folder, job).exists()]
         return [results.read_result(study, folder, job).last for job in there]
@@ -537,7 +537,7 @@ def test_vpo_and_grpo_trade_one_answer_against_thirty():
     ours, theirs = (np.array([*points["hops"][0][kind].values()]) for kind in study_page.PAIR)
     assert theirs[:, 0].max() > ours[:, 0].max() and np.ptp(ours[:, 1]) < np.ptp(theirs[:, 1])
     assert theirs[:, 1].min() < ours[:, 1].min() < ours[:, 1].max() < theirs[:, 1].max()
-    hard = declaration.read("hard-8x8")
+    hard = study_page.read("hard-8x8")
     for kind, gain in (("vpo", 1), ("grpo_x3", 0)):
         for lr in points["hard-8x8"][0][kind]:
             there = study_page.at_rates("hard-8x8", {kind: lr})
@@ -694,7 +694,7 @@ def test_the_50_weights_of_any_at_k():
             lead[weights] = ours - theirs
             for kind in study_page.PAIR:
                 assert rows[name, kind]["run"][2] == study_page.by_all_seeds(
-                    declaration.read(name), kind
+                    study_page.read(name), kind
                 )
         assert abs(lead["50 weights"] - lead["4096 points"]).max() < 0.0065
         if name == "paper-9x9":
@@ -754,7 +754,7 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
 
 
 def test_evolution_at_lower_rates_on_rules_that_the_policy_knows():
-    study, folder = declaration.read("rules-lower"), results.SHIPPED / "rules-lower"
+    study, folder = study_page.read("rules-lower"), results.SHIPPED / "rules-lower"
     done = searches.finished(study, folder)
     share = {k: np.mean([row.solved_share for row in rows]) for k, rows in done.items()}
     assert {len(rows) for rows in done.values()} == {3}
@@ -774,7 +774,7 @@ def test_evolution_at_lower_rates_on_rules_that_the_policy_knows():
 
 def test_evolution_at_lower_rates():
     """In two pairs an answer of GRPO is about as good as one of VPO."""
-    study, folder = declaration.read("programs-lower"), results.SHIPPED / "programs-lower"
+    study, folder = study_page.read("programs-lower"), results.SHIPPED / "programs-lower"
     done = searches.finished(study, folder)
     share = {k: np.mean([row.solved_share for row in rows], axis=0) for k, rows in done.items()}
     assert {len(rows) for rows in done.values()} == {3}
@@ -798,7 +798,7 @@ def test_evolution_at_lower_rates():
 
 
 def test_evolution_on_hard_mazes():
-    done = searches.finished(declaration.read("hard-8x8"), results.SHIPPED / "hard-8x8")
+    done = searches.finished(study_page.read("hard-8x8"), results.SHIPPED / "hard-8x8")
     rows = {kind: row for kind, (row,) in done.items()}
     share = {kind: row.solved_share.mean() for kind, row in rows.items()}
     assert share.pop("mutation") == 1 / 80

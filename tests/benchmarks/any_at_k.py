@@ -23,7 +23,6 @@ from vpo_lite.markup import markdown_table
 from vpo_lite.metrics import preferences
 from vpo_lite.randomness import generator
 from vpo_lite.search import best_of
-from vpo_lite.studies import declaration
 from vpo_lite.studies.results import BUDGETS
 from vpo_lite.training.evaluate import sample_pools
 from vpo_lite.training.loop import train
@@ -81,7 +80,7 @@ def main():
     options = parser.parse_args()
     done = resumable.done(RESULTS)
     for name in options.tasks:
-        study = declaration.read(name)
+        study = study_page.read(name)
         for kind in study_page.PAIR:
             lr = study_page.by_all_seeds(study, kind)
             for seed in range(options.seeds):

@@ -7,6 +7,7 @@ prints of the runs in vpo_lite/studies/shipped/NAME. Others are made here: see
 :func:`table`. tests/test_study_page.py compares.
 """
 
+import functools
 import re
 from collections import Counter
 from functools import cache
@@ -38,9 +39,12 @@ PAPER = {
 }
 
 
+read = functools.cache(declaration.read)  # the runs of one object are kept, too: results.chosen
+
+
 def runs(name: str):
     """The study with this name and its shipped runs at the chosen learning rates, by kind."""
-    study = declaration.read(name)
+    study = read(name)
     return study, results.chosen(study, SHIPPED / name)
 
 
@@ -68,7 +72,7 @@ def beside_the_paper() -> str:
     lines.append(["best@30 under w*", told, *here])
     ours = []
     for name in ("rules", "programs"):
-        done = searches.finished(declaration.read(name), SHIPPED / name)
+        done = searches.finished(read(name), SHIPPED / name)
         share = [np.mean([row.solved_share for row in done[kind]]) for kind in ("grpo_x3", "vpo")]
         ours.append(f"`{name}`: {share[0]:.0%} and {share[1]:.0%}")
     told = "code: 0 and 4 of 32 problems, 200 iterations [F]"
@@ -85,12 +89,18 @@ def _pair(found, figure: str, k: int = 1, other="grpo_x3", name="GRPO") -> str:
 
 def at_rates(name: str, rates: dict[str, float]):
     """The study with this name, as if these learning rates had been chosen for these kinds."""
-    declared = declaration.read(name).declared
-    rates = declared.rates | {kind: [lr] for kind, lr in rates.items()}
+    return _at_rates(name, tuple(rates.items()))
+
+
+@functools.cache
+def _at_rates(name, rates):
+    declared = read(name).declared
+    rates = declared.rates | {kind: [lr] for kind, lr in rates}
     changes = {"rates": rates, "beyond": {}}
     return declaration.Study(name, declared.model_copy(update=changes))
 
 
+@functools.cache
 def with_all_seeds(study, kind: str, figures=()) -> dict:
     """The row of each learning rate at which all seeds were run."""
     rows = tables.at_every_rate(study, SHIPPED / study.name, kind, figures)
@@ -105,7 +115,7 @@ def by_all_seeds(study, kind: str) -> float:
 
 def at_those_rates(name: str):
     """The study as if the validation of all seeds had chosen the rates of the three."""
-    study = declaration.read(name)
+    study = read(name)
     return at_rates(name, {kind: by_all_seeds(study, kind) for kind in THREE})
 
 
@@ -113,7 +123,7 @@ def every_rate() -> str:
     """The three at every learning rate of four studies, as a Markdown table."""
     lines = []
     for name in RATED:
-        study = declaration.read(name)
+        study = read(name)
         for kind in THREE:
             chosen = results.chosen_rate(study, SHIPPED / name, kind)
             best = by_all_seeds(study, kind)
@@ -152,7 +162,7 @@ def rates_of_all_seeds() -> str:
 @cache
 def runs_of_all_seeds(name: str) -> dict[str, dict[float, list[results.Result]]]:
     """VPO's and GRPO's runs by learning rate, where all seeds were run."""
-    study, found = declaration.read(name), {}
+    study, found = read(name), {}
     for kind in PAIR:
         jobs = {
             lr: [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
@@ -266,7 +276,7 @@ def judged() -> dict[float, list[float]]:
 
 def trained_at_judged_at() -> str:
     """The same as a Markdown table: a row for each alpha of training."""
-    alphas = declaration.read("ablation-maze").measured.alphas
+    alphas = read("ablation-maze").measured.alphas
     heads = ["trained at", *(f"judged at {alpha:g}" for alpha in alphas)]
     rows = ([f"{alpha:g}", *(f"{x:.3f}" for x in row)] for alpha, row in judged().items())
     return markdown_table(heads, rows)
@@ -291,7 +301,7 @@ def what_it_took() -> str:
     """Runs, searches and hours of each study, as a Markdown table."""
     lines = []
     for name in declaration.names():
-        study, folder = declaration.read(name), SHIPPED / name
+        study, folder = read(name), SHIPPED / name
         files = [path for path in folder.glob("*.json") if not path.name.startswith("search-")]
         trained = [read_json(path, results.Result) for path in files]
         hours = sum(run.seconds for run in trained) / 3600
@@ -321,7 +331,7 @@ def table(command: str) -> str | None:
     found = re.fullmatch(r"vpo-lite study (\S+) --table (.+)", command)
     if found is None:
         return None
-    study, folder, figures = declaration.read(found[1]), SHIPPED / found[1], found[2].split()
+    study, folder, figures = read(found[1]), SHIPPED / found[1], found[2].split()
     if figures == ["search"]:
         return searches.markdown(study, folder) + "\n"
     return tables.markdown(study, folder, figures) + "\n"

@@ -12,7 +12,7 @@ import numpy as np
 import study_page
 
 from vpo_lite.looks import FRONT, STYLES
-from vpo_lite.studies import declaration, tables
+from vpo_lite.studies import tables
 from vpo_lite.studies.results import SHIPPED
 
 PICTURE = Path(__file__).parents[2] / "notebooks" / "images" / "tradeoff.svg"
@@ -28,7 +28,7 @@ DASHES = {
 
 def points(name: str) -> tuple[dict, list]:
     """(any@1, any@30) by kind and learning rate, of rates with all seeds; and before training."""
-    study, figures = declaration.read(name), ("any@1", "any@30")
+    study, figures = study_page.read(name), ("any@1", "any@30")
     trained = {
         kind: {
             lr: tuple(row.figures.values())
@@ -86,7 +86,7 @@ def _panel(name: str) -> str:
         f'<text transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">'
         "any@30: thirty answers</text>"
     )
-    study = declaration.read(name)
+    study = study_page.read(name)
     lines = {kind: [place(p) for p in rates.values()] for kind, rates in trained.items()}
     taken = [_box(x, y, 8, 8) for line in lines.values() for x, y in line]
     taken += [_box(*place(p), 8, 8) for p in starts]

@@ -103,11 +103,13 @@ def _of_a_file(options) -> int:
 
 def _for_each_objective(value: float, R):
     """The value once for each objective; a list of it by problem where d may differ."""
+    from ..decomposition.measured import depth
+
     if not isinstance(R, list):
         return [value] * R.shape[-1]
-    if isinstance(R[0][0], list | np.ndarray):
-        return [[value] * len(answers[0]) for answers in R]
-    return [value] * len(R[0])  # the answers to one problem
+    if depth(R) == 2:  # the answers to one problem
+        return [value] * len(R[0])
+    return [np.full(np.shape(answers)[-1], value) for answers in R]
 
 
 def _bar(options, what: str):

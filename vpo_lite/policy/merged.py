@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from peft.tuners.tuners_utils import BaseTunerLayer
 
 from ..checks import check_choice, told_of
 from ..files import is_free, making, read_json
 from . import DTYPES, shipped
 from .adapter import AdapterCard, adapter_folder, base_folder, check_not_moved, quiet, read_card
 from .hub import from_hub
+from .libraries import BaseTunerLayer
 from .loading import load_policy
 from .weights import writing
 

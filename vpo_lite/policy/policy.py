@@ -124,10 +124,8 @@ class Policy:
         rope = getattr(config, "rope_parameters", None)
         if rope is None:
             return self.positions
-        kinds, limits = (
-            [rope] if "rope_type" in rope else rope.values(),
-            [],
-        )  # or one for each layer
+        kinds = [rope] if "rope_type" in rope else rope.values()  # of some models by kind of layer
+        limits = []
         for kind in (kind for kind in kinds if isinstance(kind, dict)):
             if kind.get("rope_type") == "longrope":
                 older = getattr(config, "original_max_position_embeddings", None)
