@@ -7,7 +7,6 @@ prints of the runs in vpo_lite/studies/shipped/NAME. Others are made here: see
 :func:`table`. tests/test_study_page.py compares.
 """
 
-import functools
 import re
 from collections import Counter
 from functools import cache
@@ -39,7 +38,7 @@ PAPER = {
 }
 
 
-read = functools.cache(declaration.read)  # the runs of one object are kept, too: results.chosen
+read = cache(declaration.read)  # the runs of one object are kept, too: results.chosen
 
 
 def runs(name: str):
@@ -92,7 +91,7 @@ def at_rates(name: str, rates: dict[str, float]):
     return _at_rates(name, tuple(rates.items()))
 
 
-@functools.cache
+@cache
 def _at_rates(name, rates):
     declared = read(name).declared
     rates = declared.rates | {kind: [lr] for kind, lr in rates}
@@ -100,7 +99,7 @@ def _at_rates(name, rates):
     return declaration.Study(name, declared.model_copy(update=changes))
 
 
-@functools.cache
+@cache
 def with_all_seeds(study, kind: str, figures=()) -> dict:
     """The row of each learning rate at which all seeds were run."""
     rows = tables.at_every_rate(study, SHIPPED / study.name, kind, figures)
@@ -252,8 +251,7 @@ def leads_with_rates_chosen_anew() -> str:
 
 def _told(gap: tables.Difference) -> str:
     """A difference with its interval and its mark."""
-    mark = {1: " +", 0: "", -1: " -"}[gap.sure]
-    return f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f}){mark}"
+    return f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f}){gap.mark}"
 
 
 def over_more_weights() -> str:

@@ -43,6 +43,11 @@ class Difference(NamedTuple):
         """
         return (self.low > 0) - (self.high < 0) if self.low < self.high else 0
 
+    @property
+    def mark(self) -> str:
+        """What stands behind a number in a table: a + or a - where the difference is sure."""
+        return {1: " +", 0: "", -1: " -"}[self.sure]
+
 
 def value(result: Result, figure: str, checkpoint: int = -1) -> float | None:
     """One figure of a run: ``best@10``, ``any@30``, ``solved@1``, or a name as ``coverage``."""
@@ -167,7 +172,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
             if kind != study.baseline and figure in found[kind][0].per_problem:
                 gap = difference(study, folder, kind, figure)
-                shown += "" if gap is None else {1: " +", 0: "", -1: " -"}[gap.sure]
+                shown += "" if gap is None else gap.mark
             cells.append(shown)
         lines.append(cells)
     return markdown_table(heads, lines)
