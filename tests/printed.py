@@ -4,7 +4,7 @@ import re
 
 from vpo_lite.cli import main
 
-BAR = re.compile(r"\r[^\r\n]*\|[^\r\n]*\[[^\r\n]*\] *|\r *(?=\r|$)")
+BAR = re.compile(r"\r[^\r\n]*\|[^\r\n]*\[[^\r\n]*\] *|(?:\r|^) *(?=\r|$)", re.MULTILINE)
 
 
 def without_bars(text: str) -> str:
@@ -13,6 +13,11 @@ def without_bars(text: str) -> str:
     >>> without_bars("\\r 59%|███▉  | 5698/9610 [00:02<00:01, 2848.74problem/s]\\r       \\r")
     ''
     >>> without_bars("Warning: late\\n\\rcounting:  50%|██  | 1/2 [00:02<00:02]\\r     \\r")
+    'Warning: late\\n'
+
+    JupyterLab keeps the blanks that were written over a bar.
+
+    >>> without_bars("Warning: late\\n                 ")
     'Warning: late\\n'
     """
     return BAR.sub("", text).strip("\r")
