@@ -31,6 +31,7 @@ from small_models import CHAT, SIZES, byte_tokenizer, model_folder
 from transformers import (
     AutoModelForCausalLM,
     BambaConfig,
+    BertConfig,
     GPT2Config,
     GPTNeoConfig,
     GraniteMoeHybridConfig,
@@ -39,6 +40,7 @@ from transformers import (
     LlamaForCausalLM,
     MiniMaxConfig,
     Qwen2ForCausalLM,
+    RobertaConfig,
     RwkvConfig,
 )
 
@@ -438,6 +440,7 @@ for model in sys.argv[1:]:
         ("config.json", {"attn_implementation": "someone/kernel"}, "would load code from the hub"),
         ("config.json", {"transformers_weights": "x.safetensors"}, "names other weights"),
         ("adapter_config.json", {"megatron_config": {"a": 1}}, "megatron_config"),
+        ("adapter_config.json", {"alora_invocation_tokens": [3, 4]}, "behind these tokens only"),
     ],
 )
 def test_h6_settings_that_name_code_or_other_weights_are_refused(
@@ -961,6 +964,17 @@ def test_a_model_that_cannot_be_sampled_is_refused_when_it_is_loaded(kind, tmp_p
     assert main(["train", "--model", str(folder), "--out", str(out), "--device", "cpu"]) == 2
     assert "keeps no cache" in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize("config", [BertConfig, RobertaConfig])
+def test_a_model_that_counts_positions_from_its_padding_is_refused(config, tmp_path):
+    """BERT as a decoder counts from 0; RoBERTa counts from pad_token_id + 1."""
+    made = config(**SMALL | {"pad_token_id": 1}, is_decoder=True, max_position_embeddings=64)
+    folder = in_a_folder(made, tmp_path / "a")
+    if config is BertConfig:
+        assert vpo.load_policy(folder).positions == 64
+    else:
+        refused(folder, "RobertaForCausalLM does not count its positions from 0")
 
 
 def test_a_tokenizer_that_a_full_disk_cuts_is_an_error_of_a_file(tmp_path):

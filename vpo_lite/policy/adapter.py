@@ -58,6 +58,7 @@ class _PeftConfig(Schema):
     r: _Rank = 8
     rank_pattern: dict[str, _Rank] | None = None
     megatron_config: None = None  # with it peft imports the module that the file names
+    alora_invocation_tokens: list[int] | None = None
 
 
 def adapter_folder(path) -> Path | None:
@@ -104,9 +105,14 @@ def load_adapter(model, folder: Path) -> PeftModel:
     """Put a trained adapter on its base model. It can be trained further.
 
     Raises: ValueError unless the folder holds every tensor of the adapter and no other, of the
-    right shape and finite.
+    right shape and finite, and for an adapter that acts on some tokens only (aLoRA).
     """
     config, path = read_json(folder / _PEFT, _PeftConfig), adapter_file(folder)
+    if config.alora_invocation_tokens:
+        raise ValueError(
+            f"{folder / _PEFT}: names alora_invocation_tokens; such an adapter acts behind these "
+            "tokens only, and here one acts on every token: train a plain LoRA adapter"
+        )
     found = tensors(path)
     check_tensors(path, not_finite=not_finite(found.items()))
     widest = max((max(x.shape, default=1) for x in found.values() if x.numel()), default=0)

@@ -266,7 +266,9 @@ def _sides(layer) -> tuple[int, int]:
 def _check_forward(policy: Policy, where) -> None:
     """Run the model once, and its cache as sampling does: two rows for each of two prompts.
 
-    Settings that no reader checks show here, and models that cannot be sampled.
+    Settings that no reader checks show here, and models that cannot be sampled. Models of the
+    RoBERTa kind count positions from the padding token's id on. Padded prompts are asked with
+    positions from 0 on, where these would answer otherwise than they were trained.
     """
     token, count = min(policy.eos_ids), policy.embedded
     padded = pad_prompts([[token], [token, token]], policy.pad_id, policy.device)
@@ -282,17 +284,25 @@ def _check_forward(policy: Policy, where) -> None:
             f"{where}: the model gives no finite logits for its {count:,} tokens "
             f"(shape {tuple(logits.shape)}); its config.json or its weights are damaged"
         )
+    name = type(policy.model.get_base_model()).__name__
     forward = decoder_for(policy.model)
     try:
         with quiet(), torch.no_grad():
+            from_0 = torch.arange(2, device=policy.device).expand(2, 2)
+            placed = policy.model(input_ids=padded.ids, position_ids=from_0).logits
             first = forward.prefill(*padded, prompt_of, 2)
             second = forward.step(first.argmax(-1))
     except Exception as error:  # a model without a cache, or with one of another kind
-        name = type(policy.model.get_base_model()).__name__
         raise ValueError(
             f"{where}: {name} keeps no cache that sampling can use ({reason(error)}); "
             "choose another model"
         ) from error
+    # The same kernels read the same numbers, so a difference is no rounding.
+    if (logits - placed).abs().max() > 0.1 * logits.float().std():
+        raise ValueError(
+            f"{where}: {name} does not count its positions from 0, so padded prompts cannot be "
+            "sampled; choose another model"
+        )
     if not (first.isfinite().all() and second.isfinite().all()):
         raise ValueError(f"{where}: the model gives no finite logits for a padded prompt")
 
