@@ -67,9 +67,8 @@ def test_the_average_answer_is_over_all_answers_repeats_too():
 
 
 def test_answers_that_tie_under_w_star_are_averaged():
-    R = [[1, 0], [0, 1], [0, 0.2]]
-    tied = vpo.reward_report(R, w_star=[0, 0])  # all three tie: 0.5, 0.5 and 0.1 of 0.75
-    assert tied.under_w_star == pytest.approx(1.1 / 3 / 0.75)
+    tied = vpo.reward_report([[1, 0], [0, 0.5]], w_star=[1, 2])  # worth 1/2 and 1/4 of 7/12
+    assert tied.under_w_star == pytest.approx(3 / 8 / (7 / 12))
 
 
 @pytest.mark.parametrize("d", [2, 3, 4])
@@ -413,6 +412,7 @@ WRONG = {
     "target": (dict(R=np.eye(2), target=[1]), r"target has shape \(1,\): expected \(2,\)"),
     "w_star": (dict(R=np.eye(2), w_star=[1, 0, 0]), r"w_star has shape \(3,\): expected \(2,\)"),
     "w_star d": (dict(R=[np.eye(2), np.eye(3)], w_star=[1, 0]), r"w_star has shape \(2,\)"),
+    "w_star 0": (dict(R=np.eye(2), w_star=[0, 0]), r"w_star = \[0.0, 0.0\] for R: expected at "),
     "worst": (dict(R=np.eye(2), worst=0), r"worst = 0: expected 1 parts|worst has"),
     "alpha": (dict(R=np.eye(2), alpha=0), "alpha = 0: expected one positive number"),
     "names": (dict(R=np.eye(2), objectives=["a"]), r"objectives = \['a'\]: expected 2 texts"),

@@ -150,6 +150,8 @@ def test_report_and_train_tell_of_rewards_by_chance(bad, capsys):
     chance = bad("def vector(self, *_):\n    return np.random.random(2)")
     assert main([*asked, chance]) == 0
     assert "rewards are by chance" in " ".join(capsys.readouterr().out.split())
+    assert main([*asked, chance, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["by_chance"] is True
     assert train(chance) == 0
     said = "before training: scored by themselves once more, the answers to the first problem earn"
     assert said in capsys.readouterr().err

@@ -185,7 +185,8 @@ def _of_a_task(options) -> int:
     figures = {"task": config.task, "model": config.base_model, "seed": config.seed}
     figures |= {"true_front": front, "below_worst_rate": below}
     figures |= {"none": dict(functions.nones)} if functions else {}
-    if by_chance(task, pools[0]):
+    figures["by_chance"] = by_chance(task, pools[0])
+    if figures["by_chance"]:
         more.append(f"{BY_CHANCE[0].upper()}{BY_CHANCE[1:]}.")
     return _tell(options, report, figures, head, more, seen)
 

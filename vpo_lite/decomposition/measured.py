@@ -115,6 +115,10 @@ def _problem(name, rewards, valid, target, w_star, worst) -> Problem:
     worst = np.zeros(d) if worst is None else _shaped(check_finite(worst, "worst", 0), "worst", d)
     w_star = np.full(d, 1 / d) if w_star is None else w_star
     w_star = _shaped(check_finite(w_star, "w_star", 0, LARGEST_WEIGHT), "w_star", d)
+    if not w_star.any():
+        raise ValueError(
+            f"w_star = {shown(w_star.tolist())} for {name}: expected at least one weight other than 0"
+        )
     below = is_below(rewards, worst)
     if below.any():
         raise ValueError(
