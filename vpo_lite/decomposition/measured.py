@@ -117,7 +117,8 @@ def _problem(name, rewards, valid, target, w_star, worst) -> Problem:
     w_star = _shaped(check_finite(w_star, "w_star", 0, LARGEST_WEIGHT), "w_star", d)
     if not w_star.any():
         raise ValueError(
-            f"w_star = {shown(w_star.tolist())} for {name}: expected at least one weight other than 0"
+            f"w_star = {shown(w_star.tolist())} for {name}: expected at least one weight other "
+            "than 0"
         )
     below = is_below(rewards, worst)
     if below.any():
