@@ -16,7 +16,7 @@ import torch
 from small_models import byte_tokenizer, config_of
 from torch.profiler import ProfilerActivity, profile
 from torch.utils import _pytree as pytree
-from transformers import LlamaForCausalLM, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
@@ -189,6 +189,44 @@ def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, change
     measured = peak(work) - sum(p.nbytes for p in learner.parameters)
     need = stated(learner, config, shape)
     assert 1 / 1.5 < (need.activations + need.logits) / measured < 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gemma2", "mixtral", "qwen3_moe"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_experts_and_attention_in_plain_operations_count(kind, dtype, tmp_path):
+    """A third was stated for rows of this length in Gemma 2, whose softcapped attention keeps
+    a number for each pair of tokens. Of experts the width of one was counted.
+    """
+    shape = (2, 4, 240, 30, 16, 96, 200, 3, 6, 2, 3000)
+    P, G, _, _, rank, H, I, layers, heads, kv, V = shape
+    settings = AutoConfig.for_model(
+        kind,
+        hidden_size=H,
+        intermediate_size=I,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        head_dim=16,
+        vocab_size=V,
+        num_experts=8,
+        num_local_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=120,
+        max_position_embeddings=512,
+        tie_word_embeddings=False,
+        **dict(eos_token_id=2, bos_token_id=1, pad_token_id=None),
+    )
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(settings).save_pretrained(tmp_path)
+    byte_tokenizer(chat=False).save_pretrained(tmp_path)
+    given = dict(prompts=P, group_size=G, rank=rank, device="cpu", m=3, dtype=dtype)
+    config = vpo.TrainConfig.preset("demo", model=str(tmp_path), **given)
+    learner = Learner(config)
+    need, attention = stated(learner, config, shape), learner.policy.model.config
+    assert attention._attn_implementation == ("eager" if kind == "gemma2" else "sdpa")
+    saved = kept_for_backward(learner.policy, full_rollouts(shape)) - 4 * P * G * shape[3] * V
+    assert 1 / 1.3 < need.activations * layers / (layers + 0.5) / saved < 1.3
 
 
 @pytest.mark.slow

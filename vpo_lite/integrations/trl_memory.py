@@ -42,7 +42,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None, processes: int
     return Memory(
         parameters=model.base,
         adapter=(4 + (processes > 1)) * model.trained,
-        activations=model.activations(N, N, config.gradient_checkpointing),
+        activations=model.activations(N, N, b * (L + T) ** 2, config.gradient_checkpointing),
         logits=min(n, TOKENS) * tile + 4 * n * model.H,
         sampling=max(sampling, model.copied(model.s) if DecoderView.knows(policy.model) else 0),
     )

@@ -66,6 +66,8 @@ class Decoder:
 
     - layers, heads, V: how many layers, query heads and tokens of the vocabulary
     - cached: numbers in the keys and values of one token, over all layers
+    - experts, E: how many a token goes through in a mixture of experts, 0 without; their width
+    - eager: whether attention runs in plain operations, which keep a number for each pair of tokens
     - base, trained: bytes of the parameters that stay as they are, and of those that are trained
     """
 
@@ -78,6 +80,9 @@ class Decoder:
     heads: int
     V: int
     cached: int
+    experts: int
+    E: int
+    eager: bool
     base: int
     trained: int
 
@@ -88,30 +93,38 @@ class Decoder:
         heads = shape.num_attention_heads
         head = getattr(shape, "head_dim", None) or shape.hidden_size // heads
         kv_heads = getattr(shape, "num_key_value_heads", None) or heads
+        I = getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size
         parameters = list(policy.model.parameters())
         return cls(
             H=shape.hidden_size,
             A=heads * head,
-            I=getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size,
+            I=I,
             s=bare.dtype.itemsize,
             r=rank,
             layers=shape.num_hidden_layers,
             heads=heads,
             V=shape.vocab_size,
             cached=2 * shape.num_hidden_layers * kv_heads * head,
+            experts=getattr(shape, "num_experts_per_tok", None) or 0,
+            E=getattr(shape, "moe_intermediate_size", None) or I,
+            eager=shape._attn_implementation == "eager",
             base=_bytes([p for p in parameters if not p.requires_grad]),
             trained=_bytes([p for p in parameters if p.requires_grad]),
         )
 
-    def activations(self, N: int, attended: int, checkpointing: bool) -> int:
+    def activations(self, N: int, attended: int, pairs: int, checkpointing: bool) -> int:
         """What one forward pass over N tokens keeps, and the gradients on their way.
 
-        attended: tokens whose keys and values are read
+        attended: tokens whose keys and values are read; pairs: of a token that reads and one that
+        is read
         """
         H, A, I, s = self.H, self.A, self.I, self.s
         c, a = (2, 1) if s == 4 else (5, 2)
-        layer = N * (8 * H + 4 * (c * H + A + I) + s * (a * A + 3 * I) + 28 * self.r)
-        layer += 2 * s * A * attended
+        mlp = 4 * I + 3 * s * I
+        if self.experts:
+            mlp = s * self.experts * (7 * self.E + 4 * H)
+        layer = N * (8 * H + 4 * (c * H + A) + s * a * A + mlp + 28 * self.r)
+        layer += 2 * s * A * attended + 8 * self.eager * self.heads * pairs
         kept = s * N * H * self.layers + layer if checkpointing else layer * self.layers
         return kept + layer // 2
 
@@ -130,7 +143,9 @@ class Decoder:
 
     def reading(self, prompts: int, L: int) -> int:
         """One layer's numbers while prompts of L tokens are read, without gradients."""
-        return self.s * prompts * L * (4 * self.H + 3 * self.I + self.heads * L)
+        pair = 12 if self.eager else self.s
+        mlp = self.experts * (3 * self.E + self.H) if self.experts else 3 * self.I
+        return prompts * L * (self.s * (4 * self.H + mlp) + pair * self.heads * L)
 
 
 def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
@@ -145,6 +160,10 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     - H: the width; A: heads x head width; I: the MLP's width; r: the rank of LoRA
     - s: bytes of a number, 4 or 2; c, a: 2, 1 in float32 and 5, 2 in half precision
 
+    A mixture of experts keeps s e (7 E + 4 H) bytes a token in the place of 4 I + 3 s I, where each
+    token goes through e experts of width E. Attention in plain operations keeps 8 bytes more for
+    each head and pair of tokens. Families differ: there the estimate may be twice too high.
+
     Checkpointing keeps s N H for each layer, and the whole of one layer at a time. Gradients take
     half a layer more. Logits over V tokens are held four times in float32: as they are, as
     log-softmax, for the entropy, and as gradient. An entropy bonus adds two copies. A KL adds none:
@@ -153,7 +172,8 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     Sampling holds R = sample_batch rollouts of p prompts at once. A layer keeps keys and values of
     R T + p L tokens, or of R (L + T) in the model's own pass. 21 bytes go to every token that may
     be drawn in the step. On top come one layer's p L (4 H + 3 I + L heads) numbers while the
-    prompts are read, and later 24 bytes for each logit of one token. The sampler's copies are gone
+    prompts are read (of experts e (3 E + H) for 3 I; in plain operations 12 bytes for each of the
+    L heads), and later 24 bytes for each logit of one token. The sampler's copies are gone
     when the update begins: all parameters in another number format, else the projections that it
     joins, H (A + C) + 2 H I numbers of a layer (C: the width of keys and values). In float32 it
     adds LoRA to the others, too: A H + I H. In half precision LoRA stands apart, beside zeros:
@@ -168,6 +188,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     shared, fast = policy.shares_prompts, DecoderView.knows(policy.model)
     N = u * L + b * T if shared else b * (L + T)
     attended = b * (L + T) + (u * L if shared else 0)
+    pairs = u * L * L + b * T * (L + T) if shared else b * (L + T) ** 2
     R = min(config.sample_batch or rows, rows)
     p = max(1, R // config.group_size)
     R = min(R, p * config.group_size)  # whole groups, or rollouts of one group
@@ -179,7 +200,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     return Memory(
         parameters=model.base,
         adapter=4 * model.trained,
-        activations=model.activations(N, attended, policy.checkpointing),
+        activations=model.activations(N, attended, pairs, policy.checkpointing),
         logits=(4 + 2 * bool(config.entropy)) * 4 * b * T * model.V,
         sampling=size * model.cached * cached + 21 * rows * T + drawing + copies,
     )
