@@ -174,6 +174,17 @@ def test_best_subset_against_all_subsets(m, alpha):
     assert len(indices) <= m and (np.diff(indices) > 0).all()
 
 
+@pytest.mark.parametrize("alpha", [0.3, 0.7, 2.5, 4.5, 9.0])
+def test_of_sets_that_differ_in_the_order_of_objectives_the_first_is_the_best(alpha):
+    """With the first two objectives swapped the pairs (2, 0) and (2, 1) are the same, and so are
+    the weights. A sum over points told them apart, now so and now so.
+    """
+    R = np.array([[1, 0.2, 0.3, 1], [0.2, 1, 0.3, 1], [0.7, 0.7, 1, 0.5]])
+    assert metrics.best_subset(R, 2, alpha, points=2048).indices.tolist() == [0, 2]
+    again = metrics.best_subset(R[:, [1, 0, 3, 2]], 2, alpha, points=2048)
+    assert again.indices.tolist() == [0, 2]
+
+
 def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
     corners = np.vstack([np.sqrt(rng().dirichlet(np.ones(3), size=60))])
     indices, value = vpo.best_subset(corners, 6)

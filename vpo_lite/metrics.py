@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, permutations
 from math import comb
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ __all__ = [
     "price_of_conflict",
 ]
 
+NEAR = 64  # sets that are compared once more where a sum over points may tell them apart
 TRIED = 180_000  # best_subset tries every subset if their number times m^2 is at most this
 GREEDY = 8_000  # and values n answers m times, exactly, if n m^2 is at most this
 MOST_BOXES = 5 * 10**8  # n^(d/2), the cost of the hypervolume of n answers: some 5 s
@@ -292,7 +293,8 @@ def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int =
     20,000). Otherwise answers are added one by one, each time the one that raises the utility most.
     Utility is submodular, so this greedy choice reaches at least 1 - 1/e of the best value. For
     large pools and m this choice is made over a fixed number of Sobol points, which bounds its
-    time. The value is that of `exact_set_reward` in any case; points: as there.
+    time. The value is that of `exact_set_reward` in any case; points: as there. Of sets that are
+    worth the same the first counts.
 
     Misleads when alpha differs from what people will ask of the answers.
 
@@ -320,7 +322,24 @@ def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int =
     values = exact_set_reward(rewards[subsets], alpha, points=points)
     slack = 1e-12 * abs(rewards).max()
     best = (values >= values.max() - slack).argmax()  # the first of equals, whatever the rounding
+    near = np.argsort(-values, kind="stable")[:NEAR]
+    near = np.sort(near[values[near] >= values.max() - 1e-3 * abs(rewards).max()])
+    if (
+        alpha != 1 and len(near) > 1
+    ):  # a sum over points may tell sets apart that are worth the same
+        fair = _in_all_orders(rewards[subsets[near]], alpha, points)
+        best = near[(fair >= fair.max() - slack).argmax()]
     return Subset(np.sort(subsets[best]), float(values[best]))
+
+
+def _in_all_orders(sets: np.ndarray, alpha: float, points: int) -> np.ndarray:
+    """Set rewards (S,) of sets (S, m, d), over the same points in every order of their components,
+    as the Dirichlet distribution has them; from d = 5 on in d orders.
+    """
+    d = sets.shape[-1]
+    orders = permutations(range(d)) if d < 5 else (np.roll(range(d), i) for i in range(d))
+    found = [exact_set_reward(sets[..., list(order)], alpha, points=points) for order in orders]
+    return np.mean(found, axis=0)
 
 
 def _greedy(R, m, alpha):

@@ -71,6 +71,15 @@ def test_a_share_code_holds_no_size_of_sets_beside_m(begin, change):
         assert sizes == {lab.config.m} == {lab.config.set_size}
 
 
+def test_single_answers_alone_are_judged_in_sets_of_m_unless_their_size_is_given():
+    lab = Lab("grpo", m=2)
+    assert lab.config.compared_size == 2 and lab.change(m=4).config.compared_size == 4
+    lab.change(methods=("vpo", "grpo")).change(methods="grpo", m=2)
+    assert lab.config.compared_size == 2 == Lab.from_code(lab.share()).config.compared_size
+    own = Lab("grpo", m=2, set_size=3)
+    assert own.config.compared_size == 3 == Lab.from_code(own.share()).config.compared_size
+
+
 def test_share_code_keeps_the_machine_it_is_opened_on():
     code = Lab(threads=3, device="cpu", save_every=7).share()
     again = Lab.from_code(code, threads=2)

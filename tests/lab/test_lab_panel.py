@@ -273,6 +273,17 @@ def test_a_knob_does_not_follow_its_own_turns(panel):
         assert controls.knobs["alpha"].value == 0.4
 
 
+def test_what_a_page_says_of_a_value_between_two_marks_is_no_turn(panel):
+    """A page puts a slider on its nearest mark, and tells that: 0.3 became 0.32, in runs, too."""
+    lab, knobs = panel.lab, panel.controls.knobs
+    lab.change(alpha=0.3, lr=0.0007)
+    code = lab.share()
+    knobs["alpha"].value, knobs["lr"].value = 10**-0.5, 10**-3.15
+    assert (lab.config.alpha, lab.config.lr) == (0.3, 0.0007) and lab.share() == code
+    knobs["alpha"].value = 10**-0.45  # one mark further
+    assert lab.config.alpha == 0.35
+
+
 def test_a_knob_follows_a_change_in_code_right_after_its_own_turn(panel):
     controls, lab = panel.controls, panel.lab
     with panel._drawing:
@@ -307,6 +318,7 @@ def test_the_plots_follow_although_a_browser_left_while_it_opened_the_panel(slow
 @pytest.mark.slow
 def test_the_slider_of_time_looks_back_and_returns(panel):
     lab, controls = panel.lab, panel.controls
+    assert controls.look.max == 1000, "the end that the key End will know"
     lab.change(steps=3)
     lab.train()
     assert lab.join(WAIT) and until(lambda: controls.look.max == controls.look.value == 3)

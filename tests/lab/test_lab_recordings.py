@@ -1,10 +1,13 @@
 """Any run of a lab is recorded and replayed whole: many mazes, changed, paused, trained on."""
 
+import dataclasses
+
 import pytest
 from lab_harness import SMALL, WAIT, until
 
 from vpo_lite.lab import Lab
 from vpo_lite.lab.recordings import FILE, read
+from vpo_lite.lab.stretch import Track
 
 
 @pytest.fixture(autouse=True)
@@ -111,8 +114,10 @@ def test_without_a_folder_nothing_is_overwritten(here):
 
 
 def test_the_folder_says_which_problem():
+    run = Lab.replay("silent_bug/a").runs["vpo"]
+
     def name(lab):
-        lab._tracks = Lab.replay("silent_bug/a")._tracks
+        lab._tracks = {"vpo": Track(dataclasses.replace(run, config=lab.config))}
         return lab.record().parent.name
 
     assert name(Lab(maze="S . G\n# . .\nD . E")) == "vpo-one-maze-1"

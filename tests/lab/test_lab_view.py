@@ -7,8 +7,9 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from lab_harness import SMALL, WAIT, record
+from lab_harness import SMALL, WAIT, record, until
 
+import envs
 from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward
@@ -21,6 +22,7 @@ from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
 from vpo_lite.objective import sample_weights
 from vpo_lite.shown import live
+from vpo_lite.training import loop
 from vpo_lite.training.record import Group
 
 KL = "KL to the start"  # measured at every fourth step
@@ -54,6 +56,37 @@ def test_a_method_of_ones_own_is_drawn_beside_another(slow):
 
 def trace(figure, name):
     return next(t for t in figure.data if t.name == name)
+
+
+def test_runs_on_different_problems_are_never_drawn_on_one(gate, monkeypatch):
+    """With many mazes one run is a step ahead for a while: its maze is another one."""
+    mazes = [envs.generate("lite-6x6", seed) for seed in range(9)]
+
+    def train(config, *, learner, first_step=0):
+        for step in range(first_step, config.steps):
+            gate.permits.acquire()
+            maze = mazes[0 if config.task_options.get("maze_seed") is not None else step]
+            config = (yield record(config, step + 1, maze, maze.pareto_front())) or config
+
+    monkeypatch.setattr(loop, "train", train)
+    lab = Lab(("vpo", "grpo"), many=True, steps=2, maze_seed=0, layout="lite-6x6")
+    lab.train()
+    for steps in [(1, 0), (1, 1), (2, 1), (2, 2)]:
+        gate.open(1)
+        assert until(lambda s=steps: tuple(len(r.records) for r in lab.runs.values()) == s)
+        view = lab.view()
+        shown = view.on_show()
+        assert {len(run.records) for run in shown} == {min(steps) or 1}
+        assert {run.moment.instance for run in shown} == {view.instance}
+        for drawn in board_groups(view):
+            assert all(route["reached"] for route in drawn["routes"])
+    assert lab.join(WAIT)
+    assert lab.change(many=False).view().many and "many mazes" in status_line(lab.view())
+    assert not lab.view().ceilings, "they are those of one maze"
+    gate.open(2)
+    lab.change(methods="grpo").train()
+    assert lab.join(WAIT)
+    assert list(lab.runs) == ["grpo"] and not lab.view().earlier and not lab.view().many
 
 
 def test_moment_counts_every_answer_and_shows_a_real_set():

@@ -44,6 +44,8 @@ def encode(settings: Settings) -> str:
     if settings.config.model == "auto":
         values["model"] = usual["model"]
     changed = {k: v for k, v in values.items() if k not in _LEFT_OUT and usual[k] != v}
+    if values["set_size"] != values["m"]:  # which it would else follow
+        changed["set_size"] = values["set_size"]
     plain = [settings.methods, changed | settings.config.task_options, settings.chosen]
     text = json.dumps([*plain, settings.many], separators=(",", ":"), ensure_ascii=False).encode()
     code = "VPO2-" + packed(text, safe=True)

@@ -154,8 +154,11 @@ class Controls:
             self._pass_on(request, *arguments)
 
     def _turn(self, name, value):
-        if name in LOGARITHMIC:  # the number that stands beside the slider
-            value = float(f"{value:{READOUT}}")
+        if name in LOGARITHMIC:
+            now = getattr(self.lab.view().config, name)
+            if _mark(self.knobs[name], value) == _mark(self.knobs[name], now):
+                return  # the page puts a value that it is told on the nearest mark, and says so
+            value = float(f"{value:{READOUT}}")  # the number that stands beside the slider
         self._ask(self.lab.change, **{name: value})
 
     def _show_routes(self, routes):
@@ -246,7 +249,8 @@ class Controls:
             put(self.layout, value=layout)
 
     def _follow_time(self, view, outside):
-        most = max(view.steps, 1)
+        # The key End goes to the end that a slider had when it was first shown.
+        most = view.steps or max(view.config.steps, 1)
         if not view.look or view.busy or outside:
             at = view.steps if view.look is None else view.look
             put(self.look, min=1, max=max(most, self.look.max))
@@ -299,6 +303,11 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
     for name, knob in made.items():
         _teach(knob, _values(view)[name])
     return made
+
+
+def _mark(knob, value: float) -> int:
+    """The mark of a logarithmic slider that is nearest to a value."""
+    return round((math.log10(value) - knob.min) / knob.step)
 
 
 def _values(view: View) -> dict:

@@ -42,7 +42,7 @@ def routes_on_show(view: View) -> list[Routes]:
     if beside == "front":
         return [*sets, Routes(None, "true front", answers, view.front)]
     best = list(view.target.best)
-    title = f"best set of {view.asked_for}"
+    title = f"best set of {len(best)}"
     return [*sets, Routes(None, title, [answers[i] for i in best], view.front[best])]
 
 

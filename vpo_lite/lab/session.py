@@ -501,16 +501,22 @@ class Session:
                 self._worker = worker
 
     def _fresh_tracks(self) -> dict[str, Track]:
-        """New runs; those of other methods stay, for comparison, but cannot go on."""
+        """New runs; those of other methods on the same problem stay, for comparison, but cannot go
+        on.
+        """
         self._give_way()
         tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
+        asked = next(iter(self.settings.configs.values())).task_options
+        alike = {m: t for m, t in self._tracks.items() if t.run.config.task_options == asked}
         for track in self._tracks.values():
             track.learner = None
-        replaced = [t.run for m, t in self._tracks.items() if m in tracks and t.steps]
+        replaced = [t for m, t in self._tracks.items() if m in tracks and t.steps]
         self._before = (self._tracks, self._earlier, self._made_by) if replaced else None
         self._made_by = ""
-        self._earlier = (*self._earlier, *replaced)[-MOST_EARLIER:]
-        self._tracks = {m: t for m, t in self._tracks.items() if m not in tracks} | tracks
+        earlier = (*self._earlier, *(track.run for track in replaced))
+        earlier = [run for run in earlier if run.config.task_options == asked]
+        self._earlier = tuple(earlier[-MOST_EARLIER:])
+        self._tracks = {m: t for m, t in alike.items() if m not in tracks} | tracks
         return tracks
 
     def _give_way(self) -> None:

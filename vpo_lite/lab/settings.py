@@ -32,8 +32,8 @@ _PRESET = Option("preset", str, "demo", "name of a preset")
 class Settings:
     """The settings of one to three runs that train side by side.
 
-    They are compared at equal numbers of answers: beside a method that writes sets, single answers
-    are judged in sets of m, too, whatever m is.
+    They are compared at equal numbers of answers: single answers are judged in sets of m, too,
+    whatever m is. Only a lab without a method that writes sets may give set_size another value.
 
     - methods: their methods, by name
     - config: settings of the first run, without the options that single out one problem
@@ -106,8 +106,7 @@ class Settings:
         ``began``.
         """
         now = {name: getattr(self.config, name) for name in _at_once(began)}
-        if _writers(began.methods):
-            now["set_size"] = min(self.config.m, self.config.group_size)
+        now["set_size"] = min(self.config.set_size, self.config.group_size)
         return began.configs[method].but(**now)
 
     def needs_fresh_run(self, began: "Settings") -> str:
@@ -117,9 +116,7 @@ class Settings:
         noun = task_class(self.config.task).noun
         changed += [f"one {noun} or many"] * (self.many != began.many)
         now, then = (vars(s.config) | s.config.task_options for s in (self, began))
-        # set_size follows m beside a method that writes sets, and then the methods
-        follows = ("set_size",) if others or _writers(self.methods) else ()
-        names = [n for n in now | then if n not in (*_at_once(began), *follows, *_OWN)]
+        names = [n for n in now | then if n not in (*_at_once(began), *_OWN)]
         return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
 
 
@@ -131,7 +128,7 @@ def _at_once(began: Settings) -> tuple[str, ...]:
     steps would let it rise again.
     """
     falls = began.config.lr_schedule != "constant"
-    return tuple(name for name in AT_ONCE if not (falls and name == "steps"))
+    return (*(name for name in AT_ONCE if not (falls and name == "steps")), "set_size")
 
 
 def imported(names):
@@ -165,9 +162,12 @@ def _writers(methods) -> list[str]:
 
 
 def _of_the_first(methods, given: dict, make: Callable[[dict], TrainConfig]) -> TrainConfig:
-    """The settings of the first method's run. Beside a method that writes sets, set_size is m."""
+    """The settings of the first method's run. set_size is m; without a method that writes sets it
+    may be given.
+    """
     if not (writers := _writers(methods)):
-        return make(given | {"method": methods[0]})
+        size = {"set_size": given["m"]} if "m" in given else {}
+        return make(size | given | {"method": methods[0]})
     config = make(given | {"method": writers[0]})  # which takes any set_size, such as an older m
     if "set_size" in given and config.set_size != config.m:
         raise ValueError(

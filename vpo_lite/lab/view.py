@@ -187,7 +187,12 @@ class View:
 
     @cached_property
     def many(self) -> bool:
-        """Whether the steps draw different problems."""
+        """Whether the steps on show draw different problems, or, before there is one, the steps to
+        come.
+        """
+        trained = (run for run in self.runs if run.method in self.active and run.records)
+        if self.settings.chosen and (run := next(trained, None)) is not None:
+            return not run.config.task_options.keys() & set(self.task.singles_out)
         return self.settings.many or not self.task.single
 
     @property
@@ -202,13 +207,18 @@ class View:
 
     def on_show(self) -> list[Run]:
         """The runs whose answers are drawn: the active ones, then the latest others while there is
-        room.
+        room. All are on the problem of the first one, so with many problems after the same step.
         """
         begun = [run for run in self.runs if run.records]
         others = [run.method for run in begun if run.method not in self.active]
         kept = {*self.active, *others[max(0, len(others) - MOST_RUNS + len(self.active)) :]}
         shown = [run for run in begun if run.method in kept]
-        return sorted(shown, key=lambda run: run.method not in self.active)
+        shown = sorted(shown, key=lambda run: run.method not in self.active)
+        if shown and self.many:
+            step = min(len(run.records) for run in shown if run.method in self.active)
+            shown = [run.until(step) for run in shown]
+        key = self.task.key
+        return [r for r in shown if key(r.moment.instance) == key(shown[0].moment.instance)]
 
     @property
     def problem(self) -> Problem:
@@ -249,6 +259,7 @@ class View:
         if self.many or self.own.front is None:
             return ()
         size = max(config.compared_size for config in self.settings.configs.values())
+        size = min(size, len(self.own.front))
         return target(self.own.front, size, self.judged_at).ceilings
 
     @property

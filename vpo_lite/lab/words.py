@@ -93,7 +93,7 @@ def _of_the_weights(view: View, agreement: float) -> str:
     if view.config.K == math.inf:
         return "K = ∞: no weights are drawn, so the advantages are exact."
     return (
-        f"K = {view.config.K:,}: the advantages of this step (a rollout's score against its "
+        f"With K = {view.config.K:,} the advantages of this step (a rollout's score against its "
         f"group's) and the exact ones, of K = ∞, have a correlation of {agreement:.2f}."
     )
 

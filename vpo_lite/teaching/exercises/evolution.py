@@ -11,7 +11,7 @@ from .kinds import Exercise, number, numbers_of
 
 ROW = "Give the row that `score([program])` returns: a 0 or a 1 for each of the eight tests."
 NONE = "It passes no test. Perhaps A and B are swapped: A runs where the digit is t or more."
-EDGE = "The two programs are right. One test gets the wrong one: compare t with the first digits."
+EDGE = "The two programs are right, but some tests get the wrong one: compare t with their digits."
 ONE = (
     "Only one of the two programs works, as if it stood alone. Whose tests have the large first "
     "digits?"
@@ -52,9 +52,12 @@ def _judge_row(answer):
     return EDGE if passed > 3 else MORE
 
 
-POOL = "Give five or more answers, each with two rewards from 0 to 1: shape (n, 2)."
+POOL = "Give five to 100 answers, each with two rewards from 0 to 1: shape (n, 2)."
 COPIES = "Copies count once: fewer than five of these answers differ."
-DOMINATED = "Not all five are on the front: an answer that is worse in both rewards is not."
+DOMINATED = (
+    "Not all five are on the front: an answer is not if another is at least as good in both "
+    "rewards and better in one."
+)
 CONFLICT = (
     "The best single answer covers too little: for some people it is far from the best. Move the "
     "five closer together."
