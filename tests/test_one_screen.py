@@ -244,6 +244,11 @@ def check(page, boards, sizes=SIZES, large=False):
 
 def test_before_training(page):
     put(page, "Lab()")
+    drawn = measure(page, SMALL)
+    _, top, _, bottom = drawn["plots"]["simplex"]
+    assert drawn["view"][3] - top > 0.4 * (bottom - top), (
+        "on the triangle one sees K, and only there"
+    )
     check(page, boards=1, large=True)
 
 

@@ -36,7 +36,7 @@ STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18, 20, 23, 26, 29, 32, 36, 40)
 FIRST, NEXT, LAST = 1000, 300, 3000  # milliseconds that a frame stands
 TIMES = 3  # then the last frame stays: a page that never rests disturbs its readers
 MOVING, STILL = (1284, 1400), (1640, 1200)  # windows: two plots beside the boards, and three
-TOP = 482  # pixels of the panel in the first window, down to the end of the first row of plots
+TOP = 450  # pixels of the panel in the first window, down to the end of the first row of plots
 
 
 def notebook(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 AXES = {"answers": "", "curve 0": "2", "curve 1": "3", "search": "4"}  # plot -> number of its axes
 ORDER = {  # columns, or fewer -> plots, row by row
     2: ("answers", "curve 0", "simplex", "curve 1", "search"),
-    3: ("answers", "curve 0", "search", "simplex", "curve 1"),
+    3: ("answers", "curve 0", "simplex", "search", "curve 1"),
 }
 LEAST = 120  # pixels of room: with less, plotly has no place for a plot
 GAP = 34  # pixels between board and plots, with what the boxes around them take
@@ -106,7 +106,7 @@ def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str])
     inner_w = width - left - right
     wide = (inner_w - (columns - 1) * gap_x) / columns
     legend = legend_rows(entries, inner_w, size) * (size + 10)
-    cell = round(min(max(236 * scale, 0.6 * wide), 320 * scale))
+    cell = round(min(max(204 * scale, 0.6 * wide), 320 * scale))
     titles, below = round(46 * scale), round(44 * scale)
     top, gap_y, rows = legend + titles, below + titles, -(-len(plots) // columns)
     bottom = below + round(scale * 10)
