@@ -148,9 +148,10 @@ class Controls:
 
     def _act(self, request, *arguments):
         """Do what a person asks for. What this very thread sets to follow the lab is no request;
-        it would also take away the error that is being shown.
+        it would also take away the error that is being shown. What a person turns meanwhile, in
+        another thread, counts.
         """
-        if not self._is_following():
+        if self._follower != threading.get_ident():
             self._pass_on(request, *arguments)
 
     def _turn(self, name, value):
@@ -196,12 +197,6 @@ class Controls:
 
     def _play_on(self, step):
         self.look.value = step
-
-    def _is_following(self):
-        """Whether this very thread sets the knobs. What a person turns meanwhile, in another
-        thread, counts.
-        """
-        return self._follower == threading.get_ident()
 
     # --- from the lab to the knobs ----------------------------------------------------------------
 
