@@ -81,6 +81,10 @@ def test_runs_on_different_problems_are_never_drawn_on_one(gate, monkeypatch):
         for drawn in board_groups(view):
             assert all(route["reached"] for route in drawn["routes"])
     assert lab.join(WAIT)
+    lab.change(methods="vpo", seed=1).train()  # which has no step yet
+    assert [run.method for run in lab.view().on_show()] == ["grpo"] and lab.sentence()
+    gate.open(2)
+    assert lab.join(WAIT)
     assert lab.change(many=False).view().many and "many mazes" in status_line(lab.view())
     assert not lab.view().ceilings, "they are those of one maze"
     gate.open(2)

@@ -193,9 +193,9 @@ class Session:
     ) -> Self:
         """Change settings. ValueError: nothing is changed.
 
-        alpha, K, m, lr, group_size, prompts and steps act from the next step of a run under way.
-        All others act in the next fresh run, and so does steps where the learning rate falls to 0
-        at the last one.
+        alpha, K, m, set_size, lr, group_size, prompts and steps act from the next step of a run
+        under way. All others act in the next fresh run, and so does steps where the learning rate
+        falls to 0 at the last one.
         """
         with self._lock:
             singled = [name for name in settings if name in self._task.singles_out]

@@ -21,7 +21,8 @@ from ..training.config import TrainConfig
 
 MOST_RUNS = 3  # side by side
 MOST_EARLIER = 4  # runs that stay as faint curves
-AT_ONCE = ("alpha", "K", "m", "group_size", "prompts", "lr", "steps")  # from a run's next step on
+# What acts from a run's next step on.
+AT_ONCE = ("alpha", "K", "m", "set_size", "group_size", "prompts", "lr", "steps")
 NOT_SHARED = ("threads", "device", "save_every", "keep_texts")  # these belong to no share code
 
 _MANY = Option("many", bool, None, "whether to train on many problems")
@@ -128,7 +129,7 @@ def _at_once(began: Settings) -> tuple[str, ...]:
     steps would let it rise again.
     """
     falls = began.config.lr_schedule != "constant"
-    return (*(name for name in AT_ONCE if not (falls and name == "steps")), "set_size")
+    return tuple(name for name in AT_ONCE if not (falls and name == "steps"))
 
 
 def imported(names):

@@ -215,7 +215,8 @@ class View:
         shown = [run for run in begun if run.method in kept]
         shown = sorted(shown, key=lambda run: run.method not in self.active)
         if shown and self.many:
-            step = min(len(run.records) for run in shown if run.method in self.active)
+            done = [len(run.records) for run in shown if run.method in self.active]
+            step = min(done, default=None)
             shown = [run.until(step) for run in shown]
         key = self.task.key
         return [r for r in shown if key(r.moment.instance) == key(shown[0].moment.instance)]
