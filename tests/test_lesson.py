@@ -543,6 +543,9 @@ def test_all_can_be_reached_and_seen_by_keyboard(page):
     assert page.locator("svg[role=img]:not([aria-label])").count() == 0
 
 
+FRAMES = "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 def test_walkers_rest_where_less_motion_is_asked_for(page):
@@ -551,10 +554,15 @@ def test_walkers_rest_where_less_motion_is_asked_for(page):
     def moved():
         put(page, "step", 1)
         put(page, "step", 40)
-        page.wait_for_timeout(150)  # the board draws in a frame of its own
+        page.wait_for_timeout(150)
+        page.evaluate(FRAMES)  # the board draws in a frame of its own
         first = page.evaluate(place)
-        page.wait_for_timeout(250)
-        return page.evaluate(place) != first
+        for _ in range(12):
+            page.wait_for_timeout(250)
+            page.evaluate(FRAMES)
+            if page.evaluate(place) != first:
+                return True
+        return False
 
     assert moved()
     page.emulate_media(reduced_motion="reduce")

@@ -221,17 +221,31 @@ function* subsets(items, m, from = 0) {
   for (let i = from; i <= items.length - m; i++) for (const rest of subsets(items, m - 1, i + 1)) yield [items[i], ...rest];
 }
 
+// orders of d columns: all of them, from d = 5 on d
+function orders(d) {
+  const all = (left) => left.length ? left.flatMap((k) => all(left.filter((l) => l !== k)).map((rest) => [k, ...rest])) : [[]];
+  const range = Array.from({ length: d }, (_, k) => k);
+  return d < 5 ? all(range) : range.map((i) => range.map((k) => (k - i + d) % d));
+}
+
 const TRIED = 5000; // subsets that are all tried; beyond, answers are added one by one, as vpo_lite/metrics.py does
-// {indices, value}: the m rows of a pool with the highest set reward; fewer where more add nothing. worth(indices) is it
-function bestSubset(pool, m, worth) {
-  const useful = nondominated(pool), size = Math.min(m, useful.length), slack = 1e-12 * largest(pool);
+const NEAR = 64; // that are compared once more where a sum over points may tell them apart, as there
+// {indices, value}: the m rows of a pool with the highest set reward, of equals the first; fewer where more add nothing.
+// worth(indices) is it; value(rows): the same of any rows, where it is a sum over points
+function bestSubset(pool, m, worth, value) {
+  const useful = nondominated(pool), size = Math.min(m, useful.length), scale = largest(pool), slack = 1e-12 * scale;
   let count = 1;
   for (let i = 0; i < size; i++) count *= (useful.length - i) / (i + 1);
-  const best = (candidates) => {
-    const values = candidates.map(worth), most = Math.max(...values), at = values.findIndex((v) => v >= most - slack);
+  const first = (values, most = Math.max(...values)) => values.findIndex((v) => v >= most - slack);
+  const fair = (indices) => sum(orders(pool[0].length).map((order) => value(indices.map((i) => order.map((k) => pool[i][k])))));
+  const best = (candidates, closely) => {
+    const values = candidates.map(worth), most = Math.max(...values), highest = values.map((_, i) => i);
+    highest.sort((i, j) => values[j] - values[i]);
+    const near = highest.slice(0, NEAR).filter((i) => values[i] >= most - 1e-3 * scale).sort((i, j) => i - j);
+    const at = closely && near.length > 1 ? near[first(near.map((i) => fair(candidates[i])))] : first(values);
     return { indices: candidates[at], value: values[at] };
   };
-  if (count <= TRIED) return best([...subsets(useful, size)]);
+  if (count <= TRIED) return best([...subsets(useful, size)], value);
   let found = { indices: [] };
   for (let i = 0; i < size; i++) {
     const { indices } = found;

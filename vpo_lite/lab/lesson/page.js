@@ -37,7 +37,8 @@ const curvesAt = [], bestsAt = []; // by α
 const curvesNow = () => curvesAt[state.alpha] ??= runs.map((run) => run.steps.map(ofMoment));
 // the best 1, 2, ... answers of the front, up to the size of a set: [{indices, value}]
 function best() {
-  const of = (m) => exact.bestSubset(rows(whole), m, (indices) => reward(indices.map((i) => whole[i])));
+  const value = alphaNow() === 1 ? null : (R) => exact.integrate(R, alphaNow(), data.sobol).value;
+  const of = (m) => exact.bestSubset(rows(whole), m, (indices) => reward(indices.map((i) => whole[i])), value);
   return bestsAt[state.alpha] ??= front ? Array.from({ length: data.size }, (_, i) => of(i + 1)) : [];
 }
 const asked = () => best().at(-1)?.indices ?? [];
