@@ -322,12 +322,12 @@ def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int =
     values = exact_set_reward(rewards[subsets], alpha, points=points)
     slack = 1e-12 * abs(rewards).max()
     best = (values >= values.max() - slack).argmax()  # the first of equals, whatever the rounding
-    near = np.argsort(-values, kind="stable")[:NEAR]
-    near = np.sort(near[values[near] >= values.max() - 1e-3 * abs(rewards).max()])
-    # A sum over points may tell sets apart that are worth the same.
-    if alpha != 1 and len(near) > 1:
-        fair = _in_all_orders(rewards[subsets[near]], alpha, points)
-        best = near[(fair >= fair.max() - slack).argmax()]
+    if alpha != 1:  # a sum over points may tell sets apart that are worth the same
+        near = np.argsort(-values, kind="stable")[:NEAR]
+        near = np.sort(near[values[near] >= values.max() - 1e-3 * abs(rewards).max()])
+        if len(near) > 1:
+            fair = _in_all_orders(rewards[subsets[near]], alpha, points)
+            best = near[(fair >= fair.max() - slack).argmax()]
     return Subset(np.sort(subsets[best]), float(values[best]))
 
 

@@ -507,16 +507,17 @@ class Session:
         self._give_way()
         tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
         asked = next(iter(self.settings.configs.values())).task_options
-        alike = {m: t for m, t in self._tracks.items() if t.run.config.task_options == asked}
         for track in self._tracks.values():
             track.learner = None
-        replaced = [t for m, t in self._tracks.items() if m in tracks and t.steps]
+        replaced = [t.run for m, t in self._tracks.items() if m in tracks and t.steps]
         self._before = (self._tracks, self._earlier, self._made_by) if replaced else None
         self._made_by = ""
-        earlier = (*self._earlier, *(track.run for track in replaced))
+        earlier = [*self._earlier, *replaced]
         earlier = [run for run in earlier if run.config.task_options == asked]
         self._earlier = tuple(earlier[-MOST_EARLIER:])
-        self._tracks = {m: t for m, t in alike.items() if m not in tracks} | tracks
+        others = {m: t for m, t in self._tracks.items() if m not in tracks}
+        others = {m: t for m, t in others.items() if t.run.config.task_options == asked}
+        self._tracks = others | tracks
         return tracks
 
     def _give_way(self) -> None:

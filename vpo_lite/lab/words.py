@@ -79,8 +79,7 @@ def _of_a_run(view: View, run: Run) -> str:
         line += f"have set reward {record.set_reward:.2f}"
     else:
         line += f"cover {covered:.2f} of the front"
-    key = view.task.key
-    if view.front is not None and key(moment.instance) == key(view.instance):
+    if view.front is not None:  # of the same problem: view.on_show
         held = round(float(metrics.front_share(moment.rewards, view.front)) * len(view.front))
         line += f"; a typical one holds {held} of {len(view.front)} points"
     valid = "reach E" if is_maze(view) else "are valid"

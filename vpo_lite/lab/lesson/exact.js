@@ -239,10 +239,13 @@ function bestSubset(pool, m, worth, value) {
   const first = (values, most = Math.max(...values)) => values.findIndex((v) => v >= most - slack);
   const fair = (indices) => sum(orders(pool[0].length).map((order) => value(indices.map((i) => order.map((k) => pool[i][k])))));
   const best = (candidates, closely) => {
-    const values = candidates.map(worth), most = Math.max(...values), highest = values.map((_, i) => i);
-    highest.sort((i, j) => values[j] - values[i]);
-    const near = highest.slice(0, NEAR).filter((i) => values[i] >= most - 1e-3 * scale).sort((i, j) => i - j);
-    const at = closely && near.length > 1 ? near[first(near.map((i) => fair(candidates[i])))] : first(values);
+    const values = candidates.map(worth);
+    let at = first(values);
+    if (closely) {
+      const most = Math.max(...values), highest = values.map((_, i) => i).sort((i, j) => values[j] - values[i]);
+      const near = highest.slice(0, NEAR).filter((i) => values[i] >= most - 1e-3 * scale).sort((i, j) => i - j);
+      if (near.length > 1) at = near[first(near.map((i) => fair(candidates[i])))];
+    }
     return { indices: candidates[at], value: values[at] };
   };
   if (count <= TRIED) return best([...subsets(useful, size)], value);
