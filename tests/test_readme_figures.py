@@ -231,3 +231,95 @@ def test_speeds_are_those_that_were_measured():
     plain = [run["rollouts"]["1m"]["peft generate"]["seconds"] for run in runs]
     told = "`generate` takes {:.2f} s with two threads and {:.2f} s with one".format(*plain)
     assert told in REFERENCE, told
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+ON_A_GPU = REFERENCE.partition("## On a GPU")[2]
+GPU = json.loads((RESULTS / "gpu.json").read_text())["parts"]
+
+
+def row_of(label):
+    """The cells of the row of "On a GPU" that begins with this label."""
+    (line,) = (line for line in ON_A_GPU.splitlines() if line.startswith(f"| {label}"))
+    return [cell.strip() for cell in line.split("|")[2:-1]]
+
+
+def test_speeds_on_a_gpu_are_those_that_were_measured():
+    sizes = ("1m", "10m", "0.5b")
+    for shape in ("8 x 8", "32 x 16"):
+        found = [GPU["rollouts"][f"{size}, {shape}"] for size in sizes]
+        ratios = [x["tokens_per_second"] for x in found]
+        ratios = [x["view, CUDA graph"] / x["generate"] for x in ratios]
+        label = "sampling 8 prompts" if shape == "8 x 8" else "sampling 32 x 16 x 48"
+        assert row_of(label) == [f"{x:.1f}" for x in ratios]
+    sides = [[GPU["trl"][size][side] for side in ("trl", "vpo_lite")] for size in sizes]
+    steps = [theirs["seconds"] / ours["seconds"] for theirs, ours in sides]
+    assert row_of("a whole step of 8 x 8 x 48") == [f"{x:.1f}" for x in steps]
+    update = [
+        [sum(x["split_median_seconds"][p] for p in ("forward + loss", "backward")) for x in pair]
+        for pair in sides
+    ]
+    assert row_of("its update alone") == [f"{theirs / ours:.1f}" for theirs, ours in update]
+
+
+def test_where_a_step_on_a_gpu_takes_its_time():
+    steps = [GPU["step_time"][name] for name in ("1m", "10m", "0.5b", "preset gpu")]
+    told = " s at 1 M parameters, {} s at 10 M and {} s at 0.5 B. One of preset `gpu`"
+    times = [f"{step['seconds']:.2f}" for step in steps]
+    text = " ".join(ON_A_GPU.split())
+    assert times[0] + told.format(*times[1:3]) in text and f"takes {times[3]} s" in text
+    parts = {
+        "sampling |": "generate",
+        "reading and scoring": "scoring",
+        "forward pass": "forward + loss",
+        "backward pass": "backward",
+    }
+    for label, part in parts.items():
+        splits = [step["split_median_seconds"] for step in steps]
+        assert row_of(label) == [
+            f"{x[part] / sum(x.values()):.0%}".replace("%", " %") for x in splits
+        ]
+    long = [GPU["sampling_time"][f"{size}, 32 x 16 x 256"] for size in ("0.5b", "1m")]
+    times = [round(1 / row["share_of_limit"]) for row in long]
+    assert f"would be {times[0]} times as fast at 0.5 B, and {times[1]} times at 1 M" in text
+    assert (
+        f"A token of 0.5 B takes {1000 * long[0]['split_seconds']['tokens'] / 256:.0f} ms" in text
+    )
+
+
+def test_a_gpu_computes_what_the_cpu_does():
+    (said,) = row_of("logits")
+    assert (
+        said
+        == f"within {max(GPU['logits'][s] for s in ('1m', '10m')):.0e} of the CPU's".replace(
+            "e-0", "e-"
+        )
+    )
+    ways = [GPU["sampler"][way] for way in ("graph", "eager", "model's own")]
+    assert all(way["same_rows"] == 1 for way in [*ways, GPU["compiled"]["compiled"]])
+    assert row_of("gradient") == [
+        f"off by {GPU['update']['gradient_off']:.0e} of its length".replace("e-0", "e-")
+    ]
+    means = [np.mean([*GPU["demo"][where].values()]) for where in ("coverage", "coverage_cpu")]
+    assert row_of("preset `demo`") == [
+        "coverage {:.3f} after training, {:.3f} on the CPU".format(*means)
+    ]
+    assert not GPU["resume"]["bit_equal"] and GPU["resume"]["parameters_off"] < 1.05e-6
+    assert GPU["commands"]["native"]["coverage_off"] == 0
+    assert row_of("sampling in bfloat16") == [f"{GPU['bf16']['bfloat16']:.3f} nats a token apart"]
+    gap = max(GPU["quantised"][bits] for bits in ("8bit", "4bit"))
+    assert row_of("a base in 8 or 4 bit") == [f"sampler and update {gap:.3f} nats a token apart"]
+    memory = [GPU["stated_memory"][size] for size in ("1m", "0.5b", "3b")]
+    ratios = [f"{row['stated'] / row['measured']:.2f}" for row in memory]
+    assert row_of("stated memory") == ["{} at 1 M, {} at 0.5 B, {} at 3 B".format(*ratios)]
+    assert GPU["oom"]["outcome"] == GPU["nan"]["outcome"] == "passed"
+
+
+def test_the_day_on_a_gpu_is_the_one_that_is_told():
+    (row,) = (line for line in README.splitlines() if "REFERENCE.md#on-a-gpu" in line)
+    assert row.endswith("| H100 | 2026-11-28 |") and "28 November 2026" in ON_A_GPU
+    days = {part["date"][:10] for part in GPU.values()}
+    assert days == {"2026-11-28"} and {part["device"] for part in GPU.values()} == {
+        "NVIDIA H100 80GB HBM3"
+    }

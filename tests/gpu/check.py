@@ -1,8 +1,9 @@
 """What only a GPU can show. `make gpu` starts it.
 
-    python tests/gpu/check.py                                # all parts, in two halves:
-    python tests/gpu/check.py --only correctness speed demo  # we expect seven minutes of an H100
-    python tests/gpu/check.py --only learning                # and here six
+    python tests/gpu/check.py                                # all parts, which are
+    python tests/gpu/check.py --only correctness speed demo  # six minutes of an H100,
+    python tests/gpu/check.py --only commands                # some three, not measured to the end,
+    python tests/gpu/check.py --only learning                # and five minutes of training
     python tests/gpu/check.py --device cpu --small           # in small, to prove the script
 
 ORDER says what comes first: what the rest rests on, then figures, and last five minutes of
@@ -59,15 +60,16 @@ from here import Here, Skipped  # noqa: E402
 RESULTS = ROOT / "tests" / "benchmarks" / "results" / "gpu.json"
 ORDER = """
 correctness: logits sampler update steps attention bf16 nan stated_memory resume
-speed: rollouts step_time
+speed: rollouts sampling_time sharing step_time
 effect: demo
 correctness: oom compiled quantised
+commands: commands
 speed: trl
 effect: learning
 """
 LIMIT, START_UP = 60, 60  # seconds of a part, and more for the first one of a process
 LIMITS = {"rollouts": 180, "step_time": 120, "demo": 180, "resume": 120, "compiled": 150}
-LIMITS |= {"trl": 210, "learning": 480}
+LIMITS |= {"commands": 180, "trl": 210, "learning": 480}
 PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "bitsandbytes", "trl")
 
 

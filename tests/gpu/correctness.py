@@ -134,8 +134,8 @@ def update(here: Here) -> dict:
     return {
         "gradient_off": off,
         "loss_off": loss,
-        "cpu": figures[0]._asdict(),
-        "device": figures[1]._asdict(),
+        "figures_cpu": figures[0]._asdict(),
+        "figures_device": figures[1]._asdict(),
         "said": f"gradient off by {off:.0e} of its length (at most 1e-3), loss by {loss:.0e}",
     }
 

@@ -1,5 +1,6 @@
 """What all parts of the check share: device, sizes, models of random parameters, a clock."""
 
+import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from peft import LoraConfig, get_peft_model
 from small_models import QWEN, config_of
 from transformers import Qwen2ForCausalLM
 
+from vpo_lite.policy.decoder import compiler_missing
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import Rollouts
@@ -55,6 +57,14 @@ class Here:
             self.wait()
             times.append(time.perf_counter() - started)
         return min(times)
+
+
+def needs_trl(here: Here) -> None:
+    """Skip this part where TRL, or what its kernels in Triton need, is missing."""
+    if missing := [p for p in ("trl", "datasets") if importlib.util.find_spec(p) is None]:
+        raise Skipped(f"not installed: {', '.join(missing)}")
+    if missing := compiler_missing(here.device):
+        raise Skipped(missing)
 
 
 def policy_of(size: str, device, dtype: torch.dtype = torch.float32) -> Policy:

@@ -1,22 +1,24 @@
 """Tokens a second, against `generate` and against what the memory can deliver; parts of a step."""
 
 import contextlib
-import importlib.util
 import statistics
 import time
+from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
 import torch
-from here import Here, Skipped, policy_of
+from here import Here, full_rollouts, needs_trl, policy_of
 from torch.utils._pytree import tree_leaves
 
-from vpo_lite.policy.decoder import DecoderView, compiler_missing
+from vpo_lite.policy import sampling
+from vpo_lite.policy.decoder import DecoderView
+from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import HFForward, sample_tokens
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
-from vpo_lite.training.step import Learner
+from vpo_lite.training.step import Learner, update_policy
 
 
 def bandwidth(here: Here) -> float:
@@ -27,19 +29,21 @@ def bandwidth(here: Here) -> float:
     return 2 * count / here.best(lambda: target.copy_(source), 5)
 
 
+SIZES = {"1m": torch.float32, "10m": torch.float32, "0.5b": torch.bfloat16}
+SMALL = {"1m": torch.float32, "tiny": torch.float32}
+
+
 def rollouts(here: Here) -> dict:
     """8 prompts x 8 rollouts x 48 tokens, as in the table of notebooks/REFERENCE.md, and the gpu
     preset's 32 x 16. ``limit``: tokens a second if each step took as long as reading parameters
     and cache once.
     """
     moved, found = bandwidth(here), {}
-    sizes = {"1m": torch.float32, "tiny": torch.float32}
-    if not here.small:
-        sizes = {"1m": torch.float32, "10m": torch.float32, "0.5b": torch.bfloat16}
-    for size, dtype in sizes.items():
+    for size, dtype in (SMALL if here.small else SIZES).items():
         model = policy_of(size, here.device, dtype).model
         for P, G in ((2, 2),) if here.small else ((8, 8), (32, 16)):
-            found[f"{size}, {P} x {G}"] = sampled(here, model, P, G, 6 if here.small else 48, moved)
+            batch = Batch(here, model, P, G, 6 if here.small else 48)
+            found[f"{size}, {P} x {G}"] = sampled(batch, moved)
             here.keep(found)
     lines = [
         f"{name}: {row['over_generate']} x generate, {row['share_of_limit']:.0%} of the limit"
@@ -48,54 +52,133 @@ def rollouts(here: Here) -> dict:
     return {"bandwidth": round(moved), **found, "said": "; ".join(lines)}
 
 
-def sampled(here: Here, model, P: int, G: int, T: int, moved: float) -> dict:
-    prompts = [list(range(5, 85))] * P
-    uniforms = np.random.default_rng(0).random((P, G, T))
-    ids = torch.tensor(prompts, device=here.device).repeat_interleave(G, 0)
+def sampling_time(here: Here) -> dict:
+    """Where the sampler's time goes with a CUDA graph: in short completions most of it is spent
+    before the first replay.
+    """
+    from bench_trl import Stopwatch
 
-    def generate():
+    moved, found = bandwidth(here), {}
+    for size in ("1m", "tiny") if here.small else ("1m", "0.5b"):
+        model = policy_of(size, here.device, {**SMALL, **SIZES}[size]).model
+        for P, G, T in ((2, 2, 6),) if here.small else ((8, 8, 48), (8, 8, 256), (32, 16, 256)):
+            batch, watch = Batch(here, model, P, G, T), Stopwatch(here.wait)
+            speed = batch.per_second(lambda batch=batch: batch.sample(DecoderView(batch.model)), 2)
+            watch.wrap(DecoderView, "__init__", "parameters joined")
+            watch.wrap(DecoderView, "prefill", "prompts read")
+            watch.wrap(sampling, "replayed", "graph recorded")
+            started = time.perf_counter()
+            batch.sample(DecoderView(model))
+            here.wait()
+            parts = watch.take(time.perf_counter() - started)
+            watch.unwrap()
+            parts["tokens"] = parts.pop("optimizer and rest")  # what no part claims
+            found[f"{size}, {P} x {G} x {T}"] = {
+                "tokens_per_second": speed,
+                "share_of_limit": round(speed / batch.limit(moved), 3),
+                "split_seconds": {name: round(s, 4) for name, s in parts.items()},
+            }
+            here.keep(found)
+    lines = []
+    for name, row in found.items():
+        whole, *parts = row["split_seconds"].items()
+        shares = ", ".join(f"{part} {seconds / whole[1]:.0%}" for part, seconds in parts)
+        lines.append(f"{name} {1000 * whole[1]:.0f} ms ({shares})")
+    return {"bandwidth": round(moved), **found, "said": "; ".join(lines)}
+
+
+@dataclass
+class Batch:
+    """P prompts of 80 tokens x G rollouts x T tokens. No rollout ends early."""
+
+    here: Here
+    model: torch.nn.Module
+    P: int
+    G: int
+    T: int
+
+    def __post_init__(self):
+        self.prompts = [list(range(5, 85))] * self.P
+        self.uniforms = np.random.default_rng(0).random((self.P, self.G, self.T))
+
+    def sample(self, forward, T: int | None = None) -> None:
+        ends = dict(eos_ids={-1}, pad_id=0)
+        sample_tokens(self.model, self.prompts, self.uniforms[..., :T], forward=forward, **ends)
+
+    def generate(self) -> None:
+        ids = torch.tensor(self.prompts, device=self.here.device).repeat_interleave(self.G, 0)
         with torch.no_grad():
-            model.generate(
+            self.model.generate(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 do_sample=True,
                 top_k=0,
                 top_p=1.0,
                 temperature=1.0,
-                min_new_tokens=T,
-                max_new_tokens=T,
+                min_new_tokens=self.T,
+                max_new_tokens=self.T,
                 pad_token_id=0,
             )
 
-    def sample(forward):
-        ends = dict(eos_ids={-1}, pad_id=0)
-        return lambda: sample_tokens(model, prompts, uniforms, forward=forward(), **ends)
+    def per_second(self, work, rounds: int) -> int:
+        return round(self.P * self.G * self.T / self.here.best(work, rounds))
 
+    def limit(self, moved: float) -> float:
+        """Tokens a second if each step took as long as reading parameters and cache once."""
+        view, P, G, T, length = DecoderView(self.model), self.P, self.G, self.T, 80
+        self.sample(view, 2)
+        read = [*tree_leaves((view.parameters.layers, view.parameters.output))]
+        cache = sum(x.nbytes for layer in view.cache for x in layer)
+        cache_at_end = cache * (length * P + T * P * G) / (length * P + 2 * P * G)
+        return P * G * moved / (sum(x.nbytes for x in read if x is not None) + cache_at_end)
+
+
+def sampled(batch: Batch, moved: float) -> dict:
+    """Tokens a second by way, and how far the view with a CUDA graph is from the limit."""
     ways = {
-        "generate": generate,
-        "model's own pass": sample(lambda: HFForward(model)),
-        "view": sample(lambda: DecoderView(model, static=False)),
-        "view, CUDA graph": sample(lambda: DecoderView(model)),
-        "view, CUDA graph, bf16": sample(lambda: DecoderView(model, dtype=torch.bfloat16)),
+        "model's own pass": lambda: HFForward(batch.model),
+        "view": lambda: DecoderView(batch.model, static=False),
+        "view, CUDA graph": lambda: DecoderView(batch.model),
+        "view, CUDA graph, bf16": lambda: DecoderView(batch.model, dtype=torch.bfloat16),
     }
-    slow = ("generate", "model's own pass")  # a second and more each, at 0.5b
-    seconds = {n: here.best(work, 1 if here.small or n in slow else 3) for n, work in ways.items()}
-    view = DecoderView(model)
-    sample_tokens(model, prompts, uniforms[..., :2], eos_ids={-1}, pad_id=0, forward=view)
-    read = [
-        x for x in tree_leaves((view.parameters.layers, view.parameters.output)) if x is not None
-    ]
-    cache = sum(x.nbytes for layer in view.cache for x in layer)
-    cache_at_end = cache * (len(prompts[0]) * P + T * P * G) / (len(prompts[0]) * P + 2 * P * G)
-    limit = P * G * moved / (sum(x.nbytes for x in read) + cache_at_end)
-    speed = {name: round(P * G * T / s) for name, s in seconds.items()}
-    graph = speed["view, CUDA graph"]
+    speed = {"generate": batch.per_second(batch.generate, 1)}  # a second and more, at 0.5b
+    for name, forward in ways.items():
+        rounds = 1 if batch.here.small or name == "model's own pass" else 3
+        speed[name] = batch.per_second(lambda forward=forward: batch.sample(forward()), rounds)
+    graph, limit = speed["view, CUDA graph"], batch.limit(moved)
     return {
         "tokens_per_second": speed,
         "limit": round(limit),
         "over_generate": round(graph / speed["generate"], 1),
         "share_of_limit": round(graph / limit, 3),
     }
+
+
+def sharing(here: Here) -> dict:
+    """An update in which a prompt is run once for all its rollouts, as vpo_lite does, against one
+    that runs whole rows: less arithmetic, but twice as many kernels to start.
+    """
+    found = {}
+    for size, dtype in (SMALL if here.small else SIZES).items():
+        policy, lines = policy_of(size, here.device, dtype), {}
+        shapes = {"8 x 8": (8, 8, 80, 48), "4 x 16, long prompts": (4, 16, 256, 48)}
+        for name, shape in {"2 x 2": (2, 2, 20, 6)}.items() if here.small else shapes.items():
+            P, G, _, _ = shape
+            config = TrainConfig.preset("demo", prompts=P, group_size=G, device=str(here.device))
+            learner, rollouts = Learner(config, policy), full_rollouts(shape, 200, here.device)
+            work = lambda: update_policy(learner, config, rollouts, np.ones((P, G)), False)  # noqa: B023, E731
+            shared = here.best(work, 3)
+            with mock.patch.object(Policy, "shares_prompts", False):
+                whole = here.best(work, 3)
+            lines[name] = {"shared": round(shared, 4), "whole rows": round(whole, 4)}
+        found[size] = lines
+        here.keep(found)
+    said = [
+        f"{size}, {name}: {1000 * row['shared']:.0f} ms, whole rows {1000 * row['whole rows']:.0f}"
+        for size, rows in found.items()
+        for name, row in rows.items()
+    ]
+    return {**found, "said": "; ".join(said)}
 
 
 def step_time(here: Here) -> dict:
@@ -106,10 +189,7 @@ def step_time(here: Here) -> dict:
 
     P, G, T = (2, 4, 6) if here.small else (8, 8, 48)
     device, found = str(here.device), {}
-    dtypes = {"1m": torch.float32, "tiny": torch.float32}
-    if not here.small:
-        dtypes = {"1m": torch.float32, "10m": torch.float32, "0.5b": torch.bfloat16}
-    for size, dtype in dtypes.items():
+    for size, dtype in (SMALL if here.small else SIZES).items():
         config = TrainConfig.preset(
             "demo", prompts=P, group_size=G, max_new_tokens=T, device=device
         )
@@ -183,10 +263,7 @@ def trl(here: Here) -> dict:
 
     Both as users get them: on a GPU TRL fuses AdamW into one kernel, and computes logits by pieces.
     """
-    if missing := [p for p in ("trl", "datasets") if importlib.util.find_spec(p) is None]:
-        raise Skipped(f"not installed: {', '.join(missing)}")
-    if missing := compiler_missing(here.device):  # TRL has kernels in Triton
-        raise Skipped(missing)
+    needs_trl(here)
     import bench_trl
 
     rounds, found = {"1m": 8, "10m": 8, "0.5b": 4}, {}

@@ -1,6 +1,6 @@
 """One decode step as a CUDA graph: its hundreds of small kernels start as one.
 
-It has not run on a GPU yet. tests/test_device_paths.py records and replays a step on the CPU.
+tests/gpu/ measures it. tests/test_device_paths.py records and replays a step on the CPU.
 """
 
 import functools
