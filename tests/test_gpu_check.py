@@ -124,6 +124,69 @@ def test_no_stopwatch_stays_on_what_later_parts_call(run, tmp_path):
 
 
 @pytest.mark.slow
+def test_what_the_sampler_and_shared_prompts_cost_is_measured(run, tmp_path):
+    """Without a stopwatch, or a policy that shares no prompts, left behind."""
+    from vpo_lite.policy.decoder import DecoderView
+    from vpo_lite.policy.policy import Policy
+
+    before, rows = (DecoderView.prefill, Policy.shares_prompts), tmp_path / "rows"
+    assert run(*TRIAL, "sampling_time", "sharing", "--rows", str(rows)) == 0
+    found = dict(map(json.loads, rows.read_text().splitlines()))
+    assert {row["outcome"] for row in found.values()} == {"passed"}
+    whole, *parts = found["sampling_time"]["tiny, 2 x 2 x 6"]["split_seconds"].values()
+    assert sum(parts) == pytest.approx(whole, abs=1e-3) and len(parts) == 3
+    assert set(found["sharing"]["tiny"]["2 x 2"]) == {"shared", "whole rows"}
+    assert before == (DecoderView.prefill, Policy.shares_prompts)
+
+
+SHELL = """
+import json, sys, time
+from pathlib import Path
+command, *rest = sys.argv[1:]
+if command == "train":
+    resumed = rest[0] == "--resume"
+    run = Path(rest[1] if resumed else rest[rest.index("--out") + 1])
+    run.mkdir(exist_ok=True)
+    done = LOST if resumed else 0
+    lines = [json.dumps({"step": i}) for i in range(1, 5)]
+    for i in range(done, 4):
+        (run / "metrics.jsonl").write_text("".join(line + chr(10) for line in lines[: i + 1]))
+        time.sleep(0 if resumed or QUICK else 20 * i)
+    summary = {"steps": 4, "coverage": 0.5, "device": "DEVICE"}
+    (run / "summary.json").write_text(json.dumps(summary))
+else:
+    print(json.dumps({"coverage": COVERAGE}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, None),
+        ({"COVERAGE": "0.6"}, "coverage 0.5, evaluated again"),
+        ({"DEVICE": "cuda:0"}, "cuda:0"),  # the others are a trial on the CPU
+        ({"QUICK": "True"}, "4 steps"),
+    ],
+)
+def test_a_run_is_killed_resumed_and_evaluated(check, monkeypatch, tmp_path, wrong, said):
+    """Of commands that only look like vpo-lite's."""
+    commands, here = importlib.import_module("commands"), importlib.import_module("here")
+    code = SHELL
+    for name, value in ({"LOST": "1", "QUICK": "False", "COVERAGE": "0.51"} | wrong).items():
+        code = code.replace(name, value)
+    (tmp_path / "shell.py").write_text(code.replace("DEVICE", "cpu"))
+    started = [sys.executable, str(tmp_path / "shell.py")]
+    monkeypatch.setattr(commands, "vpo_lite", lambda arguments: [*started, *arguments])
+    shell = commands.Shell(here.Here(torch.device("cpu"), True, tmp_path))
+    if said:
+        with pytest.raises(AssertionError, match=said):
+            shell.killed_and_resumed("native", 4)
+    else:
+        found = shell.killed_and_resumed("native", 4)
+        assert 2 <= found["killed_after"] < 4 and found["coverage_off"] == pytest.approx(0.01)
+
+
+@pytest.mark.slow
 def test_a_qwen2_in_bfloat16_is_compared_with_trl(check, monkeypatch):
     """As `make gpu` compares one of 0.5 B. transformers makes a tokenizer of bytes of any Qwen2's:
     both sides would have read prompts of one token.

@@ -61,7 +61,7 @@ class Shell:
         """
         folder = self.here.scratch / run
         command = vpo_lite(["train", *self.settings(run, steps)])
-        process = subprocess.Popen(command, **self.how)
+        process = subprocess.Popen(command, **{**self.how, "stdout": subprocess.DEVNULL})
         while process.poll() is None and done(folder) < 2:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
