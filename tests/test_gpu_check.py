@@ -53,13 +53,13 @@ def test_without_a_gpu_it_says_so_and_stops(run, monkeypatch, capsys):
 @pytest.mark.slow
 def test_parts_pass_in_small_on_the_cpu(run, tmp_path, capsys):
     """It said "written to", with status 0, where there was no folder, and the figures were lost."""
-    out, parts = tmp_path / "new" / "gpu.json", ["logits", "update", "attention", "nan"]
+    out, parts = tmp_path / "new" / "gpu.json", ["logits", "update", "panel", "attention", "nan"]
     assert run(*TRIAL, *parts, "--out", str(out)) == 0
     found = json.loads(out.read_text())
     assert found["versions"]["torch"] == torch.__version__ and found["device"]
     assert list(found["parts"]) == parts
     assert {row["outcome"] for row in found["parts"].values()} == {"passed"}
-    last = capsys.readouterr().out.splitlines()[-4:]
+    last = capsys.readouterr().out.splitlines()[-5:]
     assert [line.split()[:2] for line in last] == [[part, "passed"] for part in parts]
 
 

@@ -59,7 +59,7 @@ from here import Here, Skipped  # noqa: E402
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results" / "gpu.json"
 ORDER = """
-correctness: logits sampler update steps attention bf16 nan stated_memory resume
+correctness: logits sampler update steps panel attention bf16 nan stated_memory resume
 speed: rollouts sampling_time sharing step_time
 effect: demo
 correctness: oom compiled quantised

@@ -19,6 +19,7 @@ from small_models import byte_tokenizer, model_folder
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vpo_lite import TrainConfig
+from vpo_lite.lab.session import Session
 from vpo_lite.policy import graphs
 from vpo_lite.policy.decoder import DecoderView, compiler_missing
 from vpo_lite.policy.sampling import HFForward, pad_prompts, sample_tokens
@@ -33,10 +34,12 @@ PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [12, 13, 14]]  # the second is padded
 
 
 def demo(here: Here, **changes) -> TrainConfig:
+    return TrainConfig.preset("demo", maze_seed=1000, **demo_sizes(here) | changes)
+
+
+def demo_sizes(here: Here) -> dict:
     sizes = dict(prompts=2, group_size=4) if here.small else {}
-    return TrainConfig.preset(
-        "demo", maze_seed=1000, **{"device": str(here.device)} | sizes | changes
-    )
+    return {"device": str(here.device)} | sizes
 
 
 def logits(here: Here) -> dict:
@@ -184,6 +187,31 @@ def steps(here: Here) -> dict:
         assert off <= 1e-4, f"loss of step 1: {losses}"
     said = f"{len(alike)} groups alike, their advantages equal, loss of step 1 off by {off:.0e}"
     return {"losses_cpu": losses[0], "losses_device": losses[1], "said": said}
+
+
+def panel(here: Here) -> dict:
+    """Two methods in a session, as the live panel trains them in a thread of its own. This thread
+    uses the device, too. Each method does what it does alone.
+    """
+    session = Session(("vpo", "grpo"), maze_seed=1000, **demo_sizes(here), steps=3)
+    session.train()
+    x, products = torch.rand(256, 256, device=here.device), 0
+    while session.view().busy:
+        x, products = (x @ x).softmax(-1), products + 1
+    session.join()
+    assert session.last_error is None, session.last_error
+    off, alike = 0.0, []
+    for method, run in session.runs.items():
+        pairs = [*zip(run.records, train(run.config), strict=True)]
+        for threaded, alone in pairs:
+            off = max(off, abs(threaded.loss - alone.loss))
+            groups = zip(threaded.groups, alone.groups, strict=True)
+            alike += [list(a.texts) == list(b.texts) for a, b in groups]
+        assert len(pairs) == 3, f"{method} did {len(pairs)} steps of 3"
+    # A draw that is rounded differently changes what comes after it.
+    assert np.mean(alike) >= 0.9 and off <= 1e-2, f"{np.mean(alike):.2f} alike, loss off by {off}"
+    said = f"{np.mean(alike):.0%} of the groups as alone, losses within {off:.0e}"
+    return {"alike": float(np.mean(alike)), "losses_off": off, "products": products, "said": said}
 
 
 def bf16(here: Here) -> dict:
