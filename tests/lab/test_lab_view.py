@@ -286,6 +286,13 @@ def test_every_curve_can_be_drawn(trained):
         assert all(math.isfinite(v) for v in curve.y if v is not None), name
 
 
+@pytest.mark.parametrize(("steps", "every"), [(3, 1), (9, 1), (10, None)])
+def test_no_tick_stands_on_half_a_step(steps, every):
+    """plotly's own choice: 0.5, 1, 1.5 for three steps."""
+    axis = still(Lab(steps=steps).view()).layout.xaxis2
+    assert axis.range == (0.5, steps + 0.5) and axis.dtick == every
+
+
 def test_nothing_is_sent_twice(trained):
     drawn = Plots(go.Figure)
     assert drawn.draw(trained.view()) and not drawn.draw(trained.view())

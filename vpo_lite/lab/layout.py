@@ -21,6 +21,9 @@ BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or mor
 _TERNARY_AXES = ("aaxis", "baxis", "caxis")
 LARGE = 1.3  # of all lengths, with large letters
 LEAST_LARGE = 400  # pixels of plots, below which large letters would be cut off
+BESIDE_LARGE = (
+    round(LARGE * 264) + GAP + LEAST_LARGE
+)  # room for one board in large letters, and plots
 LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls, with names.css. The board has its own.
 CSS = """
@@ -76,11 +79,13 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
 
     >>> share_out(844, 1), share_out(500, 1)
     (Room(board=264, plots=546, wide=False), Room(board=400, plots=500, wide=False))
+    >>> share_out(844, 1, large=True)  # a projector of 1280 x 720, with JupyterLab's side bar
+    Room(board=343, plots=467, wide=False)
     """
     room, scale = max(room, LEAST), LARGE if large else 1
-    if room < BESIDE * scale:
+    if room < (BESIDE_LARGE if large and groups == 1 else BESIDE * scale):
         return Room(room if groups > 1 else min(room, round(400 * scale)), room, False)
-    least = max(pixels for pixels in BOARDS if room >= pixels * scale)
+    least = max([pixels for pixels in BOARDS if room >= pixels * scale], default=BESIDE)
     board = BOARDS[least][min(groups, 3) - 1]
     board = round(scale * (max(board, 400) if large and groups > 1 else board))
     return Room(board, room - board - GAP, least >= WIDE)
