@@ -16,7 +16,7 @@ from ...checks import check_finite, raised, shown
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
 BLANK_BODY = "The function returns nothing yet. Replace the dots by lines that end with `return`."
-FINITE = "Finite numbers are asked for."
+FINITE = "One finite number, or one array of them, is asked for."
 TOLERANCE = 1e-4  # absolute and relative, of each number that a function returns
 
 
@@ -164,7 +164,7 @@ def function(
 
     solution, slips  functions of the same arguments
     cases            () -> the arguments of each call; each call gets copies of them
-    not_finite       what is said where it returns no finite numbers
+    not_finite       what is said where it returns NaN or infinity
 
     >>> twice = function("09-c", "Twice", minutes=1, level=3, solution=lambda x: 2 * x,
     ...                  cases=lambda: [(1.0,), (3.0,)], hint="Double it.", learned="It doubles.",
@@ -211,9 +211,18 @@ def returned(
             return [], BLANK_BODY
         given = numbers_of(output)
         if given is None:
-            return [], f"Your function returns {shown(output)}. {not_finite}"
+            said = not_finite if _are_numbers(output) else FINITE
+            return [], f"Your function returns {shown(output)}. {said}"
         outputs.append(given)
     return outputs, None
+
+
+def _are_numbers(output) -> bool:
+    """Whether an output that is refused holds real numbers, so that one of them is not finite."""
+    try:
+        return np.asarray(output).dtype.kind == "f"
+    except Exception:  # rows of several lengths; a reader's own class may raise anything
+        return False
 
 
 def _copied(value):

@@ -1,5 +1,7 @@
 """The exercises of notebook 01."""
 
+import re
+
 import numpy as np
 
 from .kinds import choice, function, number
@@ -21,9 +23,9 @@ def _groups():
 
 
 def _letters(text):
-    """The answers that a set holds, in any order: "B, A" is "A and B"."""
-    words = text.casefold().replace(",", " ").split()
-    return " ".join(sorted(word for word in words if word != "and"))
+    """The answers that a set holds, in any order: "B, A" and "BA" are "A and B"."""
+    words = re.sub(r"[,&+{}]", " ", text.casefold()).split()
+    return " ".join(sorted("".join(word for word in words if word != "and")))
 
 
 EXERCISES = (
