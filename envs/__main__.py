@@ -91,6 +91,8 @@ def main(arguments=None):
 
     0: done. 1: the picture could not be written. 2: a wrong request; nothing is written.
     """
+    if sys.stdout is None:  # it was closed; the picture is written all the same
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal cannot write fails nothing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -100,6 +102,8 @@ def main(arguments=None):
         name, maze = _named(options)
         front = maze.pareto_front(options.reward_mode)
         path = Path(options.out or f"{name}.svg")
+        if not path.parent.is_dir():
+            raise ValueError(f"--out: {path}: there is no folder {path.parent}; make it first")
         if not _may_write(path):
             raise ValueError(f"--out: {path}: exists, and is no picture of ours; name another")
     except ValueError as error:
@@ -123,6 +127,8 @@ def main(arguments=None):
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader has gone, as `| head` does
+            print(f"envs: the output cannot be written: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -500,6 +500,7 @@ def test_drawn_mazes_that_are_none_are_refused(text, said, tmp_path, capsys, mon
     assert main(["train", "--maze", "maze.txt"]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and said in error
+    assert ("the drawn maze: " in error) == (said != "?")  # that one is no text of a maze
     assert [p.name for p in tmp_path.iterdir()] == ["maze.txt"]
 
 
@@ -582,6 +583,43 @@ def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, caps
         again[name] == pytest.approx(summary[name])
         for name in ("tokens_per_answer", "parse_rate", "coverage")
     )
+
+
+def test_an_evaluation_is_refused_before_anything_is_measured(small, tmp_path, capsys):
+    """A seed below 0 was read too late. An adapter of another task's model was taken for one of the
+    run's, and exported as such.
+    """
+    out, other = tmp_path / "run", tmp_path / "other"
+    assert main([*small, "--model", "pocket-6x6", "--out", str(out), "--json"]) == 0
+    vpo.load_policy("pocket-hops", device="cpu").save(other)
+    capsys.readouterr()
+    assert main(["evaluate", str(out), "--seed", "-1"]) == 2
+    assert capsys.readouterr().err.startswith("vpo-lite: seed = -1: must be a whole number")
+    for file in other.iterdir():
+        (out / "adapter" / file.name).write_bytes(file.read_bytes())
+    for asked in (
+        ["evaluate", str(out)],
+        ["export", "model", str(out), "--out", str(tmp_path / "x")],
+    ):
+        assert main(asked) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.endswith("it was trained on other weights than the 'pocket-6x6' found")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "run"]
+
+
+def test_the_cure_for_a_folder_that_begins_with_a_dash_can_be_typed(tmp_path):
+    from vpo_lite.training.folders import RunFolder
+
+    assert RunFolder("-a b").go_on == "vpo-lite train --resume './-a b'"
+    assert RunFolder("runs/-a").go_on == "vpo-lite train --resume runs/-a"
+
+
+def test_a_reader_that_goes_away_makes_no_request_wrong():
+    """`vpo-lite study | head -1` said that a file cannot be written."""
+    from vpo_lite.cli.flags import requests
+
+    with pytest.raises(BrokenPipeError), requests():
+        raise BrokenPipeError
 
 
 def test_the_help_of_an_evaluation_names_one_flag_for_its_problems(capsys):
@@ -781,6 +819,8 @@ def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_
         ),
         ("--heads", "3", "width = 128, heads = 3: width must be an even multiple of heads"),
         ("--layers", "0", "layers = 0"),
+        ("--threads", "0", "--threads 0: expected 1 to 1024"),  # an error of torch, and a folder
+        ("--workers", "-1", "--workers -1: expected 0 to 1024"),
     ],
 )
 def test_a_pocket_policy_that_cannot_be_is_refused(tmp_path, capsys, flag, value, message):

@@ -71,6 +71,7 @@ def test_a_drawn_maze(tmp_path, capsys):
         (["--maze", "good.txt", "--seed", "0"], "--seed: goes without --maze FILE"),
         (["--maze", "good.txt", "--preset", "huge"], "--preset: goes without --maze FILE"),
         (["--maze", "good.txt"], "--out: good.svg: exists, and is no picture of ours"),
+        (["--out", "no/such.svg"], "--out: no/such.svg: there is no folder no; make it first"),
         (["--out", "bytes.svg"], "--out: bytes.svg: exists, and is no picture of ours"),
         (["--reward-mode", "x"], "reward_mode: got 'x'"),
         (["--maze", "nowhere.txt"], "--maze: cannot read nowhere.txt: No such file or directory"),
@@ -100,9 +101,29 @@ def test_wrong_requests_exit_with_two_and_one_line(
     assert (tmp_path / "good.svg").read_text() == "<svg>mine</svg>"
 
 
-def test_a_picture_that_cannot_be_written(tmp_path, capsys):
-    assert main(["--out", str(tmp_path / "no" / "such.svg")]) == 1
-    assert "--out: cannot write" in capsys.readouterr().err
+def test_a_picture_that_cannot_be_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("envs.__main__._write", mock.Mock(side_effect=OSError(28, "No space left")))
+    assert main(["--out", str(tmp_path / "such.svg")]) == 1
+    assert "such.svg: No space left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("to", "status", "said"),
+    [
+        (">/dev/full", 1, "envs: the output cannot be written: No space left on device\n"),
+        (">&-", 0, ""),  # closed: the picture is what was asked for
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_output_that_goes_nowhere(to, status, said, tmp_path):
+    """Both were tracebacks."""
+    line = f"{shlex.quote(sys.executable)} -m envs --out a.svg {to}"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        line, shell=True, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert (done.returncode, done.stderr) == (status, said)
+    assert (tmp_path / "a.svg").exists() == (status == 0)
 
 
 def test_a_picture_does_not_take_the_place_of_its_maze(tmp_path, capsys):

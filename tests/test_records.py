@@ -371,6 +371,22 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--model", "pocket-hops"], "--model pocket-hops: reads the symbols of its own task"),
+        (["--m", "0"], "--m 0: expected 1 to 100"),
+        (["--m", "101"], "--m 101: expected 1 to 100"),
+    ],
+)
+def test_data_check_refuses_what_no_run_could_do(file, capsys, given, said):
+    """A shipped policy ended it with an error of its tokenizer."""
+    path = file(json.dumps(json.loads(EXAMPLE["hops"][0])))
+    assert main(["data", "check", str(path), "--task", "hops", *given]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
 def test_data_check_names_what_is_asked_twice_and_what_is_held_out_but_known(file, capsys):
     """Of 12 records those at 1 and 11 are held out; 3 and 7 ask the same as 1, and 6 as 5."""
     words = [*"abcbefeyhijk"]

@@ -501,6 +501,18 @@ def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path, 
     lock_folder(place).release()  # it was let go
 
 
+def test_a_study_writes_into_no_folder_of_something_else(tmp_path, capsys):
+    """It put its results between what was there."""
+    file, out = tmp_path / "small.toml", tmp_path / "other"
+    file.write_text(SMALL)
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    key = "grpo-lr0.001-seed1"
+    assert cli.main(["study", str(file), "--out", str(out), "--run", key]) == 2
+    assert "other: holds files of something else; name a new folder" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["notes.txt"]
+
+
 def test_a_result_of_other_settings_is_refused(study, folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

@@ -940,7 +940,7 @@ def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, ca
     damaged(path / "config.json", lambda text: text.replace(b'"trl"', b'"no"'), "--engine 'no'")
     damaged(path / "config.json", lambda text: text.replace(b'"trl"', b"1"), "field engine")
     (last / "trainer_state.json").unlink()
-    refused("missing, and")
+    refused(f"{last.name}/trainer_state.json: missing or damaged, and")
 
 
 def test_another_thread_loads_a_policy_while_trl_trains():

@@ -139,12 +139,14 @@ def printable(text: str) -> str:
 
 
 def command(*words) -> str:
-    """A command of ours, to be pasted into a shell; see :func:`for_shell`.
+    """A command of ours, to be pasted into a shell; see :func:`for_shell`. A path that begins with
+    a dash would read as a flag.
 
-    >>> command("train", "--steps", 60)
-    'vpo-lite train --steps 60'
+    >>> command("train", "--steps", 60), command("train", "--resume", Path("-a"))
+    ('vpo-lite train --steps 60', 'vpo-lite train --resume ./-a')
     """
-    return for_shell(["vpo-lite", *map(str, words)])
+    paths = [f"./{w}" if isinstance(w, Path) and str(w).startswith("-") else w for w in words]
+    return for_shell(["vpo-lite", *map(str, paths)])
 
 
 def for_shell(words: Sequence[str]) -> str:

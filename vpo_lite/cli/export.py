@@ -1,6 +1,7 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
 import argparse
+import contextlib
 import sys
 
 from ..checks import command
@@ -113,8 +114,13 @@ def _model_flags(made, arguments) -> None:
 def _model(options) -> int:
     with requests():
         from ..policy.merged import check_merge, write_merged
+        from ..training.folders import RunFolder
 
-        asked = dict(base=options.base, dtype=options.dtype)
+        base = options.base
+        if base is None:
+            with contextlib.suppress(ValueError):  # it may be an adapter alone
+                base = RunFolder.open(options.trained).config().base_model
+        asked = dict(base=base, dtype=options.dtype)
         check_merge(options.trained, options.out, **asked)
         print("adding the adapter to its base", file=sys.stderr)
         out = write_merged(options.trained, options.out, **asked, tell=note)

@@ -131,7 +131,7 @@ def requests():
     """
     try:
         yield
-    except Wrong:
+    except (Wrong, BrokenPipeError):  # the reader of our output has gone, as `| head` does
         raise
     except ValueError as error:
         raise Wrong(str(error)) from error

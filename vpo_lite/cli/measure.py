@@ -72,6 +72,7 @@ def evaluate_runs(options) -> int:
         if options.alpha is not None:
             (alpha,) = (option for option in config.options() if option.name == "alpha")
             config = config.but(alpha=alpha.read(options.alpha))
+        seed = config.seed if options.seed is None else config.but(seed=options.seed).seed
         folder.check_files()
         answers = config.measured_answers if options.answers is None else options.answers
         check_answers(answers)
@@ -82,8 +83,7 @@ def evaluate_runs(options) -> int:
         problems = config.eval_problems if options.problems is None else options.problems
         held_out_seeds(task, problems)  # refuses what cannot be measured
         if options.adapter is None:
-            moved = config.base_model if Path(config.base_model).is_absolute() else None
-            policy = load_policy(folder.path, base=moved, device=options.device)
+            policy = load_policy(folder.path, base=config.base_model, device=options.device)
         else:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
@@ -96,7 +96,6 @@ def evaluate_runs(options) -> int:
             f"the run trained on one {task.noun} and is measured on that one: --problems "
             f"{options.problems} does nothing"
         )
-    seed = config.seed if options.seed is None else options.seed
     if not options.json:
         print("measuring the policy", file=sys.stderr)
     with (

@@ -64,11 +64,10 @@ def run(options) -> int:
         recipe = recipe_class(options.task)
         config = recipe(**given(recipe.options(), options))
         device = choose_device(options.device)
-        if not 0 <= options.workers <= 1024 or not 1 <= (options.threads or 1) <= 1024:
-            raise Wrong(
-                f"--workers {shown(options.workers)} --threads {shown(options.threads)}: expected "
-                "0 to 1024 workers, and 1 to 1024 threads"
-            )
+        for name, least in (("workers", 0), ("threads", 1)):
+            count = getattr(options, name)
+            if count is not None and not least <= count <= 1024:
+                raise Wrong(f"--{name} {shown(count)}: expected {least} to 1024")
         if options.compile and (missing := compiler_missing(device)):
             raise Wrong(f"--compile: {missing}; leave it out, or see to that")
         settings = dict(device=device, workers=options.workers, compile=options.compile)

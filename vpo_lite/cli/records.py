@@ -71,6 +71,8 @@ def check_data(options) -> int:
         if issubclass(whole, TaskInModes):  # refuses an option of another mode
             whole.mode_of(given(whole.options, options) | {"data": os.fspath(options.file)})
         whole_task = chosen or options.score is not None
+        if not 1 <= options.m <= MAX_ANSWERS:
+            raise Wrong(f"--m {shown(options.m)}: expected 1 to {MAX_ANSWERS}")
         make = partial(cls, **chosen | {"data": os.fspath(options.file)}) if whole_task else cls
         task = make()
         loaded = task.load(options.file)
@@ -174,9 +176,15 @@ def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
 
 def _longest(task, records: dict, options) -> dict[str, int]:
     """The tokens of the longest request, its record, the mean, and the most that may follow."""
+    from ..policy import shipped
     from ..policy.base import load_tokenizer
     from ..policy.tokenizer import encode
 
+    if shipped.folder(options.model) is not None:
+        raise Wrong(
+            f"--model {options.model}: reads the symbols of its own task, and these requests are "
+            "words; name a model of Hugging Face"
+        )
     task.check_policy(options.m, None)
     tokenizer, m = load_tokenizer(options.model), options.m
     bar = progress(records.items(), desc="counting", **BAR)

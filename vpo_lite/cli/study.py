@@ -123,6 +123,9 @@ def _make(folder) -> None:
     """Make the folder of a study, and in it that of its policies."""
     from ..studies.results import POLICIES
 
+    ours = (folder / POLICIES).is_dir() or any(folder.glob("*-seed*.json"))
+    if folder.is_dir() and any(folder.iterdir()) and not ours:
+        raise Wrong(f"--out {folder}: holds files of something else; name a new folder")
     (folder / POLICIES).mkdir(parents=True, exist_ok=True)
 
 

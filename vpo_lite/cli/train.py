@@ -226,7 +226,7 @@ def _print_summary(run, summary: dict, took: float) -> None:
     share += "" if scoring is None else f", {scoring:.0%} scoring alone"
     print(
         f"{count(steps, 'step')} in {seconds:.1f} s ({steps / seconds:.2f} a second, {share}) on "
-        f"{summary['device']}; this command took {took:.1f} s. Written to {run.path}"
+        f"{summary['device']}; measuring and training took {took:.1f} s. Written to {run.path}"
     )
     if better := better_before(run.folder, summary):
         print(better)

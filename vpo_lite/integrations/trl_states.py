@@ -15,6 +15,7 @@ from ..training.step import Learner
 from ..training.unchanged import check_unchanged
 
 PLAIN, FSDP = "optimizer.pt", "optimizer.bin"  # the optimizer, by who shares the parameters
+STATE = "trainer_state.json"
 ABOUT = "about.json"  # in checkpoints/: the settings and the base model that they belong to
 
 
@@ -35,7 +36,11 @@ def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | 
                 f"{last}: it is of step {step_of(last)}: expected 1 to {config.steps}"
             )
         _check_readable(last)
-    folder.rewind(step_of(last), last or where / "checkpoint-1", config)
+    state = last
+    if last is None:  # what a run that cannot go on misses: all states, or the end of the last one
+        cut = max(where.glob("checkpoint-*"), key=step_of, default=None)
+        state = where if cut is None else cut / STATE
+    folder.rewind(step_of(last), state, config)
     if not known:  # a new run, or one that was killed before it had any state
         where.mkdir(exist_ok=True)
         write_json(where / ABOUT, folder.about(learner))
@@ -45,7 +50,7 @@ def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | 
 def _is_complete(path: Path) -> bool:
     """Whether TRL finished writing a checkpoint: it writes this file last."""
     try:
-        state = json.loads(read_bytes(path / "trainer_state.json"))
+        state = json.loads(read_bytes(path / STATE))
     except ValueError:  # DamagedError is one, and so is what json raises
         return False
     return isinstance(state, dict) and state.get("global_step") == step_of(path)

@@ -12,7 +12,7 @@ import numpy as np
 
 import envs
 
-from ..checks import shown
+from ..checks import shown, told_of
 from .base import Option, Prompt, Task
 from .wording import numbered_form, weighed, weight_symbols, write_numbered
 
@@ -97,8 +97,9 @@ class MazeTask(Task):
             )
         self._one = None
         if self.maze is not None:
-            self._one = envs.Maze.from_text(self.maze, budget=self.maze_budget)
-            self._one.pareto_front(self.reward_mode)  # refuses a maze with too many items
+            with told_of("the drawn maze"):
+                self._one = envs.Maze.from_text(self.maze, budget=self.maze_budget)
+                self._one.pareto_front(self.reward_mode)  # refuses a maze with too many items
         elif self.maze_seed is not None:
             self._one = envs.generate(self.layout, self.maze_seed)
 

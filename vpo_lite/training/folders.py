@@ -62,7 +62,8 @@ class RunFolder:
     def __init__(self, path):
         if not isinstance(path, str | os.PathLike):
             raise ValueError(f"folder = {shown(path)}: expected a path")
-        self.path, self.go_on = Path(path), command("train", "--resume", path)  # a line for a shell
+        self.path = Path(path)
+        self.go_on = command("train", "--resume", self.path)  # a line for a shell
         self.notes: tuple[str, ...] = ()
         self._lock = self._settings = None
 
@@ -296,14 +297,15 @@ class RunFolder:
         self._check_locked()
         self.measured()  # a damaged file is said before anything is removed
         before, metrics, records = self.config(), self.path / METRICS, self.records()
+        gone = f"{state}: missing or damaged"
         if self.finished and step < len(records):
             raise DamagedError(
-                f"{state}: missing, so this finished run cannot go on; begin another, with another "
+                f"{gone}, so this finished run cannot go on; begin another, with another "
                 f"--seed, from what `{command('export', 'model', self.path)} --out FOLDER` writes"
             )
         if not step and len(records) > before.save_every:
             raise DamagedError(
-                f"{state}: missing, and {metrics} goes to step {len(records)}; start the run anew"
+                f"{gone}, and {metrics} goes to step {len(records)}; start the run anew"
             )
         if len(records) < step:
             raise DamagedError(
