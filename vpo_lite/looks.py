@@ -89,5 +89,8 @@ def stroke(colour: str, dash: str) -> dict:
 
 
 def note(text: str) -> dict:
-    """A text beside a dotted line: readable over curves, which stay visible below it."""
-    return {"text": text, "font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.45)"}
+    """A text above a dotted line, and above the markers of a curve that ends on it. It is readable
+    over curves, which stay visible below it.
+    """
+    how = {"font_size": 14, "showarrow": False, "bgcolor": "rgba(255,255,255,0.45)", "yshift": 6}
+    return {"text": text} | how
