@@ -114,12 +114,13 @@ def _model_flags(made, arguments) -> None:
 def _model(options) -> int:
     with requests():
         from ..policy.merged import check_merge, write_merged
+        from ..policy.shipped import name_of_folder
         from ..training.folders import RunFolder
 
         base = options.base
         if base is None:
             with contextlib.suppress(ValueError):  # it may be an adapter alone
-                base = RunFolder.open(options.trained).config().base_model
+                base = name_of_folder(RunFolder.open(options.trained).config().base_model)
         asked = dict(base=base, dtype=options.dtype)
         check_merge(options.trained, options.out, **asked)
         print("adding the adapter to its base", file=sys.stderr)

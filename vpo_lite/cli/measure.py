@@ -52,6 +52,7 @@ def evaluate_flags(made, arguments) -> None:
 def evaluate_runs(options) -> int:
     with requests():
         from ..policy.loading import load_policy
+        from ..policy.shipped import name_of_folder
         from ..training.contents import contents, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.folders import ADAPTER, RunFolder
@@ -83,7 +84,8 @@ def evaluate_runs(options) -> int:
         problems = config.eval_problems if options.problems is None else options.problems
         held_out_seeds(task, problems)  # refuses what cannot be measured
         if options.adapter is None:
-            policy = load_policy(folder.path, base=config.base_model, device=options.device)
+            base = name_of_folder(config.base_model)  # the adapter may name another one
+            policy = load_policy(folder.path, base=base, device=options.device)
         else:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)

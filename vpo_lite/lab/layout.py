@@ -21,9 +21,8 @@ BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or mor
 _TERNARY_AXES = ("aaxis", "baxis", "caxis")
 LARGE = 1.3  # of all lengths, with large letters
 LEAST_LARGE = 400  # pixels of plots, below which large letters would be cut off
-BESIDE_LARGE = (
-    round(LARGE * 264) + GAP + LEAST_LARGE
-)  # room for one board in large letters, and plots
+# from which on plots stand beside one board with large letters
+BESIDE_LARGE = round(LARGE * 264) + GAP + LEAST_LARGE
 LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls, with names.css. The board has its own.
 CSS = """

@@ -275,10 +275,7 @@ def _name_axes(view, face, places, curves, plots, small):
     last = last_step(view)
     for c, curve in enumerate(curves):
         steps = places[f"xaxis{AXES[f'curve {c}']}"]
-        steps |= {
-            "range": [0.5, last + 0.5],
-            "dtick": 1 if last < 10 else None,
-        }  # never half a step
+        steps["range"], steps["dtick"] = [0.5, last + 0.5], 1 if last < 10 else None  # whole steps
         places[f"yaxis{AXES[f'curve {c}']}"]["range"] = list(span(view, curve))
     places[f"yaxis{AXES['search']}"]["range"] = list(span(view, COVERAGE))
     places[f"xaxis{AXES['search']}"]["range"] = [math.log10(end) for end in SEARCHED]

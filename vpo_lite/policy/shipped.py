@@ -51,6 +51,16 @@ def folder(name: str) -> Path | None:
     return _WEIGHTS / name if name in names() else None
 
 
+def name_of_folder(name: str) -> str | None:
+    """The name of a base model, where it stands for a folder of this machine: a shipped policy, or
+    a path. None for a name on the hub: of that an adapter's own files know the commit.
+
+    >>> name_of_folder("pocket-6x6"), name_of_folder("Qwen/Qwen2.5-0.5B")
+    ('pocket-6x6', None)
+    """
+    return name if Path(name).is_absolute() or name in names() else None
+
+
 def model_name(value) -> str:
     """A shipped name, a folder or a hub name as text. ValueError for what can be none of these.
 
