@@ -53,8 +53,8 @@ def rollouts(here: Here) -> dict:
 
 
 def sampling_time(here: Here) -> dict:
-    """Where the sampler's time goes with a CUDA graph: in short completions most of it is spent
-    before the first replay.
+    """Where the sampler's time goes with a CUDA graph. ``tokens``: the first one, which Python
+    starts kernel by kernel, and all replays.
     """
     from bench_trl import Stopwatch
 
