@@ -221,6 +221,31 @@ def test_an_update_needs_no_double_precision(monkeypatch):
     assert updated(6, monkeypatch).dtypes == {torch.float32, torch.int64, torch.bool}
 
 
+class Started(TorchDispatchMode):
+    """Counts the kernels that are started: operations that do more than look at a tensor anew."""
+
+    LOOKS = ("view", "_unsafe_view", "t", "transpose", "unsqueeze", "expand", "slice", "detach")
+    count = 0
+
+    def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
+        self.count += kernel.__name__.partition(".")[0] not in self.LOOKS
+        return kernel(*args, **kwargs or {})
+
+
+def test_shared_prompts_start_twice_as_many_kernels():
+    """As "On a GPU" of the reference says: a pass over the prompts, and one over what follows."""
+    model, started = small_model(), {}
+    ids, whole = torch.full((6, 4), 7), torch.ones(6, 4, dtype=torch.bool)
+    prompts = (ids[:2], whole[:2], torch.arange(2).repeat_interleave(3))
+    rollouts = Rollouts(*prompts, ids, whole, torch.zeros(6, 4), whole[:, 0])
+    for share in (True, False):
+        with Started() as seen:
+            logits = sampling.completion_logits(model, rollouts, share=share)
+        assert logits.shape == (6, 4, 37)
+        started[share] = seen.count
+    assert 1.8 < started[True] / started[False] < 2.3, started
+
+
 # --- the step that a CUDA graph replays -----------------------------------------------------------
 
 
