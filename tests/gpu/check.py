@@ -60,7 +60,7 @@ from here import Here, Skipped  # noqa: E402
 RESULTS = ROOT / "tests" / "benchmarks" / "results" / "gpu.json"
 ORDER = """
 correctness: logits sampler update steps panel attention bf16 nan stated_memory resume
-speed: rollouts sampling_time sharing step_time
+speed: rollouts sampling_time sharing recording step_time
 effect: demo
 correctness: oom compiled quantised
 commands: commands

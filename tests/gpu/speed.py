@@ -8,10 +8,10 @@ from unittest import mock
 
 import numpy as np
 import torch
-from here import Here, full_rollouts, needs_trl, policy_of
+from here import Here, Skipped, full_rollouts, needs_trl, policy_of
 from torch.utils._pytree import tree_leaves
 
-from vpo_lite.policy import sampling
+from vpo_lite.policy import graphs, sampling
 from vpo_lite.policy.decoder import DecoderView
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import HFForward, sample_tokens
@@ -179,6 +179,44 @@ def sharing(here: Here) -> dict:
         for name, row in rows.items()
     ]
     return {**found, "said": "; ".join(said)}
+
+
+def recording(here: Here) -> dict:
+    """What a recording costs where torch has cached much memory, as an update leaves it. Before it
+    records, torch.cuda.graph gives all of that back to the driver, and the next update asks for it
+    again. ``pool``: a recording into a pool of its own, which touches nothing else.
+    """
+    if here.device.type != "cuda":
+        raise Skipped("only CUDA records")
+    x, found = torch.ones(64, 64, device=here.device), {}
+    step = lambda: x.copy_((x @ x).softmax(-1))  # noqa: E731
+    step()
+
+    def into_a_pool():
+        pool, graph = torch.cuda.MemPool(), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            graph.capture_begin(pool=pool.id, capture_error_mode="thread_local")
+            step()
+            graph.capture_end()
+        graph.replay()
+
+    def now():
+        graphs.replayed(step, here.device)()
+
+    for gib in (1, 4, 16):
+        fill = lambda gib=gib: [torch.empty(2**28, device=here.device) for _ in range(gib)]  # noqa: E731
+        for name, record in {"torch.cuda.graph": now, "pool": into_a_pool}.items():
+            torch.cuda.empty_cache()  # the first round, which does not count, fills it again
+            seconds = here.best(lambda record=record, fill=fill: (record(), fill()), 3)
+            found.setdefault(f"{gib} GiB cached", {})[name] = round(seconds, 4)
+            here.keep(found)
+    reserved = torch.cuda.memory_reserved() / 2**30
+    said = "; ".join(
+        f"{name}: {1000 * row['torch.cuda.graph']:.0f} ms, in a pool {1000 * row['pool']:.0f}"
+        for name, row in found.items()
+    )
+    return {**found, "reserved_gib": round(reserved, 2), "said": said}
 
 
 def step_time(here: Here) -> dict:
