@@ -457,6 +457,10 @@ WRONG = {
     "option": (["--colour", "red"], "unrecognized arguments: --colour red (see"),
     "option misspelt": (["--stpes=3", "--group_size", "4"], "mean --steps, --group-size? (see"),
     "options by their letters": (["--G", "8", "--P=2"], "mean --group-size, --prompts? (see"),
+    "option of another task": (
+        ["--task", "hops", "--layout", "x"],
+        "--layout is an option of task maze (see",
+    ),
     "one by its letter": (["-G", "8"], "did you mean --group-size? (see"),
     "a value that looks like an option": (["--layout", "-x"], "or --layout=VALUE where"),
     "resume": (["--resume", "."], "no run folder"),

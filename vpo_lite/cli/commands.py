@@ -1,12 +1,14 @@
 """The commands: parse, call, print. They stand in a table below."""
 
 import argparse
+import itertools
 import os
 import sys
 
 from .. import __version__
 from ..checks import did_you_mean
 from ..files import BusyError, DamagedError
+from ..tasks import task_class, task_names
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError
 from . import (
@@ -49,8 +51,7 @@ def run(arguments=None) -> int:
         with json_alone(arguments):
             options, unknown = parser(arguments).parse_known_args(arguments)
             if unknown:  # here, since argparse would name the help of `vpo-lite`
-                flags = list(options._parser._option_string_actions)
-                hint = did_you_mean((text.split("=")[0] for text in unknown), flags)
+                hint = _hint([text.split("=")[0] for text in unknown], options._parser)
                 options._parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             try:
                 return options._run(options) or 0
@@ -65,6 +66,19 @@ def run(arguments=None) -> int:
         return say(of_a_file(error), 1)
     except (TrainingError, TaskError, DamagedError, BusyError, MemoryError) as error:
         return say(str(error) or type(error).__name__, 1)
+
+
+def _hint(unknown: list[str], made: argparse.ArgumentParser) -> str:
+    """What to add to the error on these arguments: the task whose options they are, or the flags
+    that were probably meant.
+    """
+    shown = (a for a in made._actions if a.help != argparse.SUPPRESS)
+    flags = [flag for action in shown for flag in action.option_strings]
+    if "--task" in flags:
+        for flag, name in itertools.product(unknown, task_names()):
+            if flag in [option.flag for option in task_class(name).options]:
+                return f"; {flag} is an option of task {name}"
+    return did_you_mean(unknown, flags)
 
 
 def parser(arguments=()) -> argparse.ArgumentParser:
