@@ -50,6 +50,15 @@ def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp
     assert not (tmp_path / "short" / "measured.jsonl").exists()
 
 
+def test_a_run_whose_method_was_edited_is_not_compared(config, tmp_path):
+    """VPO's figures stood in a row of another method."""
+    trained(config, tmp_path / "a")
+    settings = json.loads((tmp_path / "a" / "config.json").read_text())
+    (tmp_path / "a" / "config.json").write_text(json.dumps(settings | {"method": "set_max"}))
+    with pytest.raises(ValueError, match="method is set_max, and .* tells of vpo"):
+        vpo.compare([tmp_path / "a"])
+
+
 def test_measuring_changes_nothing_of_the_training(config, tmp_path):
     with_it, without = tmp_path / "with", tmp_path / "without"
     figures = [trained(config, with_it), trained(config.but(eval_every=None), without)]

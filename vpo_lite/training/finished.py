@@ -11,7 +11,7 @@ from ..files import check, read_json
 from ..policy import CARD
 from .config import TrainConfig
 from .contents import TOKENIZER, shortly
-from .folders import ADAPTER, RunFolder
+from .folders import ADAPTER, CONFIG, RunFolder
 from .schemas import Engine, Evaluation
 
 ALPHA = "judged at alpha"
@@ -92,7 +92,13 @@ def _read(path: Path) -> Finished:
     """A finished run, from its folder or from the file of another measurement."""
     if not os.path.isfile(path):  # no OSError for a name that is too long
         run = RunFolder.open(path)
-        return _of_folder(run, run.config(), _summary(run))
+        config, summary = run.config(), _summary(run)
+        if summary["method"] != config.method:
+            raise ValueError(
+                f"{run.path / CONFIG}: method is {config.method}, and summary.json there tells of "
+                f"{summary['method']}: one of them was edited; put it back"
+            )
+        return _of_folder(run, config, summary)
     stored = read_json(path)
     if "run" not in stored:
         raise ValueError(
