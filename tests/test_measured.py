@@ -55,7 +55,7 @@ def test_a_run_whose_method_was_edited_is_not_compared(config, tmp_path):
     trained(config, tmp_path / "a")
     settings = json.loads((tmp_path / "a" / "config.json").read_text())
     (tmp_path / "a" / "config.json").write_text(json.dumps(settings | {"method": "set_max"}))
-    with pytest.raises(ValueError, match="method is set_max, and .* tells of vpo"):
+    with pytest.raises(ValueError, match=r"method is set_max, and .* tells of vpo"):
         vpo.compare([tmp_path / "a"])
 
 
