@@ -126,7 +126,9 @@ def main(arguments=None):
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        status = main()
+        sys.stdout.flush()
+        sys.exit(status)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # the reader has gone, as `| head` does
             print(f"envs: the output cannot be written: {error.strerror}", file=sys.stderr)

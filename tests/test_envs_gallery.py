@@ -123,7 +123,7 @@ def test_output_that_goes_nowhere(to, status, said, tmp_path):
         line, shell=True, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     )
     assert (done.returncode, done.stderr) == (status, said)
-    assert (tmp_path / "a.svg").exists() == (status == 0)
+    assert status or (tmp_path / "a.svg").exists()
 
 
 def test_a_picture_does_not_take_the_place_of_its_maze(tmp_path, capsys):

@@ -375,8 +375,8 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
     ("given", "said"),
     [
         (["--model", "pocket-hops"], "--model pocket-hops: reads the symbols of its own task"),
-        (["--m", "0"], "--m 0: expected 1 to 100"),
-        (["--m", "101"], "--m 101: expected 1 to 100"),
+        (["--m", "0"], "m = 0: this policy writes 1 to 100 answers"),
+        (["--m", "101"], "m = 101: this policy writes 1 to 100 answers"),
     ],
 )
 def test_data_check_refuses_what_no_run_could_do(file, capsys, given, said):

@@ -71,10 +71,9 @@ def check_data(options) -> int:
         if issubclass(whole, TaskInModes):  # refuses an option of another mode
             whole.mode_of(given(whole.options, options) | {"data": os.fspath(options.file)})
         whole_task = chosen or options.score is not None
-        if not 1 <= options.m <= MAX_ANSWERS:
-            raise Wrong(f"--m {shown(options.m)}: expected 1 to {MAX_ANSWERS}")
         make = partial(cls, **chosen | {"data": os.fspath(options.file)}) if whole_task else cls
         task = make()
+        task.check_policy(options.m, None)
         loaded = task.load(options.file)
         if whole_task and loaded.records and not loaded.damaged:
             task.check_machine()
@@ -185,7 +184,6 @@ def _longest(task, records: dict, options) -> dict[str, int]:
             f"--model {options.model}: reads the symbols of its own task, and these requests are "
             "words; name a model of Hugging Face"
         )
-    task.check_policy(options.m, None)
     tokenizer, m = load_tokenizer(options.model), options.m
     bar = progress(records.items(), desc="counting", **BAR)
     tokens = {line: len(encode(tokenizer, task.prompt(x, m))) for line, x in bar}
