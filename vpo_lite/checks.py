@@ -145,8 +145,8 @@ def command(*words) -> str:
     >>> command("train", "--steps", 60), command("train", "--resume", Path("-a"))
     ('vpo-lite train --steps 60', 'vpo-lite train --resume ./-a')
     """
-    paths = [f"./{w}" if isinstance(w, Path) and str(w).startswith("-") else w for w in words]
-    return for_shell(["vpo-lite", *map(str, paths)])
+    typed = [f"./{w}" if isinstance(w, Path) and str(w).startswith("-") else str(w) for w in words]
+    return for_shell(["vpo-lite", *typed])
 
 
 def for_shell(words: Sequence[str]) -> str:

@@ -34,10 +34,10 @@ PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [12, 13, 14]]  # the second is padded
 
 
 def demo(here: Here, **changes) -> TrainConfig:
-    return TrainConfig.preset("demo", maze_seed=1000, **demo_sizes(here) | changes)
+    return TrainConfig.preset("demo", maze_seed=1000, **demo_settings(here) | changes)
 
 
-def demo_sizes(here: Here) -> dict:
+def demo_settings(here: Here) -> dict:
     sizes = dict(prompts=2, group_size=4) if here.small else {}
     return {"device": str(here.device)} | sizes
 
@@ -193,7 +193,7 @@ def panel(here: Here) -> dict:
     """Two methods in a session, as the live panel trains them in a thread of its own. This thread
     uses the device, too. Each method does what it does alone.
     """
-    session = Session(("vpo", "grpo"), maze_seed=1000, **demo_sizes(here), steps=3)
+    session = Session(("vpo", "grpo"), maze_seed=1000, **demo_settings(here), steps=3)
     session.train()
     x, products = torch.rand(256, 256, device=here.device), 0
     while session.view().busy:
