@@ -144,7 +144,7 @@ def train(browser, folder, part):
     browser.click("button.vpo-train")
     wait(browser, f"{text('.vpo-status')}.includes('step 3 of')", 120)
     browser.press(".vpo-lab .noUi-handle", RIGHT)  # alpha
-    wait(browser, f"!{text('.vpo-lab .widget-readout')}.includes('1.0')", 30)
+    wait(browser, f"{text('.vpo-lab .widget-readout')}.trim() === '1.2'", 30)
     browser.press(".vpo-lab .noUi-handle", LEFT)
     wait(browser, f"{text('.vpo-status')}.includes('finished')", LONG)
     browser.picture(str(folder / f"{part}.png"))

@@ -422,6 +422,17 @@ def test_every_figure_that_is_written_is_in_the_schema(finished, stopped):
             assert read[name] == value, name
 
 
+def test_a_summary_that_was_cut_is_measured_again_as_its_error_says(finished, capsys):
+    path = finished / "summary.json"
+    text = path.read_text()
+    path.write_text(text[:100])
+    said = refused(capsys, "compare", finished)
+    assert said.endswith(f"; remove it, then: vpo-lite train --resume {finished}\n"), said
+    path.unlink()
+    assert main(["train", "--resume", str(finished)]) == 0
+    assert json.loads(path.read_text()) == json.loads(text), "seconds are those of the records"
+
+
 def test_the_report_never_takes_the_place_of_another_file(finished, capsys):
     before = tree(finished)
     line = refused(capsys, "compare", finished, "--html", finished / "config.json")

@@ -80,6 +80,7 @@ def run(options) -> int:
                     loss = now if math.isnan(loss) else 0.98 * loss + 0.02 * now
                     bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
                     bar.update(done - bar.n)
+                bar.update(config.updates - bar.n)  # of a folder that was finished before
         except KeyboardInterrupt:
             return say(
                 f"stopped after {done} updates; the same command goes on from the last saved one",

@@ -32,7 +32,6 @@ FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
 FIRST_BUTTONS = ("train", "pause", "stop", "reset")
 MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
-LOGARITHMIC, READOUT = ("alpha", "lr"), ".2g"  # sliders, and how they write their number
 
 
 class Controls:
@@ -155,11 +154,6 @@ class Controls:
             self._pass_on(request, *arguments)
 
     def _turn(self, name, value):
-        if name in LOGARITHMIC:
-            now = getattr(self.lab.view().config, name)
-            if _mark(self.knobs[name], value) == _mark(self.knobs[name], now):
-                return  # the page puts a value that it is told on the nearest mark, and says so
-            value = float(f"{value:{READOUT}}")  # the number that stands beside the slider
         self._ask(self.lab.change, **{name: value})
 
     def _show_routes(self, routes):
@@ -264,31 +258,25 @@ _ROUTES = (
 
 def _knobs(view: View) -> dict[str, widgets.Widget]:
     """The knobs by the name of their setting, at the values of now."""
-    c = view.config
-    log = {"base": 10, "readout_format": READOUT, "step": 0.05}
-    K = sorted({*(2**i for i in range(9)), c.K, math.inf})
     methods = [(look(m).text, (m,)) for m in METHODS]
     together = [names for names in dict.fromkeys([*SIDE_BY_SIDE, view.methods]) if len(names) > 1]
     methods[3:3] = [(_in_words(names), names) for names in together]
-    weights = [(_in_words(k), k) for k in K]
-    sizes = [(_in_words(G), G) for G in sorted({4, 8, 16, 32, 48, c.group_size})]
     hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
     made = {
         "methods": widgets.Dropdown(description="method", options=methods, **_SHORT),
-        "alpha": widgets.FloatLogSlider(
-            description="α", min=-1.3, max=1.3, tooltip=hint, **log, **_SHORT
-        ),
-        "K": widgets.SelectionSlider(
-            description="K", options=weights, tooltip="weights drawn for each prompt", **_SHORT
+        "alpha": _slider("α", _round_numbers(0.05, 20), tooltip=hint, **_SHORT),
+        "K": _slider(
+            "K",
+            [*(2**i for i in range(9)), math.inf],
+            tooltip="weights drawn for each prompt",
+            **_SHORT,
         ),
         "m": widgets.IntSlider(
             description="m", min=1, max=5, tooltip="answers in one rollout", **_SHORT
         ),
-        "group_size": widgets.SelectionSlider(description="group size G", options=sizes, **_FIELD),
-        "lr": widgets.FloatLogSlider(
-            description="learning rate", min=-4.3, max=-2, **log, **_FIELD
-        ),
-        "steps": widgets.IntSlider(description="steps", min=1, max=max(100, c.steps), **_FIELD),
+        "group_size": _slider("group size G", [4, 8, 16, 32, 48], **_FIELD),
+        "lr": _slider("learning rate", _round_numbers(5e-5, 1e-2), **_FIELD),
+        "steps": widgets.IntSlider(description="steps", min=1, max=100, **_FIELD),
         "seed": widgets.BoundedIntText(description="seed", min=0, max=2**31 - 1, **_FIELD),
     }
     if view.task.singles_out:
@@ -300,9 +288,17 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
     return made
 
 
-def _mark(knob, value: float) -> int:
-    """The mark of a logarithmic slider that is nearest to a value."""
-    return round((math.log10(value) - knob.min) / knob.step)
+def _slider(name: str, values, **how) -> widgets.SelectionSlider:
+    """A slider whose marks are these values: the number beside it is the one that is set."""
+    options = [(_in_words(value), value) for value in values]
+    return widgets.SelectionSlider(description=name, options=options, **how)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Ten numbers for each power of ten, of two digits at most."""
+    digits = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
+    numbers = [float(f"{digit}e{power}") for power in range(-5, 2) for digit in digits]
+    return [number for number in numbers if low <= number <= high]
 
 
 def _values(view: View) -> dict:
@@ -320,11 +316,6 @@ def _teach(knob, value):
             if isinstance(knob, widgets.SelectionSlider):  # it goes from left to right
                 options.sort(key=lambda option: option[1])
             knob.options = options
-    elif hasattr(knob, "base"):  # its ends are exponents
-        exponent = round(math.log10(value), 2)  # 0.05 and 20 are the ends, -1.3 and 1.3
-        if not knob.min <= exponent <= knob.max:
-            low, high = math.floor(exponent), math.ceil(exponent)
-            put(knob, min=min(knob.min, low), max=max(knob.max, high))
     elif hasattr(knob, "max") and value > knob.max:
         knob.max = value
     put(knob, value=value)

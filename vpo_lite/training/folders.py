@@ -194,7 +194,10 @@ class RunFolder:
         """The figures, as schemas.Summary names them. Raises ValueError for a run under way."""
         if not self.finished:
             raise ValueError(f"{self.path}: not finished; go on with: {self.go_on}")
-        return read_json(self.path / SUMMARY, Summary).model_dump()
+        try:
+            return read_json(self.path / SUMMARY, Summary).model_dump()
+        except DamagedError as error:
+            raise DamagedError(f"{error}; remove it, then: {self.go_on}") from error
 
     def start(self) -> dict | None:
         """The figures before training; None before they are measured."""
@@ -207,10 +210,7 @@ class RunFolder:
         return measured_of(path, self.config().steps) if os.path.lexists(path) else []
 
     def records(self) -> list[StepRecord]:
-        """The records of metrics.jsonl: steps 1, 2, 3, ... without a gap.
-
-        A last line that a kill cut short is left out. Raises DamagedError for anything else.
-        """
+        """The records of metrics.jsonl, as :func:`~.lines.records_of` reads them."""
         return records_of(self.path / METRICS)
 
     # --- writing ----------------------------------------------------------------------------------

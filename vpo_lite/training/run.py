@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..markup import count
 from ..policy import shipped
 from ..policy.adapter import check_place
 from .answers import Answers, by_chance
@@ -293,7 +294,9 @@ def going_on(
         if folder.finished and config.steps == before:
             folder.tidy()
             longer = "; --steps makes it longer" * constant
-            raise ValueError(f"--resume {path}: this run is finished ({before} steps){longer}")
+            raise ValueError(
+                f"--resume {path}: this run is finished ({count(before, 'step')}){longer}"
+            )
         if config.steps < done:
             raise ValueError(
                 f"--resume {path}: {done} steps are done; --steps must be {done} or more"
