@@ -357,6 +357,29 @@ def test_a_learning_rate_that_destroys_the_policy_is_named(tmp_path, capsys):
     assert len(said) == 1 and "lower --lr, now 1, or add --kl" in said[0]
 
 
+@pytest.mark.parametrize(
+    ("stream", "code", "told"),
+    [
+        (Terminal, "time.sleep(0.5)", "loading torch, transformers and peft\n"),
+        (Terminal, "", ""),
+        (io.StringIO, "time.sleep(0.5)", ""),
+    ],
+    ids=["a terminal that waits", "one that does not", "a log"],
+)
+def test_a_terminal_is_told_what_it_waits_for(stream, code, told, tmp_path, monkeypatch):
+    """`vpo-lite train` said nothing for its first five to ten seconds."""
+    (tmp_path / "a_slow_one.py").write_text(f"import time\n{code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(flags, "HEAVY", ("a_slow_one",))
+    monkeypatch.setattr(flags, "PATIENCE", 0.1)
+    monkeypatch.setattr(sys, "stderr", stream())
+    with flags.loading():
+        importlib.import_module("a_slow_one")
+        time.sleep(0.3)
+    assert sys.stderr.getvalue() == told
+    del sys.modules["a_slow_one"]
+
+
 @pytest.mark.parametrize("stream, least, most", [(io.StringIO(), 5, 7), (Terminal(), 20, 22)])
 def test_a_bar_is_drawn_at_each_step_on_a_terminal_and_every_five_seconds_in_a_log(
     stream, least, most, monkeypatch

@@ -30,6 +30,7 @@ from .flags import (
     ended,
     in_examples,
     json_alone,
+    loading,
     of_a_file,
     say,
 )
@@ -54,7 +55,8 @@ def run(arguments=None) -> int:
                 hint = _hint([text.split("=")[0] for text in unknown], options._parser)
                 options._parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             try:
-                return options._run(options) or 0
+                with loading():
+                    return options._run(options) or 0
             except SystemExit as error:  # a script that takes this end for a success would go on
                 return say(f"code of a task, a method or rewards {ended(error)}", 1)
     except Wrong as error:

@@ -19,6 +19,8 @@ from ..checks import LONGEST, raised, shown, shown_path
 from ..options import Option
 from ..tasks import DEFAULT, task_class
 
+PATIENCE = 2.0  # seconds after which a terminal is told what it waits for
+HEAVY = ("torch", "vpo_lite.policy.libraries")  # modules that take seconds to load
 STOPPED = 130  # exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it
 OF_A_PAGE = "open it in a browser; it needs no network"  # said of each page that is written
 _FOR_JSON = ContextVar("stdout of a command that prints JSON", default=None)
@@ -273,6 +275,25 @@ def bars():
 def terminal_width() -> int | None:
     """The characters of a line of the terminal; None where stdout is a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+@contextlib.contextmanager
+def loading():
+    """A context in which a terminal is told if torch and what builds on it are loading for long."""
+
+    def tell():
+        specs = [getattr(sys.modules.get(name), "__spec__", None) for name in HEAVY]
+        if any(getattr(spec, "_initializing", False) for spec in specs):  # as importlib marks it
+            print("loading torch, transformers and peft", file=sys.stderr)
+
+    timer = threading.Timer(PATIENCE, tell)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
