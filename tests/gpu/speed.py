@@ -236,7 +236,7 @@ def step_time(here: Here) -> dict:
         task = MazeTask() if size == "1m" else AnyWordsAreRoutes()
         found[size] = split(here, Learner(config, policy, task), config)
         here.keep(found)
-    sizes = dict(prompts=P, group_size=G) if here.small else {}
+    sizes = dict(prompts=1, group_size=G, max_new_tokens=24) if here.small else {}
     config = TrainConfig.preset("gpu", layout="paper-9x9", device=device, **sizes)
     found["preset gpu"] = split(here, Learner(config), config)
     lines = []
