@@ -50,13 +50,19 @@ def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp
     assert not (tmp_path / "short" / "measured.jsonl").exists()
 
 
-def test_a_run_whose_method_was_edited_is_not_compared(config, tmp_path):
+def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(config, tmp_path, capsys):
     """VPO's figures stood in a row of another method."""
     trained(config, tmp_path / "a")
+    evaluated = ["evaluate", str(tmp_path / "a"), "--device", "cpu", "--json"]
+    assert main(evaluated) == 0
+    (tmp_path / "again.json").write_text(capsys.readouterr().out)
+    assert len(vpo.compare([tmp_path / "again.json"])) == 1
     settings = json.loads((tmp_path / "a" / "config.json").read_text())
     (tmp_path / "a" / "config.json").write_text(json.dumps(settings | {"method": "set_max"}))
-    with pytest.raises(ValueError, match=r"method is set_max, and .* tells of vpo"):
-        vpo.compare([tmp_path / "a"])
+    for run in ("a", "again.json"):
+        with pytest.raises(ValueError, match=r"method is set_max, and .* tells of vpo"):
+            vpo.compare([tmp_path / run])
+    assert main(evaluated) == 2 and "method is set_max, and " in capsys.readouterr().err
 
 
 def test_measuring_changes_nothing_of_the_training(config, tmp_path):

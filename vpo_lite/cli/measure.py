@@ -55,12 +55,14 @@ def evaluate_runs(options) -> int:
         from ..policy.shipped import name_of_folder
         from ..training.contents import contents, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
+        from ..training.finished import check_method
         from ..training.folders import ADAPTER, RunFolder
         from ..training.memory import enough_memory
         from ..training.side_by_side import intervals, table
 
         folder = RunFolder.open(options.folder)
         config = folder.config()
+        check_method(folder, config)
         if options.adapter is None and not folder.finished:
             cure = f"go on with: {folder.go_on}"
             if folder.engine().name == "verl":

@@ -92,13 +92,7 @@ def _read(path: Path) -> Finished:
     """A finished run, from its folder or from the file of another measurement."""
     if not os.path.isfile(path):  # no OSError for a name that is too long
         run = RunFolder.open(path)
-        config, summary = run.config(), _summary(run)
-        if summary["method"] != config.method:
-            raise ValueError(
-                f"{run.path / CONFIG}: method is {config.method}, and summary.json there tells of "
-                f"{summary['method']}: one of them was edited; put it back"
-            )
-        return _of_folder(run, config, summary)
+        return _of_folder(run, run.config(), _summary(run))
     stored = read_json(path)
     if "run" not in stored:
         raise ValueError(
@@ -132,7 +126,17 @@ def _summary(run: RunFolder) -> dict:
     return run.summary()
 
 
+def check_method(run: RunFolder, config: TrainConfig) -> None:
+    """Raise ValueError where another method is set than the one that trained a finished run."""
+    if run.finished and (trained := run.summary()["method"]) != config.method:
+        raise ValueError(
+            f"{run.path / CONFIG}: method is {config.method}, and summary.json there tells of "
+            f"{trained}: one of them was edited; put it back"
+        )
+
+
 def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> Finished:
+    check_method(run, config)
     card = run.path / ADAPTER / CARD
     base = read_json(card).get("fingerprint") if card.exists() else None
     return Finished(config, summary, str(run.path), run.engine(), run.digests(), base)
