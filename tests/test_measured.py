@@ -56,7 +56,10 @@ def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(config,
     evaluated = ["evaluate", str(tmp_path / "a"), "--device", "cpu", "--json"]
     assert main(evaluated) == 0
     (tmp_path / "again.json").write_text(capsys.readouterr().out)
-    assert len(vpo.compare([tmp_path / "again.json"])) == 1
+    (row,) = vpo.compare([tmp_path / "again.json"])
+    for code in ("utf-16", "utf-8-sig"):  # as PowerShell's > writes it
+        (tmp_path / "marked.json").write_text((tmp_path / "again.json").read_text(), code)
+        assert vpo.compare([tmp_path / "marked.json"]) == [row]
     settings = json.loads((tmp_path / "a" / "config.json").read_text())
     (tmp_path / "a" / "config.json").write_text(json.dumps(settings | {"method": "set_max"}))
     for run in ("a", "again.json"):

@@ -5,6 +5,7 @@ another version. So each is read here, into a pydantic type that states every fi
 and range. What does not fit is a :class:`DamagedError`. Nothing is corrected silently.
 """
 
+import codecs
 import contextlib
 import functools
 import hashlib
@@ -82,7 +83,10 @@ def read_json(path, schema: Any = dict[str, JsonValue]) -> Any:
 
     Without a schema it is a dict of JSON values, not checked any further.
     """
-    return parse_json(read_bytes(path), schema, str(path))
+    text = read_bytes(path)
+    if text.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE)):  # as PowerShell's > writes
+        text = text.decode(json.detect_encoding(text), "replace")
+    return parse_json(text, schema, str(path))
 
 
 def read_json_lines(path, schema: Any) -> list:
@@ -301,12 +305,10 @@ class FolderLock:
     def release(self, *, remove: bool = False) -> None:
         """Let others write; remove: leave no file behind."""
         remove = remove and self.held
-        try:
+        with contextlib.suppress(PermissionError):  # Windows removes no open file, this or another
             if remove:  # before it is free: afterwards it may be another one's
                 self._path.unlink(missing_ok=True)
                 remove = False
-        except PermissionError:  # Windows removes no open file, neither this one nor another one's
-            pass
         self._lock.release()
         if remove:
             with contextlib.suppress(OSError):
@@ -331,9 +333,8 @@ def lock_folder(folder) -> FolderLock:
     lock = _lock(place)
     try:
         lock.acquire()
-    except Timeout as error:
-        why = "another process is writing there; wait until it ends"
-        raise BusyError(f"{folder}: {why}") from error
+    except Timeout as busy:
+        raise BusyError(f"{folder}: another process is writing there; wait until it ends") from busy
     _held[place] = made = FolderLock(place, lock)
     return made
 
