@@ -216,8 +216,32 @@ def test_the_checks_fail_where_something_is_missing(monkeypatch, taken, capsys):
     monkeypatch.setattr(check, "PORT", taken)
     ports = check.ports()
     assert not ports.enough and f"{taken} (classroom) taken" in ports.value
+    monkeypatch.setattr(check, "PORT", harness.free_port())
+    monkeypatch.setattr(check, "LAB_PORT", taken)
+    assert check.ports().enough, "JupyterLab takes the next one that is free"
     monkeypatch.setattr(notebooks, "folder", lambda: None)
     assert not check.notebooks_there().enough
+
+
+def test_a_folder_that_cannot_be_written_is_no_place_for_a_class(tmp_path, monkeypatch):
+    """It told how much was free there."""
+
+    def refused(**how):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check.tempfile, "TemporaryDirectory", refused)
+    disk = check.disk()
+    assert not disk.enough and "cannot be written (Read-only file system)" in disk.value
+
+
+@pytest.mark.parametrize("variable", ["JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"])
+def test_a_folder_in_which_jupyter_cannot_write_is_named(tmp_path, monkeypatch, variable):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "a file"))
+    found = check.packages()
+    assert not found.enough and "Jupyter cannot write there" in found.value, found
+    assert found.cure.endswith(f"name another folder in {variable}")
 
 
 @pytest.mark.parametrize(("free", "enough"), [(2**30, True), (2**30 - 1, False)])
@@ -349,6 +373,8 @@ def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
     [
         (["VPO2-nonsense"], "no share code"),
         (["--recording", "no/such"], "no recording"),
+        (["--recording", "three_methods"], "no recording; did you mean three_methods/seed-"),
+        (["--recording", "a run"], "'a run': no recording, but a run of vpo-lite train; lab."),
         (["VPO2-x", "--recording", "y"], "name one of them"),
         (["--port", "70000"], "70000"),
         (["--viewers", "0"], "must be 1 to 1,000"),
@@ -361,7 +387,12 @@ def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
         (["--room", "--token", "twelve&letters"], "of A-Z"),
     ],
 )
-def test_a_wrong_request_is_one_line_and_opens_nothing(monkeypatch, capsys, arguments, said):
+def test_a_wrong_request_is_one_line_and_opens_nothing(
+    monkeypatch, tmp_path, capsys, arguments, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a run").mkdir()
+    (tmp_path / "a run" / "config.json").touch()
     monkeypatch.setattr(serve, "serve", lambda *a, **k: pytest.fail("served"))
     assert said in refused(capsys, "classroom", *arguments)
 

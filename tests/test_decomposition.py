@@ -86,6 +86,23 @@ def test_specialists_have_the_closed_form(d):
 # --- against brute force --------------------------------------------------------------------------
 
 
+def test_many_objectives_are_covered_as_the_price_of_conflict_says():
+    """The whole was valued over a quarter of the points: 0.981 stood here, and 0.980 there."""
+    rng = np.random.default_rng(0)
+    R, W = rng.random((2, 6, 8)), rng.dirichlet(np.ones(8), 200_000)
+    covered = vpo.reward_report(R).coverage
+    prices = [vpo.price_of_conflict(pool) for pool in R]
+    for m in (1, 2, 3):
+        assert covered[m] == pytest.approx(np.mean([price[m] for price in prices]), abs=1e-12)
+        drawn = []
+        for pool in R:
+            scores = W @ pool.T
+            sets = [list(chosen) for chosen in itertools.combinations(range(6), m)]
+            best = max(scores[:, chosen].max(axis=1).mean() for chosen in sets)
+            drawn.append(best / scores.max(axis=1).mean())
+        assert covered[m] == pytest.approx(np.mean(drawn), abs=1e-3)
+
+
 def test_several_problems_of_different_d_against_drawn_weights():
     rng = np.random.default_rng(0)
     pools = [rng.random((n, d)) ** 2 for n, d in ((6, 2), (9, 3), (7, 4))]

@@ -483,6 +483,40 @@ def test_options_with_which_a_run_would_fail_late_are_refused_at_once():
 
 
 @pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("generation_kwargs", 5, {}),
+        ("lr_scheduler_kwargs", 3, None),
+        ("report_to", 7, ["none"]),
+        ("min_p", "x", 1),
+        ("top_k", True, 5),
+        ("top_k", 1.5, 0),
+        ("max_grad_norm", None, 2),
+        ("log_completions", 1, False),
+    ],
+)
+def test_an_option_of_another_type_is_refused_at_once(name, wrong, right):
+    """A run measured its policy first, and could then never go on."""
+    with pytest.raises(ValueError, match=f"^engine option {name} = .*: expected "):
+        grpo_config(pocket_config(), "unused", 1, **{name: wrong})
+    grpo_config(pocket_config(), "unused", 1, **{name: right})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["max_grad_norm=Infinity"], "options.max_grad_norm.float should be a finite number"),
+        (["top_p=0.9", "top_p=0.8"], "--engine-options 'top_p': given twice"),
+    ],
+)
+def test_an_option_of_the_command_line_is_refused_in_one_line(options, said, tmp_path, capsys):
+    train = ["train", "--engine", "trl", "--out", str(tmp_path / "run")]
+    assert main([*train, "--engine-options", *options]) == 2
+    err = capsys.readouterr().err
+    assert said in err and len(err.splitlines()) == 1 and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--engine", "magic"], "--engine 'magic': there are native, trl"),

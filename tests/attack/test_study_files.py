@@ -755,6 +755,16 @@ def test_a_search_with_the_policy_of_other_settings_is_refused(here, done):
     assert list(searches.finished(study, here / "out")) == ["mutation"]
 
 
+def test_a_search_names_the_kinds_whose_runs_are_not_finished(here, done, capsys):
+    """It searched without them, and said that all had come out."""
+    made_by_all(done, here / "out")
+    search = ("small.toml", "--search", "--out", "out")
+    assert "not finished" not in asked(capsys, *search)[2]
+    (here / "out" / "grpo-lr0.001-seed1.json").unlink()
+    err = asked(capsys, *search)[2]
+    assert "without policies of runs that are not finished: grpo; see --plan" in err
+
+
 def test_a_setting_younger_than_a_search_had_its_default(here, done):
     made_by_all(done, here / "out")
     paths = list((here / "out").glob("search-*-lr*.json"))

@@ -7,6 +7,7 @@ longest.
 import importlib.metadata
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +65,13 @@ def disk() -> Found:
     here = Path.cwd()
     free = shutil.disk_usage(here).free
     value = f"{size(free)} free in {here}; a class needs {size(DISK)}"
+    try:
+        with tempfile.TemporaryDirectory(dir=here):
+            pass
+    except OSError as error:
+        return Found(
+            False, f"{here} cannot be written ({error.strerror})", "start in another folder"
+        )
     return Found(free >= DISK, value, "delete files, or start in a folder on another disk")
 
 
@@ -94,7 +102,8 @@ def ports() -> Found:
     value = ", ".join(
         f"{port} ({use}) {'free' if free[port] else 'taken'}" for port, use in uses.items()
     )
-    return Found(all(free.values()), value, "end the program that holds it, or use --port N")
+    cure = f"end the program that holds {PORT}, or use --port N"
+    return Found(free[PORT], value, cure)  # JupyterLab takes the next free one
 
 
 def notebooks_there() -> Found:
@@ -124,14 +133,16 @@ def training() -> Found:
     from ..training.errors import TrainingError
     from ..training.loop import train
 
+    cure = "close other programs, or show a recording (vpo-lite classroom --recording NAME)"
     try:
         config = Lab().config
         step = [record.seconds for record in train(config.but(steps=2))][-1]
-    except (TrainingError, MemoryError, OSError, ValueError) as error:
+    except (TrainingError, MemoryError) as error:
+        return Found(False, f"failed: {error}", cure)
+    except (OSError, ValueError) as error:
         return Found(False, f"failed: {error}", "vpo-lite doctor says what is missing")
     whole = step * config.steps
     value = f"{step:.1f} s a step; {config.steps} steps take about {whole:.0f} s"
-    cure = "close other programs, or show a recording (vpo-lite classroom --recording NAME)"
     return Found(whole <= PATIENCE, value, cure)
 
 

@@ -165,24 +165,24 @@ class Bound:
         self._starting.append(now)
 
 
-def check_jupyter_writes() -> str:
-    """The folder in which Jupyter keeps its own files. Raises ValueError where it cannot write.
-
-    Without it JupyterLab does not start, and each page of Voila shows an error.
+def check_jupyter_writes() -> None:
+    """Raise ValueError where Jupyter cannot write its own files. Without them JupyterLab does not
+    start, and each page of Voila shows an error.
     """
-    from jupyter_core.paths import jupyter_data_dir
+    from jupyter_core.paths import jupyter_data_dir, jupyter_runtime_dir
 
-    folder = jupyter_data_dir()
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(2**16))
-    except OSError as error:
-        raise ValueError(
-            f"{folder}: Jupyter cannot write there ({error.strerror}); make room, or name another "
-            "folder in JUPYTER_DATA_DIR"
-        ) from error
-    return folder
+    for variable, folder in (
+        ("JUPYTER_DATA_DIR", jupyter_data_dir()),
+        ("JUPYTER_RUNTIME_DIR", jupyter_runtime_dir()),
+    ):
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(2**16))
+        except OSError as error:
+            why = f"Jupyter cannot write there ({error.strerror})"
+            cure = f"make room, or name another folder in {variable}"
+            raise ValueError(f"{folder}: {why}; {cure}") from error
 
 
 def check_can_serve(port: int, token: str | None) -> None:

@@ -4,6 +4,7 @@ import sys
 
 from ..checks import command, shown
 from ..classroom import notebooks, serve
+from ..markup import count
 from .flags import Command, Wrong, add_number, at_home, bars, path, requests
 
 BROWSER = ("auto", "yes", "no")
@@ -90,7 +91,7 @@ def _copy(options) -> int:
     destination = options.destination
     with requests():
         written = notebooks.copy(destination)
-    said = f"{len(written)} files copied to" if written else "all files are already in"
+    said = f"{count(len(written), 'file')} copied to" if written else "all files are already in"
     print(f"{said} {destination}; go on with: {command('lab', destination)}")
     return 0
 

@@ -9,7 +9,7 @@ import threading
 import time
 
 from ..checks import for_shell, shown
-from .flags import Wrong, add_number, at_home, bars, note, path, requests
+from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, requests, say
 from .study_tables import FIGURES, print_table
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
@@ -74,7 +74,10 @@ def run(options) -> int | None:
         return print_table(study, folder, options.table)
     if options.run_key is not None:
         return _run_one(study, folder, options.run_key)
-    return (_search if options.search else _run_all)(study, folder, options)
+    try:
+        return (_search if options.search else _run_all)(study, folder, options)
+    except KeyboardInterrupt:
+        return say("stopped; the same command goes on", STOPPED)
 
 
 def _names(options) -> None:
@@ -304,13 +307,15 @@ def _line(found) -> str:
 
 
 def _search(study, folder, options) -> int | None:
-    from ..studies.searches import searches, to_do
+    from ..studies.searches import searches, to_do, waits_for_runs
 
     with requests():
         if not searches(study, folder):
             raise Wrong(f"{folder}: no finished run to search with; see --plan")
-        policies = len(to_do(study, folder))
+        policies, waiting = len(to_do(study, folder)), waits_for_runs(study, folder)
         _make(folder)
+    if waiting and WORKER not in os.environ:
+        note(f"without policies of runs that are not finished: {', '.join(waiting)}; see --plan")
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     from ..studies.searching import run_searches

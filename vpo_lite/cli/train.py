@@ -117,7 +117,9 @@ def run(options) -> int:
         what = f"code of the task or of the method {ended(error)}"
         return say(f"{what}; mend it, then: {go_on}", 1)
     except Exception as error:  # a judge that could not be reached, for one
-        error.add_note(f"The run is kept. Go on with: {go_on}")
+        changed = f" (engine options stand in {started.path / 'config.json'})"
+        option = changed if started.engine.options else ""
+        error.add_note(f"The run is kept. Go on with: {go_on}{option}")
         raise
     finally:
         started.close()
@@ -160,6 +162,8 @@ def _engine_options(options) -> dict:
     for name, sign, _ in pairs:
         if not name or not sign:
             raise Wrong(f"--engine-options {shown(name)}: expected NAME=VALUE")
+        if [other for other, *_ in pairs].count(name) > 1:
+            raise Wrong(f"--engine-options {shown(name)}: given twice")
     return {name: _value(text) for name, _, text in pairs}
 
 

@@ -20,7 +20,7 @@ from ..objective import nondominated
 
 SIZES = (1, 2, 3)  # answers in a set
 FEWEST = 3  # answers that a correlation needs: that of two is always -1 or 1
-POINTS = 4096  # for sets without a closed form: a quarter of the usual, since ratios are shown
+POINTS = 4096  # to choose sets that have no closed form: a quarter of those that value them
 
 
 class Problem(NamedTuple):
@@ -165,12 +165,13 @@ def measure(x: Problem, alpha: float) -> Measured:
     which = which.reshape(-1)
     kept = np.flatnonzero(nondominated(vectors))
     front = vectors[kept]
-    whole = float(exact_set_reward(front, alpha, points=POINTS))
+    whole = float(exact_set_reward(front, alpha))
     scores = vectors @ x.w_star
     coverage, average, under_w_star, target = {}, np.nan, np.nan, None
     if whole > 0:
         best = {m: best_subset(front, m, alpha, points=POINTS) for m in SIZES}
-        coverage = {m: min(1.0, found.value / whole) for m, found in best.items()}
+        worth = {m: float(exact_set_reward(front[s.indices], alpha)) for m, s in best.items()}
+        coverage = {m: min(1.0, value / whole) for m, value in worth.items()}
         average = x.rewards.mean() / whole
         highest = scores >= scores.max() - 1e-12 * abs(scores).max()
         under_w_star = vectors[highest].mean() / whole  # ties: GRPO has no reason to choose

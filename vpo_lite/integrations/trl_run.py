@@ -17,6 +17,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
+from ..files import check
 from ..policy.libraries import load_peft_weights, set_peft_model_state_dict
 from ..policy.threads import torch_threads
 from ..policy.weights import writing
@@ -102,7 +103,8 @@ class TrlRun(AnyRun):
         machine cannot hold, and as `Run.begin`. Nothing is written then.
         """
         check_installed()
-        engine, folder = Engine(name=NAME, options=dict(options or {})), None
+        given = {"name": NAME, "options": dict(options or {})}
+        engine, folder = check(given, Engine, "engine"), None
         team = joined(engine.options, on_cpu(config))
         with together(team):
             config = settled(config)

@@ -8,7 +8,8 @@ import importlib.util
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from .. import estimators
 from ..checks import shortened, shown
@@ -25,12 +26,19 @@ LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by 
 SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
 REFUSED = {  # options of GRPOConfig with which a run would fail after its first measurement, or lie
     "accelerator_config": "the rows are read as they are written",
+    "data_seed": "the rows are read as they are written",
+    "do_train": "a run trains",
     "eval_on_start": "the run measures itself",
     "eval_strategy": "the run measures itself (eval_every)",
+    "hub_token": "a run is not uploaded, and its folder would hold the token",
     "ignore_data_skip": "a resumed run would begin with the first problems again",
+    "model_init_kwargs": "the run loads the model (model, dtype, load_in)",
     "multi_objective_aggregation": "a set has one reward, and its z-score is the method's",
     "num_iterations": "a step is one update",
+    "num_train_epochs": "the run's steps decide it (--steps)",
+    "push_to_hub": "a run is not uploaded",
     "remove_unused_columns": "the reward needs the columns seed and slot",
+    "resume_from_checkpoint": "vpo-lite train --resume goes on with a run",
     "reward_weights": "the task's weights w* decide it (reward_weights of task functions)",
     "save_only_model": "a run goes on from the optimizer's state, too",
     "sync_ref_model": "the reference is the base, without the adapter",
@@ -44,6 +52,7 @@ SAMPLING = {  # keys of TRL's generation_kwargs that the run's own settings deci
     "do_sample": "temperature",
     "eos_token_id": "model",
 }
+PLAIN = {bool, int, float, str, dict, list, type(None)}  # kinds of options that JSON tells apart
 DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
     "max_steps": "steps",
     "num_generations": "group_size",
@@ -278,11 +287,9 @@ def _fits(value, kind) -> bool:
     """Whether an option has the type that GRPOConfig declares, as far as we can tell. It accepts
     any, and then training fails: ``max_grad_norm=null`` after the first step.
     """
-    if kind in (bool, int, float):
-        return type(value) is kind or (kind is float and type(value) is int)
-    if kind is str:
-        return isinstance(value, str)
-    return not isinstance(value, str) or "str" in str(kind)
+    union = get_origin(kind) in (Union, UnionType)
+    kinds = {get_origin(one) or one for one in (get_args(kind) if union else (kind,))}
+    return type(value) in kinds or (type(value) is int and float in kinds) or not kinds <= PLAIN
 
 
 def pad_within(tokenizer, model) -> None:

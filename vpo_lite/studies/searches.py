@@ -6,6 +6,7 @@ rollout of m answers, and one that writes single answers gives m rollouts. Mutat
 policy are the baseline ``mutation``; the kinds before training are the untrained policies.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median_low
@@ -109,6 +110,13 @@ def searches(study: Study, folder) -> list[Search]:
         of_kind.sort(key=lambda s: (not s.file(folder).exists(), not s.adapter(folder).is_dir()))
         found += of_kind[: stated.policies]
     return found
+
+
+def waits_for_runs(study: Study, folder) -> list[str]:
+    """The kinds of which fewer runs are finished than the study searches with."""
+    stated, there = study.declared.search, Counter(s.kind for s in searches(study, folder))
+    kinds = [kind for kind in stated.kinds if kind != MUTATION]
+    return [kind for kind in kinds if there[kind] < min(stated.policies, study.seeds(kind))]
 
 
 def to_do(study: Study, folder) -> list[Search]:

@@ -73,7 +73,8 @@ class Lesson:
                     "problem; write a page for each"
                 )
         if not 1 <= len(runs) <= MOST:
-            raise ValueError(f"{len(runs)} runs: a lesson shows 1 to {MOST} side by side")
+            several = f"{shortened(', '.join(names), 200)} hold {len(runs)} runs"
+            raise ValueError(f"{several}: a lesson shows 1 to {MOST} side by side; name fewer")
         methods = [run.method for _, run in runs]
         shown, short = [], dict(zip(names, _told_apart(names), strict=True))
         for (name, recording), run in runs:
@@ -82,7 +83,9 @@ class Lesson:
                 apart = _own_setting(run, [other for _, other in runs])
                 text += f" ({apart or shortened(short[name], LONGEST_NAME)})"
             taken = [other.look for other in shown]
-            shown.append(Shown(run, text, _look(run.method, taken), name, recording.command))
+            shown.append(
+                Shown(run, text, _look(run.method, methods, taken), name, recording.command)
+            )
         active = tuple(dict.fromkeys(methods))
         all_runs = tuple(run for _, run in runs)
         return cls(replace(views[0], runs=all_runs, active=active), tuple(shown))
@@ -246,15 +249,16 @@ def _key(view: View):
     return view.config.task, view.task.key(view.instance), np.asarray(view.front).tobytes()
 
 
-def _look(method: str, taken: list[Look]) -> Look:
-    """The method's look; a second run of it keeps the colour, with a marker and a dash of its
-    own.
+def _look(method: str, methods: list[str], taken: list[Look]) -> Look:
+    """The method's look; a second run of it keeps the colour, with a marker and a dash that are of
+    none of the page's ``methods``, and not VPO's.
     """
-    own = look(method)
-    if own.marker not in [other.marker for other in taken]:
+    own, used = look(method), {one.marker for one in taken}
+    if own.marker not in used:
         return own
-    free = [style for style in STYLES.values() if style.marker not in {t.marker for t in taken}]
-    return own._replace(marker=free[0].marker, dash=free[0].dash)
+    used |= {look(name).marker for name in ("vpo", *methods)}
+    free = next(style for style in STYLES.values() if style.marker not in used)
+    return own._replace(marker=free.marker, dash=free.dash)
 
 
 def _run(one: Shown, points: _Table, answers: _Table) -> dict:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...checks import shown, shown_path, told_of
+from ...checks import did_you_mean, shown, shown_path, told_of
 from ...files import not_written, parse_json, read_bytes, write_atomically
 from ..codes import decode
 from ..packing import packed, packed_numbers
@@ -126,8 +126,13 @@ def find(folder) -> Path:
     for path in (folder / FILE, SHIPPED / folder / FILE):
         if os.path.isfile(path):
             return path
-    known = ", ".join(shipped())
-    raise ValueError(f"{shown(str(folder))}: no recording; the package carries {known}")
+    what, known = f"{shown(str(folder))}: no recording", shipped()
+    if os.path.isfile(folder / "config.json"):
+        raise ValueError(
+            f"{what}, but a run of vpo-lite train; lab.record() makes one, in a notebook"
+        )
+    meant = did_you_mean([folder.as_posix()], known)
+    raise ValueError(f"{what}{meant or '; the package carries ' + ', '.join(known)}")
 
 
 def read(folder) -> Recording:
