@@ -98,10 +98,8 @@ def test_the_marks_in_the_other_pages_are_as_told():
     said = " ".join(GUIDE.split())
     more = _shown("equal_answers/seed-0", "three_methods/seed-0")
     sizes = {one.look.marker: one.run.config.group_size for one in more if one.look.text == "GRPO"}
-    assert sizes == {"square": 48, "triangle-up": 16}
-    assert (
-        "In `more.html` the squares are GRPO with G = 48, the triangles GRPO with G = 16." in said
-    )
+    assert sizes == {"square": 48, "bowtie": 16}
+    assert "In `more.html` the squares are GRPO with G = 48, the bow ties GRPO with G = 16." in said
     bug = _shown("silent_bug/a", "silent_bug/b", "silent_bug/c")
     assert [one.label for one in bug if one.look.marker == "square"] == ["VPO (b)"]
     assert "In `bug.html` the squares are run (b)." in said

@@ -158,9 +158,8 @@ class Bound:
         self._known = running
         self._starting = [since for since in waited_for if now - since < STARTING]
         if len(running) + len(self._starting) >= self.most:
-            said = (
-                f"No place is free: at most {self.most} at a time. This page tries again by itself."
-            )
+            said = f"No place is free: at most {self.most} at a time. A page that was left keeps "
+            said += "its place for two minutes. This page tries again by itself."
             raise HTTPError(503, reason=said)  # error.html in SHARE tries again
         self._starting.append(now)
 
