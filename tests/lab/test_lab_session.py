@@ -392,6 +392,16 @@ while not began:
     assert (done.returncode, done.stdout, done.stderr) == (0, "stepped\n", said)
 
 
+@pytest.mark.slow
+def test_when_python_ends_while_torch_loads_nothing_but_that_is_said():
+    """Twelve finalizers of torch failed behind it."""
+    code = "from vpo_lite.lab import Lab; Lab(steps=3).train()"
+    run = dict(capture_output=True, text=True, env=os.environ | {"VPO_LITE_COLD": "1"})
+    done = subprocess.run([sys.executable, "-c", code], timeout=WAIT, **run)
+    said = "vpo-lite: waiting for the end of the step under way\n"
+    assert (done.returncode, done.stdout, done.stderr) in ((0, "", said), (0, "", ""))
+
+
 @pytest.mark.parametrize("request_", ["train", "step"])
 def test_fresh_runs_that_fail_before_their_first_step_keep_the_failed_run(gate, request_):
     lab = Lab(steps=5)

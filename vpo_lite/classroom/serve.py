@@ -175,7 +175,7 @@ def check_jupyter_writes() -> None:
         ("JUPYTER_RUNTIME_DIR", jupyter_runtime_dir()),
     ):
         try:
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(folder, 0o700, exist_ok=True)  # as Jupyter makes them
             with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(bytes(2**16))
         except OSError as error:

@@ -117,9 +117,10 @@ def run(options) -> int:
         what = f"code of the task or of the method {ended(error)}"
         return say(f"{what}; mend it, then: {go_on}", 1)
     except Exception as error:  # a judge that could not be reached, for one
-        changed = f" (engine options stand in {started.path / 'config.json'})"
-        option = changed if started.engine.options else ""
-        error.add_note(f"The run is kept. Go on with: {go_on}{option}")
+        where = f"; an engine option at fault stands in {started.path / 'config.json'}"
+        error.add_note(
+            f"The run is kept{where * bool(started.engine.options)}. Go on with: {go_on}"
+        )
         raise
     finally:
         started.close()
@@ -159,10 +160,11 @@ def _engine_options(options) -> dict:
     if options.engine in (None, "native"):
         raise Wrong("--engine-options: the native engine has none; name another --engine")
     pairs = [text.partition("=") for text in options.engine_options]
+    names = [name for name, *_ in pairs]
     for name, sign, _ in pairs:
         if not name or not sign:
             raise Wrong(f"--engine-options {shown(name)}: expected NAME=VALUE")
-        if [other for other, *_ in pairs].count(name) > 1:
+        if names.count(name) > 1:
             raise Wrong(f"--engine-options {shown(name)}: given twice")
     return {name: _value(text) for name, _, text in pairs}
 

@@ -608,6 +608,11 @@ def _interrupted(*_):
     threading.Thread(target=stop, name="vpo-lite interrupt", daemon=True).start()
 
 
+# Finalizers run in one hook of atexit. Made known before the next one, it runs after it, and so
+# with the finalizers of a torch that loads meanwhile: they failed, with a traceback each.
+weakref.finalize(Session, int)
+
+
 @atexit.register
 def _stop_before_exit():
     """A thread inside torch while the interpreter ends would abort the process. However long the
