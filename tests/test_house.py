@@ -96,7 +96,7 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "moocore": "core",
     "torch": "policy, training, pocket, search, studies, integrations, lab, classroom.check, cli",
     "transformers": "policy.libraries, integrations.trl_run, integrations.trl_setup, "
-    "integrations.trl_steps, integrations.trl_surroundings",
+    "integrations.trl_options, integrations.trl_steps, integrations.trl_surroundings",
     "peft": "policy.libraries",
     "tokenizers": "policy",
     "huggingface_hub": "policy, integrations.trl_surroundings",

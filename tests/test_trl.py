@@ -37,8 +37,8 @@ from vpo_lite.cli import main
 from vpo_lite.integrations import trl_run, trl_steps
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
+from vpo_lite.integrations.trl_options import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_run import TrlRun
-from vpo_lite.integrations.trl_setup import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
 from vpo_lite.integrations.trl_states import check_going_on
 from vpo_lite.integrations.trl_surroundings import leave, silence
@@ -500,6 +500,50 @@ def test_an_option_of_another_type_is_refused_at_once(name, wrong, right):
     with pytest.raises(ValueError, match=f"^engine option {name} = .*: expected "):
         grpo_config(pocket_config(), "unused", 1, **{name: wrong})
     grpo_config(pocket_config(), "unused", 1, **{name: right})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"adam_beta1": 2}, "Invalid beta parameter"),
+        ({"adam_epsilon": -1}, "Invalid epsilon value"),
+        ({"top_k": -5}, "`top_k` has to be a strictly positive integer"),
+        ({"top_p": 2}, "`top_p` has to be a float"),
+        ({"min_p": 2}, "`min_p` has to be a float"),
+        ({"repetition_penalty": 0}, "`penalty` has to be a strictly positive float"),
+        ({"generation_kwargs": {"min_p": 2}}, "`min_p` has to be a float"),
+        ({"generation_kwargs": {"bogus": 1}}, "generate has no such setting"),
+        ({"importance_sampling_level": "bogus"}, "there is token, sequence"),
+        ({"dataloader_num_workers": -1}, "num_workers option should be non-negative"),
+        (
+            {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"bogus": 2}},
+            "unexpected keyword argument 'bogus'",
+        ),
+    ],
+    ids=str,
+)
+def test_an_option_out_of_its_range_is_refused_at_once(options, said):
+    """The first step failed, after the policy was measured, and so did each that went on."""
+    with pytest.raises(ValueError, match=f"^engine options .*{re.escape(said)}"):
+        grpo_config(pocket_config(), "unused", 1, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"top_k": 0, "min_p": 0.1, "top_p": 0.9, "repetition_penalty": 1.1},
+        {"optim": "adafactor", "lr_scheduler_type": "linear"},
+        {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-5}},
+        {"importance_sampling_level": "sequence", "dataloader_num_workers": 1},
+        {"generation_kwargs": '{"min_new_tokens": 3}'},
+    ],
+    ids=str,
+)
+def test_options_that_work_are_taken(options):
+    made = grpo_config(pocket_config(), "unused", 1, **options)
+    assert all(getattr(made, name) == value for name, value in options.items()) or (
+        made.generation_kwargs == {"min_new_tokens": 3}
+    )
 
 
 @pytest.mark.parametrize(

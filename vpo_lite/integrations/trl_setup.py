@@ -3,13 +3,10 @@
 TRL is the optional extra ``trl``. It is imported when a function needs it.
 """
 
-import dataclasses
 import importlib.util
 import os
-from collections.abc import Collection
 from dataclasses import dataclass
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 from .. import estimators
 from ..checks import shortened, shown
@@ -20,54 +17,11 @@ from ..training.config import TrainConfig
 from ..training.contract import prompt_of
 from ..training.problems import draw_weights, seeds_of_step, token_limit
 from .rewards import RolloutReward
+from .trl_options import check_options, try_parts
 
 EPS = 1e-4  # what TRL adds to the standard deviation of a group
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
 SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
-REFUSED = {  # options of GRPOConfig with which a run would fail after its first measurement, or lie
-    "accelerator_config": "the rows are read as they are written",
-    "data_seed": "the rows are read as they are written",
-    "do_train": "a run trains",
-    "eval_on_start": "the run measures itself",
-    "eval_strategy": "the run measures itself (eval_every)",
-    "hub_token": "a run is not uploaded, and its folder would hold the token",
-    "ignore_data_skip": "a resumed run would begin with the first problems again",
-    "model_init_kwargs": "the run loads the model (model, dtype, load_in)",
-    "multi_objective_aggregation": "a set has one reward, and its z-score is the method's",
-    "num_iterations": "a step is one update",
-    "num_train_epochs": "the run's steps decide it (--steps)",
-    "push_to_hub": "a run is not uploaded",
-    "remove_unused_columns": "the reward needs the columns seed and slot",
-    "resume_from_checkpoint": "vpo-lite train --resume goes on with a run",
-    "reward_weights": "the task's weights w* decide it (reward_weights of task functions)",
-    "save_only_model": "a run goes on from the optimizer's state, too",
-    "sync_ref_model": "the reference is the base, without the adapter",
-    "use_liger_kernel": "it logs no entropy, which every step's record holds",
-}
-SAMPLING = {  # keys of TRL's generation_kwargs that the run's own settings decide, by their names
-    "temperature": "temperature",
-    "max_new_tokens": "max_new_tokens",
-    "max_length": "max_new_tokens",
-    "num_return_sequences": "group_size",
-    "do_sample": "temperature",
-    "eos_token_id": "model",
-}
-PLAIN = {bool, int, float, str, dict, list, type(None)}  # kinds of options that JSON tells apart
-DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
-    "max_steps": "steps",
-    "num_generations": "group_size",
-    "generation_batch_size": "prompts",
-    "per_device_train_batch_size": "micro_batch",
-    "gradient_accumulation_steps": "micro_batch",
-    "max_completion_length": "max_new_tokens",
-    "learning_rate": "lr",
-    "beta": "kl",
-    "epsilon": "clip",
-    "entropy_coef": "entropy",
-    "loss_type": "aggregation",
-    "save_steps": "save_every",
-    "use_cpu": "device",
-}
 
 
 def check_installed() -> None:
@@ -242,54 +196,15 @@ def grpo_config(
         log_level_replica="error",  # else every process but the first prints notices
         disable_tqdm=True,
     )
-    known = {f.name: f.type for f in dataclasses.fields(GRPOConfig)}
-    for name, value in options.items():
-        _check_option(name, value, known, ours)
+    check_options(options, ours)
     try:
         made = GRPOConfig(**ours | recommended | options)
         for tracker in get_reporting_integration_callbacks(made.report_to):
             tracker()  # raises where its package is missing
+        try_parts(made)
         return made
-    except (TypeError, ImportError, RuntimeError, ValueError) as error:
+    except (AttributeError, TypeError, ImportError, RuntimeError, ValueError) as error:
         raise ValueError(f"engine options {shown(options)}: {error}") from error
-
-
-def _check_option(name: str, value, known: dict, ours: Collection[str]) -> None:
-    """ValueError for an option that GRPOConfig does not know, that ``ours`` decide, that a run
-    cannot have, or that has another type.
-
-    known: the types of GRPOConfig's fields
-    """
-    if name not in known:
-        raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
-    if name in ours or name in ("steps_per_generation", "generation_batch_size"):
-        _decided(name, DECIDED_BY.get(name, name))
-    if name in REFUSED:
-        raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
-    if not _fits(value, known[name]):
-        expected = getattr(known[name], "__name__", str(known[name]))
-        raise ValueError(f"engine option {name} = {shown(value)}: expected {expected}")
-    if name == "generation_kwargs" and isinstance(value, dict):
-        for key in filter(SAMPLING.__contains__, value):
-            _decided(f"{name}: {key}", SAMPLING[key])
-    if name == "use_vllm" and value and importlib.util.find_spec("vllm") is None:
-        raise ValueError("engine option use_vllm: vLLM is not installed; pip install vllm")
-
-
-def _decided(name: str, by: str) -> None:
-    flags = [f" ({o.flag})" for o in TrainConfig.options() if o.name == by]
-    raise ValueError(
-        f"engine option {name}: the run's own settings decide it{''.join(flags)}; leave it out"
-    )
-
-
-def _fits(value, kind) -> bool:
-    """Whether an option has the type that GRPOConfig declares, as far as we can tell. It accepts
-    any, and then training fails: ``max_grad_norm=null`` after the first step.
-    """
-    union = get_origin(kind) in (Union, UnionType)
-    kinds = {get_origin(one) or one for one in (get_args(kind) if union else (kind,))}
-    return type(value) in kinds or (type(value) is int and float in kinds) or not kinds <= PLAIN
 
 
 def pad_within(tokenizer, model) -> None:
