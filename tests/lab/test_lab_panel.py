@@ -88,10 +88,22 @@ def test_controls_follow_changes_made_in_code(panel):
 def test_a_slider_learns_a_value_and_keeps_its_order(panel, knob, shown):
     slider = panel.controls.knobs[knob]
     panel.lab.change(**{knob: shown})
+    code = panel.lab.share()
     label = f"{shown:g}"  # the index is the last that the widget sets
     assert until(lambda: slider.options[slider.index][0] == label), panel.status.value
     places = [float(text.replace("∞", "inf")) for text, _ in slider.options]
     assert places == sorted(places) and places.count(shown) == 1 and slider.value == shown
+    assert getattr(panel.lab.config, knob) == shown and panel.lab.share() == code
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.06, 0.37, 15.0, 20.0])
+def test_the_ends_of_a_slider_stay_while_it_can_show_the_value(panel, alpha):
+    """Otherwise the handle jumps when somebody moved it to an end and chooses another maze."""
+    slider = panel.controls.knobs["alpha"]
+    panel.lab.change(alpha=alpha)
+    assert until(lambda: slider.options[slider.index][1] == alpha), slider.value
+    ends = slider.options[0][1], slider.options[-1][1]
+    assert ends == (0.05, 20) and panel.lab.config.alpha == alpha
 
 
 def test_a_knob_shows_what_is_trained_beyond_its_usual_ends(slow):

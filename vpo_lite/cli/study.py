@@ -310,9 +310,9 @@ def _search(study, folder, options) -> int | None:
     from ..studies.searches import searches, to_do, waits_for_runs
 
     with requests():
-        if not searches(study, folder):
+        if not (known := searches(study, folder)):
             raise Wrong(f"{folder}: no finished run to search with; see --plan")
-        policies, waiting = len(to_do(study, folder)), waits_for_runs(study, folder)
+        policies, waiting = len(to_do(study, folder)), waits_for_runs(study, known)
         _make(folder)
     if waiting and WORKER not in os.environ:
         note(f"without policies of runs that are not finished: {', '.join(waiting)}; see --plan")

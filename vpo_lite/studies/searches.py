@@ -112,9 +112,11 @@ def searches(study: Study, folder) -> list[Search]:
     return found
 
 
-def waits_for_runs(study: Study, folder) -> list[str]:
-    """The kinds of which fewer runs are finished than the study searches with."""
-    stated, there = study.declared.search, Counter(s.kind for s in searches(study, folder))
+def waits_for_runs(study: Study, found: list[Search]) -> list[str]:
+    """The kinds of which fewer runs are finished than the study searches with, by what `searches`
+    found.
+    """
+    stated, there = study.declared.search, Counter(search.kind for search in found)
     kinds = [kind for kind in stated.kinds if kind != MUTATION]
     return [kind for kind in kinds if there[kind] < min(stated.policies, study.seeds(kind))]
 
