@@ -549,7 +549,10 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         for wrong in ("/", "/?token=", f"/?token={token[:-1]}", "/?token=aaaa-bbbb-cccc"):
             status, body, where = get(address + wrong)
             assert status == 302 and where.startswith("/login") and WIDGET not in body
+        form = get(address + where)[1]
+        assert "This is not the token." in form, "it was wrong in the address"
         form = get(f"{address}/login")[1]
+        assert "This is not the token." not in form, "none was given yet"
         assert "new_password" not in form, "viewers set no password"
         assert "token that your teacher shows" in form and "jupyter server list" not in form
         status, body, _ = get(f"{address}/login", posted={"password": token[:-1]})
@@ -644,6 +647,26 @@ def test_the_page_of_this_machine_has_no_code_and_alpha_moves_the_rings():
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_a_page_that_is_loaded_again_while_it_loads_gives_its_place_back():
+    with (
+        classroom("--viewers", "4") as (process, address, _),
+        harness.browser(1280, 720) as context,
+    ):
+        page = context.new_page()
+        for _ in range(6):
+            page.goto(address, wait_until="commit")
+            page.wait_for_selector("#jupyter-config-data", state="attached")  # its kernel runs
+            assert page.locator(".vpo-lab").count() == 0, "still loading"
+        page.goto(address)
+        page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
+        deadline = time.monotonic() + 30
+        while len(kernels(process)) > 1 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert len(kernels(process)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
     with classroom() as (process, address, _), harness.browser(1280, 720) as context:
         page = context.new_page()
@@ -660,6 +683,6 @@ def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
         process.kill()
         again.wait_for()
         said = page.locator("#vpo-gone").inner_text()
-        assert "lost its server" in said and "Reload the page when the server runs again" in said
+        assert "lost its server" in said and "start it again. Then reload the page" in said
         corner = page.locator("#vpo-gone").bounding_box()
         assert corner["y"] == 0, "in sight, wherever the page is scrolled to"
