@@ -531,7 +531,7 @@ def test_a_loop_with_a_learner_of_its_own_is_cut_to_fit_as_a_run_is(
     next(vpo.train(config, learner=learner))
     assert used[-1].micro_batch == 16
     next(vpo.train(config, learner=learner, fit=False))
-    assert used[-1] == config
+    assert used[-1] == config and learner.steps == 2
 
 
 def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(

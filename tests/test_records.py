@@ -1,6 +1,8 @@
 """Records from a file: read, counted, split, asked for, scored and trained on."""
 
+import copy
 import json
+import pickle
 import random
 import re
 import sys
@@ -240,7 +242,7 @@ def test_a_file_may_have_a_byte_order_mark_other_line_ends_and_no_last_one(tmp_p
     first, second, third = EXAMPLE["chains"][:3]
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + f"{first}\r\n{second}\n{third}".encode())
-    loaded = on_records("chains").load(path)
+    loaded = on_records("chains")().load(path)
     assert list(loaded.records) == [0, 1, 2] and not loaded.damaged
 
 
@@ -250,7 +252,7 @@ def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
     wrong = json.dumps(row | {"question": "one text"})
     number = json.dumps(row | {"entities": [*row["entities"][:5], 6]})
     lacking = json.dumps({k: v for k, v in row.items() if k != "entities"})
-    loaded = on_records("chains").load(file(more, wrong, number, lacking, "", "{", "[]"))
+    loaded = on_records("chains")().load(file(more, wrong, number, lacking, "", "{", "[]"))
     assert list(loaded.records) == [0] and list(loaded.damaged) == [1, 2, 3, 4, 5, 6]
     said = list(loaded.damaged.values())
     for line, (message, part) in enumerate(
@@ -269,20 +271,20 @@ def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
 
 def test_what_is_no_text_is_damaged_and_what_is_no_file_cannot_be_read(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"question": ["\xff"]}\n\x80\x04K\x05.')
-    loaded = on_records("chains").load(tmp_path / "a.jsonl")  # the second line is a pickle
+    loaded = on_records("chains")().load(tmp_path / "a.jsonl")  # the second line is a pickle
     assert list(loaded.damaged) == [0, 1]
     for path in (tmp_path / "none.jsonl", tmp_path, "a\0b", "x" * 5000):
         with pytest.raises(DamagedError, match="cannot be read"):
-            on_records("chains").load(path)
+            on_records("chains")().load(path)
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(DamagedError, match=r"empty.jsonl: holds no record .*it has no line"):
-        on_records("chains").load(tmp_path / "empty.jsonl").usable()
+        on_records("chains")().load(tmp_path / "empty.jsonl").usable()
 
 
 def test_a_record_whose_own_answer_would_not_earn_everything_is_dropped(file):
     row = json.loads(EXAMPLE["chains"][0])
     row["entities"][4] = "</entity_E>"
-    loaded = on_records("chains").load(file(EXAMPLE["chains"][0], json.dumps(row)))
+    loaded = on_records("chains")().load(file(EXAMPLE["chains"][0], json.dumps(row)))
     assert loaded.dropped == {1: "its own gold answer does not earn every reward"}
     assert loaded.at(0).names[0] == "Ina_Holt"
     for line, said in (
@@ -297,9 +299,41 @@ def test_a_record_whose_own_answer_would_not_earn_everything_is_dropped(file):
 def test_a_file_is_read_again_only_after_it_changed(file):
     path = file(*EXAMPLE["hops"][:2])
     cls = on_records("hops")
-    assert cls.load(path) is cls.load(path)
+    assert cls().load(path) is cls().load(path)
     file(*EXAMPLE["hops"][:3])
-    assert len(cls.load(path).records) == 3
+    assert len(cls().load(path).records) == 3
+
+
+class Marked(RecordTask):
+    """Its problems depend on an option of its own."""
+
+    name = "marked"
+    row = task_class("chains").modes["faithful"].row
+    options = (*RecordTask.options, Option("mark", str, "plain", "what every problem carries"))
+
+    def record(self, row):
+        return f"{self.mark} {row.question[0]}"
+
+
+def test_problems_are_made_with_the_options_of_their_task(file):
+    path = str(file(*EXAMPLE["chains"][:2]))
+    plain, marked = Marked(data=path), Marked(data=path, mark="second")
+    assert plain.instance(0).startswith("plain ") and marked.instance(0).startswith("second ")
+    assert plain.load(path) is not marked.load(path)
+
+
+def test_a_config_makes_its_task_once_to_ask_about_its_options(file, monkeypatch):
+    made = []
+    before = Task.__init__
+    monkeypatch.setattr(Task, "__init__", lambda self, **o: made.append(1) or before(self, **o))
+    data = str(file(*EXAMPLE["hops"]))
+    config = vpo.TrainConfig(task="hops", mode="faithful", data=data, model="m")
+    assert config.files == {"data": data} and not config.code and not config.single
+    assert config.to_json()["model"] == config.base_model == "m" and len(made) == 1
+    assert config.make_task() is not config.make_task() and len(made) == 3
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config == copy.deepcopy(config) and len(made) == 3
+    assert again.files == config.files and len(made) == 4
 
 
 def test_every_tenth_record_is_held_out_and_no_step_trains_on_it(file):
@@ -326,7 +360,7 @@ def test_every_tenth_record_is_held_out_and_no_step_trains_on_it(file):
 def test_parquet_without_pyarrow_says_how_to_get_it(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DamagedError, match=r"needs pyarrow .*or write the rows as JSON lines"):
-        on_records("hops").load(file("x", name="a.parquet"))
+        on_records("hops")().load(file("x", name="a.parquet"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -336,12 +370,14 @@ def test_parquet_holds_the_same_records_as_json_lines(file, tmp_path, name):
 
     rows = [json.loads(line) for line in EXAMPLE[name]]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    cls = on_records(name)
-    assert cls.load(tmp_path / "a.parquet").records == cls.load(EXAMPLES / f"{name}.jsonl").records
+    task = on_records(name)()
+    assert (
+        task.load(tmp_path / "a.parquet").records == task.load(EXAMPLES / f"{name}.jsonl").records
+    )
     parquet.write_table(pyarrow.table({"question": [1, 2]}), tmp_path / "b.parquet")
-    assert list(cls.load(tmp_path / "b.parquet").damaged) == [0, 1]
+    assert list(task.load(tmp_path / "b.parquet").damaged) == [0, 1]
     with pytest.raises(DamagedError, match="cannot be read as parquet"):
-        cls.load(file("junk", name="c.parquet"))
+        task.load(file("junk", name="c.parquet"))
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -947,7 +947,7 @@ def test_rows_that_cannot_be_used_are_said_with_the_cure(mine, capsys, content, 
 def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
     rows = "".join(json.dumps(row) + "\r\n" for row in SUMS).encode("utf-8-sig")
     (mine.folder / "two.jsonl").write_bytes(rows + rows)
-    loaded = FunctionsTask.load(mine.folder / "two.jsonl")
+    loaded = FunctionsTask().load(mine.folder / "two.jsonl")
     assert len(loaded.records) == 2 * len(SUMS) and not loaded.damaged
 
 

@@ -53,6 +53,7 @@ def test_moves_and_squares_mean_the_same():
         "R R D D L L",
         "right, right, down, down, left, left",
         "RRDDLL",
+        "rrddll",
         "RIGHT RIGHT DOWN DOWN LEFT LEFT",
     ):
         assert TASK.parse(maze, f"<route_1> {body} </route_1>", 1) == ["RRDDLL"]

@@ -46,7 +46,7 @@ def loaded(tmp_path):
     def load(*rows):
         path = tmp_path / "rows.jsonl"
         path.write_text("\n".join(map(json.dumps, rows)))
-        return ProgramRecords.load(path)
+        return ProgramRecords().load(path)
 
     return load
 

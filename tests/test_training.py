@@ -895,6 +895,19 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
     assert texts != other
 
 
+def test_a_learner_that_goes_on_draws_what_an_uninterrupted_run_would(tiny):
+    cfg = tiny(steps=4, warmup_steps=1, lr_schedule="cosine")
+    whole, part = Learner(cfg), Learner(cfg)
+    expected = [r.groups[0].texts for r in train(cfg, learner=whole)]
+    first = list(islice(train(cfg, learner=part), 2))
+    rest = list(train(cfg, learner=part))
+    assert [r.step for r in rest] == [3, 4] and part.steps == 4
+    assert [r.groups[0].texts for r in [*first, *rest]] == expected
+    assert all(torch.equal(p, state_of(part)[n]) for n, p in state_of(whole).items())
+    with pytest.raises(ValueError, match="steps = 4: the learner has done 4; ask for more"):
+        next(train(cfg, learner=part))
+
+
 @pytest.mark.slow
 def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
     cfg = tiny(steps=4, warmup_steps=1, lr_schedule="cosine")

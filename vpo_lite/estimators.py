@@ -139,7 +139,8 @@ def advantages(
     Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
     negative one makes it less likely. In a group with equal scores all advantages are exactly 0:
     there is nothing to learn from it. Scores are equal if their standard deviation is below 1e-9,
-    or below 1e-12 of the largest rewards they are made of. So scale up rewards that are that small.
+    or below 1e-12 of the largest rewards they are made of. So scale up rewards that are that small,
+    and round rewards that a computation in float32 made: its rounding is larger.
 
     method   a name in METHODS. `vpo_recombined` gives the numbers of `vpo` here, and
              `goal_conditioned` those of `random_weighting`: they differ in what training compares

@@ -1,6 +1,7 @@
 """Model and adapter folders under attack: a sound policy, or one line; nothing of a folder runs."""
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -352,6 +354,19 @@ def test_h5_the_line_that_converts_pickled_weights_works(words, tmp_path, monkey
     follow(refused(lora, "pickled"), monkeypatch, lora / "adapter_model.bin")
     found = load_policy(lora, device="cpu").model.state_dict()
     assert all(torch.equal(x, found[name]) for name, x in expected.items())
+
+
+def test_a_base_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
+    folder = tiny_model(tmp_path / "a")
+    made, blake2b = [], hashlib.blake2b
+    counted = SimpleNamespace(blake2b=lambda **how: made.append(1) or blake2b(**how))
+    monkeypatch.setattr(adapter, "hashlib", counted)
+    load_policy(str(folder), rank=2, device="cpu").save(tmp_path / "adapter")
+    load_policy(str(tmp_path / "adapter"), device="cpu").save(tmp_path / "again")
+    assert len(made) == 1
+    save_file(with_one(0.5)(load_file(folder / ONE)), folder / ONE, metadata={"format": "pt"})
+    card = json.loads((tmp_path / "again" / "policy.json").read_text())
+    assert fingerprint(str(folder)) != card["fingerprint"] and len(made) == 2
 
 
 def test_h5_the_fingerprint_covers_every_shard(tmp_path):

@@ -19,7 +19,7 @@ WHOLE = {name: (EXAMPLES / f"{name}.jsonl").read_bytes() for name in NAMES}
 def attacked(name, path) -> None:
     """Every line is a problem that can be asked and scored, or is dropped, or has one error."""
     cls = on_records(name)
-    loaded = cls.load(path)
+    loaded = cls().load(path)
     for message in loaded.damaged.values():
         check_error(DamagedError(message))
         assert str(path) in message
@@ -85,5 +85,5 @@ def test_changed_answers_are_scored_or_named_in_one_line(seed, tmp_path, capsys)
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_of_one_data_set_are_none_of_another(name):
     for other in NAMES:
-        loaded = on_records(name).load(EXAMPLES / f"{other}.jsonl")
+        loaded = on_records(name)().load(EXAMPLES / f"{other}.jsonl")
         assert bool(loaded.records) == (name == other) != bool(loaded.damaged)

@@ -5,12 +5,13 @@
     .venv/bin/python tests/benchmarks/attained_study.py weights
 
 attained: mazes 1600, 1601, ... of lite-6x6, none of which was used to choose any setting; m = 2 and
-3; `vpo` at preset demo, and `vpo_recombined` at preset patient: the same number of answers in twice
-as many steps, sampled at temperature 1.2. attained = coverage of the sets of the trained policy, at
-temperature 1, over that of the best m answers there are. --m, --seeds and --method choose a part.
+3; `vpo` at preset demo, and `vpo` and `vpo_recombined` at preset patient: the same number of
+answers in twice as many steps, sampled at temperature 1.2. attained = coverage of the sets of the
+trained policy, at temperature 1, over that of the best m answers there are. --m, --seeds and --kind
+choose a part.
 
-alpha: `vpo` and `vpo_recombined` trained at alpha = 0.1 and at 10 on the gallery's maze "alpha in
-training", five seeds; each policy is judged at both.
+alpha: `vpo` and, at preset patient, `vpo_recombined`, trained at alpha = 0.1 and at 10 on the
+gallery's maze "alpha in training", five seeds; each policy is judged at both.
 
 weights: `vpo` with one prompt a step and K = 1, 4, 64 and infinity on maze 1000, three seeds.
 
@@ -37,6 +38,7 @@ FIRST = 1600
 SETS = 64  # sampled from each trained policy
 KINDS = {
     "vpo": {"method": "vpo"},
+    "vpo, 2 x steps": {"method": "vpo", "preset": "patient"},
     "vpo_recombined, 2 x steps": {"method": "vpo_recombined", "preset": "patient"},
 }
 
@@ -73,7 +75,7 @@ def jobs(study: str, mazes: int, seeds: int, sizes, kinds):
             for kind in kinds:
                 yield [study, kind, maze, m, seed], {"maze_seed": maze, "m": m} | KINDS[kind]
     elif study == "alpha":
-        for kind in kinds:
+        for kind in sorted({*kinds} - {"vpo, 2 x steps"}):
             for seed in range(5):
                 for alpha in (0.1, 10.0):
                     how = {"maze_seed": 1217, "m": 2, "alpha": alpha}
@@ -94,11 +96,10 @@ def main():
     parser.add_argument("--mazes", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--m", type=int, nargs="*", default=(2, 3))
-    parser.add_argument("--method", choices=("vpo", "vpo_recombined"))
+    parser.add_argument("--kind", nargs="*", choices=KINDS, default=KINDS)
     options = parser.parse_args()
-    kinds = [k for k in KINDS if options.method in (None, KINDS[k]["method"])]
     done = resumable.done(RESULTS)
-    for key, settings in jobs(options.study, options.mazes, options.seeds, options.m, kinds):
+    for key, settings in jobs(options.study, options.mazes, options.seeds, options.m, options.kind):
         if key in done:
             continue
         found = resumable.add(RESULTS, key, run(seed=key[-1], **settings))

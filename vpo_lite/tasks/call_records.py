@@ -14,8 +14,9 @@ from typing import Any
 
 from .base import Option, Prompt
 from .matching import multiset_f1, normalised, token_f1
-from .records import RECORD_OPTIONS, Dropped, RecordTask, between
+from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .rows import Row
+from .wording import between
 
 DEEPEST = 100  # lists and objects in each other; deeper JSON is broken JSON here
 _DECODER, _BETWEEN = json.JSONDecoder(), re.compile(r"[ \t\r\n,]*")

@@ -14,8 +14,9 @@ import numpy as np
 
 from .base import Option, Prompt
 from .matching import normalised, token_f1
-from .records import RECORD_OPTIONS, Dropped, RecordTask, between
+from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .rows import Row
+from .wording import between
 
 HOPS = 4  # steps that are scored, and citations that count
 MOST_DIGITS = 4300  # of a text that Python reads as a number

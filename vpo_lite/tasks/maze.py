@@ -190,8 +190,8 @@ class MazeTask(Task):
         moves = [_MOVE_WORDS.get(word.upper() if word.isascii() else None) for word in words]
         if all(moves):
             return "".join(moves)
-        if len(words) == 1 and set(words[0]) <= set("UDLR"):
-            return words[0]
+        if len(words) == 1 and words[0].isascii() and set(words[0].upper()) <= set("UDLR"):
+            return words[0].upper()
         here, route = instance.start, []
         for word in words:
             square = _SQUARE.fullmatch(word)

@@ -23,7 +23,7 @@ from ..options import Option
 from .base import Task, TaskError
 from .registry import task_class
 from .rows import Row, rows_of
-from .wording import without_thoughts
+from .wording import between, without_thoughts
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
 LONG = 8  # records whose requests are the longest, for the memory of a run
@@ -177,9 +177,9 @@ class RecordTask(Task):
 
     # --- problems ---------------------------------------------------------------------------------
 
-    @classmethod
-    def load(cls, path) -> Loaded:
-        """What a file holds. It is read once for as long as it does not change.
+    def load(self, path) -> Loaded:
+        """What a file holds. It is read once for as long as it and the other options, which
+        :meth:`record` may ask for, do not change.
 
         Raises DamagedError where it cannot be read.
         """
@@ -190,7 +190,13 @@ class RecordTask(Task):
             raise DamagedError(f"{path}: cannot be read ({why})") from error
         if not stat.S_ISREG(there.st_mode):  # a pipe could be read only once
             raise DamagedError(f"{path}: cannot be read (it is no regular file)")
-        return _load(cls, os.fspath(path), (there.st_size, there.st_mtime_ns))
+        options = tuple(getattr(self, option.name) for option in self.options if not option.path)
+        key = (type(self), os.fspath(path), there.st_size, there.st_mtime_ns, options)
+        if key not in _FILES:
+            _FILES[key] = _loaded(self, os.fspath(path))
+            for old in [*_FILES][:-FILES_KEPT]:
+                del _FILES[old]
+        return _FILES[key]
 
     @property
     def path(self) -> str:
@@ -315,22 +321,13 @@ def on_records(name: str) -> type[RecordTask]:
     raise ValueError(f"task {shown(name)} has no records: its problems are made from seeds")
 
 
-def between(text: str, tag: str) -> str | None:
-    """What stands between the first opening of a tag and the closing after it; None without both.
-
-    >>> between("<a>1</a><a>2</a>", "a"), between("</a><a>", "a")
-    ('1', None)
-    """
-    _, _, rest = text.partition(f"<{tag}>")
-    body, closed, _ = rest.partition(f"</{tag}>")
-    return body if closed else None
+_FILES: dict[tuple, Loaded] = {}  # those that were read last; settings make many tasks of a file
+FILES_KEPT = 4
 
 
-@functools.lru_cache(maxsize=4)
-def _load(cls: type[RecordTask], path: str, stamp: tuple[int, int]) -> Loaded:
-    task = cls()
+def _loaded(task: RecordTask, path: str) -> Loaded:
     records, dropped, damaged = {}, {}, {}
-    for line, row in enumerate(rows_of(path, cls.row)):
+    for line, row in enumerate(rows_of(path, task.row)):
         if isinstance(row, DamagedError):
             damaged[line] = str(row)
             continue

@@ -43,6 +43,17 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
     return [found.get(i) for i in range(1, m + 1)]
 
 
+def between(text: str, tag: str) -> str | None:
+    """What stands between the first opening of a tag and the closing after it; None without both.
+
+    >>> between("<a>1</a><a>2</a>", "a"), between("</a><a>", "a")
+    ('1', None)
+    """
+    _, _, rest = text.partition(f"<{tag}>")
+    body, closed, _ = rest.partition(f"</{tag}>")
+    return body if closed else None
+
+
 def without_thoughts(text: str, tag: str) -> str:
     """A completion without what stands in ``<think> ... </think>`` outside of its answers.
 

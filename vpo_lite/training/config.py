@@ -200,13 +200,9 @@ class TrainConfig:
         object.__setattr__(self, "device", device_name(self.device))
         for option in _OPTIONS:
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
-        task = self.make_task()
-        given = {
-            o.name: getattr(task, o.name)
-            for o in task.options
-            if getattr(task, o.name) != o.default
-        }
-        object.__setattr__(self, "task_options", given)
+        task = self._task
+        given = [o.name for o in task.options if getattr(task, o.name) != o.default]
+        object.__setattr__(self, "task_options", {name: getattr(task, name) for name in given})
         if self.answers == 1 and self.set_size > self.group_size:
             raise ValueError(
                 f"set_size = {self.set_size} with group_size = {self.group_size}: "
@@ -242,7 +238,7 @@ class TrainConfig:
         >>> TrainConfig().base_model
         'pocket-6x6'
         """
-        return self.make_task().pocket_policy if self.model == "auto" else self.model
+        return self._task.pocket_policy if self.model == "auto" else self.model
 
     @property
     def answers(self) -> int:
@@ -279,7 +275,7 @@ class TrainConfig:
     @property
     def single(self) -> bool:
         """Whether the run trains on one problem. It is then evaluated on that problem."""
-        return self.make_task().single
+        return self._task.single
 
     @property
     def files(self) -> dict[str, str]:
@@ -294,13 +290,17 @@ class TrainConfig:
 
     def _given(self, kind: str) -> dict[str, str]:
         """The options of a kind that have a value."""
-        task = self.make_task()
-        found = {o.name: getattr(task, o.name) for o in task.options if getattr(o, kind)}
-        return {name: value for name, value in found.items() if value is not None}
+        names = [option.name for option in self._task.options if getattr(option, kind)]
+        return {name: x for name in names if (x := getattr(self._task, name)) is not None}
 
     def make_task(self) -> Task:
-        """The task with this run's options."""
+        """The task with this run's options, made anew."""
         return make_task(self.task, self.task_options)
+
+    _task = functools.cached_property(make_task)  # to ask about options: making one may take long
+
+    def __getstate__(self) -> dict:  # for pickle and copy, without the task
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def to_json(self) -> dict:
         """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name, and a

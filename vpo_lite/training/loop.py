@@ -16,7 +16,7 @@ def train(
     config: TrainConfig,
     *,
     learner: Learner | None = None,
-    first_step: int = 0,
+    first_step: int | None = None,
     task: Task | None = None,
     fit: bool = True,
 ) -> Generator[StepRecord, TrainConfig | None, None]:
@@ -27,7 +27,8 @@ def train(
     rank stay, since the learner was built with them: another one is refused.
 
     - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
-    - first_step: steps already done
+    - first_step: steps already done, by default those of the learner: it goes on after them, up to
+      ``steps`` in all. Their draws, learning rates and numbers depend on it
     - task: a Task object for a new learner to train on, instead of the config's own
     - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
@@ -46,6 +47,13 @@ def train(
         check_given(task)
     if learner is not None and not isinstance(learner, Learner):
         raise ValueError(f"learner = {shown(learner)}: expected a Learner")
+    if first_step is None:
+        first_step = 0 if learner is None else learner.steps
+        if first_step >= config.steps:
+            raise ValueError(
+                f"steps = {config.steps:,}: the learner has done {first_step:,}; ask for more, or "
+                "make a new Learner(config)"
+            )
     if not is_whole(first_step) or first_step < 0:
         raise ValueError(f"first_step = {shown(first_step)}: expected a whole number from 0")
     learner = Learner(config, task=task) if learner is None else learner
@@ -59,7 +67,8 @@ def train(
             check_fits(learner.policy, used, learner.task)
         with torch_threads(used.threads), enough_memory(used):
             record = train_step(learner, used, step)
-        step, config = step + 1, _checked((yield record) or config)
+        learner.steps = step = step + 1
+        config = _checked((yield record) or config)
 
 
 def _checked(config) -> TrainConfig:

@@ -54,11 +54,12 @@ class Learner:
 
     Raises ValueError for a model that cannot be loaded, and for one that cannot do the task.
 
-    config: it was made with; built_with: names of those settings that cannot change any more.
+    config: it was made with; built_with: names of those settings that cannot change any more;
+    steps: those that it has done.
     """
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
-        self.config = config
+        self.config, self.steps = config, 0
         self.built_with = OF_THE_TASK * (task is None) + OF_THE_POLICY * (policy is None)
         self.task = task or config.make_task()
         self.task.check_machine()
