@@ -223,19 +223,27 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
 
 
 @pytest.mark.slow
-def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small, tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_finishes_the_step_and_says_how_to_go_on(small, tmp_path, name):
+    """Ctrl-C, what a cluster sends before it ends a job, and what a terminal sends that closes."""
+    number = getattr(signal, name)
     command = [sys.executable, "-m", "vpo_lite.cli", *small, "--out", str(tmp_path / "run")]
     command[command.index("--steps") + 1] = "500"
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command += ["--save-every", "400"]
+
+    def begin():
+        signal.signal(number, signal.SIG_DFL)  # `nohup` hands down that SIGHUP is ignored
+
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, text=True, preexec_fn=begin, **pipes)
     end = time.monotonic() + 120
     metrics = tmp_path / "run" / "metrics.jsonl"
     while time.monotonic() < end and not (metrics.exists() and metrics.read_text()):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert f"vpo-lite train --resume {tmp_path / 'run'}" in errors
     assert "Traceback" not in errors
     from safetensors import safe_open

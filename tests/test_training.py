@@ -1086,10 +1086,28 @@ def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
         file.write('{"step": 4, "pro')
     killed.close()
     again = Run.resume(killed.path)
+    assert again.notes == ("1 step after step 2 left no state, and will be trained again",)
     assert len((killed.path / "texts.jsonl").read_text().splitlines()) == 2 * 3
     assert [r.step for r in again.steps()] == [3, 4]
     assert (killed.path / "texts.jsonl").read_text().splitlines() == lines
     assert not any("weights" in line for line in found)  # a group has K of them here
+
+
+def test_texts_that_are_damaged_are_named_and_none_is_lost(tiny, tmp_path):
+    run = Run.begin(tiny(steps=4, keep_texts=1, save_every=2), tmp_path / "run")
+    assert len(list(islice(run.steps(), 3))) == 3
+    run.close()
+    texts = run.path / "texts.jsonl"
+    first, _, third = texts.read_bytes().splitlines(keepends=True)
+    texts.write_bytes(first + b'{"step": 2, oops\n' + third)
+    before = {path.name: path.read_bytes() for path in run.path.iterdir()}
+    with pytest.raises(DamagedError, match=r"texts.jsonl, line 2: .*; mend or remove this line"):
+        Run.resume(run.path)
+    assert {path.name: path.read_bytes() for path in run.path.iterdir()} == before
+    texts.write_bytes(first + third)
+    assert [r.step for r in Run.resume(run.path).steps()] == [3, 4]
+    steps = [json.loads(line)["step"] for line in texts.read_text().splitlines()]
+    assert steps == [1, 3, 4]
 
 
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])

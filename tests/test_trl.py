@@ -34,13 +34,14 @@ from transformers import GenerationConfig, GPT2LMHeadModel, OPTForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
+from vpo_lite.files import DamagedError
 from vpo_lite.integrations import trl_run, trl_steps
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.integrations.trl import SetReward
 from vpo_lite.integrations.trl_options import REFUSED as REFUSED_OPTIONS
 from vpo_lite.integrations.trl_run import TrlRun
 from vpo_lite.integrations.trl_setup import dataset, grpo_config
-from vpo_lite.integrations.trl_states import check_going_on
+from vpo_lite.integrations.trl_states import check_going_on, other_streams
 from vpo_lite.integrations.trl_surroundings import leave, silence
 from vpo_lite.policy import shipped
 from vpo_lite.policy.libraries import hf_logging
@@ -894,6 +895,26 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp
     assert re.fullmatch("vpo-lite: in training, .* were cut off .*\n", err)  # TRL says nothing
     assert files(path) == files(trained)
     check_same(trained, path)
+
+
+@pytest.mark.slow
+def test_random_streams_that_are_missing_or_damaged_are_said(tiny, tmp_path):
+    path = cut(tiny, tmp_path / "run", 2, "asked to stop")
+    streams = path / "checkpoints" / "checkpoint-2" / "rng_state.pth"
+    whole = streams.read_bytes()
+    streams.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DamagedError, match=r"rng_state.pth: damaged; remove it: the run then"):
+        TrlRun.resume(path)
+    streams.rename(streams.with_name("rng_state_0.pth"))
+    (streams.with_name("rng_state_0.pth")).write_bytes(whole)
+    run = TrlRun.resume(path)
+    run.close()
+    (note,) = [note for note in run.notes if "rng_state" in note]
+    assert "holds rng_state_0.pth, and not rng_state.pth: from here on other rollouts" in note
+    assert other_streams(streams.parent, 1) == (note,) and other_streams(None, 1) == ()
+    assert "not rng_state_1.pth:" in other_streams(streams.parent, 2)[0]
+    streams.write_bytes(whole)
+    assert other_streams(streams.parent, 1) == ()
 
 
 @pytest.mark.slow

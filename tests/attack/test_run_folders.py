@@ -223,7 +223,9 @@ def test_in_one_process_the_later_run_takes_over(stopped):
     forgotten = Run.resume(stopped)
     run = Run.resume(stopped)
     before = tree(stopped)
-    with pytest.raises(BusyError, match="taken over by a later Run"):
+    with pytest.raises(
+        BusyError, match="taken over by a later run; go on with: vpo-lite train --resume"
+    ):
         next(forgotten.steps())
     assert tree(stopped) == before
     assert [r.step for r in run.steps()] == [3]

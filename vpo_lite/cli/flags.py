@@ -115,7 +115,9 @@ def print_json(value) -> None:
 def of_a_file(error: OSError) -> str:
     """What an error of the operating system says, with the name of the file."""
     if error.filename is None or error.strerror is None:
-        return f"a file cannot be written: {error.strerror}" if error.strerror else str(error)
+        return (
+            f"a file cannot be read or written: {error.strerror}" if error.strerror else str(error)
+        )
     return f"{shown_path(os.fsdecode(error.filename))}: {error.strerror}"
 
 

@@ -101,15 +101,19 @@ def run(options) -> int:
             if started.main:
                 warn_of_unused(config, chosen)
     go_on = started.folder.go_on
-    quiet = options.json or not started.main
+    quiet, asked_to_stop = options.json or not started.main, []
     try:
-        with measuring(quiet) as started.measured, _patient(started) as asked_to_stop:
+        with measuring(quiet) as started.measured, _patient(started, asked_to_stop):
             return _drive(started, options.json, quiet, asked_to_stop)
     except KeyboardInterrupt:
-        return say(f"stopped; go on with: {go_on}", STOPPED) if started.main else STOPPED
+        status = _status(asked_to_stop)
+        return say(f"stopped; go on with: {go_on}", status) if started.main else status
     except OSError as error:  # a full disk, for one
         if started.folder.finished:  # only the table could not be printed
             raise
+        if not started.path.exists():
+            there = "--resume and its new place"
+            return say(f"{started.path}: this folder was moved or removed; go on with {there}", 1)
         return say(f"{of_a_file(error)}; see to it, then: {go_on}", 1)
     except TaskError as error:
         return say(f"{error}; mend the task, then: {go_on}", 1)
@@ -184,7 +188,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
         warn_of_held_out(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
-    if run.first == 0 and not quiet:
+    if run.first == 0 and not quiet and run.folder.start() is None:
         print("measuring the policy before training", file=sys.stderr)
     start = run.start()
     if run.first == 0 and run.main:
@@ -205,7 +209,8 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
         all_done = run.train(tell)
     if not all_done:
         then = f"go on with: {run.folder.go_on}"
-        return say(f"stopped after step {run.done}; {then}", STOPPED) if run.main else STOPPED
+        status = _status(asked_to_stop)
+        return say(f"stopped after step {run.done}; {then}", status) if run.main else status
     if not quiet:
         print("measuring the trained policy", file=sys.stderr)
     summary = run.finish()
@@ -239,22 +244,42 @@ def _print_summary(run, summary: dict, took: float) -> None:
 
 
 @contextlib.contextmanager
-def _patient(run):
-    """A context in which Ctrl-C lets the step finish. A second Ctrl-C stops at once, and so does
-    the first one between two steps: a measurement is made anew when the run goes on.
+def _patient(run, asked: list[int]):
+    """A context in which a request to stop lets the step finish: Ctrl-C, and in a run of one
+    process SIGTERM and SIGHUP, which a cluster sends and a terminal that closes. The same signal
+    again stops at once, and so does the first one between two steps: a measurement is made anew
+    when the run goes on.
 
-    It yields a list that is empty until Ctrl-C is pressed.
+    asked: gets the signals that came
     """
-    asked = []
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def ask(signum, frame):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        again = signum in asked
         asked.append(signum)
-        if not run.in_step:
+        if signum == getattr(signal, "SIGHUP", None):  # a closed terminal takes no text
+            for stream in terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        if again or not run.in_step:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in _signals()}
     try:
-        yield asked
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _signals() -> list[int]:
+    """Those that ask a run to stop. `nohup` has SIGHUP ignored, and a launcher ends its processes
+    by SIGTERM when one of them has failed.
+    """
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    more = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP") if alone]
+    return [signal.SIGINT, *(n for n in more if n and signal.getsignal(n) is not signal.SIG_IGN)]
+
+
+def _status(asked: list[int]) -> int:
+    """The exit status after a signal, as shells have it."""
+    return 128 + asked[0] if asked else STOPPED

@@ -42,7 +42,7 @@ from .trl_setup import (
     on_cpu,
     pad_within,
 )
-from .trl_states import check_going_on, rewound, step_of
+from .trl_states import check_going_on, other_streams, rewound, step_of
 from .trl_steps import Recorder, RunReward
 from .trl_surroundings import (
     by_deepspeed,
@@ -157,7 +157,9 @@ class TrlRun(AnyRun):
                 _check_options(config, engine, team)
                 learner = _learner(config)
             checkpoint = _last_checkpoint(folder, learner, config, team)
-        return cls(folder, config, learner, engine, team, step_of(checkpoint))
+        run = cls(folder, config, learner, engine, team, step_of(checkpoint))
+        run.notes += other_streams(checkpoint, team.num_processes)
+        return run
 
     def memory(self) -> Memory | None:
         """As `AnyRun.memory`. None where vLLM samples or processes share the parameters."""

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 
 import torch
@@ -71,12 +72,33 @@ def check_going_on(checkpoint: Path | None, fsdp: bool) -> None:
         raise ValueError(f"{checkpoint}: it was trained {before} FSDP, and cannot go on {now} it")
 
 
+def other_streams(checkpoint: Path | None, processes: int) -> tuple[str, ...]:
+    """A note where so many processes do not find their random streams in a checkpoint: TRL then
+    goes on with others.
+    """
+    if checkpoint is None:
+        return ()
+    names = [f"rng_state_{i}.pth" for i in range(processes)] if processes > 1 else ["rng_state.pth"]
+    if not (missing := [name for name in names if not (checkpoint / name).exists()]):
+        return ()
+    there = sorted(path.name for path in checkpoint.glob("rng_state*.pth"))
+    return (
+        f"{checkpoint} holds {', '.join(there) or 'no random streams'}, and not "
+        f"{', '.join(missing)}: from here on other rollouts are sampled than without the stop",
+    )
+
+
 def _check_readable(path: Path) -> None:
     """DamagedError for a state that TRL could not read. Nothing is unpickled but numbers."""
     optimizer = FSDP if (path / FSDP).exists() else PLAIN
     files = {"adapter_model.safetensors": load_file} | dict.fromkeys(
         (optimizer, "scheduler.pt"), _load_numbers
     )
+    for streams in path.glob("rng_state*.pth"):
+        if not zipfile.is_zipfile(streams):
+            raise DamagedError(
+                f"{streams}: damaged; remove it: the run then goes on with other random streams"
+            )
     for name, load in files.items():
         try:
             load(path / name)

@@ -3,6 +3,8 @@
 One process writes to a run at a time. Files are written beside their place and then moved there, so
 a reader never meets half a file, and neither does a run that goes on after a kill. The three .jsonl
 files alone grow line by line. What is read is checked field by field (schemas.py, record.py).
+
+Longer than 350 lines because writing, reading and going on must agree on every file.
 """
 
 import contextlib
@@ -25,6 +27,7 @@ from ..files import (
     write_atomically,
     write_json,
 )
+from ..markup import count
 from .config import TrainConfig
 from .contents import contents, named, other_now
 from .errors import TrainingError
@@ -120,7 +123,8 @@ class RunFolder:
     def _check_locked(self) -> None:
         if self._lock is None or not self._lock.held:
             raise BusyError(
-                f"{self.path}: closed, replaced, or taken over by a later Run; use Run.resume"
+                f"{self.path}: closed, replaced, or taken over by a later run; go on with: "
+                f"{self.go_on}"
             )
 
     def close(self, *, remove: bool = False) -> None:
@@ -194,15 +198,18 @@ class RunFolder:
         """The figures, as schemas.Summary names them. Raises ValueError for a run under way."""
         if not self.finished:
             raise ValueError(f"{self.path}: not finished; go on with: {self.go_on}")
-        try:
-            return read_json(self.path / SUMMARY, Summary).model_dump()
-        except DamagedError as error:
-            raise DamagedError(f"{error}; remove it, then: {self.go_on}") from error
+        return self._replaceable(SUMMARY, Summary)
 
     def start(self) -> dict | None:
         """The figures before training; None before they are measured."""
-        path = self.path / START
-        return read_json(path, Start).model_dump() if path.exists() else None
+        return self._replaceable(START, Start) if (self.path / START).exists() else None
+
+    def _replaceable(self, name: str, schema: type) -> dict:
+        """What a file holds that a run makes again where it is missing."""
+        try:
+            return read_json(self.path / name, schema).model_dump()
+        except DamagedError as error:
+            raise DamagedError(f"{error}; remove it, then: {self.go_on}") from error
 
     def measured(self) -> list[dict]:
         """The figures of each measurement during training, and its ``step``, in order."""
@@ -260,8 +267,7 @@ class RunFolder:
         save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
 
     def about(self, learner) -> dict[str, str]:
-        """Settings and base model, to store with a state for
-        :func:`~.unchanged.check_unchanged`."""
+        """What to store with a state, for :func:`~.unchanged.check_unchanged`."""
         if self._settings is None:
             self._settings = json.dumps(self.config().to_json())
         return {"config": self._settings, "base": learner.policy.fingerprint or ""}
@@ -313,10 +319,13 @@ class RunFolder:
                 "the run anew"
             )
         self.tidy()
+        cut(self.path / TEXTS, step)  # first: it may refuse, and then nothing is removed
+        cut(self.path / MEASURED, step)
         kept = [json.dumps(r.to_json(), allow_nan=False) + "\n" for r in records[:step]]
         write_atomically(metrics, "".join(kept))
-        for name in (TEXTS, MEASURED):
-            cut(self.path / name, step)
+        if lost := len(records) - step:
+            steps = f"{count(lost, 'step')} after step {step}"
+            self.notes += (f"{steps} left no state, and will be trained again",)
         self._settle(before, config)  # last: on a full disk a finished run stays finished
 
     def _settle(self, before: TrainConfig, config: TrainConfig) -> None:
@@ -327,7 +336,7 @@ class RunFolder:
         old, now, kept = before.to_json(), config.to_json(), self.digests()
         if other := other_now(kept, config):
             what = ", ".join(named(config, name) for name in other)
-            self.notes = (f"changed since this run began, so its steps are of both: {what}",)
+            self.notes += (f"changed since this run began, so its steps are of both: {what}",)
         if old != now or other:
             new = {name: value for name, value in now.items() if value != old[name]}
             new |= {FILES: kept | other} if other else {}

@@ -56,14 +56,19 @@ def append(path: Path, text: str) -> None:
 
 
 def cut(path: Path, step: int) -> None:
-    """Remove the lines of later steps, and what follows a line that is damaged or cut short."""
+    """Remove the lines of later steps, and a last one that a kill cut short.
+
+    Raises DamagedError for another line that cannot be read, and removes nothing then.
+    """
     if not path.exists():
         return
     with replacing(path) as staging, open(path, "rb") as old, open(staging, "wb") as new:
-        for line in old:
-            try:
-                if not line.endswith(b"\n") or parse_json(line, _Line, str(path)).step > step:
-                    break
-            except DamagedError:
+        for number, line in enumerate(old, 1):
+            if not line.endswith(b"\n"):
                 break
+            try:
+                if parse_json(line, _Line, f"{path}, line {number}").step > step:
+                    break
+            except DamagedError as error:
+                raise DamagedError(f"{error}; mend or remove this line") from error
             new.write(line)
