@@ -204,8 +204,8 @@ def _target_figures(target) -> str:
 def _of_the_target(report) -> str:
     target = report.target
     compared = (
-        f"of three answers that cover the weights the best has {target.spread[3]:.3g}, of the "
-        f"three highest in {target.rival} it has {target.reached:.3g}"
+        f"the best of the three answers that cover most is {target.spread[3]:.3g}, of the three "
+        f"highest in {target.rival} it is {target.reached:.3g}"
     )
     if target.follows is None:
         return f"On the target, {compared}. One problem cannot tell this from chance."
