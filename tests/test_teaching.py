@@ -1,6 +1,7 @@
 """Predictions: asked for, kept in the kernel, shown against the outcome."""
 
 import builtins
+import math
 import os
 import subprocess
 import sys
@@ -120,12 +121,35 @@ def test_the_field_takes_a_number_and_says_if_it_is_none():
     _, field, note = guess._widget.children
     field.value = "0,76"
     assert guess.value == 0.76 and "Stored: 0.76." in note.value
-    for wrong in ("many", "nan", "1e999"):
+    for wrong in ("many", "nan", "1e999", "1/0", "95 % of", "/", "%"):
         field.value = wrong
-        told = "Please type a finite number. 0.76 is still stored."
+        told = "Please type a finite number, such as 0.95, 95 % or 3/4. 0.76 is still stored."
         assert guess.value == 0.76 and told in note.value, wrong
     field.value = " "
     assert guess.value is None and "Nothing is stored." in note.value
+    for typed, number in (("95%", 0.95), (" 3/4", 0.75), ("\N{MINUS SIGN}3", -3), ("-0", 0)):
+        field.value = typed
+        assert guess.value == number and math.copysign(1, guess.value) == (-1) ** (number < 0)
+    assert "Stored: 0." in note.value
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "field"),
+    [(None, 12345.678, "12345.678"), (None, 0.1 + 0.2, "0.30000000000000004"), (None, 2, "2")]
+    + [(OPTIONS, "C C C", "C C C"), (None, None, "")],
+)
+def test_what_code_sets_is_seen_in_the_field(options, value, field):
+    guess = predict("worth", "Which?", options)
+    shown = guess._widget.children[1]
+    guess.value = value
+    assert guess.value == value and shown.value == field
+
+
+def test_large_numbers_are_the_outcome_only_where_they_are_alike():
+    guess = predict("many", "How many?")
+    guess.value = 12345
+    assert "That is close: the outcome is 12300." in repr(guess.outcome(12300))
+    assert "You predicted 12345." in repr(guess.outcome(7))
 
 
 def test_without_the_widget_library_it_is_text(monkeypatch):

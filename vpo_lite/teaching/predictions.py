@@ -69,6 +69,9 @@ class Prediction:
     @value.setter
     def value(self, value: str | float | None) -> None:
         self._value = None if value is None else self._checked(value, "value")
+        if "_widget" in vars(self):  # it is shown already
+            number = "" if value is None else repr(self._value).removesuffix(".0")
+            self._widget.children[1].value = number if self.options is None else self._value
 
     def outcome(self, value: str | float) -> "Outcome":
         """What was predicted, beside what came out: one of the options, or a number.
@@ -79,7 +82,7 @@ class Prediction:
 
     def _checked(self, value, name):
         if self.options is None:
-            return check_number(value, name, NUMBER, -LARGEST, LARGEST)
+            return check_number(value, name, NUMBER, -LARGEST, LARGEST) + 0.0  # -0 is 0
         check_choice(value, name, self.options)
         return str(value)
 
@@ -113,12 +116,11 @@ class Prediction:
 
         def store(_):
             given = field.value
-            if self.options is None:
-                given = given.strip().replace(",", ".") or None
             try:
-                self.value = float(given) if given and self.options is None else given
+                given = typed(given) if self.options is None else given
+                self._value = None if given is None else self._checked(given, "value")
             except ValueError:
-                said = f"Please type {NUMBER}."
+                said = f"Please type {NUMBER}, such as 0.95, 95 % or 3/4."
                 said += "" if self.value is None else f" {_text(self.value)} is still stored."
             else:
                 kept = f"Stored: {_text(self.value)}. You can still change it."
@@ -127,6 +129,20 @@ class Prediction:
 
         field.observe(store, "value")
         return widgets.VBox([widgets.HTML(html("<b>{}</b>", self.question)), field, note])
+
+
+def typed(text: str) -> float | None:
+    """The number that a reader typed; None for nothing. Raises ValueError for what is none.
+
+    >>> [typed(text) for text in ("0.95", "0,95", "95 %", "3/4", "\u22123", " ")]
+    [0.95, 0.95, 0.95, 0.75, -3.0, None]
+    """
+    text = text.strip().replace(",", ".").replace("\N{MINUS SIGN}", "-")
+    number, percent, rest = text.partition("%")
+    top, slash, bottom = number.partition("/")
+    if rest or (slash and not float(bottom)):
+        raise ValueError(f"{shown(text)}: expected {NUMBER}")
+    return float(top) / (float(bottom) if slash else 1) / (100 if percent else 1) if text else None
 
 
 CLOSE = 0.05  # the relative error up to which a predicted number is called close
@@ -181,7 +197,14 @@ class Outcome:
 
 
 def _text(value):
-    return "" if value is None else value if isinstance(value, str) else f"{value:.3g}"
+    """A value as it is shown: a number with three digits, from 1000 on without its fraction.
+
+    >>> _text(0.12345), _text(12345.6), _text(None)
+    ('0.123', '12346', '')
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 def _check_text(text, name):

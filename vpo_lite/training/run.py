@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..checks import command
 from ..markup import count
 from ..policy import shipped
 from ..policy.adapter import check_place
@@ -294,8 +295,9 @@ def going_on(
         if folder.finished and config.steps == before:
             folder.tidy()
             longer = "; --steps makes it longer" * constant
+            seen = f"see {command('compare', folder.path)}"
             raise ValueError(
-                f"--resume {path}: this run is finished ({count(before, 'step')}){longer}"
+                f"--resume {path}: this run is finished ({count(before, 'step')}); {seen}{longer}"
             )
         if config.steps < done:
             raise ValueError(
