@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, comb
 
 from .checks import check_alpha, check_drawn, check_points, check_rewards
-from .objective import nondominated, sample_weights, spread
+from .objective import nondominated, sample_weights, sampling_method
 
 PIECE_LIMIT = 2**15  # n answers may be cut into n PIECE_LIMIT / d^2 pieces, fewer if n > 16
 POINTS = 16_384  # Sobol points for a set that is not integrated exactly
@@ -127,9 +127,9 @@ def compared_set_rewards(R: ArrayLike, alpha: float = 1.0, *, points: int = POIN
     Arguments as for `exact_set_reward`. Returns an `ExactReward` with value and error (..., G). If
     all sets of a group are exact, the values are those of `exact_set_reward`. Otherwise the whole
     group is averaged over the same points. So sets that have the same best score for every w are
-    equal, up to rounding, however many answers they hold. Sets that are equal for another reason,
-    such as a symmetry, then differ by the error of the points. `error` is that of the difference
-    from the group's mean.
+    equal, up to rounding, however many answers they hold. Sets whose values are equal for another
+    reason, such as two that differ in the order of the objectives, are equal only up to `error`,
+    which is that of the difference from the group's mean.
 
     The last answer of the second set never wins, since it is below the mean of the two others:
 
@@ -239,7 +239,7 @@ def integrate(R: np.ndarray, alpha: float, points: int, compared: int = 1) -> In
     value = np.clip(middle.mean(axis=-1) + gain, best_single, ideal)  # U lies between these two
     win_shares = np.zeros((B, m))
     np.put_along_axis(win_shares, kept, shares, axis=1)
-    methods = [exact_method] * (not left.all()) + [spread(alpha)] * bool(left.any())
+    methods = [exact_method] * (not left.all()) + [sampling_method(alpha)] * bool(left.any())
     return Integrals(np.ldexp(value, unit), win_shares, np.ldexp(error, unit), "+".join(methods))
 
 
@@ -389,7 +389,7 @@ def _over_points(R, alpha, points):
 @lru_cache(maxsize=128)  # 16 pairs of d and alpha: d may differ from prompt to prompt
 def _weights(scrambling, K, d, alpha):
     rng = np.random.default_rng(scrambling)
-    return sample_weights(K, d, alpha, rng=rng, method=spread(alpha))
+    return sample_weights(K, d, alpha, rng=rng, method=sampling_method(alpha))
 
 
 def _parts(sizes):

@@ -30,7 +30,7 @@ from .checks import (
 )
 from .estimators import max_weights
 from .exact import POINTS, exact_set_reward
-from .objective import BLOCK, nondominated, sample_weights, spread
+from .objective import BLOCK, nondominated, sample_weights, sampling_method
 from .randomness import generator
 
 __all__ = [
@@ -348,7 +348,7 @@ def _greedy(R, m, alpha):
     """
     K = 2 ** min(14, max(8, (BLOCK // len(R)).bit_length() - 1))
     rng = np.random.default_rng(0)
-    W = sample_weights(K, R.shape[1], alpha, rng=rng, method=spread(alpha))
+    W = sample_weights(K, R.shape[1], alpha, rng=rng, method=sampling_method(alpha))
     R = R / abs(R).max()
     scores, best, chosen = R @ W.T, np.full(K, -np.inf), []
     while len(chosen) < m:

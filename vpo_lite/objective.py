@@ -65,7 +65,7 @@ def sample_weights(
     check_rng(rng)
     if method == "iid":
         return rng.dirichlet(np.full(d, alpha), size=K)
-    if spread(alpha) == "iid":
+    if sampling_method(alpha) == "iid":
         raise ValueError(f"alpha = {alpha}: Sobol weights underflow below 0.01; use method='iid'")
     if d == 1:
         return np.ones((K, 1))
@@ -78,10 +78,10 @@ def sample_weights(
     return u
 
 
-def spread(alpha: float) -> str:
+def sampling_method(alpha: float) -> str:
     """The method of `sample_weights` that has less noise at this alpha.
 
-    >>> spread(0.01), spread(0.009)  # Sobol weights underflow below 0.01
+    >>> sampling_method(0.01), sampling_method(0.009)  # Sobol weights underflow below 0.01
     ('sobol', 'iid')
     """
     return "sobol" if alpha >= 0.01 else "iid"
@@ -90,7 +90,7 @@ def spread(alpha: float) -> str:
 def sobol_points(K: int, dimensions: int, *, rng: np.random.Generator) -> np.ndarray:
     """K scrambled Sobol points (K, dimensions) in the unit cube: those that weights are made of.
 
-    They are whole numbers of 2^-30.
+    Coordinates are integer multiples of 2^-30.
 
     >>> sobol_points(4, 2, rng=np.random.default_rng(0)).shape
     (4, 2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import metrics
 from ..exact import compared_set_rewards, exact_set_reward
-from ..objective import sample_weights, set_reward, spread
+from ..objective import sample_weights, sampling_method, set_reward
 from ..randomness import generator
 
 POINTS = 2048  # of set rewards without a closed form: judging a run takes some hundredths of a s
@@ -137,7 +137,9 @@ def whole(front: np.ndarray, alpha: float) -> float:
 
 @lru_cache(maxsize=64)
 def _searchers(d: int, alpha: float) -> np.ndarray:
-    W = sample_weights(SEARCHERS, d, alpha, rng=generator(0, "searchers"), method=spread(alpha))
+    W = sample_weights(
+        SEARCHERS, d, alpha, rng=generator(0, "searchers"), method=sampling_method(alpha)
+    )
     return np.concatenate([np.roll(W, i, axis=1) for i in range(d)])  # so that E w is uniform
 
 

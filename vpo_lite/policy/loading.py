@@ -148,8 +148,8 @@ def outline(
     load_in: str | None = None,
     gradient_checkpointing: bool = False,
 ) -> Policy:
-    """A policy of shapes without numbers, on torch's meta device. It takes no memory, and cannot
-    be run: ``vpo_lite.training.memory.memory_needed`` tells from it what a run would need.
+    """A policy on torch's meta device: tensors have shapes and no values, so it takes no memory and
+    cannot be run. ``vpo_lite.training.memory.memory_needed`` tells from it what a run would need.
 
     - config: of a transformers model, such as ``AutoConfig.from_pretrained(name)``
     - tokenizer: counts the tokens of a prompt

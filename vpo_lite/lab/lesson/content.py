@@ -12,7 +12,7 @@ import numpy as np
 from ...checks import shortened
 from ...exact import POINTS, SCRAMBLINGS
 from ...looks import STYLES, Look, look
-from ...objective import sobol_points, spread
+from ...objective import sampling_method, sobol_points
 from ..codes import decode
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of, of_front
 from ..faces import face_of
@@ -163,7 +163,7 @@ class Lesson:
     @property
     def _alphas(self) -> list[float]:
         trained = {one.run.record.alpha for one in self.shown}
-        return sorted({*ALPHAS, *(alpha for alpha in trained if spread(alpha) == "sobol")})
+        return sorted({*ALPHAS, *(alpha for alpha in trained if sampling_method(alpha) == "sobol")})
 
 
 class _Table(dict):
