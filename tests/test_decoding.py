@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
 from transformers import (
+    AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -54,6 +55,10 @@ def models():
     yield (
         "qwen3 with normed heads",
         Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=2, head_dim=16)),
+    )
+    yield (
+        "mistral",
+        MistralForCausalLM(MistralConfig(**SHAPE, num_key_value_heads=2, sliding_window=None)),
     )
     yield (
         "gpt2 through its own forward",
@@ -406,14 +411,14 @@ def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward(
     [
         (LlamaConfig(**SHAPE, hidden_act="gelu"), True),
         (Qwen2Config(**SHAPE, num_key_value_heads=2, **WINDOWS), True),
+        (MistralConfig(**SHAPE, num_key_value_heads=2, sliding_window=3), True),
         # its angles change with the length, so a cache never holds what a whole pass computes
         (LlamaConfig(**SHAPE, rope_parameters=LENGTHENED), False),
     ],
-    ids=["activation", "windows", "angles"],
+    ids=["activation", "windows", "window", "angles"],
 )
 def test_settings_that_the_view_does_not_compute_are_left_to_the_models_own_forward(config, cached):
-    kind = LlamaForCausalLM if isinstance(config, LlamaConfig) else Qwen2ForCausalLM
-    model = with_adapter(kind(config))
+    model = with_adapter(AutoModelForCausalLM.from_config(config))
     assert isinstance(decoder_for(model), HFForward)
     rollouts = sample(model, PROMPTS, np.random.default_rng(9).random((2, 2, 9)), eos_ids={-1})
     for row, p in enumerate(rollouts.prompt_of.tolist() if cached else []):

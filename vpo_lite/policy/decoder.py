@@ -1,4 +1,4 @@
-"""A faster forward pass for sampling: :class:`DecoderView`, for Llama- and Qwen-style models.
+"""A faster forward pass for sampling: :class:`DecoderView`, for models built like Llama.
 
 Nothing else depends on how it works. It gives the logits of the model's own forward pass
 (tests/test_decoding.py), and the loop in sampling.py runs on either.
@@ -22,7 +22,12 @@ import torch.nn.functional as F
 from .sampling import Forward, HFForward, unwrapped
 from .snapshot import Layer, Linear, Parameters, is_plain, snapshot
 
-DECODED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+DECODED_ARCHITECTURES = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+)
 
 
 def decoder_for(model, *, dtype: torch.dtype | None = None, compiled: bool = False) -> Forward:
@@ -96,6 +101,8 @@ class DecoderView:
         rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         kinds = getattr(config, "layer_types", None) or ()
         if rope in ("dynamic", "longrope") or any(kind != "full_attention" for kind in kinds):
+            return False
+        if config.model_type == "mistral" and config.sliding_window is not None:
             return False
         if config.hidden_act not in ("silu", "swish"):
             return False
