@@ -507,6 +507,7 @@ def test_an_option_of_another_type_is_refused_at_once(name, wrong, right):
     ("options", "said"),
     [
         ({"adam_beta1": 2}, "Invalid beta parameter"),
+        ({"max_grad_norm": -1}, "max_grad_norm = -1: expected 0 or more"),
         ({"adam_epsilon": -1}, "Invalid epsilon value"),
         ({"top_k": -5}, "`top_k` has to be a strictly positive integer"),
         ({"top_p": 2}, "`top_p` has to be a float"),
