@@ -324,14 +324,14 @@ def test_a_long_curve_is_told_by_its_ends_and_extremes_and_a_short_one_in_full()
     ]
     few = figures.lines([1, 2], {"vpo": [1, 3]}, x_title="x", y_title="y", levels={"top": 2.5})
     assert "VPO: 1 at 1, 3 at 2." in in_words(few)
-    assert "A line across at height 2.5: top." in in_words(few)
+    assert "A horizontal line at 2.5: top." in in_words(few)
 
 
 def test_bands_intervals_marks_and_regions_are_told():
     assert "VPO, band: 0.0333 to 0.1 at 1, 0.667 to 0.733 at 20." in in_words(FIGURES["curves"]())
     said = in_words(FIGURES["best_at_curves"]())
     assert "first and least 0.1 (0.05 to 0.2) at 1" in said
-    assert "A line up at 12: VPO ahead from k = 12." in said
+    assert "A vertical line at 12: VPO ahead from k = 12." in said
     thirds = in_words(figures.weight_simplex(np.eye(3)))
     assert "answer 1: 33% of the triangle, corners (1, 0, 0), (0.5, 0.5, 0), (0.333" in thirds
 

@@ -491,7 +491,7 @@ def test_a_turn_that_ends_no_completion_is_named(made, letters, tmp_path, capsys
     run = ["train", "--model", str(folder), "--out", str(tmp_path / "run"), *few.split()]
     assert main(run) == 0
     said = capsys.readouterr().err
-    assert "ends an answer with <|im_end|>, and no completion ends there" in said
+    assert "ends an answer with <|im_end|>, but sampling ignores it" in said
     assert "cut off at the token limit (3): raise max_new_tokens" in said  # a letter is a token
 
 

@@ -127,7 +127,7 @@ def test_an_evaluation_says_that_the_scorer_changed(own, tmp_path, capsys):
     file.write_text(file.read_text().replace("> 3", "> 4"), encoding="utf-8")
     assert main(["evaluate", "run", "--json"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "changed" in line]
-    assert len(said) == 1 and said[0].endswith("what there is now: code of in_scores:scores")
+    assert len(said) == 1 and said[0].endswith("the present version: code of in_scores:scores")
 
 
 def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypatch):

@@ -78,7 +78,7 @@ def test_a_scorer_that_ends_the_process_does_not_end_it_in_silence(bad, capsys, 
     error = capsys.readouterr().err.splitlines()[-1]
     assert "code of the task or of the method ends the process: it raised SystemExit" in error
     assert re.search(
-        r"\(mistaken\.py, line \d+\); mend it, then: vpo-lite train --resume run", error
+        r"\(mistaken\.py, line \d+\); fix it, then: vpo-lite train --resume run", error
     )
     report = ["report", "--task", task, "--model", "tiny", "--problems", "1", "--answers", "3"]
     assert main([*report, "--max-new-tokens", "4"]) == 1
@@ -136,24 +136,24 @@ def test_a_record_that_is_none_is_one_line(bad, tmp_path, capsys):
 def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
     task = bad('seeds = {"train": [4, 5, 6], "held_out": range(5, 8)}')
     assert train(task) == 0
-    said = "2 of the 3 held-out problems that are measured have a seed of those to train on"
+    said = "2 of the 3 held-out problems that are measured have a training seed, too"
     assert said in capsys.readouterr().err
     assert train(bad("pass"), out="good") == 0
-    assert "have a seed" not in capsys.readouterr().err
+    assert "have a training seed" not in capsys.readouterr().err
 
 
 def test_report_and_train_tell_of_rewards_by_chance(bad, capsys):
     asked = ["report", "--model", "tiny", "--problems", "2", "--answers", "6"]
     asked += ["--max-new-tokens", "4", "--task"]
     assert main([*asked, bad("pass")]) == 0 and train(bad("pass"), out="good") == 0
-    assert "by chance" not in "".join(capsys.readouterr())
+    assert "rewards are random" not in "".join(capsys.readouterr())
     chance = bad("def vector(self, *_):\n    return np.random.random(2)")
     assert main([*asked, chance]) == 0
-    assert "rewards are by chance" in " ".join(capsys.readouterr().out.split())
+    assert "rewards are random" in " ".join(capsys.readouterr().out.split())
     assert main([*asked, chance, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["by_chance"] is True
     assert train(chance) == 0
-    said = "before training: scored by themselves once more, the answers to the first problem earn"
+    said = "before training: scored again by themselves, the answers to the first problem earn"
     assert said in capsys.readouterr().err
     assert json.loads(Path("good/summary.json").read_text())["start"]["by_chance"] is False
 

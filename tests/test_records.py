@@ -434,8 +434,8 @@ def test_data_check_names_what_is_asked_twice_and_what_is_held_out_but_known(fil
     assert "3 ask the same as an earlier one (first: line 4)" in lines
     noun = Asks.noun
     assert (
-        f"1 held-out {noun}s ask the same as one to train on (first: line 2): their figures do "
-        f"not speak for new {noun}s"
+        f"1 held-out {noun}s ask the same as one to train on (first: line 2): their figures say "
+        f"nothing about new {noun}s"
     ) in lines
     other = file('{"word": "z"}', '{"word": "k"}', name="other.jsonl")
     more = [*named, "--held-out-data", str(other), "--json"]
@@ -452,7 +452,7 @@ def test_data_check_fails_on_damaged_lines_and_where_nothing_loads(file, capsys)
     assert [line[: -len(line.partition(": no JSON")[2])] for line in damaged] == [
         f"damaged: {path}, line {i}: no JSON" for i in (2, 3, 4)
     ]
-    assert last == "5 damaged in all: no run begins on this file"
+    assert last == "5 damaged in all: no run can use this file"
     lost = json.loads(EXAMPLE["hops"][0]) | {"answerable": False}
     assert main(["data", "check", str(file(json.dumps(lost))), "--task", "hops"]) == 1
     assert main(["data", "check", str(file("{}")), "--task", "hops", "--json"]) == 1
@@ -826,7 +826,7 @@ def test_a_check_counts_the_tokens_of_the_requests(file, model, capsys):
     assert (found["request_tokens"], found["longest_request"]) == (tokens[1], 2)
     assert found["mean_request_tokens"] == mean and found["new_tokens"] == 40
     assert main(asked) == 0
-    said = f"{tokens[1]} tokens in the longest request (line 3), {mean} in the mean; up to 40"
+    said = f"{tokens[1]} tokens in the longest request (line 3), {mean} on average; up to 40"
     assert said in capsys.readouterr().out
     assert "model 'nowhere'" in refused(capsys, *asked[:-1], "nowhere")
 

@@ -676,11 +676,11 @@ def test_data_check_also_scores_rows_in_one_call_as_training_does(mine, capsys):
     (mine.folder / "calls.py").write_text(CALLS)
     sys.modules.pop("calls", None)
     check = "data check rows.jsonl --task functions --score 4 --reward-funcs calls:"
-    many, by_chance = "\nscored many in one call, as training does: ", "rewards are by chance, or"
+    many, by_chance = "\nscored many in one call, as training does: ", "rewards are random, or"
     said = {
         "whole": (1, "whole returned 1 rewards for 11 answers: expected one for each answer"),
         "chance": (0, "chance gives 0."),
-        "ranked": (0, "ranked gives 0.0909091 instead of 0 in line 2; rewards are by chance, or"),
+        "ranked": (0, "ranked gives 0.0909091 instead of 0 in line 2; rewards are random, or"),
         "longest": (0, f"longest gives 0.333333 instead of 1 in line 1; {by_chance}"),
     }
     for name, (status, message) in said.items():
@@ -822,7 +822,7 @@ def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, ca
     assert command("--reward-funcs my_rewards:brief,away:judge --method grpo", "run") == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("vpo-lite: judge raised AttributeError: ")
-    assert "(away.py, line 4); mend the task, then: vpo-lite train --resume run" in said
+    assert "(away.py, line 4); fix the task, then: vpo-lite train --resume run" in said
 
 
 def test_memory_that_a_function_lacks_is_no_mistake_of_its_own():
@@ -935,7 +935,7 @@ def test_a_file_that_is_no_json_lines_is_told_the_form(text, mine, capsys):
         (b'{"prompt": "1?", "total": 1, "total": 2}\n', "line 1: field total is there twice; keep"),
         (b'{"prompt": "1?", "t": [{"a": 1, "a": 1}]}\n', "line 1: field a is there twice; keep"),
         (b'{"question": "1?", "answer": 1}\n', "prompt is missing; there is question, answer\n"),
-        (b"", "it has no line: no run begins on this file\n"),
+        (b"", "the file is empty: no run can use it\n"),
     ],
 )
 def test_rows_that_cannot_be_used_are_said_with_the_cure(mine, capsys, content, words):

@@ -321,7 +321,7 @@ def test_the_paper_version_of_the_exercise():
     near([float(row[2].replace("−", "-")) for row in table], ours, 2)
     rounded = np.array([float(row[1]) for row in table])
     scores = (rounded - rounded.mean()) / np.sqrt(((rounded - rounded.mean()) ** 2).mean())
-    near(told(rf"two decimals first gets {N}, {N}, {N} and {N}\."), scores, 2)
+    near(told(rf"two decimals first gives {N}, {N}, {N} and {N}\."), scores, 2)
 
 
 def test_the_key_of_the_exit_ticket_and_what_wrong_answers_show():

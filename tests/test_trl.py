@@ -1356,7 +1356,7 @@ def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
     asked += ["--maze-seed", "1000", "--out", str(tmp_path / "run")]
     main, other = both(asked, asked)
     assert main[0] == other[0] == 1
-    assert other[1].startswith("vpo-lite: the judge is away; see to it, then: ")
+    assert other[1].startswith("vpo-lite: the judge is away; fix this, then: ")
     assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
     assert main[1].endswith(": ConnectionError: the judge is away")
 
@@ -1379,7 +1379,7 @@ def test_a_disk_that_is_full_ends_all_processes_with_the_reason(tmp_path):
     asked = ["--engine", "trl", "--device", "cpu", "--steps", "2", "--maze-seed", "1000"]
     asked += ["--eval-answers", "3", "--out", str(tmp_path / "run")]
     main, other = both(asked, asked, module=("-c", FULL))
-    why = "vpo-lite: metrics.jsonl: No space left on device; see to it, then: "
+    why = "vpo-lite: metrics.jsonl: No space left on device; fix this, then: "
     assert main[0] == other[0] == 1 and main[1].startswith(why)
     assert other[1].startswith("vpo-lite: rank 0 of 2 on ")
     assert other[1].endswith(": [Errno 28] No space left on device: 'metrics.jsonl'")

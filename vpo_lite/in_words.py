@@ -148,7 +148,7 @@ def _levels(figure, place):
                 key = letter, number(at)
                 found.setdefault(key, []).append(plain(text))
     for (letter, at), texts in found.items():
-        line = f"A line {'across at height' if letter == 'y' else 'up at'} {at}"
+        line = f"A {'horizontal' if letter == 'y' else 'vertical'} line at {at}"
         yield f"{line}: {', '.join(texts)}." if texts else f"{line}."
 
 

@@ -568,7 +568,7 @@ def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, do
     [
         ("import sys; sys.exit('vpo-lite: no GPU here')", "no GPU here"),
         (r"import os; os.write(2, b'caf\xe9'); os._exit(1)", "caf\N{REPLACEMENT CHARACTER}"),
-        ("import os; os._exit(9)", "a worker ended without a word"),
+        ("import os; os._exit(9)", "a worker ended without a message"),
     ],
     ids=["in words", "not in UTF-8", "without a word"],
 )
@@ -762,7 +762,7 @@ def test_a_search_names_the_kinds_whose_runs_are_not_finished(here, done, capsys
     assert "not finished" not in asked(capsys, *search)[2]
     (here / "out" / "grpo-lr0.001-seed1.json").unlink()
     err = asked(capsys, *search)[2]
-    assert "without policies of runs that are not finished: grpo; see --plan" in err
+    assert "leaving out policies of unfinished runs: grpo; see --plan" in err
 
 
 def test_a_setting_younger_than_a_search_had_its_default(here, done):

@@ -86,7 +86,7 @@ def _of_a_file(options) -> int:
         }
         if given:
             raise Wrong(
-                f"--rewards {options.rewards}: says all but --alpha and --worst; leave out "
+                f"--rewards {options.rewards}: only --alpha and --worst apply; leave out "
                 f"{', '.join(sorted(given))}"
             )
         R = read_rewards(options.rewards)
@@ -266,10 +266,11 @@ def _of_the_front(front: dict) -> str:
     from ..decomposition.words import HARDLY, few, number
 
     text = (
-        "This task knows its true front. Coverage of that, if you choose among all answers there "
-        f"are: {few(front['coverage'])}. All sampled answers together cover "
+        "This task knows its true front. Its coverage by the best of all possible answers: "
+        f"{few(front['coverage'])}. All sampled answers together cover "
         f"{number(front['sampled'])} of it."
     )
     if front["sampled"] < HARDLY:
-        text += " So part of the front was not sampled. Ask for more answers, or go by these."
+        text += " So part of the front was not sampled. Raise --answers, or use the true front's "
+        text += "figures."
     return text

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -206,7 +207,7 @@ def add_settings(made, arguments, settings: tuple[Option, ...], preset: str) -> 
 
     name = named(made, "--preset", preset, arguments)
     with requests():
-        defaults = vars(TrainConfig.preset(name))
+        defaults = dataclasses.asdict(TrainConfig.preset(name))
     title = f"settings, with the defaults of preset {name}"
     add_options(made.add_argument_group(title), settings, defaults)
     add_task_options(made, arguments, DEFAULT)

@@ -37,7 +37,7 @@ def evaluate_flags(made, arguments) -> None:
     made.add_argument(*aliases, dest="problems", type=whole, help=argparse.SUPPRESS)
     add_number(made, "--answers", "answers sampled for each problem (default: as in the run)")
     add_number(made, "--seed", "seed of the answers (default: as in the run)")
-    help = "alpha of the set reward, to judge runs of several alphas alike (default: the run's)"
+    help = "alpha of the set reward, to compare runs with different alphas (default: the run's)"
     made.add_argument("--alpha", metavar="X", help=help)
     add_device(made)
     made.add_argument(
@@ -66,7 +66,7 @@ def evaluate_runs(options) -> int:
         if options.adapter is None and not folder.finished:
             cure = f"go on with: {folder.go_on}"
             if folder.engine().name == "verl":
-                cure = "README.md there says how to get the adapter from veRL; name it --adapter"
+                cure = "README.md there says how to get the adapter from veRL; add --adapter FOLDER"
             raise Wrong(f"{options.folder}: not finished; {cure}")
         if options.adapter is None and not (folder.path / ADAPTER).is_dir():
             raise Wrong(
@@ -94,7 +94,7 @@ def evaluate_runs(options) -> int:
     changed = [n for n in other_now(folder.digests(), config) if n != "method"]
     if changed:
         what = ", ".join(named(config, name) for name in changed)
-        note(f"changed since the run, and this measurement is with what there is now: {what}")
+        note(f"changed since the run; measured with the present version: {what}")
     if config.single and options.problems not in (None, 1):
         note(
             f"the run trained on one {task.noun} and is measured on that one: --problems "
@@ -150,7 +150,7 @@ def compare_flags(made, arguments) -> None:
         nargs="+",
         type=path,
         metavar="RUN",
-        help="folders of finished runs, or files with what evaluate --json printed of them",
+        help="folders of finished runs, or files with their output of evaluate --json",
     )
     made.add_argument(
         "--html", type=path, metavar="FILE", help="also write a report with curves, as a page"

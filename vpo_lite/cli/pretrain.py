@@ -69,7 +69,7 @@ def run(options) -> int:
             if count is not None and not least <= count <= 1024:
                 raise Wrong(f"--{name} {shown(count)}: expected {least} to 1024")
         if options.compile and (missing := compiler_missing(device)):
-            raise Wrong(f"--compile: {missing}; leave it out, or see to that")
+            raise Wrong(f"--compile: {missing}; leave it out, or fix this")
         settings = dict(device=device, workers=options.workers, compile=options.compile)
         work = pretrain(config, options.out, **settings)
     loss, done = math.nan, 0

@@ -121,7 +121,7 @@ def _told(
         longest = named(counts["longest_request"])
         yield (
             f"{counts['request_tokens']:,} tokens in the longest request ({longest}), "
-            f"{counts['mean_request_tokens']:,} in the mean; up to {counts['new_tokens']:,} "
+            f"{counts['mean_request_tokens']:,} on average; up to {counts['new_tokens']:,} "
             "follow, unless the run names max_new_tokens"
         )
     for why, n in counts["dropped"].items():
@@ -133,7 +133,7 @@ def _told(
         held_out = loaded if task.held_out_data is None else task.load(task.held_out_data)
         yield (
             f"{len(seen):,} held-out {task.noun}s ask the same as one to train on (first: "
-            f"{held_out.named(seen[0])}): their figures do not speak for new {task.noun}s"
+            f"{held_out.named(seen[0])}): their figures say nothing about new {task.noun}s"
         )
     yield from oddities(columns, task.noun, named)
     for line, message in _each_once(failed):
@@ -143,13 +143,13 @@ def _told(
     if together:
         yield f"scored many in one call, as training does: {together}"
     if not (loaded.records or loaded.dropped or loaded.damaged):
-        yield "it has no line: no run begins on this file"
+        yield "the file is empty: no run can use it"
     if task.reward_functions and (none := task.reward_functions.warning_of_none()):
         yield none
     for message in list(loaded.damaged.values())[:SHOWN]:
         yield f"damaged: {message}"
     if loaded.damaged:
-        yield f"{len(loaded.damaged):,} damaged in all: no run begins on this file"
+        yield f"{len(loaded.damaged):,} damaged in all: no run can use this file"
 
 
 def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
@@ -235,7 +235,7 @@ def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple
             name = task.objectives(loaded.records[line])[i]
             return (
                 f"{name} gives {rewards[i]:g} instead of {found[line][i]:g} in "
-                f"{loaded.named(line)}; rewards are by chance, or depend on the other answers of a "
+                f"{loaded.named(line)}; rewards are random, or depend on the other answers of a "
                 "call"
             ), False
     return "", False
@@ -271,7 +271,7 @@ def score_flags(made, arguments) -> None:
         help='answers to score, as JSON lines {"id": "a", "record": 0, "m": 3, "text": "..."}; '
         "record counts the lines of the data from 0",
     )
-    made.add_argument("--json", action="store_true", help="as without: it prints nothing but JSON")
+    made.add_argument("--json", action="store_true", help="no effect: the output is always JSON")
     add_task_options(made, arguments)
 
 
@@ -296,7 +296,7 @@ def score_answers(options) -> int:
             raise Wrong(f"{options.answers}: holds no answer to score")
     (most, times), *_ = Counter(name for name, _ in asked).most_common(1)
     if times > 1:
-        note(f"id {shown(most)} is there {times} times: the order alone tells its results apart")
+        note(f"id {shown(most)} is there {times} times: only their order tells the results apart")
     with progress(total=len(asked), desc="scoring", **BAR) as bar:
         for first in range(0, len(asked), TOGETHER):
             some = asked[first : first + TOGETHER]

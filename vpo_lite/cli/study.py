@@ -33,7 +33,7 @@ def flags(made, arguments) -> None:
     made.add_argument(
         "--every-rate",
         action="store_true",
-        help="every seed at every learning rate (default: those but 0 at the chosen rate alone)",
+        help="every seed at every learning rate (default: only seed 0; others at the chosen rate)",
     )
     add_number(made, "--workers", "processes that share the runs (default: 1)")
     what = made.add_mutually_exclusive_group()
@@ -228,7 +228,7 @@ def _share(study, folder, options) -> int:
             log.seek(0)
             errors += [log.read().strip()] if worker.returncode else []
     for error in dict.fromkeys(errors):  # often all of them say the same
-        note(error.removeprefix("vpo-lite: ") or "a worker ended without a word")
+        note(error.removeprefix("vpo-lite: ") or "a worker ended without a message")
     if not errors:
         _tell_end(failed, options)
     return int(bool(errors))
@@ -252,7 +252,7 @@ def _failed(study, folder, options) -> list[str]:
 
 def _tell_end(failed: list[str], options) -> None:
     """Say which runs are left out, by their files, and how to see what came out."""
-    why = "each of these files says why, and without it the run is tried again"
+    why = "each of these files says why; delete it to retry the run"
     if failed:
         note(f"left out, since they failed before: {', '.join(failed)}; {why}")
     note(f"--table{' search' * options.search} prints what came out")
@@ -295,7 +295,7 @@ def _line(found) -> str:
     if isinstance(found, Failure):
         return (
             f"{found.kind}, lr {found.lr:g}, seed {found.seed}: failed and is left out (its file "
-            f"failed-...json says why; without that file it is tried again). {found.error}"
+            f"failed-...json says why; delete that file to retry). {found.error}"
         )
     last, best = found.last, found.last["best"]
     return (
@@ -315,7 +315,7 @@ def _search(study, folder, options) -> int | None:
         policies, waiting = len(to_do(study, folder)), waits_for_runs(study, known)
         _make(folder)
     if waiting and WORKER not in os.environ:
-        note(f"without policies of runs that are not finished: {', '.join(waiting)}; see --plan")
+        note(f"leaving out policies of unfinished runs: {', '.join(waiting)}; see --plan")
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     from ..studies.searching import run_searches

@@ -94,10 +94,10 @@ def warn_of_held_out(run) -> None:
         train = task.seeds["train"]
         train = train if isinstance(train, range) else {*map(int, train)}
         seen = sum(int(seed) in train for seed in measured)
-        what = f"{task.noun}s that are measured have a seed of those to train on"
+        what = f"{task.noun}s that are measured have a training seed, too"
     if seen:
         note(
-            f"{seen:,} of the {len(measured):,} held-out {what}: their figures do not speak for "
+            f"{seen:,} of the {len(measured):,} held-out {what}: their figures say nothing about "
             f"new {task.noun}s"
         )
 
@@ -112,16 +112,16 @@ def warn_of_answers(run, start: dict) -> None:
     if unread and not of_ours:
         note(
             f"before training, {start['parse_rate']:.1%} of the answers of "
-            f"{run.config.base_model} could be read: it rarely writes the asked-for form, so there "
-            "is nothing to reinforce yet; try an instruct model or a larger one, supervised "
+            f"{run.config.base_model} could be read: it rarely writes the requested format, so "
+            "there is nothing to reinforce yet; try an instruct model or a larger one, supervised "
             f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
             f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
             "the same task and model shows what it writes"
         )
     if end := run.learner.policy.unheeded_end:
         note(
-            f"the chat template of {run.config.base_model} ends an answer with {end}, and no "
-            "completion ends there: add it to eos_token_id in the model's generation_config.json"
+            f"the chat template of {run.config.base_model} ends an answer with {end}, but "
+            f"sampling ignores it: add it to eos_token_id in the model's generation_config.json"
         )
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):

@@ -51,7 +51,7 @@ def flags(made, arguments) -> None:
         "--preset",
         metavar="NAME",
         help="set of defaults for the settings below: demo, patient, laptop, gpu or paper "
-        "(default: demo); with --help it shows them",
+        "(default: demo); add --help to show them",
     )
     made.add_argument(
         "--out", type=path, metavar="FOLDER", help="new run folder (default: runs/TIME)"
@@ -114,12 +114,12 @@ def run(options) -> int:
         if not started.path.exists():
             there = "--resume and its new place"
             return say(f"{started.path}: this folder was moved or removed; go on with {there}", 1)
-        return say(f"{of_a_file(error)}; see to it, then: {go_on}", 1)
+        return say(f"{of_a_file(error)}; fix this, then: {go_on}", 1)
     except TaskError as error:
-        return say(f"{error}; mend the task, then: {go_on}", 1)
+        return say(f"{error}; fix the task, then: {go_on}", 1)
     except SystemExit as error:
         what = f"code of the task or of the method {ended(error)}"
-        return say(f"{what}; mend it, then: {go_on}", 1)
+        return say(f"{what}; fix it, then: {go_on}", 1)
     except Exception as error:  # a judge that could not be reached, for one
         where = f"; an engine option at fault stands in {started.path / 'config.json'}"
         error.add_note(

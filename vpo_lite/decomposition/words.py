@@ -19,7 +19,7 @@ def verdict(report) -> str:
     if report.answers <= report.problems:
         return (
             "Nothing can be said yet: one answer to each problem does not show what several could "
-            "gain. Sample more, 30 say."
+            "gain. Sample more, say 30."
         )
     best, three = report.coverage[1], report.coverage[3]
     if best >= HARDLY:
@@ -149,9 +149,9 @@ def _figures(report):
     if report.effective is not None:
         yield (
             "dimensions",
-            f"{report.effective:.1f} effective ones: valid answers differ in so many directions. 1 "
-            "is one line: the same quality in every component, or one trade-off. The sign of the "
-            "correlation says which.",
+            f"{report.effective:.1f} effective ones: valid answers differ in that many "
+            "directions. 1 is one line: the same quality in every component, or one trade-off. "
+            "The sign of the correlation says which.",
         )
     if report.front is not None:
         yield (
@@ -170,7 +170,7 @@ def _of_failures(report) -> str:
         return ""
     if not report.valid_given:
         return (
-            " Trust neither: valid are here the answers that earned anything. Leaving out the "
+            " Trust neither: here valid answers are those that earned anything. Leaving out the "
             "others lowers the first number, and failures count in the second."
         )
     if report.rho_all > report.rho_valid:
@@ -213,8 +213,8 @@ def _of_the_target(report) -> str:
         return f"The target follows: {compared}."
     word = "The" if report.coverage[1] >= HARDLY else "But the"
     return (
-        f"{word} target does not follow: {compared}. Spreading over these components does not "
-        "help what the target measures."
+        f"{word} target does not follow: {compared}. Covering these components does not raise the "
+        "target."
     )
 
 
@@ -294,8 +294,8 @@ def _doubts(report):
     """Reasons not to trust the figures, as texts."""
     if report.target is None:
         yield (
-            "no target was given. Components that nobody needs look like a conflict, too. Only a "
-            "number from outside the rewards, such as a human score, can tell."
+            "no target was given. Useless components look like a conflict, too. Only a number "
+            "from outside the rewards, such as a human score, tells the two apart."
         )
     if report.empty:
         yield (
@@ -321,7 +321,7 @@ def _doubts(report):
     if report.coverage and report.average > FAR_FROM_0 and (report.needs_a_set or 0) > 0.25:
         yield (
             f"an average answer covers {number(report.average)} already, so a high coverage says "
-            "little. If 0 has no meaning in these rewards, give `worst`, or go by 'needs a set'."
+            "little. If a worthless answer earns more than 0, give `worst`, or go by 'needs a set'."
         )
     if report.coverage:
         yield "an answer that was not sampled cannot show here. Sample more to be sure."

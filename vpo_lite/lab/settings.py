@@ -116,7 +116,7 @@ class Settings:
         changed = ["method"] * others
         noun = task_class(self.config.task).noun
         changed += [f"one {noun} or many"] * (self.many != began.many)
-        now, then = (vars(s.config) | s.config.task_options for s in (self, began))
+        now, then = (dataclasses.asdict(s.config) | s.config.task_options for s in (self, began))
         names = [n for n in now | then if n not in (*_at_once(began), *_OWN)]
         return ", ".join(changed + [n for n in names if now.get(n) != then.get(n)])
 

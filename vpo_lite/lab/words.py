@@ -92,8 +92,8 @@ def _of_the_weights(view: View, agreement: float) -> str:
     if view.config.K == math.inf:
         return "K = ∞: no weights are drawn, so the advantages are exact."
     return (
-        f"With K = {view.config.K:,} the advantages of this step (a rollout's score against its "
-        f"group's) and the exact ones, of K = ∞, have a correlation of {agreement:.2f}."
+        f"At K = {view.config.K:,} this step's advantages (a rollout's score against its group's) "
+        f"have a correlation of {agreement:.2f} with the exact ones (K = ∞)."
     )
 
 

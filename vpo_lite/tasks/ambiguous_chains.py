@@ -89,7 +89,7 @@ class IndependentChains(Task):
             least=1,
             most=5,
         ),
-        Option("prior", float, 0.6, "how likely the likelier of two candidates is: 0.5 to 0.9"),
+        Option("prior", float, 0.6, "probability of the likelier of two candidates, 0.5 to 0.9"),
         Option(
             "problem",
             int,

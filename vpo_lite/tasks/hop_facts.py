@@ -68,7 +68,7 @@ class HopFacts(Task):
             "hops",
             int,
             3,
-            "steps of a question, 2 to 4; most questions of 2 steps are drawn anew, since one "
+            "steps of a question, 2 to 4; most 2-step questions are redrawn, since one "
             "answer covers much of their front",
             least=2,
             most=MOST_HOPS,

@@ -69,14 +69,14 @@ class MazeTask(Task):
             "maze_budget",
             int,
             None,
-            "with --maze: most moves of a route; default: shortest way + 2 sides",
+            "with --maze: most moves per route; default: shortest way + twice the side",
             least=1,
         ),
         Option(
             "reward_mode",
             str,
             "linear",
-            "linear: fractions of gold, diamonds and lava; convex_bonus: their squares, times 1.5 "
+            "linear: fractions of gold, diamonds and lava; convex_bonus: these squared, times 1.5 "
             "after a bonus square",
             choices=envs.REWARD_MODES,
         ),

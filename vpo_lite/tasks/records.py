@@ -56,8 +56,8 @@ RECORD_OPTIONS = (
         "repeats",
         str,
         "answer",
-        "what counts as a repeat within a rollout, which earns the worst vector: answer, the same "
-        "answer (default), or vector, the same reward vector, as in the paper's release",
+        "a repeat within a rollout earns the worst vector. What counts as one: answer (default): "
+        "the same answer; vector: the same reward vector, as in the paper's release",
         choices=("answer", "vector"),
     ),
 )
@@ -192,11 +192,11 @@ class RecordTask(Task):
             raise DamagedError(f"{path}: cannot be read (it is no regular file)")
         options = tuple(getattr(self, option.name) for option in self.options if not option.path)
         key = (type(self), os.fspath(path), there.st_size, there.st_mtime_ns, options)
-        if key not in _FILES:
-            _FILES[key] = _loaded(self, os.fspath(path))
-            for old in [*_FILES][:-FILES_KEPT]:
-                del _FILES[old]
-        return _FILES[key]
+        if (loaded := _FILES.get(key)) is None:
+            loaded = _FILES[key] = _loaded(self, os.fspath(path))
+            for old in [*_FILES][:-FILES_KEPT]:  # another thread may have removed it
+                _FILES.pop(old, None)
+        return loaded
 
     @property
     def path(self) -> str:
@@ -244,7 +244,7 @@ class RecordTask(Task):
 
     def held_out_seen(self, count: int | None = None) -> int:
         """How many of the held-out records, of the first ``count``, ask the same as one to train
-        on. Their figures do not speak for new problems.
+        on. Their figures say nothing about new problems.
         """
         measured = [self.prompt(x, 1).text for x in self._split["held_out"][:count]]
         known = {self.prompt(x, 1).text for x in self._split["train"]} if measured else set()

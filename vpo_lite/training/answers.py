@@ -137,8 +137,8 @@ def by_chance(task: Task, pool: Answers) -> bool:
 
 
 BY_CHANCE = (
-    "scored by themselves once more, the answers to the first problem earn something else: rewards "
-    "are by chance, or depend on the other answers of a call, so no figure repeats exactly"
+    "scored again by themselves, the answers to the first problem earn different rewards: rewards "
+    "are random, or depend on the other answers of a call, so no figure repeats exactly"
 )
 
 

@@ -112,13 +112,13 @@ class TrainConfig:
     entropy: float = setting(
         0.0, "coefficient of an entropy bonus, which keeps sampling broad", least=0, most=1e6
     )
-    clip: float = setting(0.2, "PPO's clip: ratios count from 1 - X to 1 + X", above=0, most=1e6)
+    clip: float = setting(0.2, "PPO's clip: ratios stay in [1 - X, 1 + X]", above=0, most=1e6)
     eps: float = setting(1e-4, "added to the divisor of advantages", above=0, most=1e6)
     whiten: bool = setting(False, "gdpo: also divide by the standard deviation of the batch")
     aggregation: str = setting(
         "token",
-        "what counts alike in the loss: token: all tokens; sequence: all rollouts; constant: all "
-        "tokens, divided by the most that a rollout may have",
+        "what counts equally in the loss: token: all tokens; sequence: all rollouts; constant: all "
+        "tokens, divided by a rollout's token limit",
         choices=AGGREGATIONS,
     )
     micro_batch: int | None = setting(
@@ -145,13 +145,13 @@ class TrainConfig:
     gradient_checkpointing: bool = setting(
         False, "recompute layers: less memory, more time, the same gradient"
     )
-    ignore_memory: bool = setting(False, "train also where the stated memory exceeds the machine's")
+    ignore_memory: bool = setting(False, "train even if the memory needed exceeds the machine's")
     rollout_dtype: str = setting(
         "auto",
         "number format of sampling: auto (as the parameters), bfloat16, float32",
         choices=DTYPES,
     )
-    compile: bool = setting(False, "sample through torch.compile: pays in runs of many minutes")
+    compile: bool = setting(False, "sample through torch.compile, for runs of many minutes")
     eval_problems: int | None = setting(
         None,
         "held-out problems measured before and after; default: 64, or all where there are fewer",
@@ -160,11 +160,11 @@ class TrainConfig:
     )
     eval_answers: int | None = setting(
         None,
-        "answers sampled for each of these; default: 30, or one set if larger",
+        "answers sampled per held-out problem; default: 30, or one set if larger",
         least=1,
         most=MOST_MEASURED,
     )
-    eval_every: int | None = setting(None, "measure every N steps, and keep that adapter", least=1)
+    eval_every: int | None = setting(None, "measure and keep the adapter every N steps", least=1)
     seed: int = setting(0, "seed of every random draw", least=0, most=2**63 - 1)
     device: str = setting("auto", "device: auto, cpu, cuda, cuda:N or mps")
     threads: int | None = setting(

@@ -43,7 +43,7 @@ def evaluate(
       rewards. They are whole rollouts, so there may be some answers more than ``answers``
 
     Every answer keeps its own reward vector, also a repeat. A set is one rollout, or ``set_size``
-    consecutive single answers. The dict holds
+    consecutive single answers; with fewer ``answers`` than that, all of them. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
     - coverage: mean over sets, exact at alpha = 1; None unless every front is known
@@ -69,9 +69,8 @@ def evaluate(
     - per_problem {figure: one value per problem; of best_at_k and any_at_k one such dict}: for
       intervals
 
-    Raises ValueError for fewer than one problem, for more than there are, for fewer answers than a
-    set holds, for more than 2,000, and for the name of a policy or a run in the place of policy or
-    config.
+    Raises ValueError for fewer than one problem or answer, for more problems than there are, for
+    more than 2,000 answers, and for the name of a policy or a run in the place of policy or config.
     """
     _check_config(config)
     task = task or config.make_task()
@@ -81,10 +80,6 @@ def evaluate(
     answers = config.measured_answers if answers is None else answers
     seed = config.seed if seed is None else seed
     check_answers(answers)
-    if answers < config.compared_size:
-        raise ValueError(
-            f"answers = {answers} with sets of {config.compared_size}: measure as many or more"
-        )
     instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
     rows = []
     if tell is not None:

@@ -296,7 +296,7 @@ def _check_compile(policy: Policy) -> None:
     """Raise ValueError where ``compile`` would fail, or do nothing."""
     missing = compiler_missing(policy.device) or _own_pass(policy)
     if missing:
-        raise ValueError(f"compile = True: {missing}; leave it out, or see to that")
+        raise ValueError(f"compile = True: {missing}; leave it out, or fix this")
 
 
 def _check_rollout_dtype(policy: Policy, config: TrainConfig) -> None:

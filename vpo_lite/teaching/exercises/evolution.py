@@ -13,7 +13,7 @@ ROW = "Give the row that `score([program])` returns: a 0 or a 1 for each of the 
 NONE = "It passes no test. Perhaps A and B are swapped: A runs where the digit is t or more."
 EDGE = "The two programs are right, but some tests get the wrong one: compare t with their digits."
 ONE = (
-    "Only one of the two programs works, as if it stood alone. Whose tests have the large first "
+    "Only one program works, as if it stood alone. Which program's tests have the large first "
     "digits?"
 )
 PAIR = "Another pair passes more. Choose two programs that pass three tests each."
@@ -55,8 +55,8 @@ def _judge_row(answer):
 POOL = "Give five to 100 answers, each with two rewards from 0 to 1: shape (n, 2)."
 COPIES = "Copies count once: fewer than five of these answers differ."
 DOMINATED = (
-    "Not all five are on the front: an answer is not if another is at least as good in both "
-    "rewards and better in one."
+    "Not all five are on the front: for some, another answer is at least as good in both rewards "
+    "and better in one."
 )
 CONFLICT = (
     "The best single answer covers too little: for some people it is far from the best. Move the "
@@ -124,8 +124,8 @@ EXERCISES = (
         level=2,
         solution=HALF,
         tolerance=0.01,
-        hint="`quiet(q, 16)` is the share for rollouts that are right with probability q. For VPO "
-        "a rollout is a set of three answers.",
+        hint="`quiet(q, 16)`: share of silent groups if rollouts are right with probability q. For "
+        "VPO a rollout is a set of three answers.",
         slips=(
             (
                 0.5 ** (1 / 16),
@@ -133,8 +133,8 @@ EXERCISES = (
             ),
             (
                 0.5 ** (1 / 48),
-                "You ask that all three answers of a set are right, all 48 of a group. One right "
-                "answer is enough for a set.",
+                "You ask that all 48 answers of a group are right. One right answer is enough for "
+                "a set.",
             ),
             (
                 1 - 0.5 ** (1 / 48),

@@ -23,8 +23,7 @@ EXERCISES = (
         {
             "form": "A well-formed reply can be the right one, too. It still earns everything.",
             "again": "A copy of a component counts it twice. The right answer still earns both.",
-            "overlap": "The right solution shares all of its words with itself. So one answer "
-            "still earns everything.",
+            "overlap": "The right solution contains all of its own words. So it still earns all.",
             "brevity": None,
         },
         minutes=3,
@@ -90,12 +89,12 @@ EXERCISES = (
             ),
             (
                 lambda R: 1 - R.max() / exact_set_reward(R),
-                "You take the largest single component. An answer is worth the mean of its own.",
+                "You take the largest single component. An answer is worth its components' mean.",
             ),
             (
                 lambda R: 1 - R.mean(axis=1).max() / R.max(axis=0).mean(),
-                "You divide by the best of each component. No person gets all of them: each one "
-                "takes ONE answer. vpo.exact_set_reward says what that is worth.",
+                "You divide by the best of each component. No person gets all of them: each takes "
+                "ONE answer. Divide by vpo.exact_set_reward(R).",
             ),
             (
                 lambda R: exact_set_reward(R) / R.mean(axis=1).max() - 1,

@@ -74,7 +74,7 @@ EXERCISES = (
         slips=(
             (128, "128 rollouts need 40 GiB. Did you ask for 3 B?"),
             (32, "32 rollouts need only 15 GiB. Try more."),
-            (16, "This is without gradient_checkpointing. It makes room for more rollouts."),
+            (16, "This is without gradient_checkpointing, which makes room for more rollouts."),
             (512, "All at once they need 140 GiB: the logits of all rollouts are kept."),
         ),
         learned="64 rollouts at a time need 23 GiB, and 8 passes give the gradient of all 512.",
@@ -83,7 +83,7 @@ EXERCISES = (
         "08-c",
         "Which of four",
         {
-            "A": "A set could gain much, but hardly an answer can be read. So nearly all groups "
+            "A": "A set could gain much, but hardly any answer can be read. So nearly all groups "
             "are silent, and teach nothing.",
             "B": "Its answers can be read, but one answer is nearly the best for everybody. So a "
             "set has nearly nothing to gain.",

@@ -106,7 +106,8 @@ EXERCISES = (
             (52, "This is the entry of the list. Python counts from 0, and k from 1."),
             (
                 1,
-                "One is enough for a person who wants diamonds, or both. This one wants gold. "
+                "One answer suffices for a person who wants diamonds, or both. This person wants "
+                "gold. "
                 "`np.argmax` also gives 0 if no k is enough: use all 192 answers of a pool.",
             ),
             (117, "This is seed 1. Take seed 0, the first pool."),

@@ -65,14 +65,12 @@ OVER_PEOPLE = (
 )
 ADVANTAGES = "These are advantages. Return the scores: do not subtract or divide."
 FIXED = "The scores do not depend on `rng`: draw the weights from it."
-NOT_FROM_RNG = (
-    "The same `rng` gives other scores when they are computed again. Draw all weights from `rng`."
-)
+NOT_FROM_RNG = "The same `rng` gives different scores the second time. Draw all weights from `rng`."
 SQUARE = (
     "It does not work for every number of objectives. A weight has one number for each objective: "
     "the last axis of R. This R has the shape (4, 3, 2)."
 )
-NOT_K = "With K = 1 you do not draw one weight: how many are drawn must depend on K."
+NOT_K = "With K = 1 you do not draw one weight. Draw exactly K weights."
 
 
 def _square(R, K, rng):

@@ -23,8 +23,8 @@ EXERCISES = (
             ),
             (
                 (0.9 + 0.65 + 0.9) / 3,
-                "This is the mean over routes of the person who likes each most. Take the other "
-                "axis: the best route of each person.",
+                "You take the best person for each route. Take the other axis: the best route for "
+                "each person, then the mean.",
             ),
             (0.8, "Nearly: give two decimals."),
             (0.9 + 3.5 / 6 + 0.9, "This is the sum over the three people. U is their mean."),

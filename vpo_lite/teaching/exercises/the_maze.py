@@ -100,7 +100,8 @@ EXERCISES = (
             ),
             (
                 lambda R: np.zeros(len(R)),
-                "Nothing is left: each row is as good as itself. Also ask for better in something.",
+                "Nothing is left: each row is as good as itself. Also require better in one "
+                "column.",
             ),
             (
                 lambda R: ~on_front(R),

@@ -122,7 +122,7 @@ EXERCISES = (
                 lambda R, effects: _with_zeros(
                     R, [e in effects[i + 1 :] for i, e in enumerate(effects)]
                 ),
-                "Yours keeps the last of equal routes. The first one keeps its rewards.",
+                "Yours rewards the last of equal routes. Reward the first one instead.",
             ),
             (
                 lambda R, effects: _with_zeros(

@@ -53,7 +53,8 @@ EXERCISES = (
             ),
             (
                 lambda R, W: _z((R @ W.T).max(axis=(1, 2))),
-                "You take the max over people, too. It serves one person only: take their mean.",
+                "You take the max over people, too. Then only one person counts: average over "
+                "people.",
             ),
             (
                 lambda R, W: np.zeros(len(R)),
