@@ -86,7 +86,7 @@ def _of_a_file(options) -> int:
         }
         if given:
             raise Wrong(
-                f"--rewards {options.rewards}: only --alpha and --worst apply; leave out "
+                f"--rewards {options.rewards}: settings other than --alpha do not apply; leave out "
                 f"{', '.join(sorted(given))}"
             )
         R = read_rewards(options.rewards)

@@ -114,14 +114,14 @@ def warn_of_answers(run, start: dict) -> None:
             f"before training, {start['parse_rate']:.1%} of the answers of "
             f"{run.config.base_model} could be read: it rarely writes the requested format, so "
             "there is nothing to reinforce yet; try an instruct model or a larger one, supervised "
-            f"fine-tuning on the form first, or more max_new_tokens ({_token_limit(run)}; it wrote "
+            f"fine-tuning on the format, or more max_new_tokens ({_token_limit(run)}; it wrote "
             f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
             "the same task and model shows what it writes"
         )
     if end := run.learner.policy.unheeded_end:
         note(
             f"the chat template of {run.config.base_model} ends an answer with {end}, but "
-            f"sampling ignores it: add it to eos_token_id in the model's generation_config.json"
+            "sampling ignores it: add it to eos_token_id in the model's generation_config.json"
         )
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):

@@ -207,7 +207,7 @@ def reward_report(
     Returns a `RewardReport`. Raises ValueError, in one line, for shapes and values that do not fit,
     and for rewards below `worst`.
 
-    Misleads where 0 has no meaning in the rewards, since coverage is measured from there: give
+    Misleads where a worthless answer earns more than 0, since coverage is measured from 0: give
     `worst`, or go by `needs_a_set`. Also where few answers were sampled, and where nobody needs
     what the components measure: give `target`.
 

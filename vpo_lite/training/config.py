@@ -112,7 +112,7 @@ class TrainConfig:
     entropy: float = setting(
         0.0, "coefficient of an entropy bonus, which keeps sampling broad", least=0, most=1e6
     )
-    clip: float = setting(0.2, "PPO's clip: ratios stay in [1 - X, 1 + X]", above=0, most=1e6)
+    clip: float = setting(0.2, "PPO's clip: ratios count in [1 - X, 1 + X]", above=0, most=1e6)
     eps: float = setting(1e-4, "added to the divisor of advantages", above=0, most=1e6)
     whiten: bool = setting(False, "gdpo: also divide by the standard deviation of the batch")
     aggregation: str = setting(
