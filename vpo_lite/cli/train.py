@@ -272,12 +272,13 @@ def _patient(run, asked: list[int]):
 
 
 def _signals() -> list[int]:
-    """Those that ask a run to stop. `nohup` has SIGHUP ignored, and a launcher ends its processes
-    by SIGTERM when one of them has failed.
+    """Those that ask a run to stop. Not SIGHUP under `nohup`, which has it ignored, and none that a
+    library in C has taken. A launcher ends its processes by SIGTERM when one of them has failed.
     """
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     more = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP") if alone]
-    return [signal.SIGINT, *(n for n in more if n and signal.getsignal(n) is not signal.SIG_IGN)]
+    taken = (None, signal.SIG_IGN)
+    return [signal.SIGINT, *(n for n in more if n and signal.getsignal(n) not in taken)]
 
 
 def _status(asked: list[int]) -> int:
