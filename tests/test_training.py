@@ -951,7 +951,8 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
         with pytest.raises(ValueError, match="falls to 0 at step 4"):
             Run.resume(folder.path, steps=5)
         (folder.path / "summary.json").write_text("{}")
-        with pytest.raises(ValueError, match=r"is finished \(4 steps\); see vpo-lite compare \S+$"):
+        said = r"this run is finished \(4 steps\); see vpo-lite compare \S+$"
+        with pytest.raises(ValueError, match=said):
             Run.resume(folder.path)
 
 

@@ -48,7 +48,10 @@ def with_line(*traces, **line):
         (of(go.Scatter(x=[*range(9)], y=[1, "a", *range(7)])), "greatest a at 1"),
         (of(go.Histogram(x=[1]), go.Pie(values=[1])), "Not told in words: histogram, pie."),
         (with_line(go.Bar(x=["a", "b"], y=[1, 2]), x="a"), "A vertical line at a."),
-        (with_line(go.Scatter(x=["2026-01-01"], y=[1]), x="2026-05-01"), "at 2026-05-01."),
+        (
+            with_line(go.Scatter(x=["2026-01-01"], y=[1]), x="2026-05-01"),
+            "A vertical line at 2026-05-01.",
+        ),
         (of(go.Scatter(x=[1], y=[1]), annotations=[{"text": "q", "xref": "paper"}]), "q."),
         (
             of(go.Scatterternary(a=[0] * 3, b=[0] * 3, c=[0] * 3, fill="toself")),

@@ -68,10 +68,13 @@ class Prediction:
 
     @value.setter
     def value(self, value: str | float | None) -> None:
-        self._value = None if value is None else self._checked(value, "value")
+        self._keep(value)
         if "_widget" in vars(self):  # it is shown already
             number = "" if value is None else repr(self._value).removesuffix(".0")
             self._widget.children[1].value = number if self.options is None else self._value
+
+    def _keep(self, value):
+        self._value = None if value is None else self._checked(value, "value")
 
     def outcome(self, value: str | float) -> "Outcome":
         """What was predicted, beside what came out: one of the options, or a number.
@@ -117,8 +120,7 @@ class Prediction:
         def store(_):
             given = field.value
             try:
-                given = typed(given) if self.options is None else given
-                self._value = None if given is None else self._checked(given, "value")
+                self._keep(typed(given) if self.options is None else given)
             except ValueError:
                 said = f"Please type {NUMBER}, such as 0.95, 95 % or 3/4."
                 said += "" if self.value is None else f" {_text(self.value)} is still stored."
@@ -140,9 +142,12 @@ def typed(text: str) -> float | None:
     text = text.strip().replace(",", ".").replace("\N{MINUS SIGN}", "-")
     number, percent, rest = text.partition("%")
     top, slash, bottom = number.partition("/")
-    if rest or (slash and not float(bottom)):
+    if not text:
+        return None
+    below = float(bottom) if slash else 1.0
+    if rest or not below:
         raise ValueError(f"{shown(text)}: expected {NUMBER}")
-    return float(top) / (float(bottom) if slash else 1) / (100 if percent else 1) if text else None
+    return float(top) / below / (100 if percent else 1)
 
 
 CLOSE = 0.05  # the relative error up to which a predicted number is called close
