@@ -30,11 +30,9 @@ def _parser():
     add("--preset", help=f"one of {presets} (default: {PRESET})")
     add("--seed", type=int, help="which maze of the preset (default: 0)")
     add("--maze", metavar="FILE", help="a drawn maze instead: rows of . S E G D L B #")
-    add("--budget", type=int, help="most moves, with --maze (default: shortest path + 2 sides)")
+    add("--budget", type=int, help="most moves with --maze (default: shortest path + 2 x side)")
     add("--reward-mode", default="linear", help=f"one of {modes} (default: linear)")
-    add(
-        "--out", metavar="FILE", help="the picture (default: PRESET-SEED.svg, or by the drawn maze)"
-    )
+    add("--out", metavar="FILE", help="the picture (default: PRESET-SEED.svg; my.svg for my.txt)")
     return parser
 
 
@@ -42,13 +40,13 @@ def _named(options):
     """The name of what was asked for, and the maze."""
     if options.maze is None:
         if options.budget is not None:
-            raise ValueError("--budget: goes with --maze FILE; a preset sets its own")
+            raise ValueError("--budget: needs --maze FILE; a preset sets its own budget")
         preset = PRESET if options.preset is None else options.preset
         seed = options.seed or 0
         return f"{preset}-{seed}", generate(preset, seed)
     for name in ("preset", "seed"):
         if getattr(options, name) is not None:
-            raise ValueError(f"--{name}: goes without --maze FILE, which gives the maze itself")
+            raise ValueError(f"--{name}: leave it out, since --maze FILE gives the maze itself")
     return Path(options.maze).stem, Maze.from_text(_read(options.maze), options.budget)
 
 
@@ -74,7 +72,7 @@ def _may_write(path):
 
 
 def _write(path, picture):
-    """The whole picture or, on a full disk, the one that was there."""
+    """Writes the whole picture; on a full disk the old one stays."""
     path = Path(os.path.realpath(path))  # a link stays a link
     beside = path.with_name(f".{os.getpid()}.svg")
     try:
@@ -93,7 +91,7 @@ def main(arguments=None):
     """
     if sys.stdout is None:  # it was closed; the picture is written all the same
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal cannot write fails nothing
+    if hasattr(sys.stdout, "reconfigure"):  # no error for a name that the terminal cannot write
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options = _parser().parse_args(arguments)
@@ -105,7 +103,7 @@ def main(arguments=None):
         if not path.parent.is_dir():
             raise ValueError(f"--out: {path}: there is no folder {path.parent}; make it first")
         if not _may_write(path):
-            raise ValueError(f"--out: {path}: exists, and is no picture of ours; name another")
+            raise ValueError(f"--out: {path}: exists, and is not a picture by envs; name another")
     except ValueError as error:
         print(f"envs: {error}", file=sys.stderr)
         return 2

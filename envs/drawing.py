@@ -1,8 +1,8 @@
 """Pictures of a maze with routes on it: SVG for notebooks, RGB for videos, text for terminals.
 
-Nothing is said by colour alone: every kind of square has its own shape and letter, every route its
-own dashes and number. Longer than 350 lines because the three kinds of picture share colours and
-signs.
+Squares differ by shape or letter, not by colour alone, and in SVG routes differ by dashes (of five
+kinds) and number. In RGB routes differ by colour only, in text not at all. Longer than 350 lines
+because the three kinds of picture share colours and signs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,12 +48,13 @@ _LETTER_COLOURS = {
 
 CELL = 64  # SVG units a square; all other lengths are fractions of it
 LARGEST_LANE = 7.0  # units between two routes that run side by side
+LARGEST_WIDTH = 10_000  # pixels
 
 
 class Picture(str):
     """SVG text that a notebook shows as a picture, with its title as the text for a screen reader.
 
-    JupyterLab shows SVG as an image without a text. So there is HTML with an image that has one.
+    JupyterLab shows SVG without that text. So `_repr_html_` gives an image with it.
     """
 
     __slots__ = ()
@@ -74,7 +76,7 @@ def svg(
     position: Square | None = None,
     taken: Iterable[Square] = (),
     labels: bool = True,
-    width: int | None = None,
+    width: float | None = None,
 ) -> Picture:
     """Returns an SVG picture of a maze with routes drawn on it.
 
@@ -82,24 +84,27 @@ def svg(
         maze: a Maze.
         routes: move strings; each is drawn up to where it ends, with its own colour, dashes and
             number. A route that reaches E ends in an arrow head, another in a cross.
-        names: short texts for the routes' numbers. None numbers them from 1 if there are several.
+        names: short texts in place of the numbers. None numbers several routes from 1.
         position: (row, column) of a walker to draw.
         taken: squares visited; the items on them are drawn as already taken.
         labels: whether to name columns and rows along the border.
-        width: width of the picture in pixels; None leaves the natural size.
+        width: width of the picture in pixels, 1 to 10,000; None leaves the natural size.
 
     Returns:
         Picture: a str of SVG that notebooks show as a picture.
 
     Raises:
-        ValueError: a letter that is no move, one string in the place of the routes, a walker off
-            the grid, or a number of names that is not that of the routes.
+        ValueError: a letter that is no move, one string in the place of the routes, a square off
+            the grid, names that are not one text for each route, or another width.
 
     >>> from envs import Maze
     >>> svg(Maze.from_text("S G\\n. E"), ["RD"])[:41]
     '<svg xmlns="http://www.w3.org/2000/svg" v'
     """
     routes, position, taken = _drawn(maze, routes, position, taken)
+    names = _checked(names, routes)
+    if width is not None and not (isinstance(width, Real) and 1 <= width <= LARGEST_WIDTH):
+        raise ValueError(f"width: got {shown(width)}, expected 1 to {LARGEST_WIDTH:,} pixels")
     rows, columns = maze.shape
     margin = 0.5 * CELL if labels else 0.08 * CELL
     far = 0.08 * CELL
@@ -155,7 +160,7 @@ def _summary(maze, routes, names, position, taken):
     if position is not None:
         parts.append(f"walker on {named([position])}")
     numbers = range(1, len(routes) + 1)
-    for name, route in zip(names or numbers, routes, strict=False):  # _routes counts the names
+    for name, route in zip(names or numbers, routes, strict=True):
         walked = walk(maze, route)
         end = "reaches E" if walked.reached else "does not reach E"
         parts.append(f"route {name}: {route or 'no move'}, by {named(walked.squares)}, {end}")
@@ -164,17 +169,42 @@ def _summary(maze, routes, names, position, taken):
 
 def _drawn(maze, routes, position, taken):
     """What all pictures are given: routes as a list, the walker's square, the items taken."""
-    rows, columns = maze.shape
     if position is not None:
-        square = np.asarray(position)
-        whole = square.shape == (2,) and square.dtype.kind in "iu"
-        if not (whole and 0 <= square[0] < rows and 0 <= square[1] < columns):
-            raise ValueError(
-                f"position: got {shown(position)}, expected (row, column) on the {rows} by "
-                f"{columns} squares"
-            )
+        _check_square(maze, position, "position")
+    if isinstance(taken, str) or not isinstance(taken, Iterable):
+        raise ValueError(f"taken: got {shown(taken)}, expected a list of (row, column)")
+    squares = list(taken)
+    for square in squares:
+        _check_square(maze, square, "taken")
     items = {*maze.gold, *maze.diamonds, *maze.lava, *maze.bonus}
-    return check_routes(routes), position, items & set(map(tuple, taken))
+    return check_routes(routes), position, items & set(map(tuple, squares))
+
+
+def _check_square(maze, given, name):
+    rows, columns = maze.shape
+    try:
+        square = np.asarray(given)
+    except ValueError:  # rows of unequal length
+        square = np.empty(0)
+    whole = square.shape == (2,) and square.dtype.kind in "iu"
+    if not (whole and 0 <= square[0] < rows and 0 <= square[1] < columns):
+        raise ValueError(
+            f"{name}: got {shown(given)}, expected (row, column) on the {rows} by {columns} squares"
+        )
+
+
+def _checked(names, routes):
+    """The names as a list, one for each route; None where none were given."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"names: got {shown(names)}, expected a list of texts")
+    names = list(names)
+    if len(names) != len(routes):
+        raise ValueError(
+            f"names: got {len(names)} names for {len(routes)} routes; give one for each"
+        )
+    return names
 
 
 def _centre(position):
@@ -245,13 +275,7 @@ _RIM = f'stroke="{BLACK}" stroke-width="3" stroke-linejoin="round"'
 
 def _routes(maze, routes, names):
     """Routes as polylines, each moved a little along the diagonal, so that they stay apart."""
-    if names is None:
-        names = [str(i + 1) if len(routes) > 1 else "" for i in range(len(routes))]
-    names = list(names)
-    if len(names) != len(routes):
-        raise ValueError(
-            f"names: got {len(names)} names for {len(routes)} routes; give one for each"
-        )
+    names = names or [str(i + 1) if len(routes) > 1 else "" for i in range(len(routes))]
     lane = min(LARGEST_LANE, 0.5 * CELL / max(len(routes), 1))
     parts, badges = [], []
     for i, route in enumerate(routes):
@@ -269,7 +293,7 @@ def _routes(maze, routes, names):
         parts.append(f'<polyline {shared} stroke="{colour}" stroke-width="4.5" {dashed}/>')
         badges.append(_end(points, walked.reached, colour))
         if names[i] and len(points) > 1:
-            # in the second half of the route, each route a little further on: badges rarely meet
+            # number i + 1 of n stands (i + 1) / (n + 1) of the way along: badges rarely meet
             at = min(len(points) - 1, 1 + (i + 1) * (len(points) - 2) // (len(routes) + 1))
             (x0, y0), (x1, y1) = points[at - 1], points[at]
             badges.append(_badge((x0 + x1) / 2, (y0 + y1) / 2, names[i], colour))
@@ -315,7 +339,8 @@ def ansi(
 ) -> str:
     """Returns the maze as text for a terminal.
 
-    The walker is ``@``, squares on the routes are ``*``, and taken items are in lower case.
+    The walker is ``@``, floor on a route is ``*``, and taken items are in lower case. ``colour``
+    adds the terminal's colour codes. Raises ValueError as :func:`svg` does.
 
     >>> from envs import Maze
     >>> maze = Maze.from_text("S . G\\n. # .\\nD . E")
@@ -368,9 +393,10 @@ def rgb_array(
     position: Square | None = None,
     taken: Iterable[Square] = (),
 ) -> np.ndarray:
-    """Returns the maze as an image, uint8 of shape (32 rows, 32 columns, 3).
+    """Returns the maze as an RGB image, uint8 of shape (32 * rows, 32 * columns, 3).
 
-    The signs are those of :func:`envs.drawing.svg`, with routes as thin lines.
+    The signs are those of :func:`envs.drawing.svg`. Routes are thin lines of different colours,
+    without numbers and ends. Raises ValueError as :func:`envs.drawing.svg` does.
 
     >>> from envs import Maze
     >>> rgb_array(Maze.from_text("S . E")).shape

@@ -27,10 +27,10 @@ class MazeEnv(gymnasium.Env):
     """A maze to walk through, with a vector reward for gold, diamonds and lava that conflict.
 
     ## Description
-    A walker goes from S to E within a budget of moves. Gold lies near one corner and diamonds near
-    the opposite one. In generated mazes no route passes both corners, so no route is best at
-    everything: there is a Pareto front, and `env.unwrapped.pareto_front()` returns it exactly. The
-    environment follows the conventions of MO-Gymnasium.
+    A walker goes from S to E within a budget of moves. In generated mazes gold lies near one corner
+    and diamonds near the opposite one, no route passes both, and no route is best at everything.
+    `env.unwrapped.pareto_front()` returns the exact Pareto front. The environment follows the
+    conventions of MO-Gymnasium.
 
     ## Action Space
     `Discrete(4)`: 0 up, 1 down, 2 left, 3 right (U, D, L, R). A bump into a wall or the border
@@ -68,8 +68,8 @@ class MazeEnv(gymnasium.Env):
     | 2 | diamond | fraction of the diamond squares visited; 0 if there are none | [0, 1] |
     | 3 | avoid_lava | 1 - fraction of the lava squares visited; 1 if there are none | [0, 1] |
 
-    `reward_mode="convex_bonus"` squares the last three. If a bonus square was visited it multiplies
-    them by 1.5, and cuts them at 1. `scalarize=w` pays the number w . r instead: a plain scalar
+    `reward_mode="convex_bonus"` turns each x of the last three into min(1, b x^2): b is 1.5 if a
+    bonus square was visited, else 1. `scalarize=w` pays the number w . r instead: a plain scalar
     environment. The vector is always in `info["vector_reward"]`, and `info["is_success"]` says
     whether E was reached.
 
@@ -86,7 +86,7 @@ class MazeEnv(gymnasium.Env):
     the constructor fixes the maze, and `reset(seed=...)` changes nothing.
 
     ## Episode End
-    Termination: the walker reaches E. Truncation: the budget is spent elsewhere.
+    Termination: the walker reaches E. Truncation: the budget runs out first.
 
     ## Arguments
     - `preset`, `seed`: the maze is `envs.generate(preset, seed)`.
@@ -101,14 +101,15 @@ class MazeEnv(gymnasium.Env):
     layouts of its own.
 
     >>> import gymnasium, envs
-    >>> env = gymnasium.make("envs/Maze-v0", maze="S G\\nD E", scalarize=None)
+    >>> maze = envs.Maze.from_text("S G\\nD E", budget=2)
+    >>> env = gymnasium.make("envs/Maze-v0", maze=maze)
     >>> observation, info = env.reset(seed=0)
     >>> for action in (3, 1):
     ...     observation, reward, terminated, truncated, info = env.step(action)
     >>> reward.tolist(), terminated, truncated
     ([1.0, 1.0, 0.0, 1.0], True, False)
     >>> [point.tolist() for point in env.unwrapped.pareto_front()]
-    [[1.0, 1.0, 1.0, 1.0]]
+    [[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 1.0]]
     """
 
     metadata = {"render_modes": ["ansi", "rgb_array", "svg"], "render_fps": 4}  # noqa: RUF012
@@ -118,7 +119,7 @@ class MazeEnv(gymnasium.Env):
         preset: str | Layout = _PRESET,
         seed: int = _SEED,
         *,
-        maze: Maze | None = None,
+        maze: Maze | str | None = None,
         reward_mode: str = "linear",
         scalarize: Sequence[float] | np.ndarray | None = None,
         observation: str = "dict",
@@ -173,7 +174,7 @@ class MazeEnv(gymnasium.Env):
     def step(self, action: int) -> tuple[Observation, np.ndarray | float, bool, bool, dict]:
         if self._over:
             raise gymnasium.error.ResetNeeded(
-                "step() after the end of an episode; call reset() first"
+                "step() before reset(), or after the end of an episode; call reset() first"
             )
         try:
             move = tuple(MOVES)[range(4).index(operator.index(action))]
@@ -199,14 +200,16 @@ class MazeEnv(gymnasium.Env):
         return self._observe(), reward, terminated, truncated, info
 
     def pareto_front(self, gamma: float = 1.0) -> list[np.ndarray]:
-        """Returns the exact front of discounted returns: a list of (4,) vectors, best first.
+        """Returns the exact front of discounted returns: a list of (4,) vectors.
 
-        They are sorted lexicographically descending.
+        They are sorted lexicographically descending. A route of T moves returns gamma^(T - 1) times
+        its reward vector, paid on its last move.
 
-        A route of T steps returns gamma^(T - 1) times its reward vector, paid on its last step.
+        Args:
+            gamma: the discount, above 0 and at most 1.
 
         Raises:
-            ValueError: a gamma that is not above 0 and at most 1.
+            ValueError: another gamma, or too many items (see :func:`envs.pareto_front`).
         """
         if not isinstance(gamma, numbers.Real) or not 0 < gamma <= 1:
             raise ValueError(
@@ -223,6 +226,7 @@ class MazeEnv(gymnasium.Env):
 
     @property
     def steps_left(self) -> int:
+        """The moves that the budget still allows, 0 to `maze.budget`."""
         return self.maze.budget - len(self.route)
 
     def _space(self):
@@ -269,7 +273,7 @@ def _make_maze(preset, seed, maze):
         return generate(preset, seed)
     for name, value, usual in (("preset", preset, _PRESET), ("seed", seed, _SEED)):
         if value != usual:
-            raise ValueError(f"{name}: got {shown(value)} beside maze, expected one of the two")
+            raise ValueError(f"{name}: got {shown(value)} together with maze; give one of the two")
     if isinstance(maze, str):
         return Maze.from_text(maze)
     if not isinstance(maze, Maze):

@@ -73,7 +73,7 @@ def pareto_front(maze: Maze, reward_mode: str = "linear") -> ParetoFront:
         ValueError: an unknown reward mode, or more than 16 items (gold, diamonds and lava; in
             ``convex_bonus`` a bonus counts as one more).
 
-    Source: dynamic programming over (square, items taken); see the class `_Search` in this file.
+    Source: breadth-first search over (square, items taken); see the class `_Search` in this file.
 
     >>> from envs import Maze
     >>> front = pareto_front(Maze.from_text("S . G\\n. # .\\nD L E", budget=4))

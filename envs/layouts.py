@@ -24,34 +24,37 @@ class Layout:
 
     S and E lie on opposite corners of a random diagonal. Gold lies near one of the two other
     corners, diamonds near the other; these are the treasure corners. Every maze drawn keeps four
-    rules:
+    rules, but for the flaws named below:
 
     - A lava-free path to E fits the budget.
     - A path through either treasure corner fits the budget.
     - A path through both treasure corners, in either order, does not fit.
     - No route is best at everything: the Pareto front has at least two points.
 
-    The presets are frozen with a flaw, which :meth:`envs.Maze.describe` shows. A walk ends on E,
-    but in about 1 of 4,000 mazes of ``hard-8x8`` all paths to a treasure corner lead through E. In
-    1 of 1,500 of ``hard-8x8`` and ``lite-6x6`` an item lies behind E. Other layouts have none.
+    The presets are frozen with two flaws; a walk ends on E. In about 1 of 4,000 mazes of
+    ``hard-8x8`` all paths to a treasure corner lead through E, which :meth:`envs.Maze.describe`
+    shows. In 1 of 1,500 of ``hard-8x8`` and ``lite-6x6`` an item lies behind E, which no rule of
+    `describe` checks. Other layouts have neither.
 
     Attributes:
         name: part of the random key; layouts of one name and one seed start from the same draws.
         size: n of the n x n grid, 4 to 12.
         walls: (least, most) walls, scattered over the grid; ignored when `openings` is given.
-        openings: (least, most) walls opened again in a maze grown by randomised Prim, and no more
-            than there are. None scatters walls instead.
-        gold, diamonds, lava: (least, most) squares of each; at most 6 squares lie near a corner.
+        openings: (least, most) walls opened in a maze of randomised Prim, or all between open
+            squares if fewer. None scatters walls instead.
+        gold, diamonds: (least, most) squares near their corner, each at most 6.
+        lava: (least, most) squares, at most n * n.
         tempting_lava: True puts lava on a shortest path from S to E or beside treasure. False puts
-            it inside, two squares off the border, and no more than fits there.
+            it at least two squares off the border, and no more than fits.
         treasure_on_corner: each treasure corner itself holds an item, so no route takes everything.
         bonus: a bonus square in the centre; it acts in the reward mode ``convex_bonus`` alone.
-        slack: moves of the budget beyond the longer of the two paths through a treasure corner.
-        largest_budget: the budget is cut to this; None: never.
+        slack: budget minus the longer of the two paths through a treasure corner, 0 to 4n moves.
+        largest_budget: a larger budget is cut to this, at least 2(n - 1) moves. None cuts nothing.
 
     Raises:
-        ValueError: a value outside these ranges, more items than the exact front takes, items of
-            one kind alone, or more lava than fits inside.
+        ValueError: a value outside these ranges, more gold, diamonds and lava than the exact front
+            takes (16; a bonus, not counted here, is one more in ``convex_bonus``), items of one
+            kind alone, or more lava than fits inside.
 
     >>> Layout("mine", size=5, gold=(1, 2)).walls
     (6, 9)
@@ -98,8 +101,8 @@ class Layout:
         inside = (self.size - 4) ** 2
         if not self.tempting_lava and self.lava[0] > inside:
             raise ValueError(
-                f"lava={self.lava}: at size={self.size} {inside} squares lie inside, two off the "
-                "border; set tempting_lava=True, or less lava"
+                f"lava={self.lava}: at size={self.size} there is room for {inside}, two squares "
+                "off the border; set tempting_lava=True, or lower lava"
             )
         if self.treasure_on_corner and not (self.gold[0] and self.diamonds[0]):
             raise ValueError(

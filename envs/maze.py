@@ -24,7 +24,7 @@ class Maze:
     """A maze with gold, diamonds and lava: a grid and a budget of moves, immutable.
 
     Make one with :func:`envs.generate` or :meth:`Maze.from_text`. Two mazes are equal when their
-    text and budget are. A maze can be a dictionary key, and it pickles as its text.
+    text and budget are. A maze can be a dictionary key, and it pickles as its text and budget.
 
     Attributes:
         text: rows of symbols with blanks between, one row a line: ``. S E G D L B #``
@@ -62,9 +62,9 @@ class Maze:
                 shortest path to E plus 2n, where n is the larger side.
 
         Raises:
-            ValueError: an unknown symbol, ragged rows, no or several S or E, no path to E, or a
-                budget below the shortest path. The message names squares as `square_name` does;
-                in a text that is no grid yet, row and column, counted from 1.
+            ValueError: an unknown symbol, rows of unequal length, a larger grid, no or several S or
+                E, no path to E, or a budget outside its range. Messages name squares as
+                `square_name` does, but wrong symbols and rows by their numbers, from 1.
 
         >>> Maze.from_text("SE").budget
         5
@@ -82,7 +82,7 @@ class Maze:
         for symbol, name in (("S", "start"), ("E", "exit")):
             if len(found[symbol]) != 1:
                 places = " and ".join(map(_name, found[symbol][:3]))
-                more = f" ({places})" if places else f"; put {symbol} on a free square"
+                more = f" ({places}); keep one" if places else f"; put {symbol} on a free square"
                 raise ValueError(
                     f"text: a maze needs exactly one {symbol} ({name}), "
                     f"this one has {len(found[symbol])}{more}"
@@ -96,7 +96,7 @@ class Maze:
         shortest = _grid.distance(_grid.bit(start, stride), _grid.bit(exit_, stride), free, stride)
         if shortest is None:
             raise ValueError(
-                f"text: no way from S ({_name(start)}) to E ({_name(exit_)}); "
+                f"text: no path from S ({_name(start)}) to E ({_name(exit_)}); "
                 "open a wall between them"
             )
         return cls(
@@ -147,7 +147,8 @@ class Maze:
     def distances(self, target: tuple[int, int]) -> np.ndarray:
         """Returns the moves from every square to `target`, as an int array of the maze's shape.
 
-        Walls, and squares without a path to the target, hold -1.
+        Walls, and squares without a path to the target, hold -1. Paths may lead through E, where a
+        walk would end.
 
         Args:
             target: (row, column).
@@ -169,7 +170,11 @@ class Maze:
         return steps
 
     def symbol(self, position: tuple[int, int]) -> str:
-        """Returns the symbol on a square, given as (row, column). ValueError outside the maze."""
+        """Returns the symbol on a square, given as (row, column). ValueError outside the maze.
+
+        >>> Maze.from_text("S G\\n. E").symbol((0, 1))
+        'G'
+        """
         row, column = self._check_position(position)
         return self.text[row * 2 * self.shape[1] + 2 * column]
 
@@ -185,7 +190,7 @@ class Maze:
         """Returns which rules of the generated mazes hold: a dict that prints as a table.
 
         The values are True, False, or None where a rule does not apply. A hand-drawn maze need not
-        keep any rule.
+        keep any rule. ``paper-9x9`` need not keep the rules on lava and on all gold and diamonds.
 
         >>> print(Maze.from_text("S . G\\n. # .\\nD . E", budget=4).describe())
         yes  S and E lie on opposite corners
@@ -208,7 +213,8 @@ class Maze:
             ) from None
         if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
             raise ValueError(
-                f"position: {(row, column)} lies outside the maze of shape {self.shape}"
+                f"position: got {(row, column)}, expected a row below {self.shape[0]} and a column "
+                f"below {self.shape[1]}, both from 0"
             )
         return row, column
 
@@ -261,7 +267,7 @@ def _check_budget(budget, shortest, size):
         raise ValueError(f"budget: got {shown(budget)}, expected a whole number of moves, or None")
     if not shortest <= steps <= LARGEST_BUDGET:
         raise ValueError(
-            f"budget: got {steps}, but the shortest way to E takes {shortest} "
-            f"move{'s' * (shortest != 1)}; give between {shortest} and {LARGEST_BUDGET}"
+            f"budget: got {steps}, expected {shortest} (the shortest path to E) to "
+            f"{LARGEST_BUDGET:,} moves"
         )
     return steps

@@ -33,8 +33,8 @@ def reward_vectors(collected, totals, reward_mode="linear"):
 
     The mode ``linear`` pays completion 1, the fraction of the gold taken, the fraction of the
     diamonds taken, and 1 - the fraction of the lava touched. Without gold (or diamonds) on the grid
-    that component is 0; without lava the last is 1. The mode ``convex_bonus`` squares the last
-    three. If a bonus square was visited it multiplies them by 1.5, and cuts them at 1.
+    that component is 0; without lava the last is 1. The mode ``convex_bonus`` turns each x of the
+    last three into min(1, b x^2), where b is 1.5 if a bonus square was visited, otherwise 1.
 
     Args:
         collected: (..., 4) distinct gold, diamond, lava and bonus squares visited before E.
@@ -76,8 +76,8 @@ def score_routes(
         within the budget earns the zero vector.
 
     Raises:
-        ValueError: a route with another letter (its index and the letter), or a number of mazes
-            that is neither 1 nor N.
+        ValueError: a route with another letter (the message names both), an unknown reward mode, or
+            a number of mazes that is neither 1 nor N.
 
     >>> from envs import Maze
     >>> maze = Maze.from_text("S . G\\n. # .\\nD L E")
@@ -261,7 +261,7 @@ def walk(maze: Maze, route: str) -> Walk:
 
 
 def canonical_route(maze: Maze, route: str) -> str:
-    """Returns the moves that count, bumps too: cut after E is reached, and at the budget.
+    """Returns the moves that count, bumps included: those up to E and within the budget.
 
     Raises:
         ValueError: a letter other than U, D, L, R.

@@ -638,7 +638,8 @@ def test_an_evaluation_is_refused_before_anything_is_measured(small, tmp_path, c
     ):
         assert main(asked) == 2
         error = capsys.readouterr().err.splitlines()[-1]
-        assert error.endswith("it was trained on other weights than the 'pocket-6x6' found")
+        said = "it was trained on other parameters than those of 'pocket-6x6'; name the right "
+        assert error.endswith(said + "model as base")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "run"]
 
 

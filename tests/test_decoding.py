@@ -658,10 +658,21 @@ def test_limits_change_no_token_before_them(model):
     assert parts.mask.sum(1).tolist() == [9] * 3 + [4] * 3 and parts.truncated.all()
 
 
-@pytest.mark.parametrize("wrong", [[np.nan, 0.5], [1.0, 0.5], [0.5, -0.1], [0.5, np.nan, 0.5]])
-def test_uniforms_have_no_hole(wrong):
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([np.nan, 0.5], "numbers from 0.5 to 0.5"),
+        ([1.0, 0.5], "numbers from 0.5 to 1"),
+        ([0.5, -0.1], "numbers from -0.1 to 0.5"),
+        ([0.5, np.nan, 0.25], "numbers from 0.25 to 0.5"),
+        ([np.nan, np.nan], "only NaN"),
+    ],
+)
+def test_uniforms_have_no_hole(wrong, said):
     policy = load_policy("pocket-6x6", device="cpu")
-    with pytest.raises(ValueError, match="NaN only behind the last one"):
+    with pytest.raises(
+        ValueError, match=f"^uniforms has {said}: .*NaN only after the last number of a rollout$"
+    ):
         policy.sample([Prompt(symbols="<maze>")], np.array([[wrong]]))
 
 

@@ -684,7 +684,7 @@ def test_rewards_far_from_0_are_told_to_make_a_high_coverage_say_little():
         (["--rewards", "R.npy", "--worst=1,1,1"], "worst has shape (3,): expected (2,)"),
         (
             ["--rewards", "R.npy", "--worst", "1;1"],
-            "worst = '1;1': expected numbers between commas",
+            "worst = '1;1': expected numbers with commas between",
         ),
         (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
         (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),

@@ -88,12 +88,23 @@ def test_what_cannot_be_drawn_is_refused_alike(draw):
         with pytest.raises(ValueError, match=r"position: got .*on the 3 by 3 squares"):
             draw(MAZE, position=square)
     assert np.all(draw(MAZE, taken=[[0, 2]]) == draw(MAZE, taken={(0, 2)}))
+    for taken in [3, None, "ab"]:
+        with pytest.raises(
+            ValueError, match=r"^taken: got .*, expected a list of \(row, column\)$"
+        ):
+            draw(MAZE, taken=taken)
+    for square in [3, "ab", (0, 3), (0.5, 1), [[0], [0, 1]]]:
+        with pytest.raises(ValueError, match=r"^taken: got .*on the 3 by 3 squares$"):
+            draw(MAZE, taken=[square])
 
 
 def test_names_are_escaped_and_counted():
     picture = drawing.svg(MAZE, ["RR", "DD"], names=["<a&b>", '"'])
     assert "<a&b>" in texts(picture) and '"' in texts(picture)
     assert drawing.svg(MAZE, ["RR", "DD"], names=[1, 2]) == drawing.svg(MAZE, ["RR", "DD"])
+    for names in ["ab", 3]:
+        with pytest.raises(ValueError, match=r"^names: got .*, expected a list of texts$"):
+            drawing.svg(MAZE, ["RR", "DD"], names=names)
     with pytest.raises(ValueError, match="names: got 1 names for 2 routes; give one for each"):
         drawing.svg(MAZE, ["RR", "DD"], names=["one"])
     with pytest.raises(ValueError, match="routes: route 0 has the letter 'x'"):
@@ -104,6 +115,10 @@ def test_width_scales_and_no_ids_can_clash():
     picture = drawing.svg(MAZE, ["RRDD"], width=300)
     root = ET.fromstring(picture)
     assert float(root.get("width")) == 300 and float(root.get("height")) == pytest.approx(300)
+    assert drawing.svg(MAZE, ["RRDD"], width=np.int64(300)) == picture
+    for width in [0, -3, "a", float("nan"), 1e9]:
+        with pytest.raises(ValueError, match=r"^width: got .*, expected 1 to 10,000 pixels$"):
+            drawing.svg(MAZE, width=width)
     assert " id=" not in picture and "url(" not in picture
 
 

@@ -304,8 +304,8 @@ def test_vector_environments_of_gymnasium():
         ({"seed": -3}, "seed: got -3"),
         ({"maze": 3}, "maze: got int, expected a Maze, the text of one, or None"),
         ({"maze": "S S\nE ."}, "text: a maze needs exactly one S"),
-        ({"maze": "S E", "seed": 3}, "seed: got 3 beside maze, expected one of the two"),
-        ({"maze": "S E", "preset": "x"}, "preset: got 'x' beside maze, expected one of the two"),
+        ({"maze": "S E", "seed": 3}, "seed: got 3 together with maze; give one of the two"),
+        ({"maze": "S E", "preset": "x"}, "preset: got 'x' together with maze; give one of the two"),
         ({"reward_mode": "cubic"}, "reward_mode: got 'cubic'"),
         ({"observation": "pixels"}, "observation: got 'pixels', expected one of dict, grid, flat"),
         (
@@ -324,7 +324,7 @@ def test_wrong_arguments_are_refused(arguments, message):
 
 
 def test_a_maze_beside_a_seed_is_refused_by_gymnasium_make_too():
-    with pytest.raises(ValueError, match=r"^seed: got 3 beside maze, expected one of the two$"):
+    with pytest.raises(ValueError, match=r"^seed: got 3 together with maze; give one of the two$"):
         gymnasium.make("envs/Maze-v0", maze="S E", seed=3)
 
 

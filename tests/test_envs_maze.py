@@ -77,7 +77,7 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
         (
             "S # .\n# . E",
             None,
-            "text: no way from S (a1) to E (c2); open a wall between them",
+            "text: no path from S (a1) to E (c2); open a wall between them",
         ),
         ("", None, "text: the grid is empty; write rows of the symbols . S E G D L B #"),
         ("  \n\t\n", None, "text: the grid is empty"),
@@ -91,9 +91,9 @@ def test_default_budget_is_the_shortest_way_plus_two_sides():
         (
             "S . E",
             1,
-            "budget: got 1, but the shortest way to E takes 2 moves; give between 2 and 10000",
+            "budget: got 1, expected 2 (the shortest path to E) to 10,000 moves",
         ),
-        ("S E", 0, "budget: got 0, but the shortest way to E takes 1 move;"),
+        ("S E", 0, "budget: got 0, expected 1 (the shortest path to E) to 10,000 moves"),
         ("S E", -5, "budget: got -5"),
         ("S E", 10**9, "budget: got 1000000000"),
         ("S E", 4.0, "budget: got 4.0, expected a whole number of moves, or None"),
@@ -117,7 +117,8 @@ def test_distances():
     assert maze.distances((0, 3)).tolist() == [[-1, -1, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 2]]
     assert maze.distances((1, 0)).max() == -1  # nobody walks to a wall
     with pytest.raises(
-        ValueError, match=r"position: \(3, 0\) lies outside the maze of shape \(3, 4\)"
+        ValueError,
+        match=r"position: got \(3, 0\), expected a row below 3 and a column below 4, both from 0",
     ):
         maze.distances((3, 0))
 

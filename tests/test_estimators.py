@@ -710,7 +710,8 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((3, 5, 3))),
-            "weights: expected one array (K, d) for all, or a list of 2",
+            "weights has shapes [(5, 3), (5, 3), (5, 3)]: expected one array (K, d) for all, or a "
+            "list of 2, one for each prompt or group",
         ),
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
@@ -730,7 +731,7 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[[1, 0, 0]] * 3),
-            "w_star: expected one array (d,) for all, or a list of 2",
+            "w_star has shapes [(3,), (3,), (3,)]: expected one array (d,) for all, or a list of 2",
         ),
         (
             lambda: vpo.advantages("vpo", R3[0], groups="aabb", weights={"a": [[1, 0, 0]]}),

@@ -495,7 +495,7 @@ def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
     first, note, seeds, alpha, _ = differences(rows)
     assert first == "vpo - grpo: coverage +0.133 (-0.010 to +0.277)"
     assert alpha.startswith("vpo - grpo: set rewards are not compared; alpha is 1 and 0.1 (")
-    assert "same 3 problems" in note and seeds.endswith("the chance of a seed: train several.")
+    assert "same 3 problems" in note and seeds.endswith("how seeds differ: train several.")
     assert differences(rows[:1]) == []
     assert differences([vpo_row, far]) == [
         "vpo - gdpo: not compared; their problems differ in maze_seed"
@@ -550,7 +550,7 @@ def test_an_interval_holds_the_chance_of_seeds_where_a_row_has_several_runs(made
     # Where no row has two runs, nothing is known of seeds, and it is said.
     rows = compare([gdpo_run[0], vpo_runs[0]])
     assert rows[1]["ahead"]["coverage"] == pytest.approx((-0.1, -0.1, -0.1))
-    assert "The interval leaves out the chance of a seed: train several." in differences(rows)
+    assert "The interval leaves out how seeds differ: train several." in differences(rows)
 
 
 def several(made, name, values, **settings):
@@ -597,7 +597,7 @@ def test_seeds_are_borrowed_only_from_rows_on_the_same_problems(made):
     assert rows[1]["ahead"]["set_reward"] == alone and rows[2]["other_problems"] == ["layout"]
     assert compare([*others, *one])[1]["interval"] == compare(one)[0]["interval"]
     told = differences(rows)
-    assert "The interval leaves out the chance of a seed: train several." in told
+    assert "The interval leaves out how seeds differ: train several." in told
     assert not any("of each run" in line for line in told)
 
 
@@ -725,7 +725,7 @@ def test_without_a_front_sets_are_compared_by_their_reward(made):
     )
     first, _, note = differences(rows)
     assert first == "vpo - grpo: set reward -0.050 (-1.956 to +1.856)"
-    assert note.endswith("the chance of a seed.")
+    assert note.endswith("how seeds differ.")
     text = table(rows)
     assert f"{before:.3f} > 0.550" in text
     assert "coverage" not in text and "one answer" not in text

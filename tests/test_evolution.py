@@ -795,10 +795,16 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
             dict(archive=5),
             "archive = 5: expected a function from weights to an empty archive, such",
         ),
-        (dict(weights=[[0, 0.0]]), r"weights = \[0, 0.0\]: expected .*, at least one other than 0"),
-        (dict(weights=[]), "weights of 0 problems for 1: expected one array for each"),
-        (dict(weights=5), "weights of 5 problems for 1: expected one array for each"),
-        (dict(weights=[[1.0]]), r"weights of shape \(1,\): this problem has 2 objectives"),
+        (
+            dict(weights=[[0, 0.0]]),
+            r"weights = \[0, 0.0\]: expected numbers \(d,\), one for each objective, not all 0",
+        ),
+        (dict(weights=[]), r"weights holds 0 arrays: expected 1, one for each problem"),
+        (dict(weights=5), "weights = 5: expected 1, one for each problem"),
+        (
+            dict(weights=[[1.0]]),
+            r"weights of shape \(1,\): expected \(2,\), one for each objective",
+        ),
         (dict(weights=[[1.0, np.nan]]), "weights holds 1 values that are NaN"),
     ],
 )

@@ -27,7 +27,7 @@ TWO = HiddenRules(branches=2)
 def test_without_the_package_one_line_names_the_cure(monkeypatch):
     monkeypatch.setitem(sys.modules, "openevolve.config", None)
     with pytest.raises(
-        ValueError, match=r"^OpenEvolve cannot be imported .*vpo_lite\[openevolve\]"
+        ValueError, match=r"^OpenEvolve cannot be imported .*pip install -e '\.\[openevolve\]'$"
     ):
         Islands([1.0])
 

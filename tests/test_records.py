@@ -689,7 +689,9 @@ def test_a_path_is_a_text_and_an_option_of_its_own_kind():
     with pytest.raises(ValueError, match="data = 5: must be a text"):
         option.check(5)
     for wrong in (dict(type=int, path=True), dict(type=str, path=True, file=True)):
-        with pytest.raises(ValueError, match="file, path or code, one of them, and type str"):
+        with pytest.raises(
+            ValueError, match="set at most one of file, path and code, with type str"
+        ):
             Option("data", default=None, help="", **wrong)
 
 

@@ -1190,6 +1190,8 @@ def test_training_says_what_it_was_given_in_the_wrong_place(tiny, wrong, said):
         ("task_options", dict(maze_seed=12)),
         ("rank", dict(rank=2)),
         ("dtype", dict(dtype="bfloat16")),
+        ("device", dict(device="auto")),
+        ("gradient_checkpointing", dict(gradient_checkpointing=True)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

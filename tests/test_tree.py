@@ -420,7 +420,7 @@ def test_impossible_searches_are_refused(policy, task, instances, change, messag
         ({"branches": True}, "branches = True: expected"),
         ({"alpha": 0}, "alpha"),
         ({"task": "maze"}, "task = 'maze': expected a Task object"),
-        ({"task": OtherTag()}, "closing tag '</plan_1>': is no single token of this policy"),
+        ({"task": OtherTag()}, "closing tag '</plan_1>' is not a single token of this policy"),
         ({"instances": []}, r"^instances = \[\]: give at least one problem$"),
         ({"instances": [3]}, r"^instances\[0\] = 3: expected a problem; give task.instance\(3\)$"),
         ({"seed": -1}, "^seed = -1: must be a whole number, 0 or more$"),

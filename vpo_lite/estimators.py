@@ -6,7 +6,8 @@ P prompts, G rollouts per prompt (a group), m answers per rollout, d objectives.
 steps. First a method turns the (m, d) rewards of a rollout into one number, its score. Then it
 compares that score with the other rollouts of the same prompt. The result is the advantage: by how
 much this rollout is better than its group. Training multiplies the log-probability of every token
-of the rollout by it. The methods differ here and nowhere else.
+of the rollout by it. The methods differ here. Some also set m = 1, write weights into the prompt,
+or recombine a group (see `Method`).
 
 Sources (arXiv): VPO 2605.22817; GRPO 2402.03300; Multi-RLVR 2603.24844; max@k 2510.23393,
 2505.15201 (PKPO), 2606.06080; GDPO 2601.05242, as in 2605.22817; MaxRL 2602.02710.
@@ -43,9 +44,9 @@ from .exact import compared_set_rewards
 from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
+ROUNDING = 1e-12  # equal, too: scores that spread less than this part of their largest rewards
+NOISE = 4  # equal, too: scores that differ by fewer standard errors than this
 MOST_ADVANTAGE = 1e30  # times a ratio and the number of tokens it must fit into float32
-ROUNDING = 1e-12  # so are scores that spread less than this part of the largest rewards in them
-NOISE = 4  # and so are scores between which there are not so many standard errors
 Rewards = ArrayLike | Sequence[ArrayLike]  # one array, or a list of one for each prompt
 
 
@@ -139,8 +140,10 @@ def advantages(
     Returns float64 (P, G). A positive advantage makes the rollout more likely in training, a
     negative one makes it less likely. In a group with equal scores all advantages are exactly 0:
     there is nothing to learn from it. Scores are equal if their standard deviation is below 1e-9,
-    or below 1e-12 of the largest rewards they are made of. So scale up rewards that are that small,
-    and round rewards that a computation in float32 made: its rounding is larger.
+    or below 1e-12 of the largest rewards they are made of. With weights=None they are also equal if
+    highest and lowest differ by less than 4 standard errors. `gdpo` compares the objectives, so
+    there each objective counts, not the score. So scale up rewards that are that small, and round
+    rewards that a computation in float32 made: its rounding is larger.
 
     method   a name in METHODS. `vpo_recombined` gives the numbers of `vpo` here, and
              `goal_conditioned` those of `random_weighting`: they differ in what training compares
@@ -199,7 +202,7 @@ def rollout_scores(
 ) -> np.ndarray:
     """The score of every rollout, before it is compared with its group.
 
-    Returns float64 (P, G). Arguments as for `advantages`.
+    Returns float64 (P, G). Arguments and errors as for `advantages`; without groups=.
 
     >>> rollout_scores("vpo", [[[[1, 0], [0, 1]], [[1, 0], [1, 0]]]]).tolist()
     [[0.75, 0.5]]
@@ -617,7 +620,7 @@ def _per_prompt(values, name, labels, shared):
     if len(parts) != len(labels) or any(part.ndim < shared for part in parts):
         form = {1: "(d,)", 2: "(K, d)"}[shared]
         raise ValueError(
-            f"{name}: expected one array {form} for all, or a list of {len(labels)}, one for each "
-            "prompt or group"
+            f"{name} has shapes {shown([part.shape for part in parts])}: expected one array {form} "
+            f"for all, or a list of {len(labels)}, one for each prompt or group"
         )
     return parts

@@ -47,7 +47,7 @@ def archive_cells(rewards, d):
 
     rewards (n, d) of 0 and 1, n may be 0. Returns (2^a, 2^b), NaN for empty cells: the rows are the
     patterns of the first a = d - d // 2 tests, the columns those of the other b. Patterns that pass
-    more tests stand further up and right, so the cell of all tests is the last one of both.
+    more tests stand further up and right, so the last row and column pass all tests.
 
     >>> archive_cells([[0, 1, 1], [1, 1, 1]], 3)
     array([[nan, nan],

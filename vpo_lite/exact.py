@@ -92,8 +92,9 @@ def exact_set_reward(
     to 1e6. Returns float64 (...). With `full_output=True` it returns an `ExactReward`: (value,
     error, method). Raises ValueError for other values.
 
-    Dominated and repeated answers are dropped first. Answers that differ by less than 1e-12 of the
-    largest reward count as repeated. `method` names what was used for the sets, joined by "+":
+    Dominated and repeated answers are dropped first. Answers that round to the same multiple of
+    some 1e-12 of the largest reward count as repeated. `method` names what was used for the sets,
+    joined by "+":
 
     - "beta": d = 2, any alpha. The max is the upper envelope of m lines. It is integrated with
       the distribution functions of Beta(alpha, alpha) and Beta(alpha + 1, alpha).
@@ -105,8 +106,9 @@ def exact_set_reward(
     That is enough for 16 answers at d = 4, for 5 at d = 5, for 4 at d = 6 and for 3 at d = 7.
     Beyond that it depends on the rewards: simple ones (0 and 1) need fewer simplices.
 
-    `error` (...) bounds the rounding of an exact value. For points it is the standard error over
-    8 scramblings. `points` is a power of two, at least 16. Fewer are faster and less accurate.
+    `error` (...) bounds the rounding of an exact value. For points it is the standard error over 8
+    scramblings. `points` is a power of two, 16 to 1,048,576. Fewer are faster and less accurate.
+    Too many sets times points (2^34 scores) raise ValueError.
 
     >>> [round(float(exact_set_reward(np.eye(d))), 6) for d in (2, 3, 4)]  # H_d / d
     [0.75, 0.611111, 0.520833]
@@ -154,7 +156,8 @@ def exact_shares(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> n
     """The win share of each answer: the probability over w ~ Dir(alpha) that it is the best.
 
     R (..., m, d). Returns float64 (..., m), which add up to 1 for each set. Of equal answers the
-    first one wins. An answer that is never the best gets 0. `points`: as in `exact_set_reward`.
+    first one wins. An answer that is never the best gets 0. alpha, `points` and errors: as in
+    `exact_set_reward`.
 
     >>> exact_shares([[1, 0], [0, 1], [0.6, 0.6], [0.5, 0.5]]).round(6).tolist()
     [0.4, 0.4, 0.2, 0.0]
@@ -165,7 +168,7 @@ def exact_shares(R: ArrayLike, alpha: float = 1.0, *, points: int = POINTS) -> n
 
 
 def best_single(front: ArrayLike) -> float:
-    """The coverage of the best single point of a front (f, d) at alpha = 1, exact.
+    """The coverage of the best single point of a front (f, d) at alpha = 1, by `exact_set_reward`.
 
     >>> round(best_single(np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])), 3)  # .5 of 21/32
     0.762

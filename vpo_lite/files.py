@@ -199,7 +199,8 @@ def check_path(folder) -> None:
 
 
 def write_files(folder, contents: dict[str, bytes]) -> None:
-    """Write files into a folder, by their paths in it: all, or none where that fails.
+    """Write files into a folder, by their paths in it; none if one cannot be written. They are then
+    put in place one by one: if that fails, those before it stay.
 
     A killed writer may leave :func:`leftovers` of STAGED; the next one removes them. Raises
     ValueError where a file cannot be written.
@@ -221,9 +222,9 @@ def write_files(folder, contents: dict[str, bytes]) -> None:
 
 @contextlib.contextmanager
 def making(folder) -> Iterator[Path]:
-    """A context that yields a new folder, and moves it to ``folder`` at the end, which is missing
-    or empty; a link stays a link. If the block raises, nothing is left. What a killed process left
-    of an earlier try is removed. Of two that make one folder the first to end has it.
+    """A context that yields a new folder, and finally moves it to ``folder``, which must be missing
+    or empty; a link stays a link. If the block raises, nothing is left. Leftovers of a killed try
+    are removed. If two processes make one folder, the first to end wins.
 
     Raises ValueError where the folder cannot be written, before the block where that is known.
     """
@@ -267,7 +268,7 @@ def sync(path) -> None:
 
 
 def leftovers(folder, names) -> list[Path]:
-    """What writers of these files, killed at work, left beside them in the folder."""
+    """What killed writers of these files left beside them in the folder."""
     beginnings = tuple(f".{name}-" for name in names)
     return sorted(p for p in Path(folder).iterdir() if p.name.startswith(beginnings))
 

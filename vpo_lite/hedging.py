@@ -1,9 +1,9 @@
 """What a set of answers is worth where the truth is uncertain, and the best sets there are.
 
 Exactly one of g possible truths holds, truth t with probability posterior[t]. It decides the reward
-vector of every answer. Nothing conflicts in truth: the right answer earns every reward. A policy
-that knows no more than the posterior can only hedge. So the yardstick is not the true front, but
-the best *expected* reward of m answers. It depends on the goal:
+vector of every answer. The objectives do not conflict: the right answer earns every reward. A
+policy that knows only the posterior can only hedge. So the yardstick is not the true front, but the
+best *expected* reward of m answers. It depends on the goal:
 
 - ``set_reward``: E_w max_y w . r(y), which VPO trains (arXiv 2605.22817)
 - ``best``: the largest mean of a reward vector in the set, which best@m and set_max count

@@ -43,7 +43,7 @@ def in_words(figure: go.Figure) -> str:
 
 
 def folded(figure) -> Html:
-    """The same as HTML that opens on demand, by keyboard, too."""
+    """`in_words` as HTML that unfolds, by keyboard, too."""
     return html("<details><summary>In words</summary>{}</details>", listed(figure))
 
 

@@ -37,9 +37,9 @@ def noise(values) -> Noise:
 
 
 def pooled(groups, *sizes: int) -> Noise:
-    """The noise of means of n values each, too few to show their own spread; of several means, that
-    of their sum or difference. It is taken from other groups of values: their pooled variance
-    times Σ 1 / n. This is one estimate, however many means borrow it.
+    """The noise of a mean of n values, too few to show their own spread; of several means (sizes
+    n), that of their sum or difference. It is the pooled variance of other groups times Σ 1 / n.
+    This is one estimate, however many means borrow it.
 
     >>> pooled([[1.0, 2.0, 3.0], [5.0, 5.0]], 1)  # (2 + 0) / (2 + 1)
     Noise(variance=0.6666666666666666, freedom=3)
@@ -128,7 +128,7 @@ def _check_level(level):
 
 
 def sign_test(first, second):
-    """Two-sided p-value that two methods win equally often; ties are left out.
+    """Two-sided p-value of the hypothesis that two methods win equally often; ties are left out.
 
     first, second (n,): one score per problem. Returns 1.0 where all are ties.
 

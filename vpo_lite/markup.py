@@ -133,8 +133,8 @@ def _safe(part) -> str:
 def page_path(path, what: str) -> Path:
     """The path of a page to be written: call it before long work.
 
-    Raises ValueError for a folder, unless it is .html, where its folder is missing or cannot be
-    written, and for a file that `write_page` would not replace.
+    Raises ValueError for a folder, a name not in .html or .htm, a parent that is missing or
+    read-only, and a file that `write_page` would not replace.
     """
     path = Path(path)
     if path.is_dir():

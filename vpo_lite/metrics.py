@@ -64,8 +64,8 @@ class Subset(NamedTuple):
 def best_at_k(scores: ArrayLike, k: int) -> np.ndarray:
     """The expected highest score among k answers drawn from the pool without replacement.
 
-    scores (..., n), 1 <= k <= n. Returns (...): the mean of the max over all k-subsets, computed as
-    sum_j s_(j) C(j, k-1) / C(n, k) over the sorted scores, j from 0.
+    scores (..., n), 1 <= k <= n, else ValueError. Returns (...): the mean of the max over all
+    k-subsets, computed as sum_j s_(j) C(j, k-1) / C(n, k) over the sorted scores, j from 0.
 
     Misleads when k is close to n: few subsets differ, so the variance between pools is high. Also
     across methods whose pools differ in size, or that count rollouts instead of answers.
@@ -95,14 +95,16 @@ def preferences(d: int, count: int = 50) -> np.ndarray:
     >>> round(float(any_at_1), 6)
     0.333333
     """
+    check_whole(count, "count")
     return sample_weights(count, d, rng=generator(0, "held-out preferences", key=int(d)))
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.ndarray:
     """The probability that at least one of k answers solves everything, from c successes in n.
 
-    It is 1 - C(n-c, k) / C(n, k). n, c and k are whole numbers, or arrays of them, up to 10,000.
-    Count k in ANSWERS: a rollout of three answers is k = 3.
+    It is 1 - C(n-c, k) / C(n, k). n, c and k are whole numbers, or arrays of them, up to 10,000;
+    returns their common shape. Raises ValueError unless c <= n and 1 <= k <= n. Count k in ANSWERS:
+    a rollout of three answers is k = 3.
 
     Misleads when success is easy (all methods reach 1). It says nothing of partial merit.
     Source: 2107.03374.
@@ -190,13 +192,14 @@ def coverage(
 def hypervolume(R: ArrayLike, front: ArrayLike | None = None) -> np.ndarray:
     """The volume that the answers dominate, measured from the zero vector (by moocore, exact).
 
-    R (..., n, d) with d at most 31. With `front` (f, d) it is divided by the front's volume.
+    R (..., n, d) with d at most 31. Returns (...), a float for one pool. With `front` (f, d) it is
+    divided by the front's volume.
 
     Raises ValueError for a front of volume 0, for a volume beyond the range of a float (scale the
     rewards), and for too many answers: the cost of n of them grows with n^(d/2).
 
-    Misleads when all answers have 0 in some objective: the volume is then 0, however good the
-    others are. It also favours the middle of the front over its ends.
+    Misleads when each answer has 0 in some objective, not always the same: the volume is then 0,
+    however good its other rewards are. It also favours the middle of the front over its ends.
 
     >>> hypervolume([[1.0, 0.5], [0.5, 1.0]])
     0.75
@@ -224,7 +227,8 @@ def hypervolume(R: ArrayLike, front: ArrayLike | None = None) -> np.ndarray:
         whole = _volume(np.ldexp(front, -units))
         if not whole > 0:
             raise ValueError(
-                f"front has hypervolume {whole}: an objective is 0 on all of it; leave `front` out"
+                f"front has hypervolume {whole}: each of its points is 0 in an objective; leave "
+                "`front` out"
             )
         volume = _ratio(volume, whole, "hypervolume")
     return volume if volume.ndim else float(volume)
@@ -291,10 +295,10 @@ def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int =
 
     Every subset of the non-dominated answers is tried if there are few enough (for m = 3, up to
     20,000). Otherwise answers are added one by one, each time the one that raises the utility most.
-    Utility is submodular, so this greedy choice reaches at least 1 - 1/e of the best value. For
-    large pools and m this choice is made over a fixed number of Sobol points, which bounds its
-    time. The value is that of `exact_set_reward` in any case; points: as there. Of sets that are
-    worth the same the first counts.
+    For rewards >= 0 utility is submodular and grows, so this choice reaches 1 - 1/e of the best
+    value. For large pools and m this choice is made over a fixed number of Sobol points, which
+    bounds its time. The value is that of `exact_set_reward` in any case; points: as there. Of sets
+    that are worth the same the first counts.
 
     Misleads when alpha differs from what people will ask of the answers.
 
@@ -364,7 +368,8 @@ def _greedy(R, m, alpha):
 def price_of_conflict(
     front: ArrayLike, sizes: Sequence[int] = (1, 2, 3), alpha: float = 1.0
 ) -> dict[int, float]:
-    """The highest coverage that few answers can reach: {number of answers: coverage}.
+    """The coverage of the best few answers, as `best_subset` finds them: {number of answers:
+    coverage}.
 
     front (f, d). The entry 1 is called `coverage_best_single`. It is the ceiling of a policy that
     has collapsed onto one answer, however well it was trained. Close to 1 it means that the

@@ -6,10 +6,9 @@ from pathlib import Path
 
 
 def named(box):
-    """The same box of widgets. A screen reader now tells its sliders by their descriptions, and the
-    focus and the chosen button are seen in every theme, and the numbers beside a slider of choices
-    cannot be typed over: ipywidgets ignores what is typed there. Without `custom_widgets` it stays
-    as it is.
+    """The same box of widgets. A screen reader now names its sliders by their descriptions. Focus
+    and chosen button show in every theme. The text beside a slider of choices cannot be edited,
+    since ipywidgets ignores what is typed. Without `custom_widgets` the box stays as it is.
 
     >>> from ipywidgets import IntSlider, VBox
     >>> box = named(VBox([IntSlider(description="m")]))
@@ -47,8 +46,8 @@ def _names():
     import anywidget
 
     class Names(anywidget.AnyWidget):
-        """Nothing to see: it names the sliders and players of the box that holds it, and has read
-        out what changes there between tags with `data-said`.
+        """Invisible. It names the sliders and players of its box, and makes screen readers announce
+        changes in elements with `data-said`.
         """
 
         _esm = Path(__file__).with_suffix(".js")

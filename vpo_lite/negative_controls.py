@@ -83,7 +83,9 @@ def gated(rewards: ArrayLike, failures: float, rng: np.random.Generator) -> np.n
 def _check_quality(quality):
     quality = check_finite(quality, "quality", 1)
     if quality.size == 0 or quality.min() < 0 or quality.max() > 1:
+        span = f" and numbers from {quality.min():g} to {quality.max():g}" if quality.size else ""
         raise ValueError(
-            f"quality has shape {quality.shape}: expected at least one number, all from 0 to 1"
+            f"quality has shape {quality.shape}{span}: expected at least one number, "
+            "all from 0 to 1"
         )
     return quality

@@ -50,7 +50,8 @@ def sample_weights(
             every row has the same distribution, and the mean over rows is less noisy. It is best
             when K is a power of 2, and needs alpha >= 0.01.
 
-    Raises ValueError for K < 1, d < 1, K d above 67,108,864, and another alpha.
+    Raises ValueError for K < 1, d < 1 or > 4,096, K d above 67,108,864, an alpha or method that is
+    not listed, and another kind of rng.
     Source: 2605.22817 (iid) and its public code (Sobol).
 
     >>> W = sample_weights(4, 3, rng=np.random.default_rng(0))
@@ -140,8 +141,9 @@ def winners(R: ArrayLike, W: ArrayLike) -> np.ndarray:
     Shapes as in `set_reward`. Returns int64 (..., K), numbers of answers from 0. Scores that differ
     by less than 1e-12 of the largest that their set could have are equal.
 
-    An answer's win share (how often it wins) shows what it adds to the set. It only explains the
-    set reward and is not used in training: VPO gives the whole set one number.
+    An answer's win share is how often it wins, not what it adds: of two equal answers the first
+    wins always. It only explains the set reward and is not used in training: VPO gives the whole
+    set one number.
 
     >>> winners([[1.0, 0.0], [0.0, 1.0]], [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]).tolist()
     [0, 1, 0]

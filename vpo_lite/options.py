@@ -64,7 +64,9 @@ class Option:
         if self.type not in (int, float, str, bool):
             raise ValueError(f"option {self.name}: its type must be int, float, str or bool")
         if self.file + self.path + self.code > (self.type is str):
-            raise ValueError(f"option {self.name}: file, path or code, one of them, and type str")
+            raise ValueError(
+                f"option {self.name}: set at most one of file, path and code, with type str"
+            )
 
     @property
     def flag(self) -> str:
@@ -200,7 +202,7 @@ def _as_option(made: dataclasses.Field) -> Option:
 
 
 def numbers_of(name: str, text: str) -> list[float]:
-    """The numbers of a text that has commas between them. ValueError where it holds others.
+    """The numbers of a comma-separated text. ValueError for anything else.
 
     >>> numbers_of("worst", "-1,0.5")
     [-1.0, 0.5]
@@ -208,4 +210,4 @@ def numbers_of(name: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"{name} = {shown(text)}: expected numbers between commas") from None
+        raise ValueError(f"{name} = {shown(text)}: expected numbers with commas between") from None

@@ -53,8 +53,8 @@ def _live_figure() -> type:
         _one_change = threading.RLock()
 
         def notify_change(self, change):
-            """Send a change to the views there are in one message with what the next ones begin
-            with. In two, a view that is made between them would miss the change.
+            """Send one message: the change, for open views, and the state that new views begin
+            with. With two, a view made in between would miss the change.
             """
             if not change.name.startswith("_py2js_") or change.new is None:
                 return super().notify_change(change)
@@ -65,8 +65,8 @@ def _live_figure() -> type:
 
         @contextmanager
         def hold_trait_notifications(self):
-            """Hold nothing. A browser's message would hold what another thread changes meanwhile,
-            and plotly takes a change back as soon as it should be sent: it would be lost.
+            """Hold nothing. A browser's message would hold back another thread's change, which
+            plotly resets when it is due to be sent: the change would be lost.
             """
             yield
 
@@ -86,8 +86,8 @@ def live(*args: Any, **parts: Any) -> "go.FigureWidget":  # as text: looking it 
 
 
 def bundle(figure: go.Figure) -> dict:
-    """The figure as IPython's display takes it: {MIME type: content}, for whichever notebook this
-    is. A figure that is displayed as it is displays itself, each time anew: none can be updated.
+    """The figure as IPython's display takes it: {MIME type: content}, for any notebook. Displayed
+    directly, a figure draws itself anew each time, so it cannot be updated.
     """
     return figure._repr_mimebundle_()
 

@@ -571,7 +571,7 @@ def test_a_run_on_a_model_of_the_hub_goes_on_with_the_weights_that_it_began_with
     weights = load_file(file)
     save_file({n: w + 1 for n, w in weights.items()}, file, {"format": "pt"})
     assert "trained on other weights" in refused(capsys, "train", "--resume", run.path)
-    with pytest.raises(ValueError, match="trained on other weights than the 'some/tiny' found"):
+    with pytest.raises(ValueError, match="trained on other parameters than those of 'some/tiny'"):
         load_policy(adapter, device="cpu")
     state = run.path / "state.safetensors"  # as an earlier version wrote it
     with safe_open(state, "pt") as stored:

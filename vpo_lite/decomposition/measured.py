@@ -147,7 +147,9 @@ def names_of(objectives, d) -> tuple[str, ...]:
     if objectives is None:
         return tuple(f"component {i + 1}" for i in range(d or 0))
     if d is None:
-        raise ValueError("objectives were named, but d differs from problem to problem: leave out")
+        raise ValueError(
+            f"objectives = {shown(objectives)}: d differs from problem to problem; leave them out"
+        )
     listed = isinstance(objectives, Sequence) and not isinstance(objectives, str | bytes)
     if not listed or len(objectives) != d or not all(map(is_plain, objectives)):
         raise ValueError(f"objectives = {shown(objectives)}: expected {d} texts")

@@ -201,7 +201,7 @@ def reward_report(
 
     The verdict is "much" where the best single answer covers less than 0.85, "hardly anything" from
     0.95 on, and "something" in between. Two points of reference: in the demo (notebooks/
-    REFERENCE.md) it covers 0.89, where VPO ends at 0.95 and GRPO at 0.87. With one quality and
+    REFERENCE.md) it covers 0.89, where VPO ends at 0.95 and GRPO at 0.88. With one quality and
     little noise (`negative_controls.noisy_copies`) it covers 0.99.
 
     Returns a `RewardReport`. Raises ValueError, in one line, for shapes and values that do not fit,

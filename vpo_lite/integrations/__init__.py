@@ -1,1 +1,1 @@
-"""VPO on other engines, through their public doors. Each module needs its own optional package."""
+"""VPO on other engines, through their public APIs. Each module needs its own optional package."""

@@ -1,4 +1,4 @@
-"""Rewards of rollouts that another engine samples: one number for each, whoever holds the others.
+"""Rewards of rollouts that another engine samples: one each, without the rest of their group.
 
 An engine may hand over half a group, or a single rollout, in any process. So a rollout's reward
 must depend on nothing but itself and its name: (seed, step, key of its group). The weights are

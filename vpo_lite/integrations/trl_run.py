@@ -152,7 +152,8 @@ class TrlRun(AnyRun):
                 if config.steps != folder.config().steps and not schedule.startswith("constant"):
                     raise ValueError(
                         f"--resume {path}: its learning rate may depend on the number of steps "
-                        f"(lr_scheduler_type = {shown(schedule)}), so that cannot be changed"
+                        f"(lr_scheduler_type = {shown(schedule)}), so that cannot be changed; "
+                        "leave out --steps, or begin another run"
                     )
                 _check_options(config, engine, team)
                 learner = _learner(config)

@@ -43,7 +43,7 @@ def check_config(config: TrainConfig) -> None:
     RolloutReward.of(config)  # names the methods
     refused = {
         "epochs": config.epochs > 1 and "a step is one update",
-        "rollout_dtype": config.rollout_dtype != "auto" and "sampling has the model's numbers",
+        "rollout_dtype": config.rollout_dtype != "auto" and "sampling uses the model's dtype",
         "compile": config.compile and "sampling is TRL's",
         "sample_batch": config.sample_batch is not None and "sampling is TRL's",
         "load_in": config.load_in is not None and "we have not tried quantised parameters",
@@ -65,7 +65,7 @@ def dataset(config: TrainConfig, tokenizer):
     - prompt: made when the row is read. A pocket policy gets its symbols as text, after the token
       of the beginning. Any other model gets chat messages, or text if it has no chat template.
 
-    TRL reads it in this order with ``shuffle_dataset=False``. Both read the same tokens.
+    With ``shuffle_dataset=False`` TRL keeps this order, and reads the same tokens.
     """
     from datasets import Dataset
 
@@ -241,7 +241,8 @@ def shared(config: TrainConfig, processes: int) -> tuple[int, int]:
     rollouts = config.prompts * config.group_size
     if rollouts % processes:
         raise ValueError(
-            f"prompts x group_size = {rollouts} rollouts cannot be shared by {processes} processes"
+            f"prompts x group_size = {rollouts} rollouts cannot be shared by {processes} "
+            "processes: change prompts or group_size"
         )
     local = rollouts // processes
     most = min(config.micro_batch or local, local)

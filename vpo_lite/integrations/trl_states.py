@@ -34,7 +34,8 @@ def rewound(folder: RunFolder, learner: Learner, config: TrainConfig) -> Path | 
     if last is not None:
         if step_of(last) > config.steps:
             raise DamagedError(
-                f"{last}: it is of step {step_of(last)}: expected 1 to {config.steps}"
+                f"{last}: it is of step {step_of(last)}: expected 1 to {config.steps}; start the "
+                "run anew"
             )
         _check_readable(last)
     state = last
@@ -69,7 +70,10 @@ def check_going_on(checkpoint: Path | None, fsdp: bool) -> None:
     """ValueError for a checkpoint whose optimizer TRL would pass over, and begin a fresh one."""
     if checkpoint is not None and fsdp != (checkpoint / FSDP).exists():
         before, now = ("without", "with") if fsdp else ("with", "without")
-        raise ValueError(f"{checkpoint}: it was trained {before} FSDP, and cannot go on {now} it")
+        raise ValueError(
+            f"{checkpoint}: it was trained {before} FSDP, and cannot go on {now} it; launch it as "
+            "before"
+        )
 
 
 def other_streams(checkpoint: Path | None, processes: int) -> tuple[str, ...]:

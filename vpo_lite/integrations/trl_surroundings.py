@@ -105,9 +105,8 @@ def who(team: PartialState) -> str:
 
 
 def joined(options: Mapping, cpu: bool) -> PartialState:
-    """The group of processes, which this one leaves at its end, also where no run begins.
-
-    options: of TRL. It would not heed its ``ddp_timeout`` once there is a group.
+    """The group of processes; this one leaves it at exit, even if no run begins. options: TRL's.
+    Its ``ddp_timeout`` is set here: TRL ignores it once a group exists.
     """
     seconds = options.get("ddp_timeout", STEP)
     check_whole(seconds, "engine option ddp_timeout", most=10**9)
@@ -176,7 +175,7 @@ def generating(model, settings: GenerationConfig):
 
 @contextlib.contextmanager
 def silence():
-    """A context in which TRL and what it stands on print nothing, and report nothing home."""
+    """A context in which TRL and its dependencies print nothing and send no telemetry."""
     loggers = [logging.getLogger(name) for name in ("trl", "accelerate")]
     levels = [logger.level for logger in loggers]
     told, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True

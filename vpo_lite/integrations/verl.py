@@ -46,8 +46,9 @@ HELD_OUT = "held_out"  # the split of rows that are measured, not trained on
 class SetRewardManager(RewardManagerBase):
     """Rewards of rollouts, one at a time, for veRL's ``reward.reward_manager``.
 
-    ``config.algorithm.vpo`` holds the settings: those of a RolloutReward, and either ``task`` with
-    its ``options``, or ``objectives`` with an optional ``tag``. Raises ValueError for any other.
+    ``config.algorithm.vpo`` holds the settings: those of a RolloutReward, ``eps`` of the estimator
+    vpo, and either ``task`` with its ``options``, or ``objectives`` with an optional ``tag``.
+    Raises ValueError for any other.
     """
 
     def __init__(self, config, tokenizer, compute_score=None, **_):
@@ -82,7 +83,8 @@ class SetRewardManager(RewardManagerBase):
 
         - A row that ``vpo-lite export verl`` wrote has the native trainer's weights: those of the
           seed, the step, the problem and the slot.
-        - A held-out row of such an export has the exact expectation, in every step the same.
+        - A held-out row of such an export has the exact expectation, or one fixed weight vector for
+          a method that draws one; in every step the same.
         - A row of a user's own data has weights of its ``uid``, whatever its ``extra_info`` holds:
           all rollouts of the prompt share them, and no other run can draw them again. So has a row
           without a slot.

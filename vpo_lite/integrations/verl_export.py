@@ -16,7 +16,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - steps, prompts, group_size: trainer.total_training_steps, data.train_batch_size, rollout.n
 - epochs, clip, entropy: actor.ppo_epochs, .clip_ratio, .entropy_coeff
 - lr, warmup_steps, lr_schedule: actor.optim.lr, .lr_warmup_steps, .lr_scheduler_type
-- kl, aggregation: actor.use_kl_loss and .kl_loss_coef, .loss_agg_mode; micro_batch: the same there
+- kl, aggregation: actor.use_kl_loss, .kl_loss_coef, .loss_agg_mode; micro_batch: ..._per_gpu there
 - temperature, max_new_tokens: rollout.temperature, data.max_response_length
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
 - save_every: trainer.save_freq, but at most ten checkpoints are stored: each holds the whole model
@@ -25,7 +25,7 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - keep_texts: not used; veRL has trainer.rollout_data_dir
 - eval_problems, eval_answers: the held-out data, and rollout.val_kwargs.n; eval_every:
   trainer.test_freq, by default ten times in a run
-- k, set_size, whiten: belong to methods that are refused
+- k, whiten: belong to methods that are refused; set_size: for ``vpo-lite evaluate`` (config.json)
 """
 
 import itertools
@@ -164,7 +164,8 @@ def check_settings(config: TrainConfig, estimator: str, gpus: int) -> None:
         )
     if config.rank > MOST_RANK:
         raise ValueError(
-            f"rank = {config.rank}: vLLM, which samples for veRL, has {MOST_RANK} at most"
+            f"rank = {config.rank}: vLLM, which samples for veRL, takes at most {MOST_RANK}; "
+            "lower rank"
         )
     rollouts = config.prompts * config.group_size
     if rollouts % gpus:
@@ -223,8 +224,8 @@ def _row(config, task, seed: int, split: str, index: int, slot: int) -> tuple[di
 
 
 def _longest(tokenizer, turns: list[dict]) -> int:
-    """At most so many tokens has a prompt: counted, or by its bytes where the tokenizer is not
-    here. A token has a byte at least.
+    """An upper bound on a prompt's tokens: counted, or its bytes where the tokenizer is not here. A
+    token has at least a byte.
     """
     if tokenizer is not None:
         return len(encode(tokenizer, Prompt(messages=tuple(turns))))

@@ -1,8 +1,8 @@
 """What this package takes from transformers and peft, imported in one place.
 
-transformers loads its parts when they are first asked for, and does not lock. Two threads that do
-so at once, a panel that warms up and a cell that loads a policy, met half of it: "cannot import
-name 'AutoModel'". Now the first one imports this module, all of it, and the others wait.
+transformers loads its parts when they are first used, without a lock. Two threads that do so at
+once, a panel that warms up and a cell that loads a policy, met half-loaded modules: "cannot import
+name 'AutoModel'". Now the first one imports all of this module, and the others wait.
 """
 
 # ruff: noqa: F401

@@ -64,8 +64,8 @@ def load_policy(
 
     - path_or_name: a shipped name, a run folder or its adapter folder, a folder with a Hugging Face
       model, or the name of one on the hub, which may end in @REVISION
-    - base: the model that a trained adapter belongs on; needed where the adapter's files name none,
-      or another place of it
+    - base: the model that a trained adapter belongs on; needed if the adapter's files name none, or
+      if it has moved
     - device: "auto", "cpu", "cuda", "mps" or a torch.device (:func:`choose_device`)
     - rank, lora_alpha (at most 1e6), seed: of a fresh adapter and its initialisation
     - dtype: of the base's parameters: "float32", "bfloat16" or "auto". Auto is bfloat16 for a
@@ -96,7 +96,10 @@ def load_policy(
             load_in = load_in or card.load_in
             loaded = load_base(name, device, dtype, load_in)
             if card.fingerprint not in (None, fingerprint(name)):
-                raise ValueError(f"it was trained on other weights than the {shown(name)} found")
+                raise ValueError(
+                    f"it was trained on other parameters than those of {shown(name)}; name the "
+                    "right model as base"
+                )
             model = load_adapter(loaded.model, folder)
     elif base is not None:
         raise ValueError(f"{shown(name)}: no adapter is there that belongs on {shown(base)}")

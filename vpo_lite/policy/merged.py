@@ -62,12 +62,11 @@ def write_merged(
     - device: where they are added up
     - tell: called with a text where the parameters' type rounds much of the adapter away
 
-    It stops where training stopped: at the tokenizer's EOS and at those of the base's
-    generation_config.
+    The model stops as in training: at the EOS of the tokenizer and of the base's generation_config.
 
     Raises ValueError where no trained adapter is there, where it cannot be loaded, where it was
-    trained on a quantised base, where it adapts an embedding that is the output layer, too, and for
-    an ``out`` that holds something.
+    trained on a quantised base, where it adapts an embedding tied to the output layer, and for an
+    ``out`` that holds something.
 
     >>> import tempfile
     >>> from vpo_lite import load_policy

@@ -184,7 +184,7 @@ class Policy:
         :meth:`check_room`.
         """
         _check_asked(prompts, uniforms)
-        check_number(temperature, "temperature", "a number above 0", 1e-6, LARGEST)
+        check_number(temperature, "temperature", "a number of at least 1e-6", 1e-6, LARGEST)
         check_choice(dtype, "dtype", DTYPES)
         if at_once is not None:
             check_whole(at_once, "at_once")
@@ -322,6 +322,9 @@ def _check_asked(prompts: Sequence[Prompt], uniforms) -> None:
         inside = (uniforms >= 0) & (uniforms < 1)
         first = np.arange(shape[-1]) < np.maximum(inside.sum(-1, keepdims=True), 1)
         if (inside != first).any() or not (inside | np.isnan(uniforms)).all():
+            known = uniforms[~np.isnan(uniforms)]
+            span = f"numbers from {known.min():g} to {known.max():g}" if known.size else "only NaN"
             raise ValueError(
-                "uniforms: expected numbers from 0 on and below 1; NaN only behind the last one"
+                f"uniforms has {span}: expected at least 0 and below 1, NaN only after the last "
+                "number of a rollout"
             )

@@ -5,9 +5,10 @@ logits of every row's next token, and the loop draws that token. The forward pas
 own, :class:`HFForward`, or a faster one with the same two methods. The loop sees all logits, so no
 top-k or top-p can filter tokens unnoticed.
 
-A token is drawn at a uniform number that the caller supplies (drawing.py). A rollout is thus a
-pure function of parameters, prompt and uniforms, whose number limits its length. It does not depend
-on its neighbours in the batch, on the device's random stream, or on what was sampled before.
+A token is drawn at a uniform number that the caller supplies (drawing.py). A rollout is thus a pure
+function of parameters, prompt and uniforms, whose number limits its length. Up to the rounding of
+logits it does not depend on its neighbours in the batch, on the device's random stream, or on what
+was sampled before.
 """
 
 import functools
@@ -30,7 +31,7 @@ class Rollouts(NamedTuple):
     - prompts (P, L): prompt ids, left-padded; prompt_mask (P, L): False on padding
     - prompt_of (B,): the prompt that each row continues
     - tokens (B, T): completion ids, padded after EOS
-    - mask (B, T): True up to and including the first EOS
+    - mask (B, T): True up to and including the token that ends it: EOS or ``stop``
     - logprobs (B, T): of the sampled tokens, in nats; 0 outside the mask
     - truncated (B,): True where the limit was reached before an EOS
     """

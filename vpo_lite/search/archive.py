@@ -10,9 +10,9 @@ from ..checks import LARGEST_WEIGHT, check_finite, check_whole, shown
 
 CELLS = 1_024  # a grid has about so many, but two at least for each objective
 OUTSIDE = (
-    "rewards below 0 or above 1: the archive's cells divide 0 to 1, so all of them share the outer "
-    "cells. Without a known front a search counts as solved at rewards of 1. Search with rewards "
-    "from 0 to 1"
+    "rewards below 0 or above 1: the archive's cells divide 0 to 1, so such rewards share the "
+    "outermost cells. Without a known front a search counts as solved at rewards of 1. Scale the "
+    "rewards to 0 to 1"
 )
 ROUNDING = 1e-9  # of a cell: 0.29 * 100 is a little less than 29
 
@@ -26,18 +26,17 @@ class Elite(NamedTuple):
 
 
 def check_preference(weights) -> np.ndarray:
-    """The weights (d,) of a score w . r, finite and not all 0: those would judge nothing.
+    """Returns the weights (d,) of a score w . r, checked: finite, at most 1e40, not all 0.
 
     >>> check_preference([0, 0])
     Traceback (most recent call last):
     ...
-    ValueError: weights = [0, 0]: expected a number for each objective, at least one other than 0
+    ValueError: weights = [0, 0]: expected numbers (d,), one for each objective, not all 0
     """
     checked = check_finite(weights, "weights", 0, LARGEST_WEIGHT)
     if checked.ndim != 1 or not checked.any():
         raise ValueError(
-            f"weights = {shown(weights)}: expected a number for each objective, at least one other "
-            "than 0"
+            f"weights = {shown(weights)}: expected numbers (d,), one for each objective, not all 0"
         )
     return checked
 
@@ -51,10 +50,11 @@ class Archive:
       outer cell; a warning says so once. None: as many as 1,024 cells allow, two at least. Rewards
       of 0 and 1, such as passed tests, then have a cell for each different vector.
 
-    Of answers with equal scores the shortest one stays, and of these the first. Otherwise long
-    answers, which can be joined no further, would bar the short ones they are made of.
+    Of equal scores the shortest answer stays, of these the first. Otherwise long answers, which
+    cannot be joined further, would displace the short ones they are made of.
 
-    Raises ValueError for weights or rewards that are not d finite numbers, and for weights of 0.
+    Raises ValueError for bins below 1, for weights or rewards that are not d finite numbers, and
+    for weights that are all 0.
 
     >>> archive = Archive([0.5, 0.5], bins=2)
     >>> found = [("a", [0.1, 0.6]), ("b", [0.2, 0.5]), ("c", [0.3, 0.9]), ("d", [1, 0])]
@@ -73,7 +73,7 @@ class Archive:
         self.elites: dict[tuple[int, ...], Elite] = {}
 
     def cell(self, rewards) -> tuple[int, ...]:
-        """The place of a reward vector (d,) on the grid: d numbers from 0."""
+        """The cell of a reward vector (d,): d whole numbers, each 0 to bins - 1."""
         checked = check_finite(rewards, "rewards", 0)
         if checked.shape != self.weights.shape:
             raise ValueError(
@@ -84,7 +84,7 @@ class Archive:
         return tuple(np.clip(places, 0, self.bins - 1).astype(int).tolist())
 
     def add(self, answer: str, rewards) -> Elite | None:
-        """The answer as the elite of its cell; None where the one that is there stays."""
+        """Keeps the answer if it is its cell's best. Returns its elite, else None."""
         cell = self.cell(rewards)
         rewards = np.array(rewards, dtype=float)  # a copy: the caller may fill its array anew
         if rewards.min() < -ROUNDING or rewards.max() > 1 + ROUNDING:
@@ -105,14 +105,14 @@ class Archive:
         return [there[i] for i in rng.permutation(len(there))[:count]]
 
     def end_call(self) -> None:
-        """A call of the search is over. An archive with generations counts one."""
+        """Called after each call. An archive with generations counts one."""
 
     @property
     def coverage(self) -> float:
-        """The share of all cells that hold an elite, 0 to 1."""
+        """The fraction of cells with an elite, 0 to 1. It is not the `coverage` of a front."""
         return len(self.elites) / self.bins ** len(self.weights)
 
     @property
     def qd_score(self) -> float:
-        """The sum of the elites' scores: grows with their number and with their quality."""
+        """The sum of the elites' scores. With scores above 0 it grows with number and quality."""
         return float(sum(elite.score for elite in self.elites.values()))

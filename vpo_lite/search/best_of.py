@@ -1,8 +1,8 @@
-"""Best-of-n: draw n answers and keep the best. What VPO's diversity is for.
+"""Best-of-n: draw n answers and keep the best. VPO's diversity serves this search.
 
-Whoever searches has a preference: weights w over the objectives. A search of k answers finds
-max w . r among them. ``best@k`` is its expectation. It is counted in answers, never in rollouts:
-a rollout of three answers is k = 3.
+A user has a preference: weights w over the objectives. A search of k answers finds max w . r
+among them. ``best@k`` is the expected maximum. k counts answers, never rollouts: a rollout of
+three answers is k = 3.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ __all__ = ["at_tokens", "best_at", "choose", "crossing", "rollout_best_at", "sol
 
 
 def choose(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
-    """The index of the best answer under each preference.
+    """The index of the best answer under each preference: argmax_i w . r_i.
 
-    rewards (n, d), weights (..., d). Returns (...); the first of equals.
+    rewards (n, d), weights (..., d). Returns indices (...); of equal scores the first. Raises
+    ValueError for other shapes, and for values that are not finite.
 
     >>> choose([[1, 0], [0, 1], [0.6, 0.6]], [[0.9, 0.1], [0.5, 0.5]]).tolist()
     [0, 2]
@@ -33,8 +34,10 @@ def choose(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
 def best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
     """best@k for k = 1 .. n: the expected best score of k answers drawn from the pool.
 
-    rewards (n, d), weights (..., d). Returns (..., n), unbiased over the k-subsets; the last entry
-    is the best score of the whole pool. Source: the pass@k estimator of 2107.03374 for real scores.
+    rewards (n, d), weights (..., d). Returns (..., n): for each k the mean of max w . r over all
+    k-subsets, sum_j C(j, k - 1) / C(n, k) s_j of the sorted scores s_0 <= .. <= s_(n - 1). It is
+    unbiased for k new answers. The last entry is the best score of the whole pool. Raises
+    ValueError for other shapes. Source: the pass@k estimator of arXiv 2107.03374, for real scores.
 
     >>> best_at([[1, 0], [0, 1]], [0.75, 0.25]).tolist()  # one answer: the mean; two: the better
     [0.5, 0.75]
@@ -44,11 +47,11 @@ def best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
 
 
 def rollout_best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
-    """best@m, best@2m, ..: the same with whole rollouts drawn, as the paper draws them.
+    """best@m, best@2m, ..: as :func:`best_at`, but whole rollouts are drawn, as in the paper.
 
     rewards (G, m, d), weights (..., d). Returns (..., G): entry j is for j + 1 rollouts, that is
-    (j + 1) m answers. A policy whose rollouts are diverse inside gains by it against
-    :func:`best_at`, which breaks the rollouts up.
+    (j + 1) m answers. Diverse answers within rollouts score higher here than in :func:`best_at`,
+    which mixes the rollouts. Raises ValueError for other shapes.
 
     >>> twice = [[[1, 0], [0, 1]], [[1, 0], [0, 1]]]
     >>> rollout_best_at(twice, [0.75, 0.25]).tolist()  # one rollout holds the better answer already
@@ -65,9 +68,10 @@ def rollout_best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
 
 
 def solved_at(solved: ArrayLike) -> np.ndarray:
-    """pass@k for k = 1 .. n: the probability that one of k answers solves the problem.
+    """pass@k for k = 1 .. n: the probability that at least one of k answers solves the problem.
 
-    solved (n,): booleans. Returns (n,). It is best@k of scores 0 and 1 (2107.03374).
+    solved (n,): booleans, or 0 and 1. Returns (n,), the best@k of scores 0 and 1. Raises ValueError
+    for other shapes and values. Source: arXiv 2107.03374.
 
     >>> solved_at([True, False, False, False])[:2].tolist()
     [0.25, 0.5]
@@ -85,13 +89,15 @@ def at_tokens(curve: ArrayLike, tokens_per_answer: float, budgets: ArrayLike) ->
 
     curve (..., n), tokens_per_answer > 0, budgets (b,) in tokens. Returns (..., b): the value at
     k = floor(budget / tokens_per_answer), NaN for a budget below one answer or beyond n answers.
-    Answers of a policy that writes sets share their prompt, so they often cost fewer tokens.
+    ``tokens_per_answer`` of `evaluate` counts sampled tokens, not those of the prompt.
     Raises ValueError for an empty curve, and for values that are not finite.
 
     >>> at_tokens([0.2, 0.5], tokens_per_answer=10, budgets=[5, 10, 25]).tolist()
     [nan, 0.2, 0.5]
     """
-    curve, budgets = _curve(curve, "curve"), check_finite(budgets, "budgets", 1)
+    curve, budgets = _curve(curve, "curve"), check_finite(budgets, "budgets", 0)
+    if budgets.ndim != 1:
+        raise ValueError(f"budgets has shape {budgets.shape}: expected a list of them, (b,)")
     least = 1 / LARGEST  # so that no quotient overflows
     expected = f"a number above 0, {least:g} to {LARGEST:g}"
     tokens = check_number(tokens_per_answer, "tokens_per_answer", expected, least, LARGEST)
@@ -124,9 +130,9 @@ def crossing(first: ArrayLike, second: ArrayLike) -> int | None:
 
 def _curve(values, name):
     """Values over k = 1 .. n, (..., n), with n at least 1."""
-    values = check_finite(values, name, 1)
-    if not values.shape[-1]:
-        raise ValueError(f"{name} has shape {values.shape}: expected values for k = 1 .. n")
+    values = check_finite(values, name, 0)
+    if not values.ndim or not values.shape[-1]:
+        raise ValueError(f"{name} has shape {values.shape}: expected values for k = 1 .. n, (n,)")
     return values
 
 

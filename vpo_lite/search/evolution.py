@@ -1,10 +1,10 @@
 """Evolutionary search with a policy as the mutation operator.
 
-One call of the policy is one rollout of m answers. It starts from a parent in the archive: a pocket
-policy continues a part of the parent's text and writes the other answers after it; a model that is
-asked in words reads the parents in its prompt. Then the task joins pairs of archive members without
-the policy (:meth:`Task.combine`). So a search goes far if the archive holds answers that complement
-each other. Budgets are counted in calls, in sampled tokens and in scored candidates.
+In one call the policy writes one rollout of m answers, or several. A pocket policy continues a part
+of a parent's text, and writes the other answers after it. A model that is asked in words reads the
+parents in its prompt. Parents come from the archive. Then the task joins pairs of its members
+without the policy (:meth:`Task.combine`). So a search gains where the archive holds answers that
+complement each other. Budgets are counted in calls, sampled tokens and scored candidates.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import check_number, check_whole, shown
+from ..checks import check_number, check_whole, is_whole, shown
 from ..policy.policy import Policy
 from ..randomness import generator
 from ..tasks.base import Task
@@ -35,7 +35,7 @@ from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 from .archive import Archive, Elite, check_preference
 
 SHOWN = 2  # parents in a prompt in words
-NEAR = 1e-9  # of the target: reached
+NEAR = 1e-9  # a score no more than this below the target has reached it
 
 
 class Spent(NamedTuple):
@@ -54,7 +54,7 @@ class Trace:
     - tokens, candidates: sampled and scored so far
     - best: the best score so far, that of a missing answer at first
     - cells: elites in the archive
-    - answer: the best one; None before there is any
+    - answer: the best one, valid or not; None before there is any
     - solved_at: what was spent when the target was reached, up to the candidate that reached it;
       None where it was not. The search ends with that call, so the lists may be shorter than
       ``calls``.
@@ -88,32 +88,33 @@ def evolve(
     archive: Callable[[np.ndarray], Archive] = Archive,
     temperature: float = 1.0,
 ) -> list[Trace]:
-    """Search for an answer of the highest score, on each instance for itself.
+    """Searches each of P problems for an answer with the highest score w . r. Returns P traces.
 
     A call does the following. Each policy call covers all unsolved instances in one batch.
 
-    1. Draw a parent from the archive. The policy writes m answers: the first one begins with a
-       random part of the parent's text. Without a parent, or with probability ``fresh``, it begins
-       anew.
-    2. Join pairs of elites by :meth:`Task.combine`. Each pair is tried once. The order is
-       that of w . max(r, r'), the most complementary pair first. Pairs alike in that, and the
-       answers of one pair, come in random order. At most ``tries * m * rollouts`` new answers are
-       scored. The rest wait.
-    3. Valid answers go into the archive.
+    1. The policy writes m answers in each rollout. A pocket policy begins the first one with a
+       random part of a parent's text. A model that is asked in words reads up to two parents in
+       its prompt. Parents are elites. Without one, or with probability ``fresh``, it begins anew.
+    2. Join pairs of elites by :meth:`Task.combine`, those with the highest w . max(r, r') first.
+       Ties, and the answers of one pair, come in random order. At most ``tries * m * rollouts``
+       new answers are scored. The rest wait; otherwise each pair is tried once.
 
-    - policy: None for the baseline without one: m random mutations a call (:meth:`Task.mutate`)
+    Valid answers go into the archive as soon as they are scored, so step 2 joins those of step 1.
+
+    - policy: None for the baseline without one: m * rollouts random mutations a call, by
+      :meth:`Task.mutate`
     - calls: of the policy, at most
-    - rollouts: in a call, all from the same beginning. A policy that writes single answers gets m
-      of them where one that writes sets of m gets one: as many answers, and about as many tokens
+    - rollouts: per call, all from the same beginning. To compare a policy of single answers with
+      one of sets of m, give the first m times as many: equal answers, and about equal tokens
     - seed: draws depend on it, on the call and on the problem, and not on the rest of the batch
-    - weights: P arrays (d,); None for each problem's w*
-    - tries: combinations for each answer asked for, so that equal numbers of answers have equal
-      budgets; 18 are those of one pair of programs
+    - weights: P arrays (d,), finite and not all 0; None for each problem's w*
+    - tries: combinations for each answer asked for, 0 or more, so that equal numbers of answers
+      have equal budgets. One pair of programs has 18.
     - archive: from the weights (d,) to an empty archive, such as ``partial(Archive, bins=5)``
     - temperature: as in :meth:`Policy.sample`
 
-    Raises ValueError for values that cannot work, and for a task without mutations where policy is
-    None.
+    Raises ValueError for values outside these ranges (m, calls and rollouts from 1), and for a task
+    without mutations where policy is None.
     """
     if policy is not None:
         check_policy(policy)
@@ -122,8 +123,8 @@ def evolve(
     check_whole(calls, "calls")
     check_whole(rollouts, "rollouts")
     fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)
-    if tries != 0:
-        check_whole(tries, "tries")
+    if not is_whole(tries) or tries < 0:
+        raise ValueError(f"tries = {shown(tries)}: expected a whole number of at least 0")
     seed = check_seed(seed)
     if not callable(archive):
         raise ValueError(
@@ -131,11 +132,10 @@ def evolve(
             "such as the class Archive"
         )
     if weights is not None:
-        count = len(weights) if hasattr(weights, "__len__") else shown(weights)
+        count = len(weights) if hasattr(weights, "__len__") else None
         if count != len(instances):
-            raise ValueError(
-                f"weights of {count} problems for {len(instances)}: expected one array for each"
-            )
+            got = f" = {shown(weights)}" if count is None else f" holds {count} arrays"
+            raise ValueError(f"weights{got}: expected {len(instances)}, one for each problem")
     given = [None] * len(instances) if weights is None else weights
     searches = [_Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     if policy is not None:
@@ -164,7 +164,7 @@ def evolve(
 
 
 def written(task: Task, instance, answer: str, pocket: dict) -> str:
-    """An answer as a policy writes it; empty where it cannot, as with a conditional."""
+    """An answer as the policy writes it; "" where no text parses back to it."""
     text = task.write(instance, [answer], pocket)
     return text if task.parse(instance, text, 1) == [answer] else ""
 
@@ -216,7 +216,7 @@ class _Search:
         weights = w_star if weights is None else check_preference(weights)
         if weights.shape != w_star.shape:
             raise ValueError(
-                f"weights of shape {weights.shape}: this problem has {len(w_star)} objectives"
+                f"weights of shape {weights.shape}: expected {w_star.shape}, one for each objective"
             )
         self.task, self.key = task, task.key(instance)
         self.limit = 0  # tokens of a rollout, where a policy writes them

@@ -1,10 +1,10 @@
 """The same policies inside OpenEvolve, the open AlphaEvolve, without a network.
 
-There are two doors. :class:`Islands` is OpenEvolve's own population as the archive of
+:class:`Islands` is OpenEvolve's own population as the archive of
 :func:`vpo_lite.search.evolution.evolve`. A set of m answers then gives m children a call, and
-budgets are counted as everywhere. :func:`run_stock` runs OpenEvolve's whole program, with a policy
-in place of its client of a language model. It takes one child from each call. OpenEvolve is the
-optional extra ``openevolve``. It is imported when one of the two is used.
+budgets are counted as in `evolve`. :func:`run_stock` runs OpenEvolve's whole program, with a policy
+in place of its language model client. OpenEvolve takes one child from each call. It is the optional
+extra ``openevolve``, and is imported when one of the two is used.
 """
 
 import contextlib
@@ -54,7 +54,8 @@ def _openevolve(module: str) -> ModuleType:
         return importlib.import_module(f"openevolve.{module}")
     except ImportError as error:
         raise ValueError(
-            f"OpenEvolve cannot be imported ({error}); cure: pip install 'vpo_lite[openevolve]'"
+            f"OpenEvolve cannot be imported ({error}); in the repository: "
+            "pip install -e '.[openevolve]'"
         ) from error
 
 
@@ -65,13 +66,12 @@ class Islands(Archive):
     """OpenEvolve's islands as the archive of a search: ``evolve(..., archive=Islands)``.
 
     Every valid answer becomes a program of the island whose turn it is. Parents are drawn by
-    OpenEvolve's rules: at random, from its archive, or by fitness. A call is a generation. After
-    ``migration_interval`` generations the best programs of each island go to its neighbours.
-    What :class:`Archive` tells (elites, coverage, QD score) is over all islands.
+    OpenEvolve's rules: at random, from its archive, or by fitness. A call is a generation of one
+    island. When one island has had ``migration_interval`` of them, the best programs of each island
+    go to its neighbours. Elites, coverage and QD score are over all islands.
 
-    - weights (d,), bins: as in :class:`Archive`. The islands' grids have the same cells: OpenEvolve
-      scales features by what it has seen so far, so it is given the middles of the cells, and the
-      ends 0 and 1 beforehand.
+    - weights (d,), bins: as in :class:`Archive`. The islands have the same cells: OpenEvolve scales
+      features by the range seen so far, so it gets the range 0 to 1 first, then cell centres.
     - islands, migration_interval: as in OpenEvolve
     - database: OpenEvolve's ProgramDatabase
 
@@ -129,7 +129,7 @@ class Islands(Archive):
         return [self._known[a] for a in answers if fit is None or fit(a)][:count]
 
     def end_call(self) -> None:
-        """The island's generation is over; migrate when it is time; the next island's turn."""
+        """Ends the island's generation, migrates when due, and moves to the next island."""
         self.database.increment_island_generation(self.island)
         if self.database.should_migrate():
             self.database.migrate_programs()
@@ -189,10 +189,10 @@ def run_stock(
     islands: int = 3,
 ):
     """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
-    the best answer, ``best_score`` its w* . r, ``metrics`` its rewards by name.
+    the best answer, ``best_score`` its w* . r, ``metrics`` that and ``reward_1`` to ``reward_d``.
 
-    OpenEvolve starts a worker process, which loads the policy (seconds), and evaluates by a file in
-    the folder. A script that calls this needs its code under ``if __name__ == "__main__"``.
+    OpenEvolve starts a worker process, which loads the policy (seconds). A file in the folder
+    scores answers. A script that calls this needs code under ``if __name__ == "__main__"``.
 
     One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children. The
     next m - 1 calls take the others, which are not grown from the parents that OpenEvolve chose for
@@ -203,8 +203,8 @@ def run_stock(
     - task, options, problem: the task's name, its options, and the seed of the problem
     - folder: for its logs, checkpoints and the best program
 
-    Random streams, and handlers of the log and of signals, are put back. Ctrl-C ends it early, with
-    what was found until then. ValueError without OpenEvolve, or where its arguments do not fit.
+    It restores random streams, environment variables, log and signal handlers. Ctrl-C ends it
+    early, with what was found. Raises ValueError without OpenEvolve, or for unfit arguments.
     """
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)

@@ -1,11 +1,11 @@
 """Search in the tree of a policy's completions: token by token, or answer by answer.
 
 Plain sampling reads one distribution over the next token for each token that it writes. Both
-functions count their budget in such distributions and call them tokens, so they can be compared
+functions count their cost in such distributions and call them tokens, so they can be compared
 with sampling at equal tokens.
 
-- :func:`most_probable` finds the most probable answers. It draws nothing, so it never repeats an
-  answer. It sees no rewards before it ends.
+- :func:`most_probable` finds the most probable answers. It samples nothing and repeats no answer.
+  It sees no rewards before it ends.
 - :func:`beam` grows sets answer by answer and goes on from the best ones. It sees rewards on the
   way.
 
@@ -34,11 +34,11 @@ from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 class Probable(NamedTuple):
     """The n most probable answers to one problem, in order of probability.
 
-    - answers (n): as the task parsed them; no two have the same effect
+    - answers: n, as the task parsed them; no two have the same effect
     - rewards (n, d)
-    - logprobs (n,): of the tokens up to the closing tag, in nats
-    - after (n,): tokens after which nothing more probable was left
-    - tokens: those spent in all
+    - logprobs (n,): of the completion's tokens, its end included, in nats
+    - after (n,): tokens spent when the answer was returned
+    - tokens: spent in all
     """
 
     answers: list[str]
@@ -60,10 +60,10 @@ def most_probable(
     """The most probable answers to each problem: best-first search over tokens, with m = 1.
 
     A queue holds prefixes of completions. The most probable ones are read, and each next token
-    makes a longer prefix. A completion ends with its closing tag where that is one token of the
-    policy, otherwise with EOS. It is returned once no prefix in the queue is more probable. So no
-    answer that is left out is more probable than one that is returned. This is uniform-cost search;
-    a token costs its negative log-probability.
+    makes a longer prefix. A completion ends with EOS, or with its closing tag where that is one
+    token of the policy; it holds at most the tokens that one answer may need. It is returned once
+    no prefix in the queue is more probable. So no completion left out is more probable than one
+    that is returned. This is uniform-cost search; a token costs its negative log-probability.
 
     - answers: the search ends after so many of different effect; malformed ones do not count
     - tokens: budget for each problem; reading one prefix costs 1
@@ -216,7 +216,7 @@ class Beam(NamedTuple):
     - texts (n): completions
     - rewards (n, m, d): a missing answer has the worst vector
     - set_rewards (n,): E_w max_y w . r(y) at the alpha of the search
-    - seen (k, d): rewards of all answers that were sampled on the way, dropped ones included
+    - seen (k, d): rewards of all readable answers sampled on the way, also of dropped prefixes
     - tokens: all that were sampled
     """
 
@@ -250,16 +250,16 @@ def beam(
     """Beam search over sets of m answers, one answer a step.
 
     Each of at most ``width`` prefixes holds j whole answers. From each, ``branches`` next answers
-    are sampled, up to the closing tag. Of the new prefixes the ``width`` with the highest set
-    reward go on. Of prefixes whose answers have the same effects the first one stays. A completion
-    that ended too early keeps its place as it is, if it is good enough.
+    are sampled, up to the closing tag. The ``width`` prefixes with the highest set rewards go on.
+    Of prefixes whose answers have the same effects only the first counts. A completion that ended
+    too early competes with them unchanged.
 
     - alpha: concentration of the weights in the set reward
     - temperature: divides the logits
 
     Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
-    depend on the others in the call. Raises ValueError for numbers below 1, and for a policy that
-    writes a closing tag as more than one token.
+    depend on the others in the call. Raises ValueError for m, width or branches below 1, and for a
+    policy that writes a closing tag as more than one token.
 
     >>> import vpo_lite as vpo
     >>> from vpo_lite.tasks.programs import ProgramsTask
@@ -321,8 +321,8 @@ def _check_tags(policy: Policy, tags: Sequence[str]) -> None:
     for tag in tags:
         if tag not in vocabulary:
             raise ValueError(
-                f"closing tag {shown(tag)}: is no single token of this policy, so sampling cannot "
-                "stop there; use a pocket policy of this task, or add the tag to the tokenizer"
+                f"closing tag {shown(tag)} is not a single token of this policy, so sampling "
+                "cannot stop there; use a pocket policy of this task, or add it to the tokenizer"
             )
 
 

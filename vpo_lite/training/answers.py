@@ -129,9 +129,7 @@ def scored_alike(first, second) -> bool:
 
 
 def by_chance(task: Task, pool: Answers) -> bool:
-    """Whether the answers to one problem earn something else when they are scored by themselves
-    once more.
-    """
+    """Whether the answers to one problem earn other rewards when scored again, by themselves."""
     (again,) = score_answers(task, [pool.instance], [pool.answers])
     return not scored_alike(again, pool.rewards)
 

@@ -26,8 +26,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     figures are those of that measurement, such as on more problems or at another alpha.
 
     Runs are of one kind if they differ only in seed, single problem, or machine. A data file counts
-    by its content when the run began, not by its path, and so does a file with code of your own. Of
-    a base model name and content count. A row holds
+    by its content when the run began, not by its path, and so does a file with code of your own.
+    Base models count by name and content. A row holds
 
     - label: the method, and the settings in which the kinds of that method differ, among them the
       engine; also the task, where the kinds differ in it
@@ -43,8 +43,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
       rows, as if all had the same. On one problem it is over seeds alone, and None where no row
       has two runs
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
-      problem, with such an interval; empty for the first row, where the problems are
-      others, and for a figure that cannot be compared: set rewards at another alpha, for one
+      problem, with such an interval; empty for the first row, where the problems differ, and for a
+      figure that cannot be compared: set rewards at another alpha, for one
     - alpha: at which its set reward is taken
     - other_problems: the settings by which this row was measured on other problems than the first
       one, such as data or eval_problems

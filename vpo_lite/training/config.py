@@ -45,8 +45,9 @@ def _with_task_options(config: _Config) -> _Config:
 class TrainConfig:
     """The settings of one run. Start from :meth:`preset`, change with :meth:`but`.
 
-    The options of the task are given like settings and kept in ``task_options``. Raises ValueError
-    for an unknown name and for a value that cannot work.
+    `TrainConfig.options()` lists all settings with help and limits, as ``vpo-lite train --help``
+    does. The options of the task are given like settings and kept in ``task_options``. Raises
+    ValueError for an unknown name and for a value that cannot work.
 
     >>> TrainConfig(lrr=1e-3)
     Traceback (most recent call last):
@@ -206,7 +207,7 @@ class TrainConfig:
         if self.answers == 1 and self.set_size > self.group_size:
             raise ValueError(
                 f"set_size = {self.set_size} with group_size = {self.group_size}: "
-                "a compared set is taken from one group"
+                "a compared set is taken from one group; lower set_size, or raise group_size"
             )
         if self.eval_answers and self.eval_answers < self.compared_size:
             raise ValueError(
@@ -215,14 +216,15 @@ class TrainConfig:
             )
         if self.k is not None and self.k >= self.group_size:
             raise ValueError(
-                f"k = {self.k} with group_size = {self.group_size}: max_at_k needs 1 <= k <= G - 1"
+                f"k = {self.k} with group_size = {self.group_size}: max_at_k needs k <= G - 1; "
+                "lower k, or raise group_size"
             )
         if self.whiten:
             check_whiten(self.method)
         if self.warmup_steps >= self.steps:
             raise ValueError(
                 f"warmup_steps = {self.warmup_steps:,} with steps = {self.steps:,}: the learning "
-                "rate would never reach lr"
+                "rate would never reach lr; lower warmup_steps, or train more steps"
             )
         base = task.pocket_policy if self.model == "auto" else self.model
         if base is None:
@@ -253,8 +255,8 @@ class TrainConfig:
     def lr_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0.
 
-        It is lr * step / warmup_steps at first, so the very first step learns nothing. Then it
-        stays at lr, or falls as half a cosine to 0 at ``steps``. TRL and veRL have the same.
+        During warm-up it is lr * step / warmup_steps, so the very first step learns nothing. Then
+        it stays at lr, or falls as half a cosine to 0 at ``steps``. TRL and veRL have the same.
 
         >>> config = TrainConfig(lr=0.4, steps=6, warmup_steps=2, lr_schedule="cosine")
         >>> [round(config.lr_at(step), 3) for step in range(6)]
@@ -303,8 +305,8 @@ class TrainConfig:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def to_json(self) -> dict:
-        """The settings as JSON values. K = inf is the text "inf"; "auto" is the model's name, and a
-        method of yours has its module before its name.
+        """The settings as JSON values: K = inf as "inf", model "auto" as the model's name, a method
+        of yours with its module in front.
         """
         named = {"model": self.base_model, "method": full_name(self.method)}
         return dataclasses.asdict(self) | named | {"K": "inf" if self.K == math.inf else self.K}

@@ -41,7 +41,11 @@ def check_policy(policy) -> None:
     """ValueError for what is often given in its place: its name, or a model without tokenizer."""
     if not callable(getattr(policy, "sample", None)):
         named = isinstance(policy, str | os.PathLike)
-        cure = "give load_policy(...) of it" if named else "save it, and give load_policy(folder)"
+        cure = (
+            f"give load_policy({os.fspath(policy)!r})"
+            if named
+            else "save it, and give load_policy(folder)"
+        )
         raise ValueError(f"policy = {shown(policy)}: expected a policy; {cure}")
 
 
@@ -194,8 +198,8 @@ def warning_of_worst(task: Task, share: float) -> str:
     """
     return (
         f"{share:.1%} of the answers earned less in some objective than a missing answer does, so "
-        f"training may teach to write none: let worst(instance) of task {task.name!r} give the "
-        "least that an answer can earn"
+        f"training may teach the policy to write none: let worst(instance) of task "
+        f"{task.name!r} give the least that an answer can earn"
     )
 
 

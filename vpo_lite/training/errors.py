@@ -2,4 +2,4 @@
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on. The message names the step, the prompt and the cure."""
+    """Training cannot go on. The message names the cause, and where known step, prompt and cure."""

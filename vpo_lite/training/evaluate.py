@@ -46,7 +46,7 @@ def evaluate(
     consecutive single answers; with fewer ``answers`` than that, all of them. The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
-    - coverage: mean over sets, exact at alpha = 1; None unless every front is known
+    - coverage: mean over sets, at alpha = 1 (`metrics.coverage`); None unless every front is known
     - coverage_best_single: coverage of the best single answer there is; None without a known front
     - diversity: mean pairwise L1 distance among valid answers, 0 to d
     - diversity_all: the same among all answers
@@ -54,7 +54,7 @@ def evaluate(
     - best_of_rollout: best ``w* . r`` of a rollout's m answers, mean over rollouts: best@m as the
       paper draws it
     - any_at_k {"1": ...}: best_at_k under 50 held-out weights instead of w*, mean over them
-    - pass_at_k {"1": ...}: probability that one of k answers is solved, unbiased
+    - pass_at_k {"1": ...}: probability that at least one of k answers is solved, unbiased
     - parse_rate, valid_rate, solved_rate, repeat_rate: shares of the answers
     - below_worst_rate: share of the answers that earn less than a missing one in some objective
     - above_front_rate: share of the answers that no point of the front reaches; 0 for a complete
@@ -65,7 +65,7 @@ def evaluate(
       there, too
     - spread {name: mean over problems}: the highest less the lowest reward among answers that could
       be read; empty there, too
-    - tokens_per_answer, answers, problems
+    - tokens_per_answer: sampled, per answer asked for; answers and problems that were measured
     - per_problem {figure: one value per problem; of best_at_k and any_at_k one such dict}: for
       intervals
 
@@ -104,7 +104,7 @@ def _check_config(config) -> None:
 
 
 def check_answers(answers: int) -> None:
-    """ValueError unless so many answers to a problem can be measured: their pairs are counted."""
+    """ValueError unless answers is 1 to 2,000. Diversity compares all pairs, hence the limit."""
     if not is_whole(answers) or not 1 <= answers <= MOST_MEASURED:
         raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_MEASURED:,}")
 

@@ -70,8 +70,8 @@ class Finished(NamedTuple):
 
 
 def finished_runs(paths: Iterable[str | os.PathLike]) -> list[Finished]:
-    """These runs. Where one has no adapter any more, its base model is taken to be that of the
-    others, if these have one of its name.
+    """These runs. A run without an adapter is taken to have the base model of the others, if they
+    agree on one of that name.
     """
     seen, found, bases = set(), [], {}
     for given in paths:

@@ -47,8 +47,9 @@ CHECKPOINTS = "checkpoints"  # another engine's states, in its form
 class RunFolder:
     """One run on disk.
 
-    - config.json: its settings; under ``files`` the SHA-256 of each data file, and of the code of a
-      method, task or reward of one's own; under ``engine`` the engine that is not the native one
+    - config.json: its settings; under ``files`` the SHA-256 of each data file, of your own
+      method's, task's or reward's code, and of a local model's tokenizer; under ``engine`` the
+      engine that is not the native one
     - metrics.jsonl: one record a line
     - texts.jsonl: some completions of each step, one a line, where the run keeps any (texts.py)
     - start.json: the figures before training, while the run is under way
@@ -297,8 +298,8 @@ class RunFolder:
         0 where there is none: later lines of metrics.jsonl are removed.
 
         config: the settings to go on with, :meth:`config` after `~.unchanged.changed`. Of a
-        finished run summary.json is removed. Raises DamagedError, before anything is removed, where
-        state or lines miss.
+        finished run summary.json is removed. Raises DamagedError, removing nothing, if state or
+        lines are missing.
         """
         self._check_locked()
         self.measured()  # a damaged file is said before anything is removed

@@ -66,7 +66,8 @@ def kl_to_reference(logp, reference_logp, weights):
     """The KL to the reference policy: k3 = exp(q - p) - (q - p) - 1 >= 0, summed over tokens.
 
     p and q are the log-probabilities of policy and reference. All arguments are (B, T). The scalar
-    is in nats per token, and 0 exactly when both agree. Source: 2402.03300, eq. 4.
+    is 0 exactly when both agree, and in nats per token if the weights sum to 1: not with
+    "constant". Source: 2402.03300, eq. 4.
 
     >>> p = torch.zeros(1, 1)
     >>> round(kl_to_reference(p, p + 1.0, torch.ones(1, 1)).item(), 4)     # e - 2
@@ -79,9 +80,9 @@ def kl_to_reference(logp, reference_logp, weights):
 def entropy_bonus(entropies, weights):
     """The entropy of the tokens' distributions, summed over tokens: what an entropy bonus adds.
 
-    entropies, weights: (B, T), in nats and token weights. The scalar is in nats per token. Adding
-    beta times it to the objective keeps a policy from putting all probability on one token
-    (1602.01783). It knows no rewards: it spreads tokens, not outcomes.
+    entropies (B, T) in nats, token weights (B, T). The scalar: nats per token if the weights sum to
+    1. Adding beta times it to the objective keeps a policy from putting all probability on one
+    token (1602.01783). It knows no rewards: it spreads tokens, not outcomes.
 
     >>> uniform = torch.full((1, 2), 2.0).log()  # two tokens, each a fair coin: log 2 nats
     >>> round(entropy_bonus(uniform, torch.tensor([[0.5, 0.5]])).item(), 4)

@@ -25,9 +25,9 @@ class Memory:
     - adapter: LoRA, its gradients and AdamW's two moments
     - activations: what one forward pass keeps for the backward pass
     - logits: everything of the size of the completions' logits
-    - sampling: keys and values of all rollouts of a step, what is drawn for each token, and the
-      sampler's copies of parameters. The model's own forward pass, which samples for quantised and
-      for unknown models, copies none
+    - sampling: keys and values of the rollouts sampled at once, what is drawn for each token, and
+      the sampler's copies of parameters. The model's own forward pass, which samples for quantised
+      and for unknown models, copies none
     """
 
     parameters: int
@@ -241,8 +241,8 @@ def made_to_fit(policy: Policy, config: TrainConfig, task, **engine) -> TrainCon
 def check_fits(
     policy: Policy, config: TrainConfig, task=None, needed=memory_needed, native: bool = True
 ) -> None:
-    """Raise ValueError, with the numbers and the cures, where a run needs more memory than the
-    device has in all, unless ``ignore_memory`` is set, or more positions than the model has.
+    """Raise ValueError, with numbers and cures, where a run needs more positions than the model
+    has, or more memory than the device has in all, unless ``ignore_memory`` is set.
 
     needed: as :func:`memory_needed`, of the engine that trains; native: whether that is ours
     """

@@ -10,7 +10,7 @@ _VALUES = {
     # many problems, CPU, minutes
     "laptop": (250, 16, 8, 64, 4e-4, 16, 32, 1e-3, 1e-4, 1.0, 1),
     # many problems or a Hugging Face model, one GPU; states are stored every 10 steps, since each
-    # holds the adapter and its two moments: 1.8 GiB for a model of 7B at rank 64
+    # holds the adapter and its two moments: 0.9 GiB for a model of 7B at this rank
     "gpu": (300, 32, 16, 100, 2e-4, 32, 64, 1e-3, 1e-6, 1.0, 10),
     # the paper's, as far as one machine can; 16 steps of 128 prompts are 2 epochs of the 1,000
     # problems of its release, while its plot shows about 93

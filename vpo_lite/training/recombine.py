@@ -3,9 +3,9 @@
 A policy finds a good answer long before it writes two good ones in one rollout. VPO learns from
 sets that were written, so it may settle on the first treasure meanwhile. Method `vpo_recombined`
 remembers, for each problem, the best set of m answers found so far, whoever wrote them and in which
-step. In every group that set takes the place of one rollout: the one whose score is nearest to the
-group's mean, from which there is least to learn. So a rare answer is learnt from at once, in the
-set where it counts, and it is not forgotten.
+step. In each group that holds nothing better, that set replaces one rollout: the one whose score is
+nearest to the group's mean, from which there is least to learn. So a rare answer is learnt from at
+once, in the set where it counts, and it is not forgotten.
 
 Answers are cut out of texts by their tags, so the task must have the usual parser. The set is a
 text like those that the policy writes; its answers keep their rewards. Its tokens are not sampled,

@@ -61,7 +61,7 @@ class StepRecord:
 
     - step: 1, 2, ...
     - method, alpha, K, m: as used in this step
-    - score: what the method raises (U_hat for vpo)
+    - score: mean score of a rollout (U_hat for vpo, w* . r for grpo)
     - set_reward: expected best answer of a compared set at the run's alpha, K = infinity
     - coverage: the same at alpha = 1 over that of the true front, mean over the problems with a
       known front; None without any
@@ -72,9 +72,11 @@ class StepRecord:
     - slots: mean ``w* . r`` of the 1st, 2nd, ... answer
     - silent_groups: share of groups whose advantages were all 0 (TRL: frac_reward_zero_std)
     - entropy: nats per token
-    - kl: k3 to the reference, nats per token; None on steps that do not measure it
+    - kl: k3 to the reference, weighted as the loss: nats per token, less with "constant"; None on
+      steps that do not measure it
     - clip_share: share of the tokens at which the clip was active (clip fraction)
-    - gradient_norm: before clipping; loss
+    - loss: what the update minimises: clipped loss + kl term - entropy bonus
+    - gradient_norm: before clipping
     - tokens: how many were sampled
     - seconds, rollout_seconds: of the step, and of its sampling and scoring
     - scoring_seconds: of reading and scoring the answers alone; of several processes the slowest.

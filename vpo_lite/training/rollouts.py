@@ -43,10 +43,10 @@ def sample_answers(
 ) -> Sampled:
     """Ask the policy for m answers to each of P problems, G times, and score them.
 
-    - uniforms (P, G, T): in [0, 1), one for each token that may be sampled; NaN behind them
+    - uniforms (P, G, T): in [0, 1), one for each token that may be sampled; NaN after them
     - weights: P arrays (d,) that the prompts show, or None
     - prefixes: P beginnings of the completions, or None
-    - notes: P texts that end the requests in words, or None
+    - notes: P texts appended to requests in words, or None
     - stop: a token that ends a rollout, too; None for the one that the policy names, if any
     - temperature, dtype, compiled, at_once: as in :meth:`Policy.sample`
 

@@ -53,7 +53,7 @@ class AnyRun(ABC):
     engine = Engine()
     main, processes = True, 1
     notes: tuple[str, ...] = ()
-    in_step = True  # whether to stop at once would lose what is under way
+    in_step = True  # whether stopping at once would lose work in progress
     measured: Callable[[int, int], object] | None = None
     seen: Callable[[int, dict], object] | None = None
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
@@ -123,7 +123,10 @@ class AnyRun(ABC):
         Raises ValueError unless all steps are done.
         """
         if self.done < self.config.steps:
-            raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
+            raise ValueError(
+                f"{self.path}: {self.done} of {self.config.steps} steps are done; "
+                "train the rest first"
+            )
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
         scoring = [r.scoring_seconds for r in records]
@@ -172,7 +175,8 @@ class Run(AnyRun):
 
     @classmethod
     def begin(cls, config: TrainConfig, path: str | os.PathLike) -> "Run":
-        """A new run. Its update is cut into micro-batches if it would not fit into memory.
+        """A new run. micro_batch and sample_batch are set where update or sampling would not fit
+        into memory.
 
         Raises ValueError for a model that cannot be loaded, for sizes that this machine cannot
         hold, and for a folder that cannot be used. Nothing is written then.
@@ -187,9 +191,9 @@ class Run(AnyRun):
 
     @classmethod
     def resume(cls, path: str | os.PathLike, steps: int | None = None, **machine: Any) -> "Run":
-        """Go on with a run. steps: the steps that it shall have in all; more than it had make it
-        longer, also where it is finished. machine: settings of how it is computed, such as device
-        or micro_batch (`config.OF_THE_MACHINE`), where they shall differ from the run's.
+        """Go on with a run. steps: its steps in all; more than it had make it longer, even if it is
+        finished. machine: settings of how it is computed, such as device or micro_batch
+        (`config.OF_THE_MACHINE`), that shall differ from the run's.
 
         Raises ValueError where there is none, where all its steps are done, where it is damaged,
         where its data changed, where another engine began it, where its learning rate falls to 0 at
@@ -248,7 +252,10 @@ class Run(AnyRun):
 
     def finish(self) -> dict:
         if self.in_step:
-            raise ValueError(f"{self.path}: {self.done} of {self.config.steps} steps are done")
+            raise ValueError(
+                f"{self.path}: {self.done} of {self.config.steps} steps are done; "
+                "train the rest first"
+            )
         return super().finish()
 
 
@@ -265,7 +272,7 @@ def settled(config: TrainConfig) -> TrainConfig:
     """The config of a new run: a model's folder and data files are found from anywhere.
 
     Data that cannot be read, too few held-out problems, and an ``eval_every`` beyond the last step
-    are said here, before a model is loaded.
+    are refused here, before a model loads.
     """
     if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
         config = config.but(model=str(Path(config.base_model).resolve()))
@@ -306,7 +313,8 @@ def going_on(
         if config.steps != before and not constant:
             raise ValueError(
                 f"--resume {path}: its learning rate falls to 0 at step {before} (lr_schedule = "
-                f"{config.lr_schedule}), so its steps cannot be changed"
+                f"{config.lr_schedule}), so its steps cannot be changed; leave out --steps, or "
+                "begin another run"
             )
         if folder.engine().name != engine:
             raise ValueError(

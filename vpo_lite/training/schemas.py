@@ -57,7 +57,7 @@ class Means(Schema):
 class PerProblem(Schema):
     """Figures with one value per problem; None where a problem has no known front.
 
-    Runs of before lack best@k and any@k.
+    Earlier runs lack best@k and any@k.
     """
 
     coverage: ByProblem
@@ -117,7 +117,7 @@ class Figures(Means):
 
 
 class Start(Figures):
-    """start.json: the figures before training, and whether the rewards are by chance."""
+    """start.json: the figures before training, and whether the rewards are random."""
 
     by_chance: bool | None = None
 

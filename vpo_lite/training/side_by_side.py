@@ -23,8 +23,8 @@ def table(rows: list[dict], width: int | None = None) -> str:
     each row becomes a column, if these fit.
 
     Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
-    where no row has it. A method whose rollouts hold one answer has no repeats: an answer repeats
-    an earlier one of its rollout.
+    where no row has it. A method with one answer per rollout has no repeats, since repeats are
+    counted within a rollout.
     """
 
     def cell(row, name):
@@ -138,7 +138,7 @@ def _of_chance(rows: list[dict], told: dict[str, str]) -> list[str]:
     over = f"over the same {rows[0]['problems']} problems" if several else ""
     if not any(len(values) > 1 for row in compared for values in row["per_run"].values()):
         cure = ": train several" if any(row["runs"] == 1 for row in rows) else ""
-        left = f"The interval leaves out the chance of a seed{cure}."
+        left = f"The interval leaves out how seeds differ{cure}."
         return [f"In brackets: the 95 % interval {over}.", left]
     seeds = f"{over}, and over seeds" if several else "over seeds, on this one problem alone"
     few = any(0 < row["runs"] < ENOUGH for row in compared)

@@ -17,7 +17,7 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW, for each parameter
 
 
 def save_state(path: Path, model, optimizer, step: int, **about: str) -> None:
-    """Store the trained parameters and AdamW's moments after ``step`` updates.
+    """Store the trained parameters and AdamW's moments after ``step`` steps.
 
     about: texts that are stored with them, for :func:`read_about`.
 
@@ -60,7 +60,9 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
     step = about.get("step", "")
     names = dict(_trained(model))
     if not step.isdecimal() or not 1 <= int(step) <= most:
-        raise DamagedError(f"{path}: it is of step {step[:20]!r}: expected 1 to {most}")
+        raise DamagedError(
+            f"{path}: it is of step {step[:20]!r}: expected 1 to {most}; start the run anew"
+        )
     expected = {f"p.{name}": p for name, p in names.items()}
     for name, parameter in names.items():
         if any(f"{key}.{name}" in stored for key in MOMENTS):

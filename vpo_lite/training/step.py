@@ -1,8 +1,8 @@
 """One training step, from prompts to the LoRA update.
 
 What differs from the paper: one machine; LoRA instead of all parameters; one update in a step, not
-two on half of the prompts each; no dual clip; no weight decay. Methods differ in one line, the call
-of ``estimators.estimate``.
+two on half of the prompts each; no dual clip; no weight decay. Methods differ in the call of
+``estimators.estimate``; weight_in_prompt and recombines change more.
 """
 
 import math
@@ -43,7 +43,8 @@ KL_EVERY = 4
 
 # Settings that a learner is built with: another value would have no effect afterwards.
 OF_THE_TASK = ("task", "task_options")
-OF_THE_POLICY = ("model", "rank", "lora_alpha", "dtype", "load_in")
+OF_THE_POLICY = ("model", "device", "rank", "lora_alpha", "dtype", "load_in")
+OF_THE_POLICY += ("gradient_checkpointing",)
 
 
 class Learner:
@@ -54,8 +55,8 @@ class Learner:
 
     Raises ValueError for a model that cannot be loaded, and for one that cannot do the task.
 
-    config: it was made with; built_with: names of those settings that cannot change any more;
-    steps: those that it has done.
+    Attributes: config, as given; built_with, names of the settings that cannot change any more;
+    steps, how many it has done.
     """
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):

@@ -38,8 +38,8 @@ def check_unchanged(folder: Path, about: dict[str, str], learner, config: TrainC
     base = about.get("base")  # "": an earlier version did not know it for a model of the hub
     if base and base != learner.policy.fingerprint:
         raise DamagedError(
-            f"{folder}: its state was trained on other weights than those of {config.base_model!r} "
-            "found now"
+            f"{folder}: its state was trained on other parameters than those of "
+            f"{config.base_model!r} now; put the model back, or start another run"
         )
     stored = about.get("config")
     if stored is None:  # a state of an earlier version
