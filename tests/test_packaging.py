@@ -1,6 +1,9 @@
 """What is promised about installing: conda and pip agree, and a missing browser is no riddle."""
 
 import ast
+import atexit
+import gc
+import importlib
 import os
 import re
 import select
@@ -8,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import browser_setup
@@ -375,6 +379,49 @@ for thread in threads: thread.join()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.fixture
+def collector():
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_libraries_are_loaded_without_the_garbage_collector_and_leave_it_as_it_was(
+    on, collector, monkeypatch
+):
+    from transformers.pytorch_utils import Conv1D
+
+    from vpo_lite.policy import libraries
+
+    class Watching(types.ModuleType):
+        def __getattr__(self, name):
+            if name != "Conv1D":  # the import system asks for names of its own, too
+                raise AttributeError(name)
+            seen.append(gc.isenabled())
+            return Conv1D
+
+    (gc.enable if on else gc.disable)()
+    seen = []
+    monkeypatch.setitem(sys.modules, "transformers.pytorch_utils", Watching("watching"))
+    importlib.reload(libraries)
+    assert (seen, gc.isenabled()) == ([False], on)
+    monkeypatch.setitem(sys.modules, "transformers.pytorch_utils", None)
+    with pytest.raises(ImportError, match="pytorch_utils"):
+        importlib.reload(libraries)
+    assert gc.isenabled() == on
+
+
+def test_only_a_command_that_ends_with_its_process_leaves_its_garbage(tmp_path, monkeypatch):
+    from vpo_lite.cli import main
+
+    at_the_end = []
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    given = ["notebooks", "copy", str(tmp_path / "in")]
+    assert main(given) == 0 and gc.freeze not in at_the_end
+    monkeypatch.setattr(sys, "argv", ["vpo-lite", *given[:2], str(tmp_path / "alone")])
+    assert main() == 0 and gc.freeze in at_the_end
 
 
 def test_the_files_that_may_be_copied_make_a_package_of_their_own(tmp_path):

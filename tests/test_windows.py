@@ -14,7 +14,7 @@ from vpo_lite.files import lock_folder
 HERE = Path(__file__).parent
 EMULATED = HERE / "windows"
 
-SMALL = "--maze-seed 1000 --group-size 4 --prompts 1 --save-every 1"
+SMALL = "--maze-seed 1000 --group-size 4 --prompts 1 --save-every 1 --eval-answers 6"
 SHAPE = "--width 32 --layers 1 --heads 2 --mlp 48"
 COMMANDS = f"""\
 train --method vpo --steps 2 --out runs/vpo {SMALL} --keep-texts 1

@@ -199,11 +199,10 @@ def check_path(folder) -> None:
 
 
 def write_files(folder, contents: dict[str, bytes]) -> None:
-    """Write files into a folder, by their paths in it; none if one cannot be written. They are then
-    put in place one by one: if that fails, those before it stay.
+    """Write files into a folder, by their paths in it; none if one cannot be written.
 
-    A killed writer may leave :func:`leftovers` of STAGED; the next one removes them. Raises
-    ValueError where a file cannot be written.
+    They are put in place one by one: where that fails, those before it stay. A killed writer may
+    leave :func:`leftovers` of STAGED; the next one removes them. Raises ValueError if one fails.
     """
     folder = Path(folder)
     try:

@@ -4,6 +4,8 @@ Exit status: 0; 1 if the command failed while it worked; 2 if the request was wr
 stopped it. A wrong request gets one line on stderr, and nothing is written.
 """
 
+import atexit
+import gc
 import sys
 
 
@@ -13,6 +15,8 @@ def main(arguments=None) -> int:
     Errors that a user can cause are one line. Any other exception is a fault of the program and
     stays a traceback.
     """
+    if arguments is None:  # the process ends with this command
+        atexit.register(gc.freeze)  # at its end Python would look for garbage in all modules: 2 s
     try:
         from . import commands  # here, since it takes a second in which Ctrl-C may come
 

@@ -45,9 +45,8 @@ def _with_task_options(config: _Config) -> _Config:
 class TrainConfig:
     """The settings of one run. Start from :meth:`preset`, change with :meth:`but`.
 
-    `TrainConfig.options()` lists all settings with help and limits, as ``vpo-lite train --help``
-    does. The options of the task are given like settings and kept in ``task_options``. Raises
-    ValueError for an unknown name and for a value that cannot work.
+    `TrainConfig.options()` explains all settings. The task's options are given like settings, and
+    kept in ``task_options``. Raises ValueError for an unknown name and a value that cannot work.
 
     >>> TrainConfig(lrr=1e-3)
     Traceback (most recent call last):
@@ -216,8 +215,7 @@ class TrainConfig:
             )
         if self.k is not None and self.k >= self.group_size:
             raise ValueError(
-                f"k = {self.k} with group_size = {self.group_size}: max_at_k needs k <= G - 1; "
-                "lower k, or raise group_size"
+                f"k = {self.k} with group_size = {self.group_size}: max_at_k needs k < group_size"
             )
         if self.whiten:
             check_whiten(self.method)
