@@ -244,11 +244,11 @@ def test_a_refused_edit_goes_back_to_what_holds(page):
     page.wait_for_function(
         "() => document.querySelector('.vpo-board').dataset.text.startsWith('S # G')"
     )
-    page.evaluate("() => model.set('note', 'no way from S')")
+    page.evaluate("() => model.set('note', 'no path from S')")
     page.wait_for_function(
         "() => document.querySelector('.vpo-board').dataset.text.startsWith('S . G')"
     )
-    assert page.locator(".note.wrong").inner_text() == "no way from S"
+    assert page.locator(".note.wrong").inner_text() == "no path from S"
 
 
 @browser

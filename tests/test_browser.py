@@ -194,7 +194,7 @@ def test_a_wall_in_front_of_the_exit_is_refused_in_words(start):
     page = start.page
     page.locator(".vpo-board button.edit").first.click()
     page.locator('.vpo-board svg.maze [data-r="0"][data-c="1"]').first.click()
-    start.wait_text(".vpo-board .note", "no way from S")
+    start.wait_text(".vpo-board .note", "no path from S")
     assert start.kernel("print(lab.maze.text.splitlines()[0])").strip() == "S . E"
     page.wait_for_function(
         "() => document.querySelector('.vpo-board').dataset.text.startsWith('S . E')"
