@@ -364,8 +364,14 @@ def test_a_lab_on_another_task_ignores_no_setting(model):
     for foreign in ({"maze_seed": 3}, {"maze": "S . E"}):
         with pytest.raises(ValueError, match="unknown setting 'maze"):
             vpo.Lab(**small, **foreign)
-    with pytest.raises(ValueError, match="'most': singles out no problem"):
+    with pytest.raises(ValueError, match=r"^'most': singles out no problem; .* that do: none;"):
         vpo.Lab(**small).pick(most=3)
+    lab = vpo.Lab(maze_seed=1001)
+    with pytest.raises(
+        ValueError, match=r"^'pick\(\)': .* that do: maze_seed, maze, maze_budget; "
+    ):
+        lab.pick()  # it trained on many mazes then
+    assert lab.config.task_options == {"maze_seed": 1001}
     with pytest.raises(ValueError, match="there is no 'gold'"):
         vpo.Lab(**small).figure(curves=("diversity", "gold"))
     for wrong in ({"zz": 1}, {"dark": True}):

@@ -380,6 +380,7 @@ def test_the_page_shows_a_recording_by_name_or_folder(tmp_path, monkeypatch):
         (["--viewers", "0"], "must be 1 to 1,000"),
         (["--viewers", "9" * 400], "must be 1 to 1,000"),
         (["--token", "abcdefghijklmnop"], "only with --room"),
+        (["--room", "--browser", "yes"], "--browser yes: a room opens no window here"),
         (["--room", "--token", "short"], "expected 12 to 200 characters"),
         (["--room", "--token", ""], "expected 12 to 200 characters"),
         (["--room", "--token", "a" * 201], "expected 12 to 200 characters"),

@@ -19,6 +19,7 @@ from vpo_lite.estimators import METHODS
 from vpo_lite.lab import judging, recordings
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, write_lesson
 from vpo_lite.lab.lesson.content import sobol_tables
+from vpo_lite.lab.lesson.texts import settings
 from vpo_lite.lab.view import Run
 from vpo_lite.metrics import best_subset
 from vpo_lite.objective import sobol_points
@@ -139,6 +140,13 @@ def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text
     programs = _page(lesson_of("programs/seed-0"))
     assert "<dt>The maze</dt>" not in programs and "<dt>Rollout</dt>" in programs
     assert programs.index("<dt>Policy</dt>") < programs.index("<dt>Rollout</dt>"), "used there"
+
+
+def test_all_settings_of_a_run_are_those_of_its_first_step():
+    """G and P were those of the last one."""
+    one = lesson_of(THREE).shown[0]
+    later = replace(one.run, config=one.run.config.but(group_size=48, prompts=9))
+    assert "m = 3, G = 16, P = 4, K = 64, " in settings(one._replace(run=later))
 
 
 def test_a_second_run_of_a_method_is_told_apart():

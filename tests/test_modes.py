@@ -77,8 +77,14 @@ def test_a_config_keeps_what_makes_the_same_task_again(tmp_path, options, cls, k
     ("options", "said"),
     [
         ({"mode": "wild"}, "unknown mode 'wild': there are small, large"),
-        ({"mode": "small", "right": "x"}, "right = 'x' with mode = 'small': only mode 'large'"),
-        ({"left": 2, "right": "x"}, "with mode = 'small': only mode 'large' has it"),
+        (
+            {"mode": "small", "right": "x"},
+            "^right = 'x' with mode = 'small': only mode 'large' has it; leave out right or mode$",
+        ),
+        (
+            {"left": 2, "right": "x"},
+            "^right = 'x' with mode = 'small': only mode 'large' has it; leave out right or left$",
+        ),
         ({"middle": 1}, "unknown setting 'middle'"),
         ({"shared": 0}, "shared = 0: must be a whole number, 1 or more"),
     ],

@@ -359,6 +359,10 @@ def test_made_up_styles_are_one_hot_and_follow_the_text():
     (nothing,) = task.score([tests], [[]])  # no answer of a problem could be read
     assert nothing.shape == (0, R.shape[1])
     assert len(task.objectives(tests)) == R.shape[1] == task.front(tests).shape[1]
+    w = np.arange(1.0, 1 + R.shape[1])  # a whole answer has one style: the last weighs most
+    best = np.hstack([np.ones((3, len(tests.inputs))), np.eye(3)]) @ w
+    assert task.target(tests, w) == best.max() < w.sum()
+    assert MixedRules(operations=2).target(tests, w[: len(tests.inputs)]) == w[:-3].sum()
     assert (task.valid(tests, R) == R[:, : len(tests.inputs)].any(axis=1)).all()
 
 

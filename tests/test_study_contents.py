@@ -149,9 +149,13 @@ def test_the_code_of_a_method_counts_within_its_kind(begun, capsys, monkeypatch)
         file.write_bytes(before)
     old, new = {"rewards r:a": "1", "method m:a": "1"}, {"rewards r:a": "1", "method m:a": "2"}
     check_alike([("a", "vpo", old), ("b", "grpo", new)])
-    with pytest.raises(DamagedError, match=r"^a: .* method m:a had .* than c; move one of these"):
+    with pytest.raises(
+        DamagedError, match=r"^a: .* method m:a had .* than for c; move one of these"
+    ):
         check_alike([("a", "vpo", old), ("b", "grpo", new), ("c", "vpo", new)])
-    with pytest.raises(DamagedError, match=r"^a: .* rewards r:a had another content than b; move"):
+    with pytest.raises(
+        DamagedError, match=r"^a: .* rewards r:a had another content than for b; move"
+    ):
         check_alike([("a", "vpo", old), ("b", "grpo", {"rewards r:a": "2"})])
     check_alike([("a", "vpo", {}), (NOW, "vpo", new)])  # a file that is older than the field
 

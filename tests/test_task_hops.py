@@ -170,13 +170,16 @@ ROW = {
     ("changed", "why"),
     [
         ({"answerable": False}, "it is marked as not answerable"),
-        ({"question_decomposition": []}, "a step names no paragraph"),
+        ({"question_decomposition": []}, "it has no steps"),
         (
             {"question_decomposition": [{"paragraph_support_idx": None}]},
             "a step names no paragraph",
         ),
         ({"question_decomposition": [{}]}, "a step names no paragraph"),
-        ({"question_decomposition": [{"paragraph_support_idx": 3}]}, "that is not there"),
+        (
+            {"question_decomposition": [{"paragraph_support_idx": 3}]},
+            "a step names paragraph 3, which is not there",
+        ),
         ({"paragraphs": ROW["paragraphs"] * 2}, "two paragraphs have the same number"),
         ({"answer": " "}, "its answer is empty"),
         ({"question": " "}, "its question is empty"),

@@ -45,6 +45,8 @@ def test_a_number_may_be_asked_for():
     guess.value = np.float64(0.5)
     assert guess.outcome(np.float64(0.76)).sentence == "You predicted 0.5. The outcome is 0.76."
     assert guess.outcome(0.5).sentence == "You predicted 0.5. That is the outcome."
+    guess.value = 999.7
+    assert guess.outcome(2000).sentence == "You predicted 1000. The outcome is 2000."
 
 
 @pytest.mark.parametrize(("predicted", "close"), [(4, True), (3.75, True), (3.7, False)])

@@ -104,14 +104,18 @@ def archive_grid(archives, d, *, height=500):
 
 
 def archive_growth(histories, d):
-    """The same with a slider over the calls of the search; it opens at the last one.
+    """An `archive_grid` with a slider over the calls of the search; it opens at the last one.
 
     histories {label: [(n, d), ...]}: the elites' rewards after call 1, 2, ... A search that ended
     earlier keeps its last state. The slider lies inside the figure, so it moves without a kernel.
     ValueError without a search, and for one without a call.
     """
     if not histories or not all(map(len, histories.values())):
-        raise ValueError("histories: expected at least one search, each with at least one state")
+        states = {label: len(each) for label, each in histories.items()}
+        raise ValueError(
+            f"histories holds {shown(states)} states: expected at least one search, each with at "
+            "least one state"
+        )
     calls = max(map(len, histories.values()))
 
     def after(call):
@@ -131,7 +135,7 @@ def archive_growth(histories, d):
 
 
 def share_solved(solved, budget, *, title=None):
-    """The share of searches that were finished, over the answers that they asked for.
+    """The share of searches that reached their target, over the answers that they asked for.
 
     solved {label: (n,)}: answers until the search reached its target; None, NaN, infinity, or a
     number beyond the budget where it did not. budget: the answers that each could ask for. A label

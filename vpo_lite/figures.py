@@ -77,7 +77,8 @@ def curves(
 
     runs {label: {"step": (T,), panel: (T,) or (seeds, T)}}; a run is left out of a panel that it
     has no data for. Several seeds are drawn as their mean, with a band from the lowest to the
-    highest. levels {panel: {text: height}} adds dotted lines. titles {panel: text}.
+    highest. x names what stands across, and its axis. levels {panel: {text: height}} adds dotted
+    lines. titles {panel: text}.
     """
     titles, levels = titles or {}, levels or {}
     names = [titles.get(panel, panel.replace("_", " ")) for panel in panels]
@@ -149,7 +150,7 @@ def over_counts(figure: go.Figure, title: str, counts: Collection[int]) -> None:
 
 def set_reward_against_K(
     K: Sequence[int],
-    samples: ArrayLike,
+    samples: Mapping[str, ArrayLike],
     exact: float,
     *,
     title: str = "Set reward against K",

@@ -24,7 +24,7 @@ def unpacked(value):
 
 
 def number(value) -> str:
-    """A number with three digits; a name as it is.
+    """A number with three digits, from 1,000 on without its fraction; a name without its tags.
 
     >>> number(2 / 3), number(999.6), number(12345.6), number("<b>a</b>")
     ('0.667', '1,000', '12,346', 'a')

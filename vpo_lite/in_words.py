@@ -1,8 +1,8 @@
 """A figure in words, made from the figure itself: title, axes, and what each trace shows.
 
 For a reader who cannot see it, or cannot move a pointer over it. The words are made when they are
-asked for, so they also hold for a figure that was changed after it was drawn. They say whatever a
-pointer would find, and what each place of a slider shows.
+asked for, so they also hold for a figure that was changed after it was drawn. They say what a
+pointer would find, of many points their range, and what each place of a slider shows.
 """
 
 import itertools
@@ -23,8 +23,9 @@ ON_A_CURVE = 6  # points of a curve that are named one by one
 def in_words(figure: go.Figure) -> str:
     """What a plotly figure shows, one line for the figure, each panel, trace and dotted line.
 
-    - a curve: its first, last, least and greatest value; all of them if they are few
-    - markers, bars and the rows of a table: each one, with what a pointer over it would show
+    - a curve: its first, last, least and greatest value, its markers if few; all if they are few
+    - markers: each one, with what a pointer over it would show; of more than 30 their ranges
+    - bars and the rows of a table: each one
     - a region of a triangle: its share of the triangle and its corners
     - a slider: what each of its places shows
     - a trace of another kind than this package draws: that it is not told

@@ -91,7 +91,8 @@ def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float
 
     It is Student's, with the variance and the degrees of freedom of :func:`total`. For few seeds
     this is as wide as it must be; a bootstrap over five seeds is too narrow. Where nothing is known
-    of any source, such as with one run on one problem, it is the whole line.
+    of any source, such as with one run on one problem, it is the whole line; where what is known
+    does not vary, a point. Raises ValueError unless 0 < level < 1.
 
     >>> low, high = t_interval(2.0, [noise([1.0, 2.0, 3.0])])  # t = 4.303 with 2 degrees
     >>> round(low, 3), round(high, 3)

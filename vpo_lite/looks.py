@@ -44,7 +44,8 @@ EDGE = {"color": "black", "width": 1}  # around a marker
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}  # a line of equal height
 # Of methods of yours, from the end. The grey of set_max is too like FRONT.
 SPARE = [style for name, style in STYLES.items() if name != "set_max"]
-# Of answer 1, 2, ... as on the board, and of labels without a method: nobody takes them for one.
+# Of answers 1 to 5 as on the board, and of labels without a method: none looks like a method. From
+# the sixth on they have looks of methods.
 ANSWERS = [
     Look("", "#332288", "circle", "solid"),
     Look("", "#DD1C80", "square", "dash"),

@@ -1,12 +1,13 @@
-"""Rewards on which VPO has nothing to offer, made on purpose.
+"""Rewards that mislead, made on purpose; on most of them VPO has nothing to offer.
 
-A vector of rewards is only a claim that an answer can be good in several ways. Each function here
-makes a vector whose claim is false in a known way. Give its result to
-:func:`vpo_lite.reward_report`, or train on it, and see which figures notice.
+A vector of rewards is only a claim that an answer can be good in several ways. `copies`,
+`noisy_copies` and `random_style` make a vector whose claim is false in a known way. `gated` hides a
+true conflict behind failures. Give its result to :func:`vpo_lite.reward_report`, or train on it,
+and see which figures notice.
 
 `quality` (..., n) is one true number per answer, from 0 to 1. All draws come from `rng`, a
-`numpy.random.Generator`. Every function returns float64 rewards (..., n, d), from 0 to 1 if what
-it was given lies there. Raises ValueError for other values.
+`numpy.random.Generator`. Every function returns float64 rewards (..., n, d), from 0 to 1. Raises
+ValueError for a quality outside. `gated` takes rewards of any range, and adds 0 to it.
 
 >>> quality = [0.2, 0.9]
 >>> copies(quality, 3).tolist()
@@ -53,7 +54,8 @@ def noisy_copies(quality: ArrayLike, d: int, noise: float, rng: np.random.Genera
 
 
 def random_style(quality: ArrayLike, styles: int, rng: np.random.Generator) -> np.ndarray:
-    """Each answer has one of several styles at random (one-hot), and then its quality.
+    """Each answer has one of several styles at random (one-hot), and then its quality: d = styles +
+    1.
 
     Shows that a decomposition can be made up. The styles exclude each other, so correlations,
     coverage and diversity all look like a real conflict. Only a target outside the vector, such as

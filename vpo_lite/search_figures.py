@@ -81,7 +81,9 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
     """
     if not pools or not set(pools) == set(chosen) == set(curves):
         labels = [sorted(part) for part in (pools, chosen, curves)]
-        raise ValueError(f"labels of pools, chosen, curves are {shown(labels)}: expected the same")
+        raise ValueError(
+            f"labels of pools, chosen, curves are {shown(labels)}: expected the same, one or more"
+        )
     weights = np.asarray(weights, float)
     names = objectives or [f"objective {i + 1}" for i in range(weights.shape[1])]
     start = len(weights) // 2

@@ -379,7 +379,7 @@ def test_what_could_not_be_read_back_is_not_written(recorded, monkeypatch):
     with pytest.raises(ValueError, match="at most 1000 characters"):
         lab.record(folder, "x" * (MOST_COMMAND + 1))
     monkeypatch.setattr("vpo_lite.lab.recordings.MOST_NUMBERS", 10)
-    with pytest.raises(ValueError, match="record fewer steps") as found:
+    with pytest.raises(ValueError, match="train fewer steps") as found:
         lab.record(folder, "too many")
     check_error(found.value)
     assert tree(folder) == before and MOST_NUMBERS > 10_000

@@ -172,7 +172,10 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
             SMALL.replace("problems = 3", "problems = 9999").replace("n = 2", "n = 9999"),
             "lower measured.problems and measured.between; 9,999 problems (validation)",
         ),
-        (SMALL.replace("answers = 4", "answers = 2"), "it compares sets of 3"),
+        (
+            SMALL.replace("answers = 4", "answers = 2"),
+            "measured.answers = 2: this kind is compared on sets of 3 answers",
+        ),
         (SMALL.replace("answers = 4", "alphas = [1e30]"), "measured.alphas.0"),
         (
             SMALL.replace("steps = 2", "steps = [2]"),

@@ -128,7 +128,7 @@ def test_the_folder_says_which_problem():
 def test_what_cannot_be_written_leaves_no_folder(here, monkeypatch):
     lab = Lab.replay("silent_bug/a")
     monkeypatch.setattr("vpo_lite.lab.recordings.MOST_NUMBERS", 10)
-    with pytest.raises(ValueError, match="record fewer steps"):
+    with pytest.raises(ValueError, match="train fewer steps"):
         lab.record()
     assert list((here / "recordings").iterdir()) == []
     (here / "recordings").rmdir()

@@ -129,6 +129,9 @@ def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
     longer = falls.but(steps=8, alpha=0.5)
     assert longer.needs_fresh_run(falls) == "steps" and not falls.but(m=2).needs_fresh_run(falls)
     assert longer.of_a_run("vpo", falls) == falls.but(alpha=0.5).configs["vpo"]
+    of_eight = Settings.of("max_at_k", {"k": 8})  # of groups of 4 it could not be
+    now = of_eight.but(k=2, group_size=4, prompts=3)
+    assert now.of_a_run("max_at_k", of_eight) == of_eight.but(prompts=3).configs["max_at_k"]
     lab.train()
     assert until(lambda: "grpo" in lab.runs and len(lab.runs["grpo"].records) >= 2)
     lab.stop()

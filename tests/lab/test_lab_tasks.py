@@ -242,8 +242,9 @@ def test_a_task_of_ones_own_on_mazes_has_the_panel_of_any_other_task(model, pane
     lab = Lab("vpo", task=Counted, model=model, panel=panel, **SMALL)
     assert "Count in" in _page(lab.panel) and lab.last_error is None
     assert lab.sentence() == "The true front of this row is not known."
-    with pytest.raises(ValueError, match="has no maze"):
-        lab.set_maze("S G\nD E")
+    for asked in (lambda: lab.set_maze("S G\nD E"), lab.new_maze):
+        with pytest.raises(ValueError, match=r"has no maze; use pick\(\.\.\.\) or next_problem"):
+            asked()
     lab.close()
 
 

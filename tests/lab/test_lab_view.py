@@ -14,7 +14,7 @@ from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward
 from vpo_lite.lab import Lab
-from vpo_lite.lab.curves import DIVERSITY, offered
+from vpo_lite.lab.curves import COVERAGE, DIVERSITY, offered, span
 from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.faces import MAZE
 from vpo_lite.lab.plots import Plots, still
@@ -210,6 +210,27 @@ def test_win_shares_are_over_all_weights_at_the_alpha_of_now_whatever_K(trained)
             assert trained.view().win_shares(rewards) == pytest.approx(counted, abs=0.01)
         dots = trace(trained.figure(), "weightings")
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
+
+
+def test_routes_of_a_large_front_keep_the_win_shares_they_have_in_the_whole_front():
+    """The fourth of the six on the board won 42 % of the weights: among these six."""
+    lab = Lab(layout="hard-8x8", maze_seed=1030)
+    lab.show(routes="front")
+    (drawn,) = board_groups(lab.view())
+    R = lab.maze.pareto_front().rewards
+    W = np.random.default_rng(0).dirichlet([1] * 4, 100_000)
+    won = np.bincount((W @ R.T).argmax(axis=1), minlength=len(R)) / len(W)
+    assert drawn["title"] == "true front: 6 of 9"
+    assert [r["win_share"] for r in drawn["routes"]] == pytest.approx(won[:6], abs=0.01)
+    assert round(won[3], 2) == 0.21
+
+
+def test_a_coverage_above_one_is_on_the_axis(trained, monkeypatch):
+    """Of a front that is not complete."""
+    assert span(trained.view(), COVERAGE) == (0.5, 1.05)
+    monkeypatch.setattr("vpo_lite.lab.curves.values", lambda run, *_: [0.31, None, 1.5])
+    low, high = span(trained.view(), COVERAGE)
+    assert low == pytest.approx(0.3) and 1.5 < high < 1.6
 
 
 def test_win_shares_of_many_objectives_take_fewer_points(trained, monkeypatch):

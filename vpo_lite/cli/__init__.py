@@ -1,7 +1,8 @@
 """``vpo-lite COMMAND``.
 
-Exit status: 0; 1 if the command failed while it worked; 2 if the request was wrong; 130 if Ctrl-C
-stopped it. A wrong request gets one line on stderr, and nothing is written.
+Exit status: 0; 1 if the command failed while it worked, or a check found a fault; 2 if the request
+was wrong; 130 if Ctrl-C stopped it (classroom: 0), 143 for SIGTERM and 129 for SIGHUP in train. A
+wrong request gets one line on stderr, and nothing is written.
 """
 
 import atexit
@@ -12,8 +13,8 @@ import sys
 def main(arguments=None) -> int:
     """Run one command; returns the exit status.
 
-    Errors that a user can cause are one line. Any other exception is a fault of the program and
-    stays a traceback.
+    Errors that a user can cause are one line. Any other exception stays a traceback: a fault of the
+    program, or of code that a user named.
     """
     if arguments is None:  # the process ends with this command
         atexit.register(gc.freeze)  # at its end Python would look for garbage in all modules: 2 s

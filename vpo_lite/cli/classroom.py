@@ -17,7 +17,7 @@ def _checked_port(port: int) -> int:
 
 
 def _add_browser(made) -> None:
-    help = "open a browser window (default: auto: where there is a display)"
+    help = "open a browser window: yes, no, or auto: where there is a display (default: auto)"
     made.add_argument("--browser", choices=BROWSER, default="auto", help=help)
 
 
@@ -150,6 +150,8 @@ def run(options) -> int:
         raise Wrong("CODE and --recording: name one of them")
     if options.token is not None and not options.room:
         raise Wrong("--token: only with --room")
+    if options.room and options.browser == "yes":
+        raise Wrong("--browser yes: a room opens no window here; leave it out")
     if not 1 <= options.viewers <= serve.MOST_VIEWERS:
         raise Wrong(f"--viewers {shown(options.viewers)}: must be 1 to {serve.MOST_VIEWERS:,}")
     token = options.token

@@ -38,8 +38,8 @@ def flags(made, arguments) -> None:
         "--worst",
         nargs="+",
         metavar="X",
-        help="with --rewards: the d rewards of a missing answer, such as =-1,-2, or one for all "
-        "(default: 0)",
+        help="with --rewards: the d rewards of a missing answer, or one for all, such as "
+        "--worst=-1,-2 (default: 0)",
     )
     add_number(
         made, "--problems", f"held-out problems (default: {PROBLEMS}, or all where there are fewer)"

@@ -302,7 +302,7 @@ def loading():
 @contextlib.contextmanager
 def measuring(quiet: bool):
     """A function that is told how many problems are done, and of how many. It shows a bar if they
-    take over two seconds, another one after each last problem.
+    take over two seconds. The call after the last problem begins a new bar.
     """
     bars = []
 

@@ -64,8 +64,8 @@ def _figures(study, asked: list[str], usual: list[str]) -> list[str]:
             raise Wrong("--table search: a table of its own; ask for it alone")
         if figure not in tables.WORDS:
             raise Wrong(
-                f"--table {shown(figure)}: there are {', '.join(there)}; before them rates, or "
-                "search alone"
+                f"--table {shown(figure)}: there are {', '.join(there)}; also --table rates "
+                "[FIGURE ...] and --table search"
             )
         if figure not in there:
             raise Wrong(

@@ -44,8 +44,8 @@ def state_memory(run, quiet: bool) -> None:
 def warn_of_unused(config, given) -> None:
     """Name the given settings that the run's method does not use, in one line.
 
-    An m that a method of single answers does not use is said where its sets would differ in size
-    from those of the methods that it will be compared with.
+    A method of single answers does not use m. That is said only where m differs from set_size: its
+    sets would differ in size from those of other methods.
     """
     from ..training.unused import alpha_is_only_measured, unused
 
@@ -150,8 +150,8 @@ def warn_of_answers(run, start: dict) -> None:
 
 
 def warn_of_truncation(rate: float, run, when: str) -> None:
-    """Not where the task's own limit holds the longest answers of a small policy: more tokens
-    would not help.
+    """Warn where over a tenth of the rollouts were cut off. Not where the task's own limit holds
+    the longest answers of a small policy: more tokens would not help.
     """
     if rate > 0.1 and (run.config.max_new_tokens or run.learner.policy.pocket is None):
         note(

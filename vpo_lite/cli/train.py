@@ -51,7 +51,7 @@ def flags(made, arguments) -> None:
         "--preset",
         metavar="NAME",
         help="set of defaults for the settings below: demo, patient, laptop, gpu or paper "
-        "(default: demo); add --help to show them",
+        "(default: demo); --preset NAME --help shows them",
     )
     made.add_argument(
         "--out", type=path, metavar="FOLDER", help="new run folder (default: runs/TIME)"

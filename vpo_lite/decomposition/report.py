@@ -72,7 +72,7 @@ class RewardReport:
     """What `reward_report` found. ``print(report)`` says it in words, ``report.figure()`` draws it.
 
     - problems, answers: how many were given
-    - empty: problems in which no answer earned anything. The rest leaves them out
+    - empty: problems in which no answer earned anything; `coverage` and what follows leave them out
     - objectives: names of the d components; empty where d differs from problem to problem
     - dimensions: d, the mean where it differs
     - valid: share of the answers, of all problems

@@ -1,5 +1,5 @@
-// The maze board: one ES module, no build step, nothing fetched. Python sets text, groups, note, large, editable;
-// the browser answers with edit (a proposed grid), room (width to draw in, in pixels) and dark (the page's theme).
+// The maze board: one ES module, no build step, nothing fetched. Python sets text, groups, description, note, large,
+// editable; the browser answers with edit (a proposed grid), room (width to draw in, in pixels) and dark (the page's theme).
 // Symbols, colours and letters are those of envs/drawing.py: nothing is said by colour alone.
 // Longer than 350 lines because a widget is one file: there is no build step that would join several.
 
@@ -120,7 +120,7 @@ function squares(rows, size) {
     if (symbol === "E") out.push(tag("rect", { x: left + 6, y: top + 6, width: 52, height: 52, rx: 6, fill: "#009E73", ...rim })), letter(x, y, "E", BLACK, "#009E73");
     if (symbol === "G") out.push(tag("circle", { cx: x, cy: y, r: 22, fill: "#F0E442", ...rim })), letter(x, y, "G", BLACK, "#F0E442");
     if (symbol === "D") out.push(shape("diamond", x, y, 23, { fill: "#56B4E9", ...rim })), letter(x, y, "D", BLACK, "#56B4E9");
-    if (symbol === "B") out.push(tag("circle", { cx: x, cy: y, r: 20, fill: "#CC79A7", ...rim })), letter(x, y, "B", BLACK, "#CC79A7");
+    if (symbol === "B") out.push(shape("star", x, y, 23, { fill: "#CC79A7", ...rim })), letter(x, y, "B", BLACK, "#CC79A7");
     if (symbol === "L") {
       const wave = (dy) => `M${left + 3} ${y + dy} q7.25 -7 14.5 0 t14.5 0 t14.5 0 t14.5 0`;
       out.push(tag("path", { d: `${wave(-18)} ${wave(22)}`, fill: "none", stroke: FLOOR, "stroke-width": 3.5 })), letter(x, y, "L", BLACK, "#D55E00");

@@ -51,8 +51,8 @@ def encode(settings: Settings) -> str:
     code = "VPO2-" + packed(text, safe=True)
     if len(text) > MOST_CONTENT or len(code) > MOST_TEXT:
         raise ValueError(
-            f"the settings have {len(text):,} characters, too many for a share code: shorten the "
-            "texts among the task's options"
+            f"the settings take {len(text):,} bytes, and {len(code):,} packed; a share code takes "
+            f"{MOST_CONTENT:,} and {MOST_TEXT:,}: shorten the texts among the task's options"
         )
     return code
 

@@ -25,7 +25,7 @@ SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 _FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "26em"}}
 _SHORT = {"style": {"description_width": "initial"}}
 NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
-ABOVE = ""  # judges at the α that is trained after
+ABOVE = ""  # judges at the α that training uses
 JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
 
 FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths

@@ -46,7 +46,8 @@ def span(view: View, curve: str) -> tuple[float, float]:
     runs = (*view.runs, *view.earlier)
     seen = [v for run in runs for v in values(run, curve, view.judged_at) if v is not None]
     if curve == COVERAGE:
-        return min(0.5, math.floor(min(seen, default=1) * 10) / 10), 1.05
+        lowest = math.floor(min(seen, default=1) * 10) / 10
+        return min(0.5, lowest), max(1.05, 1.02 * max(seen, default=1))
     highest = math.ceil(5 * max(seen, default=0) + 0.2) / 5
     return min(0.0, min(seen, default=0)), max(1.05, highest)
 

@@ -32,7 +32,8 @@ class Routes(NamedTuple):
 
 def routes_on_show(view: View) -> list[Routes]:
     """What is drawn: a typical set of each run on show, and what is to stand beside it. Before
-    there is a run, the best set. Of a front only a maze knows the answers; others have None.
+    there is a run, the best set, or the front where that is asked for. Of a front only a maze knows
+    the answers; others have None.
     """
     sets = [Routes(r.method, "", r.moment.answers, r.moment.rewards) for r in view.on_show()]
     beside = view.showing.routes
@@ -58,13 +59,16 @@ def board_groups(view: View) -> list[dict]:
     out, drawn, face = [], routes_on_show(view), face_of(view)
     for method, title, routes, rewards in drawn:
         colour, thin = "", method is None
+        fits = np.shape(rewards)[1] == face.d  # else they are of another problem
+        shares = view.win_shares(rewards) if fits else None
         if thin:
+            if len(routes) > MOST_ROUTES:
+                title += f": {MOST_ROUTES} of {len(routes)}"
             routes, rewards = routes[:MOST_ROUTES], rewards[:MOST_ROUTES]
         else:
             text, colour, *_ = look(method)
             title = text if len(drawn) > 1 else f"{text}: a typical set"
-        fits = np.shape(rewards)[1] == face.d  # else they are of another problem
-        how = dict(colour=colour, thin=thin, win_shares=view.win_shares(rewards) if fits else None)
+        how = dict(colour=colour, thin=thin, win_shares=shares)
         out.append(group_of(view, title, routes, rewards, face.names if fits else (), **how))
     return out
 
@@ -214,7 +218,10 @@ def rules(view: View) -> tuple[tuple[str, str], ...]:
         "The maze",
         "A route starts on S and should reach E in at most "
         f"{view.instance.budget} moves. G is gold, D is diamonds. L is lava: a route can cross it, "
-        "but loses reward. Dark squares are walls.",
+        "but loses reward. Dark squares are walls."
+        + " B is a bonus square." * bool(view.instance.bonus)
+        + " It earns nothing here."
+        * (bool(view.instance.bonus) and view.task.reward_mode == "linear"),
     )
     rewards = (
         "Rewards of a route",

@@ -1,8 +1,9 @@
 """Faces: which objectives of a problem are drawn where, and in which words.
 
-A maze has a face of its own. That of any other problem follows from its front: across and up stand
-the two objectives that pull hardest against each other, and the corners of the simplex are the
-three objectives in which its points differ, if there are just three.
+A maze has a face of its own. That of any other problem follows from its front, or from the
+non-dominated answers of the step where that is not known. Across and up stand the two objectives
+that pull hardest against each other. The corners of the simplex are all objectives if d = 3, else
+those in which the points differ, if there are just three.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ class Face:
     """How problems with these d objectives are drawn.
 
     - names: of the objectives, in words
-    - axes: the objectives across and up in objective space
+    - axes, axis_names: the objectives across and up in objective space, and their names there
     - corners: the three objectives at the corners of the simplex, with their names there; None
       where three do not tell all
     - note: what stands below the simplex

@@ -15,7 +15,7 @@ from ..checks import shown
 class NamedMaze:
     """One maze of the gallery.
 
-    - name: what `Lab.new_maze` takes; title: three to five words; look_for: one sentence
+    - name: what `Lab.new_maze` takes; title: three to five words; look_for: one to three sentences
     - m: answers in a set that show it
     - layout and seed: of the generated maze
     """

@@ -1,6 +1,6 @@
 """What the objective asks for at one alpha, and how much of it the sets of a run reach.
 
-The weights that judge need not be those that a step trained after: a run is judged again when
+The weights that judge need not be those that a step trained with: a run is judged again when
 somebody moves alpha.
 """
 
@@ -16,7 +16,7 @@ from ..objective import sample_weights, sampling_method, set_reward
 from ..randomness import generator
 
 POINTS = 2048  # of set rewards without a closed form: judging a run takes some hundredths of a s
-SEARCHERS = 64  # preferences, each for every order of the objectives that shifts them in turn
+SEARCHERS = 64  # preferences; each counts d times, its weights shifted by 0 to d - 1 places
 BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
 SAME = 1e-9  # set rewards that differ by less teach nothing
 REPETITIONS = 16  # draws of K weights that `agreement` averages over
@@ -34,7 +34,9 @@ class Target(NamedTuple):
 
 
 def target(front: np.ndarray, m: int, alpha: float) -> Target:
-    """The best sets of a front (f, d): exactly at alpha = 1, else over `POINTS` points.
+    """The best sets of a front (f, d): exactly for d = 2, and at alpha = 1 up to the piece limit;
+    else over `POINTS` points. From large fronts answers are added one by one: see
+    `metrics.best_subset`.
 
     Over points a set that is worth 0.001 less may take the place of the best one. Which single
     answer is best does not depend on alpha, since E w is uniform at every alpha. How much of the

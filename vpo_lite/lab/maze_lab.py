@@ -109,6 +109,7 @@ class Lab(Session):
         "auto" is then the smallest policy that reads the board. Forgets all runs. ValueError:
         nothing is changed.
         """
+        _maze_of(self)
         if seed is None:
             before = self.maze_seed if self.maze_seed in DEMONSTRATION else DEMONSTRATION[-1]
             seed = DEMONSTRATION[(DEMONSTRATION.index(before) + 1) % len(DEMONSTRATION)]
@@ -121,8 +122,9 @@ class Lab(Session):
         return self.pick(message, **chosen)
 
     def set_maze(self, text: str | envs.Maze, budget: int | None = None) -> Self:
-        """A drawn maze, as text. Without a budget it keeps that of now if the shortest way to E
-        still fits. Forgets all runs. ValueError for a text that is no maze: nothing is changed.
+        """A drawn maze, as text or Maze. Without a budget a Maze has its own, and a text that of
+        now if the shortest way to E still fits. Forgets all runs, unless it is the same maze.
+        ValueError for a text that is no maze: nothing is changed.
         """
         maze = _maze(text, budget, usual=_maze_of(self).budget)
         if maze != self.maze:
@@ -142,7 +144,8 @@ class Lab(Session):
         return _plots(self.view(), width, **how)
 
     def picture(self, method: str | None = None, width: int = 380) -> envs.drawing.Picture:
-        """The maze with the answers of a typical set as SVG: of a method, or of the first run."""
+        """The maze with the answers of a typical set as SVG: of a method, or of the first run;
+        before there is a run, with the best set. ValueError for a method without answers."""
         check(width=width)
         _maze_of(self)
         view = self.view()
@@ -150,8 +153,8 @@ class Lab(Session):
             if method in (None, drawn.method):
                 routes = [route for route in drawn.routes if route is not None]
                 return envs.drawing.svg(view.instance, routes, width=width)
-        there = ", ".join(self.runs) or "none"
-        raise ValueError(f"method = {shown(method)}: no answers yet; there are runs of {there}")
+        there = f"there are runs of {', '.join(self.runs)}" if self.runs else "train it first"
+        raise ValueError(f"method = {shown(method)}: no answers on show; {there}")
 
     @property
     def panel(self) -> "Widget":
@@ -196,7 +199,7 @@ def _plots(view, width, *, curves=(COVERAGE, DIVERSITY), large=False, dark=False
 
 def _maze_of(lab: Lab) -> envs.Maze:
     if not is_maze(lab.view()):
-        raise ValueError(f"task {lab.config.task!r} has no maze")
+        raise ValueError(f"task {lab.config.task!r} has no maze; use pick(...) or next_problem()")
     return lab.instance
 
 

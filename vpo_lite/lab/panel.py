@@ -32,8 +32,8 @@ MOST_WORDS = 6_000  # letters of a problem
 
 
 class Panel:
-    """Board, plots and controls of a `Lab` as live widgets. `draw` is called by the one drawing
-    thread.
+    """Board, plots and controls of a `Lab` as live widgets. After the first time `draw` is called
+    by the one drawing thread.
     """
 
     pause = 0.0  # least seconds between two drawings, beyond the renderer's own
@@ -164,8 +164,8 @@ class Panel:
 
 
 class PlainPanel(Panel):
-    """The same panel without custom widgets: the maze as a picture, the figure drawn anew once a
-    second.
+    """The same panel without custom widgets: the maze as a picture, the figure drawn anew at most
+    once a second, after a change.
     """
 
     pause = 1.0

@@ -51,7 +51,7 @@ def _checked(maze) -> envs.Maze:
 
 
 class Player(widgets.VBox):
-    """A maze to walk through with buttons or arrow keys.
+    """A maze to walk through with buttons or arrow keys. ValueError for what is no Maze.
 
     - route: the moves so far, as a string of U, D, L and R
     - reached: whether it ends on E

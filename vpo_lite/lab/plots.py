@@ -39,8 +39,8 @@ def still(view: View, *, width: int = WIDE, **how) -> go.Figure:
 class Plots:
     """The plots in one plotly figure that is made once and changed.
 
-    figure_class: Drawn, or `live` for a live one. Only what differs from the last
-    drawing is sent.
+    figure_class: Drawn for a still picture, `live` for widgets, go.Figure for the plain panel. Only
+    what differs from the last drawing is sent.
     """
 
     def __init__(self, figure_class):
@@ -312,9 +312,9 @@ def _dots(view: View, face: Face, rewards) -> dict:
     """The weights on the triangle of the face's three objectives, each in the colour of the answer
     that scores best under it.
 
-    The answers that count are alike in all other objectives, so who wins among them depends on
-    these three weights alone. Their shares of the rest are again Dirichlet distributed: the
-    triangle loses nothing.
+    Points of the front are alike in all other objectives, so who wins among them depends on these
+    three weights alone. Their shares of the rest are again Dirichlet distributed: the triangle
+    loses nothing. Other answers may differ there, too.
     """
     if face.corners is None or not len(rewards):
         return {"a": [None], "b": [None], "c": [None], "visible": face.corners is not None}

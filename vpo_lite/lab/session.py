@@ -5,9 +5,9 @@
     session.join()       # wait for it
     session.figure()     # a still picture
 
-Why it neither freezes nor lies: training runs in one background thread. A request only changes
-settings or leaves a note for that thread, and returns. Whatever shows the session draws a frozen
-`View`. One session trains at a time in a process: another one pauses it.
+Training runs in one background thread. A request only changes settings or asks that thread to halt,
+and returns: so no cell waits. Whatever shows the session draws a frozen `View`: so a picture never
+mixes two moments. One session trains at a time in a process: another one pauses it.
 
 What a request does in which state stands in states.py. Longer than 350 lines because this is the
 one place that changes anything, under one lock.
@@ -67,9 +67,14 @@ class Session:
     task are settings, too. many: train on many problems although the options single out one, which
     is then the one to look at before.
 
-    Attributes: state (see states.py); settings; config, of the first method's run; methods; many;
-    instance, the problem to look at before there is a step; records, of the first method's run;
-    runs {method: Run}; last_error (a traceback as text, or None).
+    Attributes:
+
+    - state: see states.py; settings; methods
+    - config, records: of the first method's run
+    - many: as it was given; `View.many` says whether the steps draw different problems
+    - instance: the problem to look at before there is a step
+    - runs: {method: Run}
+    - last_error: a traceback as text, or None
 
     >>> session = Session(("vpo", "grpo"), alpha=0.3)
     >>> session.state, session.config.alpha, session.methods
@@ -125,7 +130,8 @@ class Session:
         return self._halt("pause", message)
 
     def pause_other(self, why: str) -> "Session | None":
-        """Pause the session that trains, if it is another one; returns it."""
+        """Pause the session that trained last, if it is another one and trains; returns it. None if
+        there is none."""
         other = Session._training()
         if other in (None, self):
             return None
@@ -152,26 +158,29 @@ class Session:
         return self
 
     def pick(self, message: str = "", **chosen: Any) -> Self:
-        """Train on the one problem that these options of the task single out. Forgets all runs.
-
-        Further options of the task are changed with it. Alone they are changed by `change`:
-        ValueError.
+        """Choose the one problem that these options of the task single out. Forgets all runs. With
+        ``many`` it is only the one to look at before. Further options of the task are changed with
+        it. ValueError for those alone, and for other settings: use `change`.
         """
         check(message=message)
         with self._lock:
             known = [option.name for option in self._task.options]
             others = [name for name in chosen if name not in known]
             if not set(chosen) & set(self._task.singles_out):
-                others = list(chosen)
+                others = list(chosen) or ["pick()"]
             if others:
-                said = shown(", ".join(others))
-                raise ValueError(f"{said}: singles out no problem; use change(...)")
+                said, there = shown(", ".join(others)), ", ".join(self._task.singles_out) or "none"
+                raise ValueError(
+                    f"{said}: singles out no problem; options of task {self._task.name!r} that do: "
+                    f"{there}; for others use change(...)"
+                )
             self._forget(self.settings.choosing(**chosen))
             self._say(message)
         return self
 
     def next_problem(self) -> Self:
-        """The problem with the next number; the first one, where none was chosen. Forgets all runs.
+        """The problem with the next number; the first held-out one, where none was chosen. Forgets
+        all runs.
 
         ValueError for a task in which no number singles out a problem.
         """
@@ -281,8 +290,8 @@ class Session:
 
         folder: to write recording.json into; an earlier recording there is replaced, any other file
         is not. None: recordings/METHODS-PROBLEM-N in the current folder, N counting up, so that
-        nothing is overwritten. command: what made the runs, for a lesson to say; those of a
-        recording keep theirs. ValueError where there are no runs.
+        nothing is overwritten. command: what made the runs, for a lesson to say; without it those
+        of a recording keep theirs. ValueError where there are no runs.
         """
         check(command=command)
         with self._lock:
@@ -608,15 +617,16 @@ def _interrupted(*_):
     threading.Thread(target=stop, name="vpo-lite interrupt", daemon=True).start()
 
 
-# Finalizers run in one hook of atexit. Made known before the next one, it runs after it, and so
-# with the finalizers of a torch that loads meanwhile: they failed, with a traceback each.
+# weakref runs all finalizers in one atexit hook, and its first finalizer registers that hook. Made
+# before the hook below, it runs after it: when training has ended. Before that, finalizers of a
+# torch that still loaded failed, with a traceback each.
 weakref.finalize(Session, int)
 
 
 @atexit.register
 def _stop_before_exit():
-    """A thread inside torch while the interpreter ends would abort the process. However long the
-    step takes: an interrupt ends the waiting.
+    """Stop training and wait for the step under way: a thread inside torch while the interpreter
+    ends would abort the process. An interrupt ends the waiting.
     """
     session = Session._training()
     if session is not None:

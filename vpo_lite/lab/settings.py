@@ -4,6 +4,7 @@
 refused when they are made.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Collection
@@ -33,8 +34,8 @@ _PRESET = Option("preset", str, "demo", "name of a preset")
 class Settings:
     """The settings of one to three runs that train side by side.
 
-    They are compared at equal numbers of answers: single answers are judged in sets of m, too,
-    whatever m is. Only a lab without a method that writes sets may give set_size another value.
+    All are judged in sets of m: m single answers make a set, too. Only a lab without a method that
+    writes sets may give set_size another value.
 
     - methods: their methods, by name
     - config: settings of the first run, without the options that single out one problem
@@ -103,12 +104,19 @@ class Settings:
         return self.config.but(**self.chosen).make_task()
 
     def of_a_run(self, method: str, began: "Settings") -> TrainConfig:
-        """The settings of a run under way: those that act at once are of now, all others of
-        ``began``.
+        """The settings of a run under way: those that act at once are of now, as far as they fit
+        the others, which are those of ``began``.
         """
         now = {name: getattr(self.config, name) for name in _at_once(began)}
         now["set_size"] = min(self.config.set_size, self.config.group_size)
-        return began.configs[method].but(**now)
+        config = began.configs[method]
+        try:
+            return config.but(**now)
+        except ValueError:  # not all fit the others, such as k: those that do
+            for name, value in now.items():
+                with contextlib.suppress(ValueError):
+                    config = config.but(**{name: value})
+            return config
 
     def needs_fresh_run(self, began: "Settings") -> str:
         """What a run that began with other settings does not follow; "" if it follows all."""

@@ -14,7 +14,7 @@ class Showing:
 
     - routes: what stands beside the answers: nothing else ("answers"), the set that the objective
       asks for ("best set"), or the whole true front ("front")
-    - alpha: the alpha that coverage is judged at; None: the one that is trained after
+    - alpha: the alpha that coverage is judged at; None: the one that training uses
 
     >>> Showing().but(routes="front").routes
     'front'

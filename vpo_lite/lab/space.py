@@ -13,7 +13,7 @@ from .view import Moment, Run, View
 ASIDE = 0.035  # between the markers of two runs at one point
 FAILED_AT = (-0.12, -0.24)  # where answers of the first run that do not count are drawn
 FAILED_STEP = 0.12  # and how far below them those of the next run
-NONE = " "  # no text: beside a point whose text was empty plotly.js never draws a later one
+NONE = " "  # an empty text: after "" plotly.js never draws a later text of that point
 
 
 def lowest(runs: int) -> float:

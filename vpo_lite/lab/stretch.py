@@ -134,8 +134,8 @@ class Rehearsal:
     """One step of training in the background, once per process, while people look at the panel:
     torch, the policy and its kernels are loaded when Train is pressed.
 
-    error: its traceback, None while all is well, and once it was said. VPO_LITE_COLD in the
-    environment: do nothing.
+    error: its traceback; None if there was none, and after a session has shown it. VPO_LITE_COLD in
+    the environment: do nothing.
     """
 
     def __init__(self):

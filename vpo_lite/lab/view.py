@@ -48,7 +48,7 @@ class Moment:
     - points (n, d), counts (n,), valid (n,): distinct reward vectors, how many answers earned
       each, and whether those answers count
     - answers (m), rewards (m, d): a typical set, the one of median set reward
-    - best_at_k: {k: mean best score of k answers}
+    - best_at_k: {k: mean best w* . r of k answers}, k = 1, 3, 10
     - sets: all sets of the step, problem by problem
     """
 
@@ -64,7 +64,7 @@ class Moment:
 
     @classmethod
     def of(cls, record: StepRecord, config: TrainConfig, task: Task) -> "Moment":
-        """From the record of a step that trained after ``config``."""
+        """From the record of a step, and the config that it trained with."""
         groups = record.groups if task.single else record.groups[:1]
         problem = Problem.of(task, groups[0].instance)
         pool = np.concatenate([g.rewards.reshape(-1, g.rewards.shape[-1]) for g in groups])
@@ -105,7 +105,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class Run:
-    """One method's run as far as it went: its settings, and records and moments step by step."""
+    """One method's run as far as it went: the settings of its last step, and records and moments
+    step by step."""
 
     method: str
     config: TrainConfig
@@ -153,11 +154,11 @@ class View:
     - runs: in order, up to the step that is looked at (``look``; None: the last one)
     - steps: steps of the longest run
     - active: methods of the runs under way, or of the last ones
-    - earlier: finished runs of the same methods on the same problem, oldest first
+    - earlier: runs on the same problem that fresh ones replaced, finished or not; oldest first
     - message: the last thing to say about a request; error: one line in red
     - restart: what was changed that needs a fresh run
     - showing: what of it all is drawn
-    - version: counts the changes that did not come from the panel's own knobs
+    - version: counts the changes of settings, of the step looked at, and of what is drawn
     """
 
     state: str
@@ -279,8 +280,9 @@ class View:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """The weights (K, d) that the step on show drew, at the settings of now. With K = infinity
-        `DOTS` of them, to look at. Drawn once for all answers of a view: K may be a million.
+        """The weights (K, d) that VPO draws for the first prompt of the step on show, at the
+        settings of now. With K = infinity `DOTS` of them, to look at. Drawn once for all answers of
+        a view: K may be a million.
         """
         step = self.focus.record.step - 1 if self.focus else 0
         count = DOTS if self.config.K == math.inf else self.config.K

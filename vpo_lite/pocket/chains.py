@@ -73,7 +73,7 @@ class ChainsRecipe(Recipe):
         0.02, "fraction of the names that are random ones, candidate or not", least=0, most=1
     )
     distinct_share: float = setting(
-        0.5, "fraction of the sets that hold no chain twice", least=0, most=1
+        0.5, "fraction of the sets that hold no chain twice, if there are enough", least=0, most=1
     )
     first_updates: int = setting(
         80, "updates at the beginning with one candidate for each place", least=0, most=10**9
@@ -137,5 +137,6 @@ It reads both generated modes, and is good for nothing else.""",
 drawn chains (seeds from {FIRST_SEED:,}) with one to five uncertain places; the likelier candidate
 holds with probability 0.5 to 0.9. Seed {self.seed}. A name is drawn with just this probability, but
 for a share of {self.wrong_share} random names. In a share of {self.distinct_share} of the sets no
-chain stands twice. The first {self.first_updates} updates show one candidate for each place.""",
+chain stands twice, where there are enough. The first {self.first_updates} updates show
+one candidate for each place.""",
         )

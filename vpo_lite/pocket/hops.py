@@ -31,7 +31,7 @@ from .recipe import MOST_ANSWERS, WEIGHTS, Recipe, some_weights
 
 _LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
 _LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
-# Shares of the batches with questions of 2, 3 and 4 steps: while all answers are right, and later
+# Shares of the batches with questions of 2, 3 and 4 steps: with answers on the front, and later
 _FIRST, _LATER = (0.4, 0.6, 0), (0.2, 0.6, 0.2)
 
 
@@ -65,7 +65,8 @@ def demonstrate(
     """m right answers that are undecided between the points of the front.
 
     An answer is a chain on the front (``front_share``), or any chain that answers the question. In
-    a share ``distinct_share`` of the sets no chain of the front is repeated before all are used.
+    a share ``distinct_share`` of the sets those of the front come in turn, in random order; any
+    chain may still repeat one.
     """
     chains = chains_of(question)
     front = np.flatnonzero(nondominated(rewards_of(question)))
@@ -112,7 +113,7 @@ class HopsRecipe(Recipe):
         most=1,
     )
     distinct_share: float = setting(
-        0.5, "fraction of the sets that repeat no chain before all are used", least=0, most=1
+        0.5, "fraction of the sets that take the front's chains in turn", least=0, most=1
     )
     first_updates: int = setting(
         600,
@@ -188,7 +189,7 @@ learning has something to teach. It is good for nothing else.""",
             f"""on
 drawn questions of 2 (20 %), 3 (60 %) or 4 steps. Seed {self.seed}. An answer is a point of the
 front with probability {self.front_share}, else any right chain. In a share of {self.distinct_share}
-of the sets no chain is written again before all of the front are. The first {self.first_updates}
+of the sets the points of the front come in turn, in random order. The first {self.first_updates}
 updates show questions of 1 to 3 steps, without
 a rumour, and one right answer; {self.right_updates} more show whole questions of 2 or 3 steps and
 one or two points of the front. The embedding of a fact begins as the sum of vectors for its source,

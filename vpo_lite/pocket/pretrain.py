@@ -124,7 +124,8 @@ def pretrain(
 
     Raises, before anything is written: ValueError for sizes that this machine cannot hold and for a
     folder that cannot be used, BusyError where another process works there. Later: TrainingError at
-    the first loss that is not finite; the last saved state stays.
+    the first loss or gradient that is not finite; the last saved state stays. BusyError if another
+    call took the folder over.
     """
     out = check_folder(recipe, out)
     check_fits(recipe, device)
@@ -178,7 +179,8 @@ def _updates(recipe, out, model, optimizer, done, workers, compile, lock) -> Ite
         if not (math.isfinite(loss.item()) and torch.isfinite(norm)):
             raise TrainingError(
                 f"update {update + 1}: loss = {loss.item():g}, gradient norm = {norm.item():g}: "
-                f"lower lr ({recipe.lr:g}). {out} still holds the state after update {saved}"
+                f"lower lr ({recipe.lr:g}), in another folder: {out} keeps its settings, and "
+                + (f"the state after update {saved}" if saved else "holds no state yet")
             )
         optimizer.step()
         if (update + 1) % recipe.save_every == 0:
@@ -200,7 +202,10 @@ def _save_model(model, recipe: Recipe, out: Path) -> None:
     """Put model and tokenizer into the folder: whole files, the parameters last."""
     broken = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
     if broken:
-        raise TrainingError(f"{len(broken)} tensors are not finite ({broken[0]}): lower lr")
+        raise TrainingError(
+            f"{len(broken)} tensors are not finite ({broken[0]}): lower lr ({recipe.lr:g}), in "
+            "another folder"
+        )
     if sum(p.numel() for p in model.parameters()) * 4 > LARGEST_FP32:
         model.bfloat16()
     staging = Path(tempfile.mkdtemp(prefix=f".{MODEL}-", dir=out))
@@ -217,8 +222,9 @@ def _save_model(model, recipe: Recipe, out: Path) -> None:
 def check_fits(recipe: Recipe, device: torch.device) -> None:
     """Raise ValueError, with the numbers, for a model that needs more memory than there is at all.
 
-    Parameters, gradients and AdamW's moments take 16 bytes each. A token of the batch keeps about
-    16 H + 4 I numbers in each layer, and 3 V for the logits, of 4 bytes.
+    A parameter, its gradient and AdamW's two moments take 16 bytes. A token of the batch keeps
+    about 16 width + 4 mlp numbers in each layer, and 3 per word of the vocabulary for the logits,
+    of 4 bytes each.
     """
     with torch.device("meta"):
         model = LlamaForCausalLM(_shape(recipe))
@@ -325,7 +331,8 @@ def held_out_figures(
 def finish(recipe: Recipe, out, device) -> dict:
     """Measure a finished pocket policy on held-out problems.
 
-    Writes the figures and the model card into its folder, and returns the figures by task.
+    Writes the figures and the model card into its folder, and returns the figures by the names of
+    ``recipe.measured()``.
     """
     out = Path(out)
     lock = lock_folder(out)

@@ -75,7 +75,7 @@ class ProgramsRecipe(Recipe):
         most=1,
     )
     distinct_share: float = setting(
-        0.5, "fraction of the sets that repeat no rule before all are used", least=0, most=1
+        0.5, "fraction of the sets that take the rules in turn", least=0, most=1
     )
     first_updates: int = setting(
         400, "updates at the beginning that show rules only", least=0, most=10**9
@@ -98,7 +98,7 @@ class ProgramsRecipe(Recipe):
         }
 
     def demonstration(self, i: int) -> tuple[Prompt, str]:
-        """Number i. All of a batch have the same m, and most the same number of tests."""
+        """Number i. All of a batch have the same m and the same number of tests."""
         batch = i // self.batch
         first = batch < self.first_updates
         rules = generator(self.seed, "rules", batch).choice(3, p=_FIRST if first else _LATER) + 1
@@ -131,6 +131,6 @@ to teach. It is good for nothing else.""",
 drawn tests (seeds from {FIRST_SEED:,}) with three hidden rules (60 % of the batches), two (30 %) or
 one (10 %), each of one operation. Seed {self.seed}. An answer is a hidden rule with probability
 {self.rule_share}, else a random program of one operation (70 %) or two. In a share of
-{self.distinct_share} of the sets no rule is written again before all are. The first
+{self.distinct_share} of the sets the rules come in turn, in random order. The first
 {self.first_updates} updates show rules only, more often a single one.""",
         )

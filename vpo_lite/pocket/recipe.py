@@ -32,7 +32,7 @@ class Recipe(ABC):
     - task: name of the task; tag: that of its answers
     - problems: what its problems are called
     - longest: most tokens of a prompt with its answers
-    - stops: whether a completion ends with the closing tag of its last answer, without EOS
+    - stops: whether sampling ends at the closing tag of the last answer, without EOS
     - columns: shares that are measured on held-out problems -> their titles in the card
 
     A task adds settings as fields of its own, and defines the abstract methods.
@@ -155,8 +155,8 @@ class Recipe(ABC):
 
 
 def some_weights(d: int, rng: np.random.Generator) -> np.ndarray | None:
-    """Weights (d,) to show in a prompt; in nine prompts of ten None. They mean nothing yet, but the
-    places of all later tokens become familiar.
+    """Weights (d,) to show in one prompt of ten; otherwise None. Answers do not depend on them yet,
+    but the policy gets used to the places of the tokens behind them.
     """
     return rng.dirichlet(np.ones(d)) if rng.random() < 0.1 else None
 

@@ -21,7 +21,8 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     label = "GRPO, 3 x rollouts"
     settings = {method = "grpo", group_size = 24}
 
-``like = "programs"`` takes everything from another study; what stands beside it replaces that.
+``like = "programs"`` takes everything from another shipped study. What stands beside it replaces a
+whole entry: ``settings = {..}`` all settings, ``[kinds.a]`` all kinds.
 """
 
 import itertools
@@ -57,7 +58,10 @@ Settings = dict[str, bool | int | float | str]
 class Kind(Schema):
     """One kind of run: a method with its settings.
 
+    - label: its name in tables; settings: these replace those of the study
     - judged: settings that are changed for measuring, such as the task
+    - trained: False: the policy is measured as it is
+    - seeds: runs, if not as many as the study states
     - vary {setting: values}: one kind for each combination, named by them
     """
 
@@ -94,7 +98,7 @@ class Measured(Schema):
 class Searched(Schema):
     """The evolutionary search that follows training, with each policy of some kinds.
 
-    - calls: in each a policy writes m answers, in one rollout or in m
+    - calls: in each a policy writes m answers, in one rollout or in several
     - problems: held-out ones; seeds: searches on each
     - policies: runs of each kind that are searched with, at most
     """
@@ -212,12 +216,13 @@ class Study:
         jobs = [self.job(kind, lr, 0) for lr in self.every_rate(kind)]
         twice = _first_twice(job.key for job in jobs)
         if twice is not None:
-            raise ValueError(f"lr = {self.every_rate(kind)}: two runs would be named {twice}")
+            said = f"lr = {self.every_rate(kind)}: two runs would be named {twice}"
+            raise ValueError(f"{said}; give rates that differ in their first six digits")
         judged = jobs[0].judged
         if measured.answers < judged.compared_size:
             raise ValueError(
-                f"measured answers = {measured.answers}: it compares sets of "
-                f"{judged.compared_size}; measure as many answers or more"
+                f"measured.answers = {measured.answers}: this kind is compared on sets of "
+                f"{judged.compared_size} answers; measure as many or more"
             )
         if judged.single:
             return
@@ -339,5 +344,5 @@ def _stated(path: Path) -> dict:
         return stated
     base = DECLARED / f"{like}.toml"
     if like not in names() or base == path:
-        raise DamagedError(f"{path}: like = {shown(like)} is no other study: {', '.join(names())}")
+        raise DamagedError(f"{path}: like = {shown(like)}: expected one of {', '.join(names())}")
     return _stated(base) | stated

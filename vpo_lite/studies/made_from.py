@@ -1,7 +1,7 @@
 """What the runs of a study are made from, by content: data files, code of one's own, base models.
 
-A file may be edited while a study is under way, also when its name stays. Runs before and after are
-not runs of one study, so they are not averaged, and not compared.
+A file may be edited under the same name while a study is under way. Runs from before and after are
+not runs of one study, so they are neither averaged nor compared.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,9 @@ Contents = dict[str, str]
 
 
 def made_from(job: Job) -> Contents:
-    """The digests of the files that a run reads now, by setting and name: {"data rows.jsonl": ..},
-    without its base model. Raises DamagedError for a data file that cannot be read.
+    """The digests of what a run reads now, by setting and name, {"data rows.jsonl": ..}: data,
+    code, and the tokenizer of a model in a folder, not the model's parameters. Raises DamagedError
+    for a data file that cannot be read.
     """
     found = {}
     for config in (job.config, job.judged):
@@ -39,6 +40,7 @@ def check_alike(made: Iterable[tuple[object, str, Contents]]) -> None:
             if content != there:
                 cure = "put it back, or name another folder with --out"
                 raise DamagedError(
-                    f"{first}: was made when {name} had another content than {file}; "
+                    f"{first}: was made when {name} had another content than "
+                    f"{file if file is NOW else f'for {file}'}; "
                     f"{cure if file is NOW else 'move one of these files away'}"
                 )

@@ -31,15 +31,16 @@ def measure(
 ) -> dict:
     """The figures of a policy on the problems with these seeds, one row for each problem.
 
-    A pool of ``answers`` answers is sampled for each problem at temperature 1. A dict of arrays
-    comes back, the first axis of each is the problem:
+    A pool of ``answers`` answers is sampled for each problem at temperature 1; the draws
+    depend on ``seed``. Returns a dict of arrays; the first axis of each is the problem:
 
     - best (n, answers): best@k under w*, for k = 1 .. answers
     - any (n, answers): the same under ``count`` held-out preferences, mean over them
     - solved (n, answers): pass@k
     - rollouts (n, G): best@m, best@2m, .. under w*, by whole rollouts
-    - coverage, attained (n,): of the sets that methods are compared on. Coverage is U(set) over
-      U(front); attained is U(set) over that of the best set of this size. NaN without a known front
+    - coverage, attained (n,): of the sets that methods are compared on, at alpha = 1. Coverage is
+      U(set) over U(front); attained is U(set) over that of the best set of this size. NaN without a
+      known front
     - judged (n, len(alphas)): coverage at these alphas, whatever alpha was trained at
     - coverage_pool, front_share (n,): of the whole pool
     - set_reward (n,): U at the run's alpha

@@ -10,7 +10,8 @@ def jobs(
     study: Study, folder, kinds=None, seeds: int | None = None, every_rate: bool = False
 ) -> Iterator[Job]:
     """The runs that can be done next, kind by kind: all learning rates of seed 0, then other seeds
-    at the rate that was chosen. It is chosen when it is asked for, so while the runs are done.
+    at the chosen rate. The rate is chosen when the iterator gets there, so do each run before the
+    next.
 
     - kinds: these alone, in their order
     - seeds: at most so many

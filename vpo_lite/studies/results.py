@@ -34,6 +34,8 @@ class Checkpoint(Schema):
 class Result(Schema):
     """One finished run.
 
+    - validation: the figure that chooses the learning rate, on the validation problems
+    - per_problem: of the last measurement; answers: asked for in training
     - measured: what the study states of measuring; judged: settings changed for it
     - made_from: digests of data files, code and base model (made_from.py); empty in files that are
       older than this field
@@ -201,7 +203,7 @@ def check_runs(study: Study, folder, runs: Iterable[Result]) -> None:
 
 def check_contents(study: Study, folder, about_to: Iterable[tuple[str, Contents]]) -> None:
     """Raise DamagedError where a finished run was made from other data, code or base models than
-    another one, or than what is about to begin: of each its kind, and what it would be made from.
+    another one, or than a run that is about to begin. about_to: (kind, contents) of each such run.
     """
     paths = [(result_path(folder, job), job.kind) for job in study.every_job().values()]
     made = [(p, kind, read_made(p, Result).made_from) for p, kind in paths if p.exists()]

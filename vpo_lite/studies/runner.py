@@ -3,7 +3,7 @@
 A folder holds ``KEY.json`` for each finished run, and its adapter in ``policies/KEY``. What is
 finished is skipped, and a run that was cut short goes on where it was (under_way.py). So a killed
 study goes on with the same command, and the same command started several times shares the work: a
-run belongs to the process that holds the lock of its folder. A run whose loss becomes infinite
+run belongs to the process that holds the lock of its folder. A run whose training cannot go on
 leaves ``failed-KEY.json`` instead, and the study goes on without it. It is tried again without that
 file, or with other settings.
 """
@@ -73,7 +73,8 @@ def run_study(
 ) -> Iterator[Result | Failure]:
     """Do all runs that are not finished; yields each when it is.
 
-    A run that cannot be done here does not keep the others from it: TrainingError at the end.
+    A run that cannot be done here is left out; TrainingError names it after the others.
+    DamagedError for a finished run that was made otherwise than the study states.
 
     - kinds, seeds, every_rate: as for :func:`vpo_lite.studies.plan.jobs`
     - tell(key, step, steps): called after each training step

@@ -1,8 +1,8 @@
 """Evolution with the policies of a study: search after training, at equal answers. What there is to
 search with, and what was found; ``searching.py`` does it, and this file loads no torch.
 
-Each run of the chosen learning rate gives a policy. In a call a policy that writes sets gives one
-rollout of m answers, and one that writes single answers gives m rollouts. Mutations without a
+Each run of the chosen learning rate gives a policy. In a call every policy gives m answers: one
+rollout of a set of m, m rollouts of single answers, or m / n of sets of n. Mutations without a
 policy are the baseline ``mutation``; the kinds before training are the untrained policies.
 """
 
@@ -28,7 +28,8 @@ class Searches(Schema):
 
     - solved: answers asked for until the target was reached; None where it was not
     - tokens, candidates: sampled and scored in the whole search
-    - best: the best score; budgets: answers asked for, at each point of ``curve``
+    - best: the best score; cells: elites in the archive at the end
+    - answers: asked for in a search; budgets: asked for at each point of ``curve``
     - curve: by seed, the mean best score over problems at each budget
     - made: calls, and the settings of the run; empty in files that are older than this field
     """
@@ -100,7 +101,8 @@ def searches(study: Study, folder) -> list[Search]:
     """
     stated, found = study.declared.search, []
     if stated is None:
-        raise ValueError(f"study {study.name}: its file has no part [search]")
+        cure = "add one, with kinds = [..]"
+        raise ValueError(f"study {study.name}: its file has no part [search]; {cure}")
     runs = chosen(study, folder)
     for kind in stated.kinds:
         if kind == MUTATION:

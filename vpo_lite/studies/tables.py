@@ -90,8 +90,8 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     problem it is infinite.
 
     None where one of the two has no finished run, and for a figure that has no value on some
-    problem, such as the coverage without a known front. Also for set rewards at other alphas, and
-    for what is said of sets where they hold other numbers of answers.
+    problem, such as the coverage without a known front. Also for set rewards at two alphas, and for
+    the figures of sets (`OF_SETS`) where these differ in size.
     """
     found, kinds = chosen(study, folder), (kind, baseline or study.baseline)
     if figure == "set_reward" and len(_alphas(study, kinds)) > 1:
@@ -118,7 +118,8 @@ def _sizes(study: Study, kinds: Iterable[str]) -> set[int]:
 
 
 def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float] | None:
-    """The 95 % interval of a kind's mean over problems and seeds; None as in `difference`."""
+    """The 95 % interval of a kind's mean over problems and seeds; None without a finished run, and
+    where some problem has no value."""
     found = chosen(study, folder)
     values = _values(found.get(kind, []), figure)
     if values is None:

@@ -1,4 +1,4 @@
-"""The problems that policies are trained on: one file per domain, with one class of tasks."""
+"""The problems that policies are trained on: each domain is a class in the file with its name."""
 
 from ..options import Option
 from .base import Prompt, Task

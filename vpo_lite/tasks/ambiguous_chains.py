@@ -89,7 +89,9 @@ class IndependentChains(Task):
             least=1,
             most=5,
         ),
-        Option("prior", float, 0.6, "probability of the likelier of two candidates, 0.5 to 0.9"),
+        Option(
+            "prior", float, 0.6, "probability of the likelier candidate: 0.5, 0.6, 0.7, 0.8 or 0.9"
+        ),
         Option(
             "problem",
             int,
@@ -138,8 +140,8 @@ class IndependentChains(Task):
     def prompt(self, instance, m: int, *, weights=None, pocket: dict | None = None) -> Prompt:
         """The request for m chains: symbols for a pocket policy, otherwise words.
 
-        The symbols are the probability of the likelier candidates in tenths, then two candidates
-        for each place; ``-`` where there is no second one.
+        The symbols are m, the probability of the likelier candidates in tenths, then two candidates
+        for each place; ``-`` where there is no second one. Weights stand before their places.
         """
         if pocket is None:
             return Prompt.words(self._words(instance, m, weights))
@@ -208,8 +210,8 @@ class SpreadingChains(IndependentChains):
     """The same problems, scored as if a wrong entity spoiled all that is inferred from it.
 
     The sentences are followed backwards. So entity_D was inferred from entity_E, and counts only if
-    that is right, too. Given the gold, the vectors of any answers are then ordered: the best answer
-    is the best under every weighting.
+    that is right, too. An answer is valid if entity_E is right. Given the gold, the vectors of any
+    answers are then ordered: the best answer is the best under every weighting.
 
     >>> SpreadingChains().counted(np.array([1, 1, 0, 1, 1])).tolist()
     [0, 0, 0, 1, 1]

@@ -75,9 +75,9 @@ def in_modules(names: str) -> list[str]:
 
 
 def code_digest(names: str) -> str | None:
-    """SHA-256, in hex, of the files in which the named classes and functions are written, between
-    commas; of what a notebook's cell defines the source. None where no source is to be found, and
-    for what vpo_lite ships. What these files import does not count.
+    """SHA-256, in hex, of the files that hold these classes and functions; for one that a
+    notebook's cell defines, of its source. names: with commas between. None where no source is
+    found, and for what vpo_lite ships. What these files import does not count.
     """
     sources = dict.fromkeys(filter(None, map(_source, in_modules(names))))
     return hashlib.sha256(b"".join(sources)).hexdigest() if sources else None

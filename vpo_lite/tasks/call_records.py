@@ -59,7 +59,8 @@ class Dialogue:
 class CallRecords(RecordTask):
     """Tool calls for format, tool_name, arg_key and arg_value: d = 4, w* is their mean.
 
-    - format: 1 with ``<think>``, and with a call where the record has calls, without where not
+    - format: 1 with ``<think>`` and, if the record has calls, a call that can be read; if it has
+      none, with nothing in ``<tool_call>``
     - tool_name: F1 of the multisets of names
     - arg_key: mean over pairs of calls of the F1 of the keys
     - arg_value: mean over pairs of calls of the share of the record's values that match
@@ -67,7 +68,8 @@ class CallRecords(RecordTask):
     Each of the record's calls is paired in turn with the best call that is left: 100 for the name
     and 1 for each common key, and the earliest of equals. A call without a partner counts 0. On a
     record without calls an answer without calls has 1 in all three, and any call makes all four 0.
-    All four rise together, so this task is a negative control: VPO can gain little.
+    One answer earns all four, and they mostly rise together. So this task is near a negative
+    control: in the paper VPO's best@30 is .952, GRPO's .925, and Max@k's .954.
 
     >>> task = CallRecords()
     >>> x = task.instance(0)

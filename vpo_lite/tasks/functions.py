@@ -102,7 +102,9 @@ class ByFunctions(Task):
                 "return less for what shall be avoided"
             )
         if not self.weights.any():
-            raise ValueError("w_star holds nothing but zeros: every answer would be worth the same")
+            raise ValueError(
+                "w_star (--reward-weights) holds nothing but zeros: give a weight above 0"
+            )
 
     def objectives(self, instance) -> tuple[str, ...]:
         return self.reward_functions.names
@@ -274,7 +276,7 @@ class FunctionsTask(ByFunctions, RecordTask):
     def record(self, row: FunctionsRow) -> Asked:
         for name in HANDED:
             if name in row.model_extra:
-                raise Dropped(f"functions are handed {name} of another kind: rename this column")
+                raise Dropped(f"functions get another {name}: rename this column")
         columns = {name: x for name, x in row.model_extra.items() if name not in LEFT_OUT}
         return Asked(row.prompt, columns)
 

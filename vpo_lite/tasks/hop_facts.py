@@ -34,8 +34,9 @@ _PERSON = {name.lower(): name for name in PEOPLE}
 class HopFacts(Task):
     """Questions of 2 to 4 steps, answered by facts that are trusted, fresh or few: d = 4.
 
-    An answer cites facts and names a person. It counts only if the cited facts are a chain that
-    leads from the start of the question to that person; otherwise all four rewards are 0.
+    An answer cites facts, in any order, and names a person. It counts only if these facts are a
+    chain that leads from the start of the question to that person; otherwise all four rewards are
+    0. A fact cited twice counts once.
 
     - valid: 1
     - trust, fresh: the mean over the cited facts, or the least (``along="weakest"``); 0 to 1

@@ -106,7 +106,8 @@ class HopRecords(RecordTask):
             str,
             "file",
             "order in which held-out questions are measured: file (default, as in the paper's "
-            "release): as they stand; hops (as in the paper): 2, 3 and 4 steps in turn",
+            "release): as they stand; hops: 2, 3 and 4 steps in turn, so equally many of each, as "
+            "the paper drew them",
             choices=("file", "hops"),
         ),
     )
@@ -118,10 +119,13 @@ class HopRecords(RecordTask):
         support = [step.paragraph_support_idx for step in row.question_decomposition]
         if row.answerable is False:
             raise Dropped("it is marked as not answerable")
-        if not support or None in support:
+        if not support:
+            raise Dropped("it has no steps")
+        if None in support:
             raise Dropped("a step names no paragraph")
         if not set(support) <= set(numbers):
-            raise Dropped("a step names a paragraph that is not there")
+            absent = min(set(support) - set(numbers))
+            raise Dropped(f"a step names paragraph {absent}, which is not there")
         if len(set(numbers)) < len(numbers):
             raise Dropped("two paragraphs have the same number")
         if not row.question.strip():

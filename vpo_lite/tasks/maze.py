@@ -76,8 +76,8 @@ class MazeTask(Task):
             "reward_mode",
             str,
             "linear",
-            "linear: fractions of gold, diamonds and lava; convex_bonus: these squared, times 1.5 "
-            "after a bonus square",
+            "linear: fractions of gold and diamonds taken, and of lava avoided; "
+            "convex_bonus: these squared, times 1.5 after a bonus square, at most 1",
             choices=envs.REWARD_MODES,
         ),
     )

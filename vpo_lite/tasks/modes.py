@@ -78,8 +78,11 @@ class TaskInModes(Task):
         mode = implied if mode is None else mode
         for name in sorted(meant - has[mode]):
             there = " and ".join(repr(other) for other in has if name in has[other])
+            apart = {n for n in meant & has[mode] if not any({n, name} <= has[k] for k in has)}
+            others = ", ".join(sorted(apart)) or "the others"
+            named = "mode" if options.get("mode") is not None else others
             raise ValueError(
                 f"{name} = {shown(options[name])} with mode = {mode!r}: only mode {there} has it; "
-                "leave one of the two out"
+                f"leave out {name} or {named}"
             )
         return mode, implied

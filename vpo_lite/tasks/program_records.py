@@ -215,7 +215,8 @@ class ProgramRecords(RecordTask):
         return "\n---\n".join(f"```python\n{code}\n```" for code in answers)
 
     def parse(self, instance, text: str, m: int) -> list[str | None]:
-        """The m programs in a completion, in its order; None where there are fewer."""
+        """The first m programs in a completion; None where there are fewer, and where one is empty
+        or too long."""
         split = in_training if self.fences == "training" else in_evaluation
         parts = split(without_thoughts(text, self.tag))
         found = [self.read(instance, part) for part in parts]

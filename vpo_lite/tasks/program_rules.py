@@ -4,9 +4,11 @@ An input is four digits, a program one to three operations on them, and a prompt
 (``3072>2703``). d = n differs from prompt to prompt, as with the test cases of LiveCodeBench in
 arXiv 2605.22817: one objective for each test, 0 or 1.
 
-The tests come from two or three hidden branches, told apart by the first digit of the input. The
-answers know no conditional, so no program passes all tests, and the front is real: each branch has
-a program of its own. There are only 1,110 programs. All of them are run, so the front is exact.
+In mode ``conflict`` the tests come from two or three hidden branches, told apart by the first digit
+of the input. Each branch has a program of its own, and the answers know no conditional. Tests that
+one program covers to more than 0.85 are drawn anew. So no program passes all, and the front is
+real. In mode ``single`` one program does. There are only 1,110 programs. All of them are run, so
+the front is exact.
 """
 
 from functools import lru_cache
@@ -122,8 +124,8 @@ class SingleRule(Task):
     # --- problems ---------------------------------------------------------------------------------
 
     def instance(self, seed: int) -> Examples:
-        """The tests with this seed, or those that the option singles out. Their number goes round
-        with it: 5, 6, 7, 8, 5, ...; with two rules 4, 6, 8, 4, ...
+        """The tests with this seed, or those that the option singles out. Their number cycles with
+        the seed: 5, 6, 7, 8, 5, ...; with two rules 4, 6, 8, 4, ...
         """
         seed = seed if self.problem is None else self.problem
         rng = generator(seed, "programs", self.rules, self.operations)

@@ -86,7 +86,7 @@ def run_conditional(text: str, digits: np.ndarray, rows_of: Callable) -> np.ndar
 
 
 def conditionals_of(first: str, second: str) -> list[str]:
-    """The 18 conditionals of two answers: nine digits, both orders. None if one is too deep.
+    """The 18 conditionals of two answers: nine digits, both orders. Empty if one has two levels.
 
     >>> conditionals_of("plus", "sort")[::9]
     ['?1 plus : sort', '?1 sort : plus']
@@ -98,7 +98,7 @@ def conditionals_of(first: str, second: str) -> list[str]:
 
 
 def mutated(answer: str | None, operations: Sequence[str], rng) -> str:
-    """An answer with one operation changed, added or removed; for None a random program.
+    """An answer with one operation drawn anew, added or removed; for None a random program.
 
     Each row of operations keeps its length between one and three. Conditions stay as they are.
     """

@@ -160,7 +160,7 @@ def _code_in(part: str) -> str:
 
 
 def in_evaluation(text: str) -> list[str]:
-    """The same as in its evaluation.
+    """The programs in a completion, as the paper's release reads them in evaluation.
 
     >>> in_evaluation("a --- b"), in_evaluation("a --- ```python\\nb\\n```")
     (['a', 'b'], ['b\\n'])

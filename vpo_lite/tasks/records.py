@@ -27,7 +27,7 @@ from .wording import between, without_thoughts
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
 LONG = 8  # records whose requests are the longest, for the memory of a run
-HELD_OUT_EVERY = 10  # records, counted from the last one: these are held out without a file of them
+HELD_OUT_EVERY = 10  # without held_out_data every tenth record is held out, from the last one on
 
 RECORD_OPTIONS = (
     Option(
@@ -178,8 +178,8 @@ class RecordTask(Task):
     # --- problems ---------------------------------------------------------------------------------
 
     def load(self, path) -> Loaded:
-        """What a file holds. It is read once for as long as it and the other options, which
-        :meth:`record` may ask for, do not change.
+        """What a file holds. It is read again only if it changes, or an option that :meth:`record`
+        may ask for.
 
         Raises DamagedError where it cannot be read.
         """
@@ -240,7 +240,8 @@ class RecordTask(Task):
             if seeds.start <= seed < seeds.stop:
                 return self._split[split][seed - seeds.start]
         count = sum(map(len, self._split.values()))
-        raise ValueError(f"problem {shown(seed)}: there are {count:,} records")
+        there = f"there are {count:,} records, 0 to {count - 1:,}"
+        raise ValueError(f"problem {shown(seed)}: {there}")
 
     def held_out_seen(self, count: int | None = None) -> int:
         """How many of the held-out records, of the first ``count``, ask the same as one to train
@@ -334,7 +335,10 @@ def _loaded(task: RecordTask, path: str) -> Loaded:
         try:
             record = task.record(row)
             if record is None:
-                raise TaskError("record(row) returned None: return the problem, or raise Dropped")
+                raise TaskError(
+                    f"task {task.name!r}: record(row) returned None: return the problem, or raise "
+                    "Dropped"
+                )
             gold = task.gold(record)
             if gold is not None and (np.asarray(task.score([record], [[gold]])[0]) != 1).any():
                 raise Dropped("its own gold answer does not earn every reward")

@@ -98,8 +98,8 @@ class RewardFunctions:
     def rewards(self, given: Callable[[], Mapping], count: int) -> np.ndarray:
         """The rewards (count, d). given: makes the arguments; each function gets its own.
 
-        Raises TaskError that names the function where it raises anything, and for anything but
-        ``count`` numbers.
+        Raises TaskError that names the function: where it raises (KeyboardInterrupt and MemoryError
+        pass), and for anything but ``count`` finite numbers that are not below ``worst``.
         """
         rows = zip(self.names, self.functions, self.worst, strict=True)
         found = [

@@ -44,7 +44,9 @@ def _json_lines(path, schema) -> Iterator[Any]:
             for line, text in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 1):
                 where = f"{path}, line {line}"
                 if len(text) > MOST_LINE:
-                    raise DamagedError(f"{where}: longer than {MOST_LINE:,} bytes")
+                    raise DamagedError(
+                        f"{where}: longer than {MOST_LINE:,} bytes; write one object on each line"
+                    )
                 text = text.removeprefix(b"\xef\xbb\xbf")  # files that were joined, too
                 if not text.strip():
                     empty.append(DamagedError(f"{where}: is empty; remove it"))
@@ -105,7 +107,10 @@ def _parquet(path, schema) -> Iterator[Any]:
             "write the rows as JSON lines"
         ) from error
     if int(pyarrow.__version__.partition(".")[0]) < PYARROW:
-        raise DamagedError(f"{path}: reading parquet needs pyarrow {PYARROW} or later")
+        raise DamagedError(
+            f"{path}: reading parquet needs pyarrow {PYARROW} or later, and there is "
+            f"{pyarrow.__version__}: pip install -U pyarrow"
+        )
     try:
         with parquet.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(256) for row in batch.to_pylist())

@@ -105,8 +105,8 @@ def without_solutions(notebook: dict) -> dict:
             text = FOLD.sub("", source_of(cell)).strip()
             if "Solution</summary>" in text:
                 raise ValueError(
-                    f"cell {i + 1} holds a solution that is not folded as in the course, so "
-                    "students would see it"
+                    f"cell {i + 1} holds a solution that is not folded, so "
+                    "students would see it; fold it as in the course"
                 )
             if text:
                 cells.append(cell | {"source": text.splitlines(keepends=True)})

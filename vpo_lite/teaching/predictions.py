@@ -134,7 +134,8 @@ class Prediction:
 
 
 def typed(text: str) -> float | None:
-    """The number that a reader typed; None for nothing. Raises ValueError for what is none.
+    """The number that a reader typed; None for nothing. A comma is a decimal comma: "1,728" is
+    1.728. Raises ValueError for what is none.
 
     >>> [typed(text) for text in ("0.95", "0,95", "95 %", "3/4", "\u22123", " ")]
     [0.95, 0.95, 0.95, 0.75, -3.0, None]
@@ -157,7 +158,8 @@ CLOSE = 0.05  # the relative error up to which a predicted number is called clos
 class Outcome:
     """A question, what was predicted (None: nothing was) and what came out, as one sentence.
 
-    Two numbers are the same if they are written alike. Within 5 % they are close.
+    Two numbers are the same if their first three digits are (from 1000 on, the whole part). Within
+    5 % they are close.
 
     >>> Outcome("What fills the slots?", None, "C C C")
     What fills the slots? You made no prediction. The outcome is C C C.
@@ -209,7 +211,7 @@ def _text(value):
     """
     if value is None or isinstance(value, str):
         return value or ""
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
+    return f"{value:.0f}" if 999.5 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 def _check_text(text, name):

@@ -59,7 +59,7 @@ function axes({ svg, em, width, height }, { x, y, xticks, yticks, xname, yname, 
   return { X, Y, left, end, top, bottom };
 }
 
-// round values between two ends: five, or fewer where there is no room for more
+// round values between two ends, at most six: one more than the steps that there is room for
 function ticks(low, high, room) {
   const rough = (high - low) / Math.max(1, Math.min(5, Math.floor(room))), unit = 10 ** Math.floor(Math.log10(rough));
   const step = unit * [1, 2, 5, 10].find((n) => n * unit >= rough - 1e-9), out = [];

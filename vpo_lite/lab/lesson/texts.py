@@ -97,7 +97,7 @@ def settings(one: Shown) -> str:
     K = "∞" if record.K == math.inf else record.K
     parts = [
         f"{one.label} is a run of the method {name}. The score of {name}: {trained_on}",
-        f"m = {record.m}, G = {config.group_size}, P = {config.prompts}, K = {K}, "
+        f"m = {record.m}, G = {len(record.groups[0].rewards)}, P = {len(record.groups)}, K = {K}, "
         f"α = {record.alpha:g}, seed {config.seed}, {len(one.run.records)} steps",
         *(f"From step {step} on: {text}" for step, text in changes(one.run.records)),
         f"Recording: {one.source}",

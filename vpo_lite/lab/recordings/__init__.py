@@ -85,7 +85,7 @@ def write(folder, recording: Recording) -> Path:
     if count > MOST_NUMBERS or size > MOST_BYTES:
         raise ValueError(
             f"record: {count:,} rewards and {size:,} bytes of text are too many; a recording takes "
-            f"{MOST_NUMBERS:,} and {MOST_BYTES:,}: record fewer steps"
+            f"{MOST_NUMBERS:,} and {MOST_BYTES:,}: train fewer steps"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,8 +98,8 @@ def write(folder, recording: Recording) -> Path:
 def new_folder(name: str) -> Path:
     """Make the folder recordings/NAME-N in the current folder, with the first N that is free.
 
-    Signs of the name that a folder may not have become "-". Raises ValueError where it cannot be
-    made.
+    What is no letter (a to z) or digit becomes "-", and NAME is cut to 100 characters. Raises
+    ValueError where it cannot be made.
     """
     name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:100]
     for number in itertools.count(1):

@@ -145,7 +145,10 @@ def _run(stored: StoredRun, answers: list[str], texts: list[str]) -> Run:
         )
     everything = [group for its in groups for group in its]
     if stored.problems != checksum(task, [g.instance for g in everything]):
-        raise ValueError("problems: its problems were made by another version")
+        raise ValueError(
+            "problems: its problems were made by another version; open it with that one, or train "
+            "and record again"
+        )
     _check_groups(task, everything)
     return _with_moments(config, task, records, groups, stored.set_sizes)
 

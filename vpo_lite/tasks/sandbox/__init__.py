@@ -1,13 +1,13 @@
 """Runs answers in Python, each in a process of its own that is kept from doing harm.
 
 Every run of an answer is a fresh process. It has limits on time, memory, processes, open files and
-output. It gets nothing of the environment, and three streams: a file to read from, a file to write
-to, ``/dev/null``. What it wrote is judged by the caller, outside; what was expected of it never
-enters. So an answer has nothing to forge: whatever it does, it is right only by writing what is
-right. ``inside.py`` is the part that stands inside.
+output. Of the environment it gets only what the interpreter needs, and three streams: a file to
+read from, a file to write to, ``/dev/null``. What it wrote is judged by the caller, outside; what
+was expected of it never enters. So an answer has nothing to forge: whatever it does, it is right
+only by writing what is right. ``inside.py`` is the part that stands inside.
 
-How far this protects depends on the system. The first means that works is taken, and every process
-proves it before the first answer runs: an answer of our own tries what is forbidden.
+How far this protects depends on the system. The first means that works is taken. Each process that
+scores tests it once, before its first answer: an answer of our own tries what is forbidden.
 
 | system | means | other files | network | ends all it started | processes |
 |---|---|---|---|---|---|

@@ -245,7 +245,8 @@ def call(code: str, name: str, arguments: str):
 
 
 def plain(value):
-    """The value, if JSON keeps it as it is; tuples are lists. Raises TypeError otherwise.
+    """The value with lists for its tuples. Raises TypeError for a key that is no text. What JSON
+    cannot hold at all is left to ``json.dumps``.
 
     >>> plain(((1, 2), {"a": (3,)}))
     [[1, 2], {'a': [3]}]

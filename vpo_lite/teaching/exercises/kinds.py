@@ -34,7 +34,7 @@ class Exercise:
     key       of a notebook and a letter: "02-b"
     title     a few words; the heading in the notebook ends with them
     minutes   whole minutes to spend on it
-    level     1 (read off), 2 (think) or 3 (write code)
+    level     1 (read off), 2 (think) or 3 (make something, mostly code)
     solution  an answer that is right
     learned   what a right answer shows, in a sentence
     judge     answer -> None where it is right, else a hint

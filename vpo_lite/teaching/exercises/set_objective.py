@@ -158,7 +158,7 @@ EXERCISES = (
                 0.33,
                 "Move α up: with a small α people want one thing, so specialists are worth more.",
             ),
-            (20.0, "There U is close to 1/3. Go back a little."),
+            (20.0, "There U is only 0.40. Go back to smaller α."),
         ),
         learned="From α = 3 on three specialists are worth less than one generalist.",
     ),
