@@ -159,7 +159,7 @@ def test_a_run_is_stored_resumed_and_measured_there(on_twin, tmp_path):
     """The state goes to the CPU and back: the resumed run is the uninterrupted one, bit for bit."""
     adapters, summaries = {}, {}
     for name, device, stops in (("cpu", "cpu", 0), ("whole", "twin", 0), ("stopped", "twin", 1)):
-        run = Run.begin(demo(device, eval_problems=8), tmp_path / name)
+        run = Run.begin(demo(device, eval_answers=6), tmp_path / name)
         run.start()
         steps = run.steps()
         for _ in range(stops):
