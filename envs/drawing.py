@@ -48,7 +48,7 @@ _LETTER_COLOURS = {
 
 CELL = 64  # SVG units a square; all other lengths are fractions of it
 LARGEST_LANE = 7.0  # units between two routes that run side by side
-LARGEST_WIDTH = 10_000  # pixels
+LARGEST_WIDTH = 20_000  # pixels
 
 
 class Picture(str):
@@ -88,7 +88,7 @@ def svg(
         position: (row, column) of a walker to draw.
         taken: squares visited; the items on them are drawn as already taken.
         labels: whether to name columns and rows along the border.
-        width: width of the picture in pixels, 1 to 10,000; None leaves the natural size.
+        width: width of the picture in pixels, 1 to 20,000; None leaves the natural size.
 
     Returns:
         Picture: a str of SVG that notebooks show as a picture.
@@ -103,7 +103,7 @@ def svg(
     """
     routes, position, taken = _drawn(maze, routes, position, taken)
     names = _checked(names, routes)
-    if width is not None and not (isinstance(width, Real) and 1 <= width <= LARGEST_WIDTH):
+    if width is not None and not (_is_number(width) and 1 <= width <= LARGEST_WIDTH):
         raise ValueError(f"width: got {shown(width)}, expected 1 to {LARGEST_WIDTH:,} pixels")
     rows, columns = maze.shape
     margin = 0.5 * CELL if labels else 0.08 * CELL
@@ -191,6 +191,10 @@ def _check_square(maze, given, name):
         raise ValueError(
             f"{name}: got {shown(given)}, expected (row, column) on the {rows} by {columns} squares"
         )
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _checked(names, routes):

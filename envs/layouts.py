@@ -31,8 +31,8 @@ class Layout:
     - A path through both treasure corners, in either order, does not fit.
     - No route is best at everything: the Pareto front has at least two points.
 
-    The presets are frozen with two flaws; a walk ends on E. In about 1 of 4,000 mazes of
-    ``hard-8x8`` all paths to a treasure corner lead through E, which :meth:`envs.Maze.describe`
+    The presets are frozen with two flaws, both because a walk ends on E. In about 1 of 4,000 mazes
+    of ``hard-8x8`` all paths to a treasure corner lead through E, which :meth:`envs.Maze.describe`
     shows. In 1 of 1,500 of ``hard-8x8`` and ``lite-6x6`` an item lies behind E, which no rule of
     `describe` checks. Other layouts have neither.
 
@@ -101,8 +101,8 @@ class Layout:
         inside = (self.size - 4) ** 2
         if not self.tempting_lava and self.lava[0] > inside:
             raise ValueError(
-                f"lava={self.lava}: at size={self.size} there is room for {inside}, two squares "
-                "off the border; set tempting_lava=True, or lower lava"
+                f"lava={self.lava}: at size={self.size} only {inside} squares lie two or more off "
+                "the border; set tempting_lava=True, or lower lava"
             )
         if self.treasure_on_corner and not (self.gold[0] and self.diamonds[0]):
             raise ValueError(

@@ -64,7 +64,7 @@ class Maze:
         Raises:
             ValueError: an unknown symbol, rows of unequal length, a larger grid, no or several S or
                 E, no path to E, or a budget outside its range. Messages name squares as
-                `square_name` does, but wrong symbols and rows by their numbers, from 1.
+                `square_name` does, but those on symbols and rows give row and column, from 1.
 
         >>> Maze.from_text("SE").budget
         5
@@ -190,7 +190,8 @@ class Maze:
         """Returns which rules of the generated mazes hold: a dict that prints as a table.
 
         The values are True, False, or None where a rule does not apply. A hand-drawn maze need not
-        keep any rule. ``paper-9x9`` need not keep the rules on lava and on all gold and diamonds.
+        keep any rule. ``paper-9x9`` need not keep the rules on every lava tile and on
+        all gold and all diamonds.
 
         >>> print(Maze.from_text("S . G\\n. # .\\nD . E", budget=4).describe())
         yes  S and E lie on opposite corners

@@ -116,8 +116,8 @@ def test_width_scales_and_no_ids_can_clash():
     root = ET.fromstring(picture)
     assert float(root.get("width")) == 300 and float(root.get("height")) == pytest.approx(300)
     assert drawing.svg(MAZE, ["RRDD"], width=np.int64(300)) == picture
-    for width in [0, -3, "a", float("nan"), 1e9]:
-        with pytest.raises(ValueError, match=r"^width: got .*, expected 1 to 10,000 pixels$"):
+    for width in [0, -3, True, "a", float("nan"), 1e9]:
+        with pytest.raises(ValueError, match=r"^width: got .*, expected 1 to 20,000 pixels$"):
             drawing.svg(MAZE, width=width)
     assert " id=" not in picture and "url(" not in picture
 

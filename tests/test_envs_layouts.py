@@ -273,7 +273,10 @@ def test_layouts_of_every_size(size):
         ({"name": 3}, "name: got 3"),
         ({"bonus": 1}, "bonus: got 1, expected True or False"),
         (dict(gold=(0, 0), diamonds=(0, 0), treasure_on_corner=False), "with one kind alone"),
-        (dict(size=5, lava=(2, 3), tempting_lava=False), "at size=5 1 squares lie inside"),
+        (
+            dict(size=5, lava=(2, 3), tempting_lava=False),
+            "at size=5 only 1 squares lie two or more off the border",
+        ),
     ],
 )
 def test_layouts_that_cannot_be_are_refused(changes, message):

@@ -254,7 +254,7 @@ def test_the_numbers_of_problems_and_answers_are_the_configs_unless_they_are_giv
 
 
 def test_the_name_of_a_policy_is_told_from_one():
-    with pytest.raises(ValueError, match=r"policy = 'runs/a': .* give load_policy\(...\) of it"):
+    with pytest.raises(ValueError, match=r"policy = 'runs/a': .* give load_policy\('runs/a'\)$"):
         evaluate("runs/a", TrainConfig.preset("demo"))
     with pytest.raises(ValueError, match="config = 'runs/a': expected a TrainConfig"):
         evaluate("runs/a", "runs/a")

@@ -799,8 +799,8 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
             dict(weights=[[0, 0.0]]),
             r"weights = \[0, 0.0\]: expected numbers \(d,\), one for each objective, not all 0",
         ),
-        (dict(weights=[]), r"weights holds 0 arrays: expected 1, one for each problem"),
-        (dict(weights=5), "weights = 5: expected 1, one for each problem"),
+        (dict(weights=[]), r"weights holds 0 arrays: expected 1 arrays, one for each problem"),
+        (dict(weights=5), "weights = 5: expected 1 arrays, one for each problem"),
         (
             dict(weights=[[1.0]]),
             r"weights of shape \(1,\): expected \(2,\), one for each objective",

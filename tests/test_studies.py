@@ -362,6 +362,10 @@ def test_made_up_styles_are_one_hot_and_follow_the_text():
     w = np.arange(1.0, 1 + R.shape[1])  # a whole answer has one style: the last weighs most
     best = np.hstack([np.ones((3, len(tests.inputs))), np.eye(3)]) @ w
     assert task.target(tests, w) == best.max() < w.sum()
+    w[len(tests.inputs) :] *= -1  # one of these styles it must have
+    assert task.target(tests, w) == (best_of := np.ones(len(tests.inputs)) @ w[:-3] + w[-3])
+    assert best_of < w[:-3].sum()
+    w = abs(w)
     assert MixedRules(operations=2).target(tests, w[: len(tests.inputs)]) == w[:-3].sum()
     assert (task.valid(tests, R) == R[:, : len(tests.inputs)].any(axis=1)).all()
 

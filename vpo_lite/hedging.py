@@ -6,8 +6,8 @@ policy that knows only the posterior can only hedge. So the yardstick is not the
 best *expected* reward of m answers. It depends on the goal:
 
 - ``set_reward``: E_w max_y w . r(y), which VPO trains (arXiv 2605.22817)
-- ``best``: the largest mean of a reward vector in the set: best@m, and what set_max rewards, for w*
-  = 1/d each
+- ``best``: the largest mean of a reward vector in the set: best@m, and what set_max rewards,
+  for equal weights w*
 - ``solved``: the chance that an answer earns every reward
 
 The best sets of these goals can differ. All sets are tried, so the best ones are exact.

@@ -23,7 +23,7 @@ ON_A_CURVE = 6  # points of a curve that are named one by one
 def in_words(figure: go.Figure) -> str:
     """What a plotly figure shows, one line for the figure, each panel, trace and dotted line.
 
-    - a curve: its first, last, least and greatest value, its markers if few; all if they are few
+    - a curve: its first, last, least and greatest value, and markers if few; or all points if few
     - markers: each one, with what a pointer over it would show; of more than 30 their ranges
     - bars and the rows of a table: each one
     - a region of a triangle: its share of the triangle and its corners

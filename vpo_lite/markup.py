@@ -26,7 +26,8 @@ LARGEST = 2**26  # bytes of a page that may be replaced
 
 class Html(str):
     """A text that is HTML already: never escaped again. Only for what another library drew, and for
-    constants and files of this package."""
+    constants and files of this package.
+    """
 
     __slots__ = ()
 

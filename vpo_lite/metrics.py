@@ -198,7 +198,7 @@ def hypervolume(R: ArrayLike, front: ArrayLike | None = None) -> np.ndarray:
     Raises ValueError for a front of volume 0, for a volume beyond the range of a float (scale the
     rewards), and for too many answers: the cost of n of them grows with n^(d/2).
 
-    Misleads when each answer has 0 in some objective, not always the same: the volume is then 0,
+    Misleads when each answer has 0 in some objective, whichever it is: the volume is then 0,
     however good its other rewards are. It also favours the middle of the front over its ends.
 
     >>> hypervolume([[1.0, 0.5], [0.5, 1.0]])
@@ -295,8 +295,8 @@ def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int =
 
     Every subset of the non-dominated answers is tried if there are few enough (for m = 3, up to
     20,000). Otherwise answers are added one by one, each time the one that raises the utility most.
-    For rewards >= 0 utility is submodular and grows, so this choice reaches 1 - 1/e of the best
-    value. For large pools and m this choice is made over a fixed number of Sobol points, which
+    For rewards >= 0 utility is submodular and grows, so this choice reaches at least 1 - 1/e of the
+    best value. For large pools and m this choice is made over a fixed number of Sobol points, which
     bounds its time. The value is that of `exact_set_reward` in any case; points: as there. Of sets
     that are worth the same the first counts.
 
@@ -368,8 +368,7 @@ def _greedy(R, m, alpha):
 def price_of_conflict(
     front: ArrayLike, sizes: Sequence[int] = (1, 2, 3), alpha: float = 1.0
 ) -> dict[int, float]:
-    """The coverage of the best few answers, as `best_subset` finds them: {number of answers:
-    coverage}.
+    """{number of answers: coverage} of the best few answers, as `best_subset` finds them.
 
     front (f, d). The entry 1 is called `coverage_best_single`. It is the ceiling of a policy that
     has collapsed onto one answer, however well it was trained. Close to 1 it means that the

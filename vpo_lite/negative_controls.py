@@ -6,8 +6,9 @@ true conflict behind failures. Give its result to :func:`vpo_lite.reward_report`
 and see which figures notice.
 
 `quality` (..., n) is one true number per answer, from 0 to 1. All draws come from `rng`, a
-`numpy.random.Generator`. Every function returns float64 rewards (..., n, d), from 0 to 1. Raises
-ValueError for a quality outside. `gated` takes rewards of any range, and adds 0 to it.
+`numpy.random.Generator`. They return float64 rewards (..., n, d): from 0 to 1, but `gated` takes
+rewards of any range and adds 0 to it. Raises ValueError for a quality outside 0 to 1, and for other
+values that do not fit.
 
 >>> quality = [0.2, 0.9]
 >>> copies(quality, 3).tolist()
@@ -54,8 +55,9 @@ def noisy_copies(quality: ArrayLike, d: int, noise: float, rng: np.random.Genera
 
 
 def random_style(quality: ArrayLike, styles: int, rng: np.random.Generator) -> np.ndarray:
-    """Each answer has one of several styles at random (one-hot), and then its quality: d = styles +
-    1.
+    """Each answer has one of several styles at random (one-hot), and then its quality.
+
+    d is styles + 1.
 
     Shows that a decomposition can be made up. The styles exclude each other, so correlations,
     coverage and diversity all look like a real conflict. Only a target outside the vector, such as

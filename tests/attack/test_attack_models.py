@@ -487,7 +487,7 @@ def test_a_card_that_names_an_adapter_is_one_line(words, tmp_path):
         ({"dtype": "float16"}, "dtype"),
         ({"load_in": "3bit"}, "load_in"),
         ({"fingerprint": 7}, "fingerprint"),
-        ({"fingerprint": "0" * 32}, "other weights"),
+        ({"fingerprint": "0" * 32}, "other parameters than those of"),
         ({"code": "x"}, "code"),
     ],
     ids=str,

@@ -570,7 +570,9 @@ def test_a_run_on_a_model_of_the_hub_goes_on_with_the_weights_that_it_began_with
     file = commit("3") / "model.safetensors"
     weights = load_file(file)
     save_file({n: w + 1 for n, w in weights.items()}, file, {"format": "pt"})
-    assert "trained on other weights" in refused(capsys, "train", "--resume", run.path)
+    assert "trained on other parameters than those of" in refused(
+        capsys, "train", "--resume", run.path
+    )
     with pytest.raises(ValueError, match="trained on other parameters than those of 'some/tiny'"):
         load_policy(adapter, device="cpu")
     state = run.path / "state.safetensors"  # as an earlier version wrote it
@@ -646,7 +648,9 @@ def test_a_run_goes_on_with_the_weights_and_settings_that_it_began_with(
     name = min(weights)
     save_file(weights | {name: weights[name] + 1}, model / "model.safetensors", {"format": "pt"})
     before = tree(run.path)
-    assert "trained on other weights" in refused(capsys, "train", "--resume", run.path)
+    assert "trained on other parameters than those of" in refused(
+        capsys, "train", "--resume", run.path
+    )
     save_file(weights, model / "model.safetensors", {"format": "pt"})
     config = json.loads((run.path / "config.json").read_text())
     for changed in (dict(seed=7), dict(method="set_max"), dict(task_options={"maze_seed": 1001})):

@@ -132,6 +132,9 @@ def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
     of_eight = Settings.of("max_at_k", {"k": 8})  # of groups of 4 it could not be
     now = of_eight.but(k=2, group_size=4, prompts=3)
     assert now.of_a_run("max_at_k", of_eight) == of_eight.but(prompts=3).configs["max_at_k"]
+    warms_up = Settings.of("grpo", {"warmup_steps": 10, "group_size": 4, "m": 3})
+    larger = warms_up.but(warmup_steps=0, steps=5, group_size=8, m=6)
+    assert larger.of_a_run("grpo", warms_up) == warms_up.but(group_size=8, m=6).configs["grpo"]
     lab.train()
     assert until(lambda: "grpo" in lab.runs and len(lab.runs["grpo"].records) >= 2)
     lab.stop()

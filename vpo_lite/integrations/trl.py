@@ -94,8 +94,9 @@ class SetReward:
         w_star=None,
         **how,
     ) -> "SetReward":
-        """The reward of TRL's own reward functions: each is an objective, called once for all
-        answers.
+        """The reward of TRL's own reward functions: each is an objective.
+
+        Each is called once for all answers.
 
         - answers: m; let ``dataset.map(reward.ask)`` ask for them
         - functions, worst, w_star: as in :class:`~vpo_lite.tasks.functions.OfFunctions`

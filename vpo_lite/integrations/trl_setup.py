@@ -65,7 +65,8 @@ def dataset(config: TrainConfig, tokenizer):
     - prompt: made when the row is read. A pocket policy gets its symbols as text, after the token
       of the beginning. Any other model gets chat messages, or text if it has no chat template.
 
-    With ``shuffle_dataset=False`` TRL keeps this order, and reads the same tokens.
+    With ``shuffle_dataset=False`` TRL keeps this order. It reads the same tokens as the native
+    trainer.
     """
     from datasets import Dataset
 

@@ -105,8 +105,9 @@ def who(team: PartialState) -> str:
 
 
 def joined(options: Mapping, cpu: bool) -> PartialState:
-    """The group of processes; this one leaves it at exit, even if no run begins. options: TRL's.
-    Its ``ddp_timeout`` is set here: TRL ignores it once a group exists.
+    """The group of processes; this one leaves it at exit, even if no run begins.
+
+    options: of TRL. Their ``ddp_timeout`` is set here: TRL ignores it once a group exists.
     """
     seconds = options.get("ddp_timeout", STEP)
     check_whole(seconds, "engine option ddp_timeout", most=10**9)

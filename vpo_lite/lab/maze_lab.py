@@ -145,7 +145,8 @@ class Lab(Session):
 
     def picture(self, method: str | None = None, width: int = 380) -> envs.drawing.Picture:
         """The maze with the answers of a typical set as SVG: of a method, or of the first run;
-        before there is a run, with the best set. ValueError for a method without answers."""
+        before there is a run, with the best set. ValueError for a method without answers.
+        """
         check(width=width)
         _maze_of(self)
         view = self.view()

@@ -32,8 +32,8 @@ MOST_WORDS = 6_000  # letters of a problem
 
 
 class Panel:
-    """Board, plots and controls of a `Lab` as live widgets. After the first time `draw` is called
-    by the one drawing thread.
+    """Board, plots and controls of a `Lab` as live widgets. `draw` is called by the one drawing
+    thread, but for the first time.
     """
 
     pause = 0.0  # least seconds between two drawings, beyond the renderer's own

@@ -69,7 +69,8 @@ class Session:
 
     Attributes:
 
-    - state: see states.py; settings; methods
+    - state: see states.py
+    - settings, methods: of now
     - config, records: of the first method's run
     - many: as it was given; `View.many` says whether the steps draw different problems
     - instance: the problem to look at before there is a step
@@ -130,8 +131,7 @@ class Session:
         return self._halt("pause", message)
 
     def pause_other(self, why: str) -> "Session | None":
-        """Pause the session that trained last, if it is another one and trains; returns it. None if
-        there is none."""
+        """Pause the session that trained last, if it is another one; returns it, else None."""
         other = Session._training()
         if other in (None, self):
             return None
@@ -618,8 +618,8 @@ def _interrupted(*_):
 
 
 # weakref runs all finalizers in one atexit hook, and its first finalizer registers that hook. Made
-# before the hook below, it runs after it: when training has ended. Before that, finalizers of a
-# torch that still loaded failed, with a traceback each.
+# before the hook below, it runs after it: when training has ended. Otherwise finalizers
+# of a torch that was still being loaded failed, with a traceback each.
 weakref.finalize(Session, int)
 
 

@@ -113,7 +113,7 @@ class Settings:
         try:
             return config.but(**now)
         except ValueError:  # not all fit the others, such as k: those that do
-            for name, value in now.items():
+            for name, value in [*now.items()] * 2:  # twice: set_size may wait for group_size
                 with contextlib.suppress(ValueError):
                     config = config.but(**{name: value})
             return config

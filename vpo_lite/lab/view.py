@@ -106,7 +106,8 @@ class Moment:
 @dataclass(frozen=True)
 class Run:
     """One method's run as far as it went: the settings of its last step, and records and moments
-    step by step."""
+    step by step.
+    """
 
     method: str
     config: TrainConfig

@@ -132,7 +132,9 @@ def _curve(values, name):
     """Values over k = 1 .. n, (..., n), with n at least 1."""
     values = check_finite(values, name, 0)
     if not values.ndim or not values.shape[-1]:
-        raise ValueError(f"{name} has shape {values.shape}: expected values for k = 1 .. n, (n,)")
+        raise ValueError(
+            f"{name} has shape {values.shape}: expected values for k = 1 .. n, (..., n)"
+        )
     return values
 
 

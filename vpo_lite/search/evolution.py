@@ -135,7 +135,9 @@ def evolve(
         count = len(weights) if hasattr(weights, "__len__") else None
         if count != len(instances):
             got = f" = {shown(weights)}" if count is None else f" holds {count} arrays"
-            raise ValueError(f"weights{got}: expected {len(instances)}, one for each problem")
+            raise ValueError(
+                f"weights{got}: expected {len(instances)} arrays, one for each problem"
+            )
     given = [None] * len(instances) if weights is None else weights
     searches = [_Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     if policy is not None:

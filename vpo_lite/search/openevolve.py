@@ -189,7 +189,7 @@ def run_stock(
     islands: int = 3,
 ):
     """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
-    the best answer, ``best_score`` its w* . r, ``metrics`` that and ``reward_1`` to ``reward_d``.
+    the best answer, ``best_score`` its w* . r; ``metrics`` has ``combined_score``, ``reward_1`` ..
 
     OpenEvolve starts a worker process, which loads the policy (seconds). A file in the folder
     scores answers. A script that calls this needs code under ``if __name__ == "__main__"``.

@@ -58,7 +58,7 @@ Settings = dict[str, bool | int | float | str]
 class Kind(Schema):
     """One kind of run: a method with its settings.
 
-    - label: its name in tables; settings: these replace those of the study
+    - label: its name in tables; settings: added to the study's, or in their place, one by one
     - judged: settings that are changed for measuring, such as the task
     - trained: False: the policy is measured as it is
     - seeds: runs, if not as many as the study states
@@ -344,5 +344,7 @@ def _stated(path: Path) -> dict:
         return stated
     base = DECLARED / f"{like}.toml"
     if like not in names() or base == path:
-        raise DamagedError(f"{path}: like = {shown(like)}: expected one of {', '.join(names())}")
+        raise DamagedError(
+            f"{path}: like = {shown(like)}: expected another one of {', '.join(names())}"
+        )
     return _stated(base) | stated

@@ -63,7 +63,7 @@ class MixedRules(HiddenRules):
     def target(self, instance, weights) -> float:
         """That of an answer that passes all tests, in the style that weighs most."""
         weights, n = np.asarray(weights), len(instance.inputs)
-        return float(weights[:n].sum() + weights[n:].max(initial=0.0))
+        return float(weights[:n].sum() + max(weights[n:], default=0.0))
 
     def _mixed(self, rewards: np.ndarray) -> np.ndarray:
         return (1 - self.mix) * rewards + self.mix * rewards.mean(axis=-1, keepdims=True)

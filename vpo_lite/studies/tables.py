@@ -119,7 +119,8 @@ def _sizes(study: Study, kinds: Iterable[str]) -> set[int]:
 
 def interval(study: Study, folder, kind: str, figure: str) -> tuple[float, float] | None:
     """The 95 % interval of a kind's mean over problems and seeds; None without a finished run, and
-    where some problem has no value."""
+    where some problem has no value.
+    """
     found = chosen(study, folder)
     values = _values(found.get(kind, []), figure)
     if values is None:

@@ -30,7 +30,8 @@ SPLITS = {
 
 class TaskError(ValueError):
     """A task gave what no trainer can use. The message names the task and its method, or the reward
-    function."""
+    function.
+    """
 
 
 @dataclass(frozen=True)

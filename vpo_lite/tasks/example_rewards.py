@@ -13,7 +13,8 @@ def small(completions, limit, **columns):
 
 def many_divisors(completions, limit, **columns):
     """The number's divisors, as a share of the most that a number up to the limit has; None as in
-    `small`."""
+    `small`.
+    """
     numbers = _numbers(completions, limit)
     return [
         None if n is None else _divisors(n) / max(map(_divisors, range(1, most + 1)))

@@ -32,7 +32,7 @@ class TaskInModes(Task):
     >>> Sums(mode="easy", digits=9)
     Traceback (most recent call last):
     ...
-    ValueError: digits = 9 with mode = 'easy': only mode 'hard' has it; leave one of the two out
+    ValueError: digits = 9 with mode = 'easy': only mode 'hard' has it; leave out digits or mode
     """
 
     modes: ClassVar[dict[str, type[Task]]]

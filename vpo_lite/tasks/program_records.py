@@ -216,7 +216,8 @@ class ProgramRecords(RecordTask):
 
     def parse(self, instance, text: str, m: int) -> list[str | None]:
         """The first m programs in a completion; None where there are fewer, and where one is empty
-        or too long."""
+        or too long.
+        """
         split = in_training if self.fences == "training" else in_evaluation
         parts = split(without_thoughts(text, self.tag))
         found = [self.read(instance, part) for part in parts]

@@ -178,8 +178,8 @@ class RecordTask(Task):
     # --- problems ---------------------------------------------------------------------------------
 
     def load(self, path) -> Loaded:
-        """What a file holds. It is read again only if it changes, or an option that :meth:`record`
-        may ask for.
+        """What a file holds. It is read again only if it, or an option that :meth:`record` may ask
+        for, changes.
 
         Raises DamagedError where it cannot be read.
         """

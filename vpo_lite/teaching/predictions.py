@@ -158,8 +158,8 @@ CLOSE = 0.05  # the relative error up to which a predicted number is called clos
 class Outcome:
     """A question, what was predicted (None: nothing was) and what came out, as one sentence.
 
-    Two numbers are the same if their first three digits are (from 1000 on, the whole part). Within
-    5 % they are close.
+    Two numbers are the same if they are once rounded: to three digits, from 1000 on to whole
+    numbers. Within 5 % they are close.
 
     >>> Outcome("What fills the slots?", None, "C C C")
     What fills the slots? You made no prediction. The outcome is C C C.

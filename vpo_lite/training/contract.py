@@ -42,7 +42,7 @@ def check_policy(policy) -> None:
     if not callable(getattr(policy, "sample", None)):
         named = isinstance(policy, str | os.PathLike)
         cure = (
-            f"give load_policy({os.fspath(policy)!r})"
+            f"give load_policy({shown(os.fspath(policy), 200)})"
             if named
             else "save it, and give load_policy(folder)"
         )

@@ -65,7 +65,8 @@ def evaluate(
       there, too
     - spread {name: mean over problems}: the highest less the lowest reward among answers that could
       be read; empty there, too
-    - tokens_per_answer: sampled, per answer asked for; answers and problems that were measured
+    - tokens_per_answer: tokens sampled, per answer asked for
+    - answers, problems: how many were measured
     - per_problem {figure: one value per problem; of best_at_k and any_at_k one such dict}: for
       intervals
 

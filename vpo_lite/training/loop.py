@@ -23,8 +23,9 @@ def train(
     """Train with these settings, one :class:`StepRecord` per step.
 
     It prints nothing and writes nothing. ``break`` or ``close()`` stops between two steps.
-    ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model and
-    rank stay, since the learner was built with them: another one is refused.
+    ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model,
+    device, rank, dtype and gradient checkpointing stay, since the learner was built with them:
+    another one is refused.
 
     - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
     - first_step: steps already done, by default those of the learner: it goes on after them, up to

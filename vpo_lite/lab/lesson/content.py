@@ -200,7 +200,7 @@ def _view(name: str, recording: Recording) -> View:
     if not all(run.config.make_task().single for run in recording.runs):
         raise ValueError(
             f"{shortened(name, LONGEST_NAME)}: its steps draw different {task.noun}s; a lesson "
-            "shows one: record runs on one, without many"
+            "shows one: record runs with many=False"
         )
     return View(
         state="recorded",
