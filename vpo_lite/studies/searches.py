@@ -3,7 +3,7 @@ search with, and what was found; ``searching.py`` does it, and this file loads n
 
 Each run of the chosen learning rate gives a policy. In a call every policy gives m answers: one
 rollout of a set of m, m rollouts of single answers, or m / n rollouts of sets of n. Mutations
-without a policy are the baseline ``mutation``; the kinds before training are the untrained policies.
+without a policy are the baseline ``mutation``; kinds before training are the untrained policies.
 """
 
 from collections import Counter
