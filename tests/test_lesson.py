@@ -16,7 +16,8 @@ from envs import walk
 from vpo_lite import exact, metrics
 from vpo_lite.cli import main
 from vpo_lite.estimators import METHODS
-from vpo_lite.lab import judging, recordings
+from vpo_lite.lab import Lab, judging, recordings
+from vpo_lite.lab.drawings import rules
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, write_lesson
 from vpo_lite.lab.lesson.content import sobol_tables
 from vpo_lite.lab.lesson.texts import settings
@@ -147,6 +148,16 @@ def test_all_settings_of_a_run_are_those_of_its_first_step():
     one = lesson_of(THREE).shown[0]
     later = replace(one.run, config=one.run.config.but(group_size=48, prompts=9))
     assert "m = 3, G = 16, P = 4, K = 64, " in settings(one._replace(run=later))
+
+
+@pytest.mark.parametrize("mode, earns", [("linear", False), ("convex_bonus", True)])
+def test_every_letter_of_the_maze_is_explained(mode, earns):
+    view = Lab(layout="paper-9x9", maze_seed=1002, reward_mode=mode).view()
+    (_, letters), *_ = rules(view)
+    assert view.instance.bonus and "B is a bonus square." in letters
+    assert ("It earns nothing here." in letters) is not earns
+    (_, letters), *_ = rules(Lab(maze_seed=1001).view())
+    assert "bonus" not in letters
 
 
 def test_a_second_run_of_a_method_is_told_apart():

@@ -131,7 +131,7 @@ def test_the_ends_of_the_ranges_are_allowed(rng):
             "numbers from 0.5 to 1.5: expected at least one number, all",
         ),
         (lambda rng: copies([0.5, -0.1], 2), "numbers from -0.1 to 0.5: expected at least one"),
-        (lambda rng: copies([], 2), "quality has shape (0,): expected at least one number"),
+        (lambda rng: copies([], 2), r"quality has shape \(0,\): expected at least one number"),
         (lambda rng: copies([0.5], 0), "d = 0: expected a whole number of at least 1"),
         (lambda rng: copies([0.5], MOST_OBJECTIVES + 1), f"at most {MOST_OBJECTIVES:,}"),
         (lambda rng: noisy_copies([0.5], 2, -1, rng), "noise = -1: expected a number from 0 to 1"),
