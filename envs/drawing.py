@@ -102,8 +102,9 @@ def svg(
     '<svg xmlns="http://www.w3.org/2000/svg" v'
     """
     routes, position, taken = _drawn(maze, routes, position, taken)
-    names = _checked(names, routes)
-    if width is not None and not (_is_number(width) and 1 <= width <= LARGEST_WIDTH):
+    names = _checked_names(names, routes)
+    is_number = isinstance(width, Real) and not isinstance(width, bool)
+    if width is not None and not (is_number and 1 <= width <= LARGEST_WIDTH):
         raise ValueError(f"width: got {shown(width)}, expected 1 to {LARGEST_WIDTH:,} pixels")
     rows, columns = maze.shape
     margin = 0.5 * CELL if labels else 0.08 * CELL
@@ -193,11 +194,7 @@ def _check_square(maze, given, name):
         )
 
 
-def _is_number(value):
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _checked(names, routes):
+def _checked_names(names, routes):
     """The names as a list, one for each route; None where none were given."""
     if names is None:
         return None
