@@ -101,8 +101,9 @@ def searches(study: Study, folder) -> list[Search]:
     """
     stated, found = study.declared.search, []
     if stated is None:
-        cure = "add one, with kinds = [..]"
-        raise ValueError(f"study {study.name}: its file has no part [search]; {cure}")
+        raise ValueError(
+            f"study {study.name}: its file has no part [search]; add one, with kinds = [..]"
+        )
     runs = chosen(study, folder)
     for kind in stated.kinds:
         if kind == MUTATION:

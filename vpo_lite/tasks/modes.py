@@ -70,19 +70,18 @@ class TaskInModes(Task):
         ValueError for an option that belongs to another mode.
         """
         chosen, *others = cls.options
-        mode = chosen.check(options.get("mode"))
+        asked = chosen.check(options.get("mode"))
         defaults = {option.name: option.default for option in others}
         meant = {k for k, v in options.items() if k in defaults and v != defaults[k]}
         has = {name: {o.name for o in form.options} for name, form in cls.modes.items()}
         implied = next((name for name in has if meant <= has[name]), next(iter(has)))
-        mode = implied if mode is None else mode
+        mode = implied if asked is None else asked
         for name in sorted(meant - has[mode]):
             there = " and ".join(repr(other) for other in has if name in has[other])
             apart = {n for n in meant & has[mode] if not any({n, name} <= has[k] for k in has)}
-            others = ", ".join(sorted(apart)) or "the others"
-            named = "mode" if options.get("mode") is not None else others
+            rival = "mode" if asked is not None else ", ".join(sorted(apart)) or "the others"
             raise ValueError(
                 f"{name} = {shown(options[name])} with mode = {mode!r}: only mode {there} has it; "
-                f"leave out {name} or {named}"
+                f"leave out {name} or {rival}"
             )
         return mode, implied

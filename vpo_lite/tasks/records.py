@@ -240,8 +240,7 @@ class RecordTask(Task):
             if seeds.start <= seed < seeds.stop:
                 return self._split[split][seed - seeds.start]
         count = sum(map(len, self._split.values()))
-        there = f"there are {count:,} records, 0 to {count - 1:,}"
-        raise ValueError(f"problem {shown(seed)}: {there}")
+        raise ValueError(f"problem {shown(seed)}: there are {count:,} records, 0 to {count - 1:,}")
 
     def held_out_seen(self, count: int | None = None) -> int:
         """How many of the held-out records, of the first ``count``, ask the same as one to train

@@ -117,12 +117,17 @@ class AnyRun(ABC):
         tell: called after each step, which is then on disk; True stops, and the state is stored.
         """
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a step is left, or not done to its end."""
+        return self.done < self.config.steps
+
     def finish(self) -> dict:
         """Measure the trained policy, write adapter and summary.json; returns the summary.
 
         Raises ValueError unless all steps are done.
         """
-        if self.done < self.config.steps:
+        if self.unfinished:
             raise ValueError(
                 f"{self.path}: {self.done} of {self.config.steps} steps are done; "
                 "train the rest first"
@@ -250,13 +255,9 @@ class Run(AnyRun):
         if self.done:
             self.folder.save(self.learner, self.done)
 
-    def finish(self) -> dict:
-        if self.in_step:
-            raise ValueError(
-                f"{self.path}: {self.done} of {self.config.steps} steps are done; "
-                "train the rest first"
-            )
-        return super().finish()
+    @property
+    def unfinished(self) -> bool:
+        return self.in_step or super().unfinished
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
