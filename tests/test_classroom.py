@@ -25,7 +25,7 @@ import pytest
 from printed import refused
 
 from vpo_lite import Lab, machine
-from vpo_lite.classroom import check, notebooks, serve
+from vpo_lite.classroom import check, kernels, notebooks, serve
 from vpo_lite.cli import main
 from vpo_lite.lab import recordings
 
@@ -426,9 +426,9 @@ def test_what_is_opened_is_said_and_a_room_has_a_new_token_each_time(monkeypatch
 def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
     tornado = pytest.importorskip("tornado.web")
     now, running = [0.0], []
-    monkeypatch.setattr(serve.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
     handler = SimpleNamespace(kernel_manager=SimpleNamespace(list_kernel_ids=lambda: running))
-    bound = serve.Bound(2)
+    bound = kernels.Bound(2)
 
     def let_in():
         try:
@@ -442,7 +442,7 @@ def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
     assert not let_in(), "both have started"
     running[:] = ["b"]
     assert [let_in(), let_in()] == [True, False], "one has left"
-    now[0] += serve.STARTING
+    now[0] += kernels.STARTING
     assert let_in(), "the third never started"
 
 
@@ -504,7 +504,7 @@ def get(address, posted=None, **headers):
             return error.code, error.read().decode(), error.headers.get("Location")
 
 
-def kernels(process):
+def kernels_of(process):
     psutil = pytest.importorskip("psutil")
     return [child for child in psutil.Process(process.pid).children() if child.is_running()]
 
@@ -540,11 +540,21 @@ def test_the_folder_of_a_killed_process_is_deleted_and_no_other(tmp_path, monkey
     assert {*lying(tmp_path)} == {other, link}, "a process that ends takes its folder along"
 
 
+SPEAKS = """
+import atexit, os, sys
+if "ipykernel_launcher" in sys.orig_argv:
+    atexit.register(os.write, 2, b"a kernel that ends by itself")  # as libzmq did once
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    log = tmp_path.with_suffix(".log")
+    log, talkative = tmp_path.with_suffix(".log"), tmp_path.with_suffix(".site")
+    talkative.mkdir()
+    (talkative / "sitecustomize.py").write_text(SPEAKS)
+    monkeypatch.setenv("PYTHONPATH", str(talkative))
     with classroom("--room", "--viewers", "1", log=log) as (process, address, said):
         token = re.search(r"token=(\S+)", said).group(1)
         for wrong in ("/", "/?token=", f"/?token={token[:-1]}", "/?token=aaaa-bbbb-cccc"):
@@ -562,16 +572,22 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         assert status == 302 and where == "/"
         status, body, where = get(f"{address}/api/kernels/0-0-0-0-0")
         assert status in (302, 403) and "name" not in body
-        assert kernels(process) == [], "nobody has started anything yet"
+        assert kernels_of(process) == [], "nobody has started anything yet"
         status, body, _ = get(f"{address}/?token={token}")
         assert status == 200 and WIDGET in body and "Lab(" not in body
-        running = kernels(process)
+        running = kernels_of(process)
         assert len(running) == 1
         [folder] = lying(tmp_path)  # also of the kernel's connection file: one to delete
         assert next(folder.glob("*/*.json")) and folder.name.startswith(serve.FOLDER)
         status, body, _ = get(f"{address}/?token={token}")
         assert status == 503 and "No place is free: at most 1" in body
         assert "location.reload" in body and "Stop trying" in body
+        named = next(folder.glob("*/kernel-*.json")).stem.removeprefix("kernel-")
+        assert get(f"{address}/voila/api/shutdown/{named}?token={token}", posted={})[0] == 204
+        assert kernels_of(process) == [], "a closed page gives its place back"
+        assert get(f"{address}/?token={token}")[0] == 200
+        running += kernels_of(process)
+        assert len(running) == 2
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert not any(kernel.is_running() for kernel in running)
@@ -582,7 +598,7 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
 SWALLOWS = """
 import time
 from pathlib import Path
-from vpo_lite.classroom import serve
+from vpo_lite.classroom import kernels
 
 def busy(self, handler, **_):
     try:
@@ -591,7 +607,7 @@ def busy(self, handler, **_):
     except BaseException:  # as where an object is deleted
         pass
 
-serve.Bound.__call__ = busy
+kernels.Bound.__call__ = busy
 """
 
 
@@ -637,12 +653,12 @@ def test_the_page_of_this_machine_has_no_code_and_alpha_moves_the_rings():
         for _ in range(12):
             page.keyboard.press("ArrowLeft")
         page.wait_for_function(f"(before) => {rings} !== before", arg=before)
-        assert len(kernels(process)) == 1
+        assert len(kernels_of(process)) == 1
         page.close(run_before_unload=True)
         deadline = time.monotonic() + 30
-        while kernels(process) and time.monotonic() < deadline:
+        while kernels_of(process) and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert kernels(process) == [], "a closed page gives its place back"
+        assert kernels_of(process) == [], "a closed page gives its place back"
         assert not opened.wrong
 
 
@@ -661,9 +677,9 @@ def test_a_page_that_is_loaded_again_while_it_loads_gives_its_place_back():
         page.goto(address)
         page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
         deadline = time.monotonic() + 30
-        while len(kernels(process)) > 1 and time.monotonic() < deadline:
+        while len(kernels_of(process)) > 1 and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert len(kernels(process)) == 1
+        assert len(kernels_of(process)) == 1
 
 
 @pytest.mark.slow
@@ -677,7 +693,7 @@ def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
         page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
         assert page.locator("#vpo-gone").inner_text() == ""
         again = page.locator("#vpo-gone button", has_text="Reload")
-        kernels(process)[0].kill()  # as a machine without memory does; another one takes its place
+        kernels_of(process)[0].kill()  # as a machine without memory does; another takes its place
         again.click()
         page.wait_for_selector(".vpo-lab .vpo-board svg.maze")
         assert page.locator("#vpo-gone").inner_text() == ""

@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from ..checks import shown
 from ..files import LOCK, BusyError, lock_folder
+from .kernels import STARTING, Bound, ended_at_once, write_kernel
 from .notebooks import install_command
 
 LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
@@ -34,7 +34,6 @@ VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
 FOLDER = "vpo-classroom-"  # of a server, in the system's folder for temporary files; in it
 PAGE, NOTEBOOK = "page", "vpo_lite.ipynb"
-STARTING = 30  # seconds after which a kernel that has not appeared is no longer waited for
 LEAST_TOKEN, MOST_TOKEN = 12, 200  # characters
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike on a projector
 
@@ -141,29 +140,6 @@ def announcement(port: int, token: str | None, viewers: int) -> str:
     return "\n  ".join([*opened, viewed, "stop     Ctrl-C here ends the server and all kernels"])
 
 
-class Bound:
-    """Voila's prelaunch hook that refuses a page when as many kernels run as are allowed.
-
-    A kernel is on Voila's list only once it has started, so the pages let in since then count, too.
-    """
-
-    def __init__(self, most: int):
-        self.most, self._known, self._starting = most, set(), []
-
-    def __call__(self, handler, notebook=None, cwd=None):
-        from tornado.web import HTTPError
-
-        now, running = time.monotonic(), set(handler.kernel_manager.list_kernel_ids())
-        waited_for = self._starting[len(running - self._known) :]
-        self._known = running
-        self._starting = [since for since in waited_for if now - since < STARTING]
-        if len(running) + len(self._starting) >= self.most:
-            said = f"No place is free: at most {self.most} at a time. A page that was left keeps "
-            said += "its place for two minutes. This page tries again by itself."
-            raise HTTPError(503, reason=said)  # error.html in SHARE tries again
-        self._starting.append(now)
-
-
 def check_jupyter_writes() -> None:
     """Raise ValueError where Jupyter cannot write its own files. Without them JupyterLab does not
     start, and each page of Voila shows an error.
@@ -216,7 +192,7 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
     with own_folder() as folder:
         paths = filter(None, [str(SHARE), str(folder), os.environ.get("JUPYTER_PATH")])
         os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
-        _write_kernel(folder / "kernels" / "python3")
+        write_kernel(folder / "kernels" / "python3")
         (folder / PAGE / NOTEBOOK).write_text(json.dumps(_notebook(source)), encoding="utf-8")
         logging.getLogger("tornado").setLevel(logging.ERROR)
         # A page that waits for a place asks every 5 s. Each refusal would be a line with the token.
@@ -251,7 +227,7 @@ def _server() -> type:
             end = time.monotonic() + STARTING
             while time.monotonic() < end:
                 with contextlib.suppress(HTTPError):
-                    self.ioloop.run_sync(self.kernel_manager.shutdown_all)
+                    self.ioloop.run_sync(lambda: self.kernel_manager.shutdown_all(now=True))
                     break
                 self.ioloop.run_sync(lambda: asyncio.sleep(0.1))
             super().stop()
@@ -292,6 +268,7 @@ def _settings(folder: Path, port: int, token: str | None, viewers: int, browser:
             "template": "offline",
             "allow_template_override": "NO",
             "prelaunch_hook": Bound(viewers),
+            "multi_kernel_manager_class": ended_at_once(),
         },
         # Else a viewer may set a password, which is written into this account's settings.
         "PasswordIdentityProvider": {"allow_password_change": False},
@@ -325,17 +302,6 @@ def _may_be_left_behind(folder: Path) -> bool:
     ours = not hasattr(os, "getuid") or there.st_uid == os.getuid()
     made = (folder / LOCK).exists() and (folder / PAGE).exists()
     return stat.S_ISDIR(there.st_mode) and ours and made
-
-
-def _write_kernel(folder: Path) -> None:
-    """This Python as Jupyter's kernel. It says nothing in the teacher's terminal: neither that its
-    connection, which stays on this machine, is not encrypted, nor how it was ended while it began.
-    """
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": [*command, "--log-level=CRITICAL"], "display_name": "Python 3"}
-    folder.mkdir(parents=True)
-    text = json.dumps(spec | {"language": "python"})
-    (folder / "kernel.json").write_text(text, encoding="utf-8")
 
 
 def _notebook(source: str) -> dict:
