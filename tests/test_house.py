@@ -117,7 +117,8 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "datasets": "integrations",
     "jupyter_core": "classroom.serve",
     "voila": "classroom.serve",
-    "tornado": "classroom.serve",
+    "tornado": "classroom.kernels, classroom.serve",
+    "jupyter_server": "classroom.kernels",
 }
 LATE = {
     "IPython": "shown",
@@ -125,7 +126,8 @@ LATE = {
     "torch": "lab, classroom.check, cli",
     "jupyter_core": "classroom.serve",
     "voila": "classroom.serve",
-    "tornado": "classroom.serve",
+    "tornado": "classroom.kernels, classroom.serve",
+    "jupyter_server": "classroom.kernels",
     "ipywidgets": "teaching",
     "pyarrow": "tasks, integrations.verl_export",
     "openevolve": "search",
