@@ -1,5 +1,6 @@
 # make lab      set up .venv once, then JupyterLab on the first notebook
-# make test     set up once, then format and lint checks and the whole test suite (what CI runs)
+# make test     set up once, then format, lint, and all tests but the long ones (what CI runs)
+# make test-all the same, with the long ones: before a release
 # make quick    the short tests, without tests/attack, for your own loop (under 2 minutes on two cores)
 # make lint     format and lint checks alone; make format: format the code
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
@@ -21,7 +22,7 @@ TESTERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 .venv/lib || true; }
 
-.PHONY: lab test quick lint format bench gpu verl study picture clean
+.PHONY: lab test test-all quick lint format bench gpu verl study picture clean
 .DEFAULT_GOAL := lab
 
 .venv/made:
@@ -49,14 +50,17 @@ lab: .venv/lab-installed
 	@rm -rf $@ && mv $@.new $@
 
 # The browser tests stand in few files: to read the others, too, would take each process 8 s more.
-test: lint .venv/quantized
+# Bytecode is written also where the environment says not to: hundreds of processes read it.
+test: LONG = and not long
+test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n $(TESTERS) --dist worksteal
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $$(grep -rlw browser --include='test_*.py' tests) -m browser -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser $(LONG)" -n $(TESTERS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $$(grep -rlw browser --include='test_*.py' tests) -m "browser $(LONG)" -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
 	PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py tests/test_gpu_check.py -k quantised_base
 
 quick: .venv/test-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser" --ignore=tests/attack -q -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not long and not browser" --ignore=tests/attack -q -n auto --dist worksteal
 
 lint: .venv/test-installed
 	$(BIN)/ruff format --check .
@@ -67,7 +71,7 @@ format: .venv/test-installed
 	$(BIN)/ruff format .
 
 bench: .venv/test-installed
-	VPO_LITE_ATTACKS=12 $(BIN)/python -m pytest -q tests/attack -m "not slow" -n auto
+	VPO_LITE_ATTACKS=12 $(BIN)/python -m pytest -q tests/attack -m "not slow and not long" -n auto
 	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 gpu: .venv/test-installed

@@ -461,7 +461,7 @@ def wait_in_kernel(notebook, code, wanted):
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_screen_reader_gets_the_picture_and_the_figure_and_the_keyboard_opens_it(notebook):
     assert 'img "Maze of 6 by 6 squares, budget 18 moves; walls on b2' in (
         output(notebook, 0).aria_snapshot()

@@ -597,7 +597,7 @@ def test_a_run_is_made_compared_and_resumed_from_python(model, tmp_path):
         vpo.compare([tmp_path / "a", tmp_path / "b"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_line_takes_it_by_module_and_class_and_a_kill_loses_nothing(
     model, tmp_path, monkeypatch, capsys
 ):

@@ -116,6 +116,7 @@ def test_idle_train_turn_stop_reset(start):
     assert start.kernel("print(lab.last_error)").strip() == "None"
 
 
+@pytest.mark.long
 def test_the_stop_button_of_jupyterlab_stops_training(start):
     page = start.page
     page.locator("button.vpo-train").click()
@@ -143,6 +144,7 @@ def test_the_keyboard_keeps_its_place_when_a_pressed_button_is_disabled(start):
     start.wait_text(".vpo-status", "stopped")
 
 
+@pytest.mark.long
 def test_run_all_twice_and_a_cell_out_of_order_leave_one_panel_training(start):
     start.kernel("old = lab; old.train()")
     start.wait_text(".vpo-status", "step 1 of")
@@ -188,6 +190,7 @@ def test_painting_by_click_and_by_keyboard(start):
     start.wait_text(".vpo-board .note", f"{chr(97 + column)}{next_row + 1}: ")
 
 
+@pytest.mark.long
 def test_a_wall_in_front_of_the_exit_is_refused_in_words(start):
     start.kernel("lab.set_maze('S . E\\n# # #\\nG . D')")
     start.wait_text(".vpo-status", "your maze")
@@ -201,6 +204,7 @@ def test_a_wall_in_front_of_the_exit_is_refused_in_words(start):
     )
 
 
+@pytest.mark.long
 def test_reload_during_training_brings_the_panel_back(start):
     page = start.page
     page.locator("button.vpo-train").click()
@@ -233,6 +237,7 @@ WITHOUT_IT = """() => {
   shared.deleteCell(shared.cells.length - 1); }"""
 
 
+@pytest.mark.long
 def test_a_cell_that_shows_the_panel_is_run_again_and_its_plots_go_on(start):
     """The view that the first run made is removed. It must not keep the others from hearing."""
     page = start.page
@@ -254,6 +259,7 @@ def test_a_cell_that_shows_the_panel_is_run_again_and_its_plots_go_on(start):
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
+@pytest.mark.long
 def test_after_a_restart_the_panel_says_to_run_its_cell_again(start):
     page = start.page
     page.evaluate(RESTART)
@@ -268,6 +274,7 @@ def test_after_a_restart_the_panel_says_to_run_its_cell_again(start):
     assert "The kernel stopped" not in page.evaluate(said)
 
 
+@pytest.mark.long
 def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
     """The kernel lives on. It also holds a closed panel: if one widget of it were left that named a
     closed one, the second browser would stay at "Loading widget..." for all panels.
@@ -307,6 +314,7 @@ def test_a_second_browser_takes_over_the_panel_that_a_first_left(place):
     assert not first.wrong + second.wrong + third.wrong
 
 
+@pytest.mark.long
 def test_the_same_panel_under_voila(place, short):
     with harness.server([short], command="voila") as address:
         voila = harness.Page(place[0], address).open_voila(START.name)

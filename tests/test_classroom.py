@@ -298,7 +298,7 @@ def test_forty_steps_may_take_two_minutes(monkeypatch, seconds, enough):
     assert found.value == f"{seconds} s a step; 40 steps take about {40 * seconds:.0f} s"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_training_is_really_done_and_the_recordings_really_opened():
     assert re.fullmatch(r"[\d.]+ s a step; 40 steps take about \d+ s", check.training().value)
     assert check.recordings() == (True, f"{len(recordings.shipped())} can be opened", "")
@@ -662,7 +662,7 @@ def test_the_page_of_this_machine_has_no_code_and_alpha_moves_the_rings():
         assert not opened.wrong
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.browser
 def test_a_page_that_is_loaded_again_while_it_loads_gives_its_place_back():
     with (
@@ -682,7 +682,7 @@ def test_a_page_that_is_loaded_again_while_it_loads_gives_its_place_back():
         assert len(kernels_of(process)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.browser
 def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
     with classroom() as (process, address, _), harness.browser(1280, 720) as context:

@@ -224,7 +224,9 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", *(pytest.param(n, marks=pytest.mark.long) for n in ("SIGINT", "SIGHUP"))]
+)
 def test_a_signal_finishes_the_step_and_says_how_to_go_on(small, tmp_path, name):
     """Ctrl-C, what a cluster sends before it ends a job, and what a terminal sends that closes."""
     number = getattr(signal, name)
@@ -735,7 +737,7 @@ def test_doctor_names_versions_and_threads(capsys):
         assert word in out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
     from vpo_lite.policy.threads import torch_threads
 

@@ -340,7 +340,7 @@ def test_a_small_adapter_is_not_rounded_away_beside_bfloat16_weights():
     assert (up.float() @ down.float() - delta).abs().max() < 0.02 * delta.abs().max()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_compiled_view_samples_what_the_eager_one_samples():
     """With padded prompts, over two snapshots of changing weights, at lengths that do and do not
     fill the padded cache.

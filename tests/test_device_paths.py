@@ -105,8 +105,11 @@ def test_a_token_is_drawn_without_a_word_to_python(static):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("kind", [LlamaForCausalLM, MistralForCausalLM, Gemma3ForCausalLM])
+@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize(
+    "kind",
+    [LlamaForCausalLM, MistralForCausalLM, pytest.param(Gemma3ForCausalLM, marks=pytest.mark.long)],
+)
 def test_the_models_own_forward_pass_waits_for_no_token(kind, padded, monkeypatch):
     """Whether prompts are padded is asked once. The last two kinds of model have windows."""
     monkeypatch.setattr(sampling, "LOOK_EVERY", {"meta": 100})  # a look would get the same answer

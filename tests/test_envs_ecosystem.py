@@ -91,7 +91,7 @@ def play_greedily(agent, env):
     return total, terminated
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_ordinary_agent_learns_to_reach_the_exit():
     """PPO with equal weights, 10,000 steps: it finds E, and gold, diamonds or safety beside it."""
     stable_baselines3 = pytest.importorskip("stable_baselines3")

@@ -50,7 +50,7 @@ def test_without_a_gpu_it_says_so_and_stops(run, monkeypatch, capsys):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_parts_pass_in_small_on_the_cpu(run, tmp_path, capsys):
     """It said "written to", with status 0, where there was no folder, and the figures were lost."""
     out, parts = tmp_path / "new" / "gpu.json", ["logits", "update", "panel", "attention", "nan"]
@@ -185,7 +185,7 @@ def test_a_run_is_killed_resumed_and_evaluated(check, monkeypatch, tmp_path, wro
         assert 2 <= found["killed_after"] < 4 and found["coverage_off"] == pytest.approx(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_qwen2_in_bfloat16_is_compared_with_trl(check, monkeypatch):
     """As `make gpu` compares one of 0.5 B. transformers makes a tokenizer of bytes of any Qwen2's:
     both sides would have read prompts of one token.
@@ -296,7 +296,7 @@ sys.exit(check.main())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_part_that_hangs_is_ended_and_the_next_one_runs(check, run, monkeypatch, tmp_path, capfd):
     """With the process that it waits for, which holds a lock as long as it lives."""
     fcntl = pytest.importorskip("fcntl")
@@ -334,7 +334,7 @@ sys.exit(check.main())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_part_that_is_cut_short_leaves_what_it_kept(check, run, monkeypatch, tmp_path, capfd):
     out = tmp_path / "gpu.json"
     code = CUT_SHORT.format(gpu=str(ROOT / "tests" / "gpu"))

@@ -359,7 +359,7 @@ def sets_to_compare():
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_sets_are_worth_what_the_library_says(shared):
     cases, tables = sets_to_compare()
     found = shared.evaluate(

@@ -267,7 +267,7 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     assert "prompts" in alone[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("at_once", [None, 8, 2])
 @pytest.mark.parametrize("fast", [True, False])
 def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape, fast, at_once, monkeypatch):

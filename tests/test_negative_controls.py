@@ -40,7 +40,7 @@ def front_size(pool):
     return sum(not ((pool >= a).all(1) & (pool > a).any(1)).any() for a in pool)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_front_grows_with_noise_while_one_answer_still_covers_it(quality, rng):
     fronts = []
     for noise in (0.0, 0.02, 0.05, 0.1, 0.2):
@@ -86,7 +86,7 @@ def test_slots_are_spent_on_random_bits(quality, rng):
     assert found.highest[3] < found.spread[3]  # w* spends even more on bits
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("failures", [0.3, 0.5, 0.7])
 def test_failures_alone_make_components_agree(failures):
     """Answers (q, 1 - q), a share of them 0: with v = 1 - failures, the covariance is

@@ -264,6 +264,7 @@ def test_before_training(page):
     check(page, boards=1, large=True)
 
 
+@pytest.mark.long
 def test_a_recording_of_three_methods(page):
     put(page, RECORDING)
     check(page, boards=3, large=True)
@@ -275,6 +276,7 @@ def test_after_training(page, methods):
     check(page, boards=methods, sizes=(SMALL, LARGE), large=methods <= 2)
 
 
+@pytest.mark.long
 def test_an_earlier_run_stays_as_a_faint_curve(page):
     put(page, TRAINED[1], trained=True)
     first = page.kernel("print([r.coverage for r in lab.records])")
@@ -346,6 +348,7 @@ def test_forced_colours_leave_the_controls_an_edge(page):
     assert len(edges) > 10 and {tuple(edge) for edge in edges} == {("1px", "solid")}
 
 
+@pytest.mark.long
 def test_the_same_under_voila(folder, browser):
     path = notebook(folder, "voila.ipynb", f"from vpo_lite import Lab\nlab = {RECORDING}\nlab")
     with harness.server([path], command="voila") as address:

@@ -120,7 +120,7 @@ def test_the_top_level_is_what_was_asked_for():
         assert (ROOT / name).exists(), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_public_names_are_imported_at_once_without_the_extras():
     """It failed: `figures` needs plotly, which a base install lacks."""
     code = (
@@ -132,7 +132,7 @@ def test_all_public_names_are_imported_at_once_without_the_extras():
     assert done.stdout == "True False\n", done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_waiting_threads_do_not_spin_whichever_module_comes_first():
     code = (
         "import os, vpo_lite.training.step, sys; assert 'torch' in sys.modules; "
@@ -358,7 +358,7 @@ def test_a_missing_browser_is_one_line_at_the_end_and_a_failure_in_ci(tmp_path, 
     assert done.returncode == (1 if in_ci else 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_threads_may_come_in_by_different_doors():
     """A panel warms up while a cell loads a policy. transformers does not lock what it loads late,
     so one of them met half of it in nearly every run."""

@@ -44,7 +44,7 @@ def test_they_are_there():
         vpo.TrainConfig.preset("demo", model=elsewhere, m=6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_tells_what_the_model_does(name):
     """30 of its held-out problems anew: within four standard errors of the card, for each kind that

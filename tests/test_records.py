@@ -179,7 +179,7 @@ MARKS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_five_thousand_mutations_never_raise_and_stay_in_range(name):
     task, instances = examples(name)

@@ -260,6 +260,7 @@ def test_a_run_of_before_was_chosen_by_any_at_10(study, folder, tmp_path):
     assert results.read_result(study, tmp_path, job).seed == 0
 
 
+@pytest.mark.long
 def test_set_rewards_at_other_alphas_are_not_compared(study, folder, tmp_path):
     asked = ["set_reward", "best@3"]
     assert tables.difference(study, folder, "vpo", "set_reward") is not None
@@ -645,6 +646,7 @@ def test_a_difference_without_any_spread_is_not_sure(study, monkeypatch):
     assert gap.low == gap.high == pytest.approx(0.1) and gap.sure == 0
 
 
+@pytest.mark.long
 def test_sets_of_other_sizes_are_not_compared(study, folder, tmp_path):
     """Five answers cover more than three, whatever was trained."""
     file = tmp_path / "other.toml"

@@ -1196,7 +1196,7 @@ sys.exit("both went on")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_process_may_evaluate_for_longer_than_a_step_may_wait():
     assert both([], [], module=("-c", PATIENT)) == [(1, "both went on")] * 2
 
@@ -1220,7 +1220,7 @@ def in_turn(*pairs) -> list[list[tuple[int, str]]]:
     return list(zip(*([json.loads(line) for line in said[:-1]] for _, said in ended), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_one_process_refuses_ends_all_and_begins_nothing(tmp_path):
     """A folder or a model that one machine lacks, and a folder that another run writes to."""
     config = pocket_config(maze_seed=1000, m=2, prompts=1, group_size=4)
@@ -1293,7 +1293,7 @@ print(json.dumps([ends, len(calls)]), file=sys.stderr)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_in_a_measurement_stops_all_processes(tmp_path):
     """A launcher sends it to all of them. The one that measures says how to go on."""
     main, other = both([str(tmp_path)], [str(tmp_path)], module=("-c", STOPPED), lines=9)
@@ -1348,7 +1348,7 @@ class Judged(MazeTask):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
     (tmp_path / "judge.py").write_text(JUDGE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -1374,7 +1374,7 @@ sys.exit(main(["train", *sys.argv[1:]]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_disk_that_is_full_ends_all_processes_with_the_reason(tmp_path):
     asked = ["--engine", "trl", "--device", "cpu", "--steps", "2", "--maze-seed", "1000"]
     asked += ["--eval-answers", "3", "--out", str(tmp_path / "run")]
@@ -1440,7 +1440,7 @@ def test_a_run_goes_on_with_fsdp_if_it_began_so(before, tmp_path):
         check_going_on(tmp_path, not before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_parameters_that_fsdp_splits_end_as_whole_ones_do(tmp_path):
     """Also after the run was stopped and resumed. In a measurement the main process waited for ever
     for parameters that the other one held.

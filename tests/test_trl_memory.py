@@ -101,7 +101,7 @@ def settings(folder, shape, **changes):
     return vpo.TrainConfig.preset("demo", model=str(model), device="cpu", **few | changes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(
     "changes", [{}, {"micro_batch": 4}, {"gradient_checkpointing": True, "dtype": "bfloat16"}]

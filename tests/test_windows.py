@@ -70,7 +70,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="it look
 
 
 @linux
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_of_the_readme(tmp_path):
     (tmp_path / "two.toml").write_text(STUDY)
     done = emulated(SCRIPT, tmp_path, COMMANDS)
@@ -82,7 +82,7 @@ def test_the_commands_of_the_readme(tmp_path):
 
 
 @linux
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_policy_is_saved_where_it_came_from_and_a_room_leaves_no_folder(tmp_path):
     program = """
 import os

@@ -1066,6 +1066,7 @@ def at_second_rename(monkeypatch):
     return install
 
 
+@pytest.mark.long
 def test_an_adapter_outlives_a_process_that_is_killed_between_two_renames(words, tmp_path, new):
     path, made = trained(words, tmp_path / "work" / "a"), tmp_path / "made" / "a"
     new.save(made)

@@ -208,7 +208,7 @@ def test_a_maze_file_may_begin_with_a_byte_order_mark(here, monkeypatch, capsys)
     assert RunFolder(here / "run").config().make_task().instance(0).text == "S G\nD E"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_terminal_without_the_letters_of_a_name_fails_nothing(tiny_policy_folder, tmp_path):
     sizes = ["--steps", "1", "--prompts", "1", "--group-size", "2", "--max-new-tokens", "4"]
     done = subprocess.run(

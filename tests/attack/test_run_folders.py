@@ -48,7 +48,7 @@ FILES = ("adapter", "config.json", "metrics.jsonl", "state.safetensors", "summar
 # --- killed at any moment -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_run_killed_around_any_operation_on_a_file_ends_as_the_whole_one(
     tiny_policy_folder, tmp_path
@@ -207,7 +207,7 @@ def test_h1_a_second_writer_gets_one_line_and_changes_nothing(small_config, tmp_
     assert next(run.steps()).step == run.first + 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_h1_of_two_that_begin_in_one_folder_at_once_one_runs(small_config, tmp_path):
     both = [begun(command(small_config, "--out", tmp_path / "run")) for _ in range(2)]
     said = [process.communicate()[1] for process in both]

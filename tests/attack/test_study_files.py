@@ -403,7 +403,7 @@ def test_half_a_file_of_a_killed_writer_is_removed(here, done, monkeypatch):
     assert not [p for p in (here / "out").iterdir() if p.name.startswith(".")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads processes from /proc")
 def test_workers_end_with_the_study_that_started_them(here):
     """After kill -9 they would go on for hours, on every core."""
@@ -459,6 +459,7 @@ def test_a_plan_names_a_damaged_result(here, capsys):
     assert f"1 of {len(jobs)} runs are left" in err
 
 
+@pytest.mark.long
 def test_a_study_that_is_killed_goes_on_and_workers_share_the_rest(here, capfd):
     """kill -9 after the first result: two workers do the rest, the first file stays."""
     asked = ["study", str(written(here)), "--out", "out"]

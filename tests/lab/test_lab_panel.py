@@ -241,7 +241,7 @@ def test_plain_panel_where_custom_widgets_do_not_work(monkeypatch):
     assert isinstance(Lab(steps=1).panel, PlainPanel)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plain_panel_redraws_its_figure_where_it_is():
     """Until 0.2.0 each drawing was one figure more."""
     show = """

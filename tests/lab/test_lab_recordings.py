@@ -80,7 +80,7 @@ def test_paused_then_gone_on_then_stopped():
     assert_replays(lab)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_replayed_run_trained_on_and_recorded():
     """Train does the runs of a recording again. Those of other methods stay beside them."""
     replayed = assert_replays(trained(Lab(("vpo", "grpo"), many=True, **SMALL), 1))

@@ -89,7 +89,7 @@ def python(code):
     return done.stdout.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_lab_without_a_screen_needs_no_widgets_and_no_plotly(tmp_path):
     code = f"""
 import sys

@@ -46,7 +46,7 @@ def test_paused_run_goes_on_as_if_it_had_never_paused():
     assert [r.set_reward for r in parts.records] == [r.set_reward for r in whole.records]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_is_cut_to_fit_where_memory_is_short(monkeypatch):
     lab, used, step = Lab(steps=2, **SMALL), [], loop.train_step
     monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
@@ -348,7 +348,7 @@ print("exits")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="there os.kill ends the process")
 @pytest.mark.parametrize(
     ("code", "prints"),
@@ -372,7 +372,7 @@ def test_after_an_interrupted_join_the_thread_is_still_waited_for(code, prints):
     assert (done.returncode, done.stdout.splitlines()) == (0, prints), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_when_python_ends_it_waits_for_the_step_however_long_it_takes_and_says_so():
     """After ten seconds it went, and the thread inside torch aborted the process."""
     code = """
@@ -398,7 +398,7 @@ while not began:
     assert (done.returncode, done.stdout, done.stderr) == (0, "stepped\n", said)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_when_python_ends_while_torch_loads_nothing_but_that_is_said():
     """Twelve finalizers of torch failed behind it."""
     code = "from vpo_lite.lab import Lab; Lab(steps=3).train()"

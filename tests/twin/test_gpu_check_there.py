@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
 GPU = Path(__file__).parents[1] / "gpu"
 PARTS = {
     "correctness": "logits sampler update steps attention bf16 nan stated_memory",

@@ -74,6 +74,8 @@ def test_gradients_are_there_and_right(device, on_twin):
 CHANGES = [  # static: the sampler as a CUDA graph records it
     dict(static=True),
     dict(static=False, gradient_checkpointing=True, temperature=0.9),
+]
+MORE_CHANGES = [
     dict(static=True, K="inf", micro_batch=3, epochs=2, entropy=0.1, kl=0.1),
     dict(static=True, method="vpo_recombined"),
     dict(static=False, method="goal_conditioned", kl=0.1),
@@ -118,7 +120,11 @@ def sample_as(static: bool, monkeypatch) -> None:
     monkeypatch.setattr(DecoderView, "__init__", init)
 
 
-@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [*CHANGES, *(pytest.param(c, marks=pytest.mark.long) for c in MORE_CHANGES)],
+    ids=str,
+)
 def test_training_there_is_training_here(changes, on_twin, monkeypatch):
     changes = dict(changes)
     sample_as(changes.pop("static"), monkeypatch)
@@ -139,7 +145,9 @@ def test_training_there_is_training_here(changes, on_twin, monkeypatch):
     assert moved.norm() > 0 and (moved - moved_there).norm() < 0.02 * moved.norm()
 
 
-@pytest.mark.parametrize("kind", [GPT2LMHeadModel, MistralForCausalLM])
+@pytest.mark.parametrize(
+    "kind", [GPT2LMHeadModel, pytest.param(MistralForCausalLM, marks=pytest.mark.long)]
+)
 def test_models_that_sample_by_their_own_pass(kind, on_twin, tmp_path):
     """Mistral's cache has windows, GPT-2's positions are a table."""
     more = {} if kind is MistralForCausalLM else dict(n_positions=1024)
@@ -155,6 +163,7 @@ def test_models_that_sample_by_their_own_pass(kind, on_twin, tmp_path):
     assert same(here.to_json(), there.to_json())
 
 
+@pytest.mark.long
 def test_a_run_is_stored_resumed_and_measured_there(on_twin, tmp_path):
     """The state goes to the CPU and back: the resumed run is the uninterrupted one, bit for bit."""
     adapters, summaries = {}, {}
@@ -179,6 +188,7 @@ def test_a_run_is_stored_resumed_and_measured_there(on_twin, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_searches_find_there_what_they_find_here(on_twin):
     task, found = task_class("programs")(), []
     x = task.instance(task.seeds["held_out"][0])
