@@ -1,8 +1,8 @@
 """Pictures of a maze with routes on it: SVG for notebooks, RGB for videos, text for terminals.
 
-Squares differ by shape or letter, not by colour alone, and in SVG routes differ by dashes (of five
-kinds) and number. In RGB routes differ by colour only, in text not at all. Longer than 350 lines
-because the three kinds of picture share colours and signs.
+Squares differ by shape or letter, not by colour alone. Routes differ by dashes (of five kinds), in
+SVG also by number, in text not at all. Longer than 350 lines because the three kinds of picture
+share colours and signs.
 """
 
 from __future__ import annotations
@@ -396,8 +396,8 @@ def rgb_array(
 ) -> np.ndarray:
     """Returns the maze as an RGB image, uint8 of shape (32 * rows, 32 * columns, 3).
 
-    The signs are those of :func:`envs.drawing.svg`. Routes are thin lines of different colours,
-    without numbers and ends. Raises ValueError as :func:`envs.drawing.svg` does.
+    The signs are those of :func:`envs.drawing.svg`. Routes are thin lines, of its colours and
+    dashes, without numbers and ends. Raises ValueError as :func:`envs.drawing.svg` does.
 
     >>> from envs import Maze
     >>> rgb_array(Maze.from_text("S . E")).shape
@@ -415,10 +415,12 @@ def rgb_array(
         colour = _rgb(ROUTE_COLOURS[i % len(ROUTE_COLOURS)])
         middle = _SIDE // 2 + shift
         middles = [(r * _SIDE + middle, c * _SIDE + middle) for r, c in walk(maze, route).squares]
+        drawn = _dashes(DASHES[i % len(DASHES)])
         for (y0, x0), (y1, x1) in itertools.pairwise(middles):
-            rows_between = slice(max(min(y0, y1) - 1, 0), max(y0, y1) + 2)
-            columns_between = slice(max(min(x0, x1) - 1, 0), max(x0, x1) + 2)
-            image[rows_between, columns_between] = colour
+            for part in np.linspace(0, 1, _SIDE, endpoint=False):
+                y, x = round(y0 + part * (y1 - y0)), round(x0 + part * (x1 - x0))
+                if drawn[(y + x) % len(drawn)]:  # by place: there and back it stays dashed
+                    image[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2] = colour
     for square in squares:
         _letter(_tile(image, square), maze.symbol(square), square in taken)
     if position is not None:
@@ -426,6 +428,12 @@ def rgb_array(
         tile[_RADIUS < 10] = 255
         tile[_RADIUS < 8] = _rgb(BLUE)
     return image
+
+
+def _dashes(pattern: str) -> np.ndarray:
+    """Where a line in one of DASHES is drawn, pixel by pixel, over one period."""
+    lengths = [int(length) for length in pattern.split()] or [1]
+    return np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
 
 
 _Y, _X = np.mgrid[:_SIDE, :_SIDE] - (_SIDE - 1) / 2

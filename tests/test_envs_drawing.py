@@ -187,6 +187,25 @@ def test_rgb_array():
     assert (walked[:32, 64:] != image[:32, 64:]).any()
 
 
+def test_routes_in_an_rgb_array_differ_by_dashes_also_where_they_are_walked_twice():
+    corridor = Maze.from_text("S" + " ." * 9 + " E")
+    plain = drawing.rgb_array(corridor)
+
+    def line(i, moves):
+        routes = [moves if j == i else "" for j in range(len(drawing.DASHES))]
+        changed = (drawing.rgb_array(corridor, routes) != plain).any(axis=(0, 2))
+        return changed[32:288]  # between the letters S and E
+
+    lines = [line(i, "R" * 10) for i in range(len(drawing.DASHES))]
+    assert all((line(i, "RL" + "R" * 9 + "L" * 9) == lines[i]).all() for i in range(len(lines)))
+    assert lines[0].all() and not any(other.all() for other in lines[1:])
+    gaps = [(np.diff(other.astype(int)) == -1).sum() for other in lines]
+    expected = 256 * np.array(
+        [0, 1 / 21, 1 / 10, 2 / 31, 1 / 34]
+    )  # the periods of DASHES, in pixels
+    assert abs(gaps - expected).max() < 1
+
+
 def test_many_routes_in_an_rgb_array_stay_in_their_squares():
     plain = drawing.rgb_array(MAZE)
     for count in (8, 9, 20):
