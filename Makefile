@@ -52,7 +52,7 @@ lab: .venv/lab-installed
 # The browser tests stand in few files: to read the others, too, would take each process 8 s more.
 # Bytecode is written also where the environment says not to: hundreds of processes read it.
 test: LONG = and not long
-test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all quick: export PYTHONDONTWRITEBYTECODE =
 test test-all: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser $(LONG)" -n $(TESTERS) --dist worksteal

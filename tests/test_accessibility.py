@@ -251,6 +251,7 @@ def heard(text):
     return plain(text or "")
 
 
+@pytest.mark.slow
 @by_figure
 def test_every_label_is_in_the_words(name):
     figure = FIGURES[name]()
@@ -327,6 +328,7 @@ def test_a_long_curve_is_told_by_its_ends_and_extremes_and_a_short_one_in_full()
     assert "A horizontal line at 2.5: top." in in_words(few)
 
 
+@pytest.mark.slow
 def test_bands_intervals_marks_and_regions_are_told():
     assert "VPO, band: 0.0333 to 0.1 at 1, 0.667 to 0.733 at 20." in in_words(FIGURES["curves"]())
     said = in_words(FIGURES["best_at_curves"]())
@@ -342,6 +344,7 @@ def test_the_words_are_those_of_the_figure_as_it_is_now():
     assert "up: height" in in_words(drawn) and "5 at 1, 7 at 2" in in_words(drawn)
 
 
+@pytest.mark.slow
 def test_every_place_of_a_slider_is_told():
     said = in_words(FIGURES["preference_slider"]()).splitlines()
     places = [line for line in said if line.startswith("weight of gold: ")]

@@ -113,6 +113,7 @@ def test_every_method_trains_on_it(model, method):
     assert len(sizes) > 1  # d differs from prompt to prompt
 
 
+@pytest.mark.slow
 def test_rewards_are_the_scorers_and_figures_are_their_definitions(model):
     (record,) = vpo.train(config(model, steps=1))
     utilities, valid = [], []
@@ -140,6 +141,7 @@ def test_evaluate_and_a_policy_object(model):
     assert of_five != vpo.evaluate(learner.policy, config(model), **asked)
 
 
+@pytest.mark.slow
 def test_a_task_with_few_problems_is_measured_on_all_of_them(model, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Letters, "seeds", {"train": range(3), "held_out": [7, 8]})
     run = Run.begin(config(model, steps=1), tmp_path / "few")
@@ -154,6 +156,7 @@ def test_a_task_with_few_problems_is_measured_on_all_of_them(model, tmp_path, mo
     assert "of the 2 held-out problems" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_report_on_its_rewards_knows_the_closed_form(model, capsys):
     """An answer earns one objective of d, so U(all) = H_d / d, and one answer is worth 1/d."""
     asked = ["report", "--task", "letters_of_the_test:Letters", "--model", model, "--device", "cpu"]
@@ -168,6 +171,7 @@ def test_the_report_on_its_rewards_knows_the_closed_form(model, capsys):
     assert "2 components: rest 0, rest 1" in out and "true front" not in out
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_was_written_and_what_it_earned(model, monkeypatch, capsys):
     monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: ["a", None, "b"])
     asked = ["report", "--task", "letters_of_the_test:Letters", "--model", model, "--device", "cpu"]
@@ -307,6 +311,7 @@ def test_rows_of_a_comparison_name_the_task_where_it_differs_and_no_row_holds_a_
     assert "(3,002 characters)" in page and page.count("line") < 100
 
 
+@pytest.mark.slow
 def test_a_method_that_shows_weights_needs_a_prompt_that_shows_them(model, monkeypatch):
     goals = config(model, method="goal_conditioned", steps=1)
     with pytest.raises(ValueError, match="does not show its weights"):
@@ -452,6 +457,7 @@ def test_answers_that_earn_less_than_a_missing_one_are_named(
     assert (warned in said) == (worst == 0), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [1, 2, None])
 def test_answers_that_beat_the_front_are_named(model, tmp_path, monkeypatch, capsys, known):
     """An answer earns one of two objectives. A front without the second gave a wrong coverage."""
@@ -680,6 +686,7 @@ def beside_the_task(R, *, eps, **_):
 """
 
 
+@pytest.mark.slow
 def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
     model, tmp_path, monkeypatch, capsys
 ):
@@ -700,6 +707,7 @@ def test_the_command_line_trains_by_a_method_in_the_file_of_the_task(
     assert main(["train", "--resume", "r", "--steps", "2"]) == 0
 
 
+@pytest.mark.slow
 def test_a_run_names_the_module_of_a_method_of_ones_own(model, tmp_path, monkeypatch, capsys):
     """Another process finds the method again: to resume, evaluate and compare the run."""
     (tmp_path / "my_methods.py").write_text(f"{METHOD}\n\ndef plain(R, **_): pass\n")

@@ -216,6 +216,7 @@ def test_what_knows_nothing_of_a_source_leaves_it_out():
     assert intervals.t_interval(0.25, [intervals.noise([0.1, 0.1])]) == (0.25, 0.25)  # all alike
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [(3, 5), (5, 5), (3, 3)])
 def test_of_two_methods_that_are_alike_one_in_twenty_is_called_different(seeds):
     """Chance of seeds, of problems, and of both together; problems are shared by the methods. A

@@ -265,6 +265,7 @@ def unwritable(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_a_class_is_refused_where_jupyter_cannot_write(unwritable, monkeypatch, capsys):
     found = check.packages()
     assert not found.enough and unwritable in found.value and "JUPYTER_DATA_DIR" in found.cure
@@ -314,6 +315,7 @@ def opened(source):
     return names["lab"]
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_lab_of_a_code_in_large_letters():
     code = Lab("grpo", alpha=0.3, maze_seed=1001).share()
     lab = opened(serve.cell(code))
@@ -324,6 +326,7 @@ def test_the_page_shows_the_lab_of_a_code_in_large_letters():
     lab.close()
 
 
+@pytest.mark.slow
 def test_in_a_room_a_viewers_share_code_is_not_read():
     lab = opened(serve.cell(Lab("grpo").share(), room=True))
     lab.panel.controls.code.value = Lab("vpo").share()
@@ -348,6 +351,7 @@ def held_by(widget):
     return [widget, *itertools.chain(*map(held_by, getattr(widget, "children", ())))]
 
 
+@pytest.mark.slow
 def test_an_empty_folder_with_the_name_of_a_recording_hides_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stuck" / "seed-0").mkdir(parents=True)
@@ -398,6 +402,7 @@ def test_a_wrong_request_is_one_line_and_opens_nothing(
     assert said in refused(capsys, "classroom", *arguments)
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_one_line(monkeypatch, capsys, taken):
     monkeypatch.setattr(serve, "serve", lambda *a, **k: pytest.fail("served"))
     for room in ([], ["--room"]):

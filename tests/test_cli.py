@@ -93,6 +93,7 @@ def test_the_texts_of_an_evaluation_give_its_figures(tmp_path, capsys, monkeypat
     assert sorted(os.listdir()) == ["run", "ä.jsonl"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_judges_at_another_alpha(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = "train --steps 1 --prompts 1 --group-size 2 --eval-problems 2 --device cpu --out run"
@@ -111,6 +112,7 @@ def test_an_evaluation_judges_at_another_alpha(tmp_path, capsys, monkeypatch):
     assert main([*asked, "0"]) == 2 and "alpha = 0.0: must be" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nothing_but_our_own_lines_is_printed(small, tmp_path):
     """No warning of a library: about names, for example, that transformers has replaced."""
     commands = [[*small, "--steps", "1", "--threads", "1", "--out", str(tmp_path / "native")]]
@@ -128,6 +130,7 @@ def test_nothing_but_our_own_lines_is_printed(small, tmp_path):
     assert len(said) >= 3 * len(commands) - 2
 
 
+@pytest.mark.slow
 def test_train_leaves_a_run_folder_and_prints_a_table(small, tmp_path, capsys):
     out = tmp_path / "runs" / "a"
     assert main([*small, "--out", str(out)]) == 0
@@ -267,6 +270,7 @@ def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_m_that_does_nothing_is_said_where_sets_would_differ_in_size(small, tmp_path, capsys):
     one = [*small, "--steps", "1"]
     given = {
@@ -367,6 +371,7 @@ def test_a_learning_rate_that_destroys_the_policy_is_named(tmp_path, capsys):
     assert len(said) == 1 and "lower --lr, now 1, or add --kl" in said[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stream", "code", "told"),
     [
@@ -427,6 +432,7 @@ def test_every_flag_of_every_command_has_a_help():
             assert all(a.help for a in _flags(command)), command.prog
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["", *_COMMANDS, *KINDS, "notebooks copy"])
 def test_a_page_of_help_fits_80_columns_and_its_examples_parse(asked, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -541,6 +547,7 @@ def test_drawn_mazes_that_are_none_are_refused(text, said, tmp_path, capsys, mon
     assert [p.name for p in tmp_path.iterdir()] == ["maze.txt"]
 
 
+@pytest.mark.slow
 def test_a_drawn_maze_is_trained_on(small, tmp_path):
     (tmp_path / "maze.txt").write_text("S . G\n. # .\nD . E\n")
     small = [a for a in small if a not in ("--maze-seed", "1000")]
@@ -564,6 +571,7 @@ def test_a_full_disk_is_reported_before_training(small, tmp_path, capsys, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_in_the_place_of_the_folder_is_reported_before_training(small, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
@@ -586,6 +594,7 @@ def test_other_commands_refuse_in_one_line_too(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_damaged_files_of_a_run_are_named_in_one_line(small, tmp_path, capsys):
     out = tmp_path / "run"
     assert main([*small, "--out", str(out), "--json"]) == 0
@@ -605,6 +614,7 @@ def test_damaged_files_of_a_run_are_named_in_one_line(small, tmp_path, capsys):
     assert "config.json: it should be an object, not []" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, capsys):
     out = tmp_path / "run"
     assert main([*small, "--seed", "5", "--out", str(out), "--json"]) == 0
@@ -622,6 +632,7 @@ def test_an_evaluation_repeats_the_one_that_closed_the_run(small, tmp_path, caps
     )
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_refused_before_anything_is_measured(small, tmp_path, capsys):
     """A seed below 0 was read too late. An adapter of another task's model was taken for one of the
     run's, and exported as such.
@@ -690,6 +701,7 @@ def test_another_module_named_envs_in_the_current_folder_is_named(name, tmp_path
     assert "unknown layout 'none'" in started(PYTHONSAFEPATH="1").stderr
 
 
+@pytest.mark.slow
 def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_path, capsys):
     out, numbers = tmp_path / "run", ["--eval-problems", "2", "--eval-answers", "3"]
     many = [flag for flag in small if flag not in ("--maze-seed", "1000")]
@@ -708,6 +720,7 @@ def test_a_run_measures_as_many_problems_and_answers_as_it_was_told(small, tmp_p
     assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_fewer_answers_than_a_set_names_the_sets_it_measured(
     small, tmp_path, capsys
 ):
@@ -759,6 +772,7 @@ def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, monkeypatch):
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -825,6 +839,7 @@ def test_pretrain_makes_a_standard_folder_with_its_figures(tmp_path, capsys, mon
     assert pretrain.check_folder(MazeRecipe(updates=2, batch=2), out) == out
 
 
+@pytest.mark.slow
 def test_demonstrations_come_from_smaller_boards_in_whole_batches_and_only_when_asked():
     from vpo_lite.pocket.demonstrations import Demonstrations
     from vpo_lite.pocket.maze import MazeRecipe

@@ -380,6 +380,7 @@ def test_lengths_that_differ_a_little_share_one_compiled_step(monkeypatch):
     assert len(seen) == 2  # another number of rows is another kernel
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings")  # peft 0.18
 def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward():
     """DoRA rescales the sum, and an adapter on the embeddings changes what a token is: neither is
@@ -427,6 +428,7 @@ def test_settings_that_the_view_does_not_compute_are_left_to_the_models_own_forw
         assert torch.allclose(logp[range(9), ids], rollouts.logprobs[row], atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["default", "linear", "llama3", "yarn"])
 def test_the_view_turns_heads_by_the_angles_of_the_model(kind):
     """Stretched ones, as those of models for long texts, and a scaling of their sines."""

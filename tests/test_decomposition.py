@@ -86,6 +86,7 @@ def test_specialists_have_the_closed_form(d):
 # --- against brute force --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_objectives_are_covered_as_the_price_of_conflict_says():
     """The whole was valued over a quarter of the points: 0.981 stood here, and 0.980 there."""
     rng = np.random.default_rng(0)
@@ -103,6 +104,7 @@ def test_many_objectives_are_covered_as_the_price_of_conflict_says():
         assert covered[m] == pytest.approx(np.mean(drawn), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_several_problems_of_different_d_against_drawn_weights():
     rng = np.random.default_rng(0)
     pools = [rng.random((n, d)) ** 2 for n, d in ((6, 2), (9, 3), (7, 4))]
@@ -207,6 +209,7 @@ def test_what_earned_nothing_is_not_taken_for_a_failure():
     assert vpo.reward_report(R, np.ones(100)).rho_valid == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_problems_without_any_reward_are_left_out():
     report = vpo.reward_report([COMPROMISE, np.zeros((5, 2))])
     assert report.empty == 1 and report.valid == pytest.approx(3 / 8)
@@ -239,6 +242,7 @@ def wishes(count=30, compromise=0.34):
     return np.tile(R, (count, 1, 1)), targets
 
 
+@pytest.mark.slow
 def test_a_target_that_asks_for_the_components_follows():
     """Three specialists hold what any problem asks for, two of them 2/3 of it. The three highest in
     w* . r are the compromise and two of them: they miss it once in three times, 2/3 + 0.34/3.
@@ -391,6 +395,7 @@ def test_in_a_terminal_ipython_shows_the_words():
     assert pretty(report) == str(report) and repr(report).startswith("RewardReport(")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "<b>", "{} %s", "a & b"])
 def test_pages_show_names_as_texts(name, tmp_path):
     report = vpo.reward_report(CONFLICT, objectives=[name, "other"])
@@ -450,6 +455,7 @@ def test_what_does_not_fit_is_refused_in_one_line(case):
 # --- on mazes, and as a command -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_exact_fronts_of_mazes_against_drawn_weights():
     fronts = [envs.generate("lite-6x6", seed).pareto_front().rewards for seed in range(6)]
     report = vpo.reward_report(fronts, objectives=envs.OBJECTIVES)
@@ -506,6 +512,7 @@ def test_the_command_says_what_the_shipped_policys_answers_show(capsys):
     assert found["true_front"]["sampled"] == pytest.approx(np.mean(utility))
 
 
+@pytest.mark.slow
 def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     page = tmp_path / "rewards.html"
     assert main([*ASKED, "--maze-seed", "1000", "--html", str(page)]) == 0
@@ -578,6 +585,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sampled(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npy", "json"])
 def test_the_command_reads_rewards_from_a_file(kind, capsys, tmp_path):
     """Two specialists in two rollouts are worth E max(w, 1 - w) = 3/4 together and 1/2 each; of the

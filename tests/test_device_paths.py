@@ -297,6 +297,7 @@ def equal(one: Rollouts, other: Rollouts) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LlamaForCausalLM, Qwen2ForCausalLM])
 def test_a_recorded_step_draws_what_python_draws(kind, monkeypatch):
     model = small_model(kind=kind)

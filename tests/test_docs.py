@@ -160,6 +160,7 @@ def commands_in(text):
     return [line for line in shown if "--help" not in line and ":Class" not in line]
 
 
+@pytest.mark.slow
 @FRONT
 def test_commands_parse(text):
     from vpo_lite.cli.commands import parser

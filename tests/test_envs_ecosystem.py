@@ -71,6 +71,7 @@ def test_mo_gymnasium_vector_environment():
     vector.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("observation", "warn"), [("flat", True), ("dict", False)])
 def test_stable_baselines_accepts_it(observation, warn):
     """Without a warning where it is flat; of a grid that is no image it would warn."""

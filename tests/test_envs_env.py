@@ -41,6 +41,7 @@ def test_the_package_stands_alone():
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.slow
 def test_no_public_name_hides_a_module():
     """Else `import envs.x as x` gives a function, or importing the module replaces the function.
     Each module comes first once, in one process: what it loaded of envs is then forgotten.

@@ -113,6 +113,7 @@ def test_a_picture_that_cannot_be_written(tmp_path, monkeypatch, capsys):
     assert "such.svg: No space left" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "status", "said"),
     [
@@ -190,6 +191,7 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path):
     assert done.stdout.count("\n") == 1 and done.stderr == ""
 
 
+@pytest.mark.slow
 def test_it_is_a_command(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "envs", "--preset", "none"],

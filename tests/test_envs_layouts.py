@@ -145,6 +145,7 @@ def kept(maze):
     return set(maze.gold + maze.diamonds) <= set(reached) and max(ways) <= maze.budget
 
 
+@pytest.mark.slow
 def test_no_path_to_treasure_leads_through_the_exit(monkeypatch):
     """Layouts of one's own keep this; as a frozen preset this one would not."""
     few = dict(walls=(7, 9), gold=(1, 1), diamonds=(1, 1), lava=(1, 1))
@@ -306,6 +307,7 @@ def test_lava_that_does_not_fit(monkeypatch):
         envs.generate(envs.Layout(size=4, walls=(1, 1), lava=(12, 12), **few), 0)
 
 
+@pytest.mark.slow
 def test_no_maze_has_less_than_its_layout_asks_for():
     inside = envs.Layout("mine", size=6, lava=(4, 4), tempting_lava=False)
     opened = envs.Layout("mine", size=6, openings=(12, 20))

@@ -178,6 +178,7 @@ def test_a_maze_with_too_many_items_still_describes_itself():
     )
 
 
+@pytest.mark.slow
 def test_junk_texts_never_do_worse_than_a_valueerror():
     """Each of the random texts becomes a maze or a ValueError in one line."""
     rng = random.Random(0)

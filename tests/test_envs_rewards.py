@@ -220,6 +220,7 @@ def test_a_bonus_counts_once_and_only_in_its_mode():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward_mode", ["linear", "convex_bonus"])
 def test_scores_equal_the_plain_rules(reward_mode):
     """10,000 random routes on many mazes in one call."""
@@ -307,6 +308,7 @@ def test_a_front_is_found_once_and_cannot_change():
         front.routes[0] = "R"
 
 
+@pytest.mark.slow
 def test_a_walk_is_what_the_rules_say():
     """Its squares are those that plain moves reach, bumps left out, up to E and the budget."""
     rng = np.random.default_rng(8)

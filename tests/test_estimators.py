@@ -605,6 +605,7 @@ def test_a_method_of_ones_own_trains_though_the_settings_were_loaded_before_it(
 steps = arrays(np.float64, (2, 5, 1, 3), elements=st.integers(0, 16).map(lambda x: x / 16))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(R=steps, order=st.permutations(range(5)), method=st.sampled_from(list(vpo.METHODS)))
 def test_the_order_of_rollouts_does_not_matter(R, order, method):
@@ -613,6 +614,7 @@ def test_the_order_of_rollouts_does_not_matter(R, order, method):
     assert vpo.advantages(method, R[:, order], weights=W) == pytest.approx(A[:, order], abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(R=steps, shift=st.integers(0, 5), factor=st.sampled_from([0.5, 3.0]))
 def test_the_unit_and_zero_of_the_rewards_do_not_matter_to_a_z_score(R, shift, factor):

@@ -260,6 +260,7 @@ def test_the_name_of_a_policy_is_told_from_one():
         evaluate("runs/a", "runs/a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["vpo", "goal_conditioned"])
 def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypatch):
     """No more rows at a time than are allowed, and the same answers as in one piece."""
@@ -919,6 +920,7 @@ def test_compare_refuses_what_is_no_run_and_what_is_given_twice(made):
         compare([folder])
 
 
+@pytest.mark.slow
 def test_evaluation_is_at_temperature_one_and_every_goal_gets_its_own_prompt(
     tiny_policy_folder, monkeypatch
 ):
@@ -949,6 +951,7 @@ def test_evaluation_is_at_temperature_one_and_every_goal_gets_its_own_prompt(
     )  # small alpha: one objective each; large: all alike
 
 
+@pytest.mark.slow
 def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
     """Budgets differ from maze to maze, so the longest completion does; the answers of the first
     maze must not.
@@ -973,6 +976,7 @@ def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
     assert np.array_equal(alone, together[:, : alone.shape[1]])
 
 
+@pytest.mark.slow
 def test_a_rollout_ends_where_its_own_problem_says_whoever_else_is_sampled(tiny_policy_folder):
     """A policy that never ends writes on to its limit. Beside a larger maze it wrote further, so
     its last answer could count or not.
@@ -992,6 +996,7 @@ def test_a_rollout_ends_where_its_own_problem_says_whoever_else_is_sampled(tiny_
     assert alone[0].tokens.max() == limits[0] < other.tokens.max() == limits[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [step, evolution, tree])
 def test_training_and_searches_ask_for_so_many_tokens_as_each_problem_may_need(module, monkeypatch):
     """Not as many as the largest of a batch."""
@@ -1038,6 +1043,7 @@ def test_repeats_beyond_the_cut_do_not_count():
     assert pool_figures(TASK, config, pool(answers, 4), 6)["repeat_rate"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problems", [2, 3, 10, 64])
 def test_of_runs_that_are_alike_one_line_in_twenty_is_called_significant(problems):
     """On few problems, too: a percentile bootstrap over two calls half of them so."""

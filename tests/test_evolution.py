@@ -378,6 +378,7 @@ def test_every_task_reads_what_it_writes():
 # --- searches whose outcome is known --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_with_both_rules_twenty_candidates_are_enough_and_with_one_none():
     for seed in range(12):
         x = TWO.instance(seed)
@@ -481,6 +482,7 @@ def test_pairs_that_complement_each_other_come_first():
     assert len(set(counts)) > 1 and counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.slow
 def test_the_policy_goes_on_from_a_part_of_a_parent_that_it_can_write():
     task = Endless(branches=2)
     x = task.instance(0)
@@ -574,6 +576,7 @@ def test_other_tasks_are_searched_too(name, task):
     assert sum(trace.solved_at is not None for trace in traces) >= 2
 
 
+@pytest.mark.slow
 def test_random_mutation_needs_no_policy():
     problems = [TWO.instance(seed) for seed in range(6)]
     traces = evolve(None, TWO, problems, m=3, calls=150, seed=0)
@@ -744,6 +747,7 @@ def test_a_prompt_in_words_shows_two_parents_of_three():
     assert set().union(*shown) == set(answers)
 
 
+@pytest.mark.slow
 def test_the_settings_that_are_left_out():
     """A call in four begins anew, 18 combinations for each answer, tokens at temperature 1."""
     task, temperatures = Pairs(), []

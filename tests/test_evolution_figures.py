@@ -23,6 +23,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
     figure = FIGURES[name]()

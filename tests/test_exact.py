@@ -218,6 +218,7 @@ def test_the_memory_of_a_call_is_bounded(R):
     assert peak_megabytes(R) < 100
 
 
+@pytest.mark.slow
 def test_the_kept_weights_are_bounded(monkeypatch):
     exact._weights.cache_clear()
     for d in (4, 5, 64):
@@ -315,6 +316,7 @@ def two_kinds(d, m, seed):
     return np.stack([np.vstack([answers, answers[:1]]), np.vstack([answers, never_best])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d, m, alpha, used",
     [
@@ -482,6 +484,7 @@ def slack(R, alpha):
     return 1e-10 if alpha == 1 or R.shape[1] <= 2 else 4e-3
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(R=rewards, alpha=alphas, data=st.data())
 def test_order_and_repetition_of_answers_do_not_matter(R, alpha, data):
@@ -492,6 +495,7 @@ def test_order_and_repetition_of_answers_do_not_matter(R, alpha, data):
     assert U(np.vstack([R, R[again]]), alpha) == pytest.approx(U(R, alpha), abs=1e-10)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(R=rewards, alpha=alphas, data=st.data())
 def test_one_more_answer_never_lowers_the_set_reward(R, alpha, data):
@@ -499,6 +503,7 @@ def test_one_more_answer_never_lowers_the_set_reward(R, alpha, data):
     assert U(np.vstack([R, new]), alpha) >= U(R, alpha) - slack(R, alpha)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(R=rewards, alpha=alphas, data=st.data())
 def test_the_names_of_the_objectives_do_not_matter(R, alpha, data):
@@ -506,6 +511,7 @@ def test_the_names_of_the_objectives_do_not_matter(R, alpha, data):
     assert U(R[:, columns], alpha) == pytest.approx(U(R, alpha), abs=slack(R, alpha))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(R=rewards, alpha=alphas, shift=st.integers(-4, 4), factor=st.sampled_from([0.25, 2.0, 64.0]))
 def test_shift_and_positive_factor_pass_through(R, alpha, shift, factor):

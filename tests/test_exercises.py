@@ -306,6 +306,7 @@ def test_the_slips_of_what_is_missing_are_what_another_slider_shows(m, alpha):
     assert "maze 1000" in check("00-b", vpo.price_of_conflict(other)[2]).text
 
 
+@pytest.mark.slow
 def test_one_mark_of_the_slider_is_right_and_its_neighbours_say_where_to_go():
     marks = 10 ** np.arange(-1, 1.31, 0.1)  # notebook 02 draws it so
     off = [abs(float(vpo.exact_set_reward(np.eye(3), alpha)) - 0.5) for alpha in marks]

@@ -28,6 +28,7 @@ def test_best_at_k_is_the_librarys():
     assert np.allclose(ours, best_of.best_at(scores[:, None], [1.0]))
 
 
+@pytest.mark.slow
 def test_six_answers_are_two_rollouts_and_miscounting_gets_its_hint():
     runs = chosen("programs")
     whole, broken, single = (
@@ -84,6 +85,7 @@ def test_a_program_joined_by_hand_is_judged_by_the_tests_that_it_passes(program,
     assert check("07-a", row).right is (slip is None) and hint_of("07-a", row) == slip
 
 
+@pytest.mark.slow
 def test_only_rows_of_programs_are_right():
     """Every row of six or more ones, against the programs joined from two or three of the rules."""
     task, rules, digits = (

@@ -223,6 +223,7 @@ def test_prompts_and_ends_are_the_familys_own(name, made):
 
 
 # peft's notice on patterns of its own, for Mixtral's experts
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_trained_adapter_is_the_same_policy_in_plain_peft_and_in_one_model(name, made, tmp_path):
@@ -257,6 +258,7 @@ def test_a_trained_adapter_is_the_same_policy_in_plain_peft_and_in_one_model(nam
         assert torch.allclose(ours[i, :used], expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_adapter_of_peft_becomes_one_model_that_a_new_run_starts_from(
     made, letters, tmp_path, monkeypatch, capsys
 ):
@@ -301,6 +303,7 @@ def test_what_cannot_become_one_model_is_refused_and_nothing_is_written(made, tm
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "stored"), [("auto", "bfloat16"), ("float32", "float32"), ("bfloat16", "bfloat16")]
 )
@@ -318,6 +321,7 @@ def test_one_model_has_the_number_format_of_its_base_or_the_one_asked_for(
         assert torch.equal(parameter, base.get_parameter(name).to(parameter.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size, says", [(1e-4, True), (0.05, False)])
 def test_training_that_bfloat16_rounds_away_is_told(made, tmp_path, size, says):
     """W + dW is rounded to 8 bits. Of changes far below W's steps nothing is left."""
@@ -346,6 +350,7 @@ def test_training_that_bfloat16_rounds_away_is_told(made, tmp_path, size, says):
     assert (share < 0.95) == says
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
 @pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`")
 def test_an_adapter_on_an_embedding_that_is_the_output_layer_is_refused(made, tmp_path):
@@ -363,6 +368,7 @@ def test_an_adapter_on_an_embedding_that_is_the_output_layer_is_refused(made, tm
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_one_model_stops_where_training_stopped(made, tmp_path):
     """At the tokenizer's end, too, where generation_config.json names another."""
     folder = shutil.copytree(made("qwen3"), tmp_path / "base")
@@ -376,6 +382,7 @@ def test_one_model_stops_where_training_stopped(made, tmp_path):
     assert ends == sorted({other, policy.tokenizer.eos_token_id}) == sorted(policy.eos_ids)
 
 
+@pytest.mark.slow
 def test_rotary_angles_that_change_with_the_length_end_the_positions(made, tmp_path):
     """A cache of shorter rows, and the shorter rows of a batch, would be turned by other angles."""
     shape = dict(vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=1)
@@ -443,6 +450,7 @@ def letters(monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
+@pytest.mark.slow
 def test_more_tokens_than_positions_are_refused_before_a_run_is_made(made, letters, tmp_path):
     """GPT-2 here has 64 positions. The prompt takes p, so 64 - p tokens can follow."""
     policy = load_policy(made("gpt 2, no template"), device="cpu", rank=2)
@@ -477,6 +485,7 @@ def test_a_measured_request_longer_than_the_positions_is_refused_before_a_run_is
     Run.begin(config.but(eval_problems=2), tmp_path / "run").close()  # it is not measured
 
 
+@pytest.mark.slow
 def test_a_turn_that_ends_no_completion_is_named(made, letters, tmp_path, capsys):
     """As in a base model whose tokenizer has the template of its instruct model."""
     folder = shutil.copytree(made("qwen3"), tmp_path / "base")
@@ -504,6 +513,7 @@ def test_a_folder_without_its_tokenizer_names_the_cure(name, made, tmp_path):
         load_policy(folder, device="cpu")
 
 
+@pytest.mark.slow
 def test_an_adapter_whose_base_was_moved_says_where_it_was(made, tmp_path, capsys):
     folder = shutil.copytree(made("qwen3"), tmp_path / "old")
     load_policy(folder, device="cpu", rank=2).save(tmp_path / "adapter")

@@ -211,6 +211,7 @@ def area(trace, total=1.0):
     return abs((x * v - u * y).sum())
 
 
+@pytest.mark.slow
 def test_the_regions_of_the_simplex_have_the_exact_shares_as_areas():
     for seed in range(5):
         R = np.random.default_rng(seed).random((5, 3))

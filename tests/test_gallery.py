@@ -53,6 +53,7 @@ def utilities(front, size, W):
     return {s: scores[:, s].max(axis=1).mean() for s in subsets}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_are_those_of_brute_force(name, weights):
     front, found = front_of(name), figures_of(name)
@@ -65,6 +66,7 @@ def test_figures_are_those_of_brute_force(name, weights):
         assert abs(lost - (1 - at[max(other, key=other.get)] / max(at.values()))) < 0.004
 
 
+@pytest.mark.slow
 def test_a_fork_has_two_points_and_closed_forms():
     """1 + max(w_gold, w_diamond) - w_gold - w_diamond: with alpha = 1 its mean is 7 / 8."""
     for name, layout in (("fork", "lite-6x6"), ("large fork", "paper-9x9")):
@@ -91,6 +93,7 @@ def test_a_compromise_wins(weights):
     assert said in by_name("compromise").look_for and "42 %" in by_name("compromise").look_for
 
 
+@pytest.mark.slow
 def test_alpha_matters_both_ways(weights):
     front, found = front_of("alpha matters"), figures_of("alpha matters")
     small, large = (utilities(front, 2, weights[alpha]) for alpha in (0.1, 10.0))
@@ -154,6 +157,7 @@ def test_names_and_words():
 # --- the committed search -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_results_are_those_of_the_gallery():
     results = json.loads(search.RESULTS.read_text())
     assert results["gallery"] == {named.name: search.plain(named) for named in GALLERY}
@@ -163,6 +167,7 @@ def test_the_results_are_those_of_the_gallery():
     assert {*results["kinds"], "alpha in training", "stuck", "large fork"} == set(NAMES)
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_it_found(monkeypatch):
     """On a part of its mazes: those of the gallery, and a few more."""
     whole = json.loads(search.RESULTS.read_text())

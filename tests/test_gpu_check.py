@@ -348,6 +348,7 @@ def test_a_part_that_is_cut_short_leaves_what_it_kept(check, run, monkeypatch, t
     assert learning["points"] == [7.0] and learning["device"] == found["device"]
 
 
+@pytest.mark.slow
 def test_when_the_time_of_the_command_is_over_nothing_goes_on(check, tmp_path):
     rows = tmp_path / "rows"
     wanted = [("correctness", "logits"), ("speed", "trl")]

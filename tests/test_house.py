@@ -437,6 +437,7 @@ CHECKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_house_keeps_its_rules(check):
     wrong = list(check(ROOT))

@@ -57,6 +57,7 @@ def text(page_file):
 # --- what the file holds --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_small_file_that_asks_for_nothing(text):
     assert len(text.encode()) < 250_000 and text.splitlines()[-2] == "</html>"
     for address in re.findall(r"\w+://[^\"'\s`]*", text):
@@ -64,6 +65,7 @@ def test_one_small_file_that_asks_for_nothing(text):
     assert not re.findall(r"\b(?:src|href|url|import|fetch)\s*[=(]", text)
 
 
+@pytest.mark.slow
 def test_only_its_own_script_may_run_and_nothing_may_connect(text):
     script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     assert len(script) == 1 and text.count("<script") == 2, "the other one is data"
@@ -74,11 +76,13 @@ def test_only_its_own_script_may_run_and_nothing_may_connect(text):
     assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
 
 
+@pytest.mark.slow
 def test_the_data_block_is_the_lessons_data(text, data):
     block = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert json.loads(block[1]) == data | {"unseen": False} and "<" not in block[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.0, 0.2])
 def test_every_step_has_the_sets_that_were_recorded(lesson, data, alpha):
     points = np.array(data["points"])
@@ -125,6 +129,7 @@ def test_the_points_come_back_by_exclusive_or(d):
     assert np.array_equal(np.array(points) / 2**30, wanted)
 
 
+@pytest.mark.slow
 def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text):
     """By these rules, on the squares of the board, the front earns what the page draws."""
     words = dict(re.findall(r"<dt>(.+?)</dt><dd>(.+?)</dd>", text, re.DOTALL))
@@ -143,6 +148,7 @@ def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text
     assert programs.index("<dt>Policy</dt>") < programs.index("<dt>Rollout</dt>"), "used there"
 
 
+@pytest.mark.slow
 def test_all_settings_of_a_run_are_those_of_its_first_step():
     """G and P were those of the last one."""
     one = lesson_of(THREE).shown[0]
@@ -160,6 +166,7 @@ def test_every_letter_of_the_maze_is_explained(mode, earns):
     assert "bonus" not in letters
 
 
+@pytest.mark.slow
 def test_a_second_run_of_a_method_is_told_apart():
     lesson = lesson_of("few_weights/K-1", "few_weights/K-64", "equal_answers/seed-0")
     labels = [one.label for one in lesson.shown]
@@ -199,6 +206,7 @@ def test_a_front_that_is_not_known_is_not_drawn(monkeypatch):
 # --- wrong requests -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -233,6 +241,7 @@ def test_a_damaged_recording_is_named(tmp_path, capsys):
     assert "mine" in error and len(error.splitlines()) == 1 and not page.exists()
 
 
+@pytest.mark.slow
 def test_steps_that_draw_different_problems_are_refused():
     recording = recordings.read("stuck/seed-0")
     run = recording.runs[0]

@@ -38,6 +38,7 @@ def adapter(path) -> bytes:
     return (path / "adapter_model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp_path):
     config = config.but(model="pocket-6x6", max_new_tokens=None, group_size=4, lr=1e-2)
     trained(config, tmp_path / "long")
@@ -50,6 +51,7 @@ def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp
     assert not (tmp_path / "short" / "measured.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(config, tmp_path, capsys):
     """VPO's figures stood in a row of another method."""
     trained(config, tmp_path / "a")
@@ -68,6 +70,7 @@ def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(config,
     assert main(evaluated) == 2 and "method is set_max, and " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_measuring_changes_nothing_of_the_training(config, tmp_path):
     with_it, without = tmp_path / "with", tmp_path / "without"
     figures = [trained(config, with_it), trained(config.but(eval_every=None), without)]
@@ -76,6 +79,7 @@ def test_measuring_changes_nothing_of_the_training(config, tmp_path):
     assert "eval_every" in OF_THE_MACHINE  # so such runs are repetitions of each other
 
 
+@pytest.mark.slow
 def test_an_interval_beyond_the_last_step_is_one_line_and_writes_nothing(
     config, runs, tmp_path, capsys
 ):
@@ -93,6 +97,7 @@ def test_an_interval_beyond_the_last_step_is_one_line_and_writes_nothing(
     assert (tmp_path / "run" / "config.json").read_text() == stored
 
 
+@pytest.mark.slow
 def test_a_stored_run_whose_interval_is_beyond_its_last_step_still_goes_on(runs, tmp_path):
     folder = shutil.copytree(runs / "stopped", tmp_path / "run")
     values = json.loads((folder / "config.json").read_text())
@@ -106,6 +111,7 @@ class Killed(BaseException):
     """Ends a run as kill -9 would."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", ["in a measurement", "in its line", "after the state"])
 def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
     config, cut, tmp_path, monkeypatch
@@ -146,6 +152,7 @@ def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
         assert kept[0] == kept[1]
 
 
+@pytest.mark.slow
 def test_a_run_that_became_longer_measures_where_it_had_ended(config, tmp_path):
     trained(config.but(steps=4), tmp_path / "run")
     ended = RunFolder(tmp_path / "run").summary()
@@ -158,6 +165,7 @@ def test_a_run_that_became_longer_measures_where_it_had_ended(config, tmp_path):
     assert {name: measured[1][name] for name in FIGURES} == {name: ended[name] for name in FIGURES}
 
 
+@pytest.mark.slow
 def test_lines_after_the_state_are_measured_again_and_a_damaged_one_is_said(config, tmp_path):
     run = Run.begin(config.but(save_every=3), tmp_path / "run")
     run.start()
@@ -178,6 +186,7 @@ def test_lines_after_the_state_are_measured_again_and_a_damaged_one_is_said(conf
     assert file.read_text().count("\n") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [[1, 1], [2, 1], [1, 30]])
 def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(config, steps, tmp_path):
     run = tmp_path / "run"
@@ -192,6 +201,7 @@ def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(config, steps, 
     assert (run / "measured.jsonl").read_text() == "".join(lines)
 
 
+@pytest.mark.slow
 def test_the_report_draws_a_budget_that_all_measurements_have(config, tmp_path):
     """Somebody measured fewer answers, and put the file in; then one of a version without any@k."""
     run = tmp_path / "run"
@@ -213,6 +223,7 @@ def test_the_report_draws_a_budget_that_all_measurements_have(config, tmp_path):
         report.write_report([run], page, vpo.compare([run]))
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
     small_config, tmp_path, capsys
 ):
@@ -241,6 +252,7 @@ def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
     assert points[2] == folder.measured()[1]
 
 
+@pytest.mark.slow
 def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_again(
     config, tmp_path, capsys
 ):
@@ -255,6 +267,7 @@ def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_aga
     assert printed["adapter"] == str(run / f"adapter-{step}") and printed["run"] == str(run)
 
 
+@pytest.mark.slow
 def test_a_file_of_somebody_in_the_place_of_an_adapter_is_one_line_and_stays(
     config, tmp_path, capsys
 ):
@@ -286,6 +299,7 @@ def test_the_command_line_names_the_best_policy_where_it_is_not_the_last(
     assert better_before(RunFolder(runs / "finished"), summary) == ""  # nothing was measured
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
     config, tmp_path, monkeypatch, capsys
 ):
@@ -317,6 +331,7 @@ def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
         assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_report_of_runs_that_measured_nothing_on_the_way_has_no_such_part(runs, tmp_path):
     page, finished = tmp_path / "page.html", str(runs / "finished")
     report.write_report([finished], page, vpo.compare([finished]))

@@ -129,6 +129,7 @@ def peak(work) -> int:
     return int(np.cumsum([event.nbytes() for event in events]).max())
 
 
+@pytest.mark.slow
 def test_adapter_and_optimizer_are_what_they_hold(build, shape):
     learner, config = build()
     need = stated(learner, config, shape)
@@ -138,6 +139,7 @@ def test_adapter_and_optimizer_are_what_they_hold(build, shape):
     assert need.adapter == pytest.approx(held, rel=0.01)  # AdamW's step counters come on top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype, rollout_dtype",
     [("float32", "auto"), ("bfloat16", "auto"), ("float32", "bfloat16"), ("bfloat16", "float32")],
@@ -285,6 +287,7 @@ def test_sampling_peaks_within_a_factor_of_one_and_a_half(build, shape, fast, at
     assert 1 / 1.5 < need.sampling / (measured + uniforms.nbytes) < 1.5
 
 
+@pytest.mark.slow
 def test_what_no_machine_of_this_size_can_hold_is_refused_with_the_numbers(
     tiny_policy_folder, tmp_path, capsys
 ):
@@ -312,6 +315,7 @@ def test_a_request_too_long_for_this_machine_is_named(tiny_policy_folder, tmp_pa
         memory.check_fits(policy, config)
 
 
+@pytest.mark.slow
 def test_who_knows_better_than_the_estimate_trains(tiny_policy_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "total_memory", lambda device: 1)
     config = vpo.TrainConfig.preset(
@@ -357,6 +361,7 @@ def test_what_filled_a_gpu_is_given_back_while_the_error_is_kept(error):
     assert kept.value.__cause__ is error and held[0]() is None
 
 
+@pytest.mark.slow
 def test_what_the_sampler_copied_is_gone_when_the_update_begins(tiny_policy_folder, monkeypatch):
     config = vpo.TrainConfig.preset("demo", model=str(tiny_policy_folder), device="cpu")
     views, still, usual = [], [], DecoderView.prefill
@@ -375,6 +380,7 @@ def test_what_the_sampler_copied_is_gone_when_the_update_begins(tiny_policy_fold
     assert len(still) == 1 and set(still[0]) == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["prefill", "step"])
 def test_the_samplers_cache_is_given_back_while_the_error_is_kept(
     where, tiny_policy_folder, monkeypatch
@@ -490,6 +496,7 @@ def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(tiny_po
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 2])
 def test_rollouts_are_the_same_however_many_are_sampled_at_a_time(rows, tiny_policy_folder):
     """Also where the prompts differ in length, and a group is cut. The records agree, and so do
@@ -511,6 +518,7 @@ def test_rollouts_are_the_same_however_many_are_sampled_at_a_time(rows, tiny_pol
     assert max((a - b).abs().max() for a, b in zip(p, q, strict=True)) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_loop_with_a_learner_of_its_own_is_cut_to_fit_as_a_run_is(
     tiny_policy_folder, monkeypatch
 ):
@@ -534,6 +542,7 @@ def test_a_loop_with_a_learner_of_its_own_is_cut_to_fit_as_a_run_is(
     assert used[-1] == config and learner.steps == 2
 
 
+@pytest.mark.slow
 def test_a_resumed_run_uses_what_the_run_used_whatever_memory_there_is_now(
     tiny_policy_folder, tmp_path, monkeypatch
 ):
@@ -563,6 +572,7 @@ def test_available_memory_is_between_what_is_held_and_the_machine():
     assert found is None or 2**26 < found < 2**46
 
 
+@pytest.mark.slow
 def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, capsys, monkeypatch):
     train = [
         "train",
@@ -603,6 +613,7 @@ def test_the_command_line_states_it_and_warns(tiny_policy_folder, tmp_path, caps
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{}, {"dtype": "bfloat16", "rank": 4}, {"gradient_checkpointing": True}], ids=str
 )

@@ -122,6 +122,7 @@ def assert_goes_on_alike(policy, prompt, tokens: int, given: int):
     assert policy.texts(rest, again) == policy.texts(rest)
 
 
+@pytest.mark.slow
 def test_a_completion_goes_on_from_its_prefix_in_words(folder, monkeypatch):
     """A text need not be cut into the tokens that it was drawn in. Here it is: only signs that the
     tokenizer never merges can be drawn."""
@@ -136,6 +137,7 @@ def test_a_completion_goes_on_from_its_prefix_in_words(folder, monkeypatch):
     assert_goes_on_alike(policy, ASKED[0], tokens=9, given=4)
 
 
+@pytest.mark.slow
 def test_a_completion_goes_on_from_its_prefix_in_symbols():
     policy, task = load_policy("pocket-6x6", device="cpu"), MazeTask()
     prompt = task.prompt(task.instance(0), 3, pocket=policy.pocket)
@@ -208,6 +210,7 @@ def test_what_it_writes_comes_back_as_it_was(folder):
         assert not ends & set(row[: sum(mask) - 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompts", "shape", "how", "said"),
     [
@@ -241,6 +244,7 @@ def train(model, out, flags: str) -> int:
     return main(["train", *folders, *settings.split(), *flags.split()])
 
 
+@pytest.mark.slow
 def test_it_trains_from_the_command_line(folder, tmp_path, capsys):
     out = tmp_path / "run"
     assert train(folder, out, "--steps 2 --prompts 2 --group-size 4 --max-new-tokens 12") == 0
@@ -374,6 +378,7 @@ def unfold_adapter(policy):
             torch.nn.init.normal_(p, std=0.05)
 
 
+@pytest.mark.slow
 def test_the_base_may_be_bfloat16_and_the_adapter_stays_float32(folder, tmp_path):
     assert numbers(load_policy(folder, device="cpu")) == ({torch.float32}, {torch.float32})
     learner = Learner(on(folder, dtype="bfloat16"))
@@ -463,6 +468,7 @@ def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtyp
         assert error < (1e-6 if dtype == "float32" else 0.05)
 
 
+@pytest.mark.slow
 def test_checkpointing_frees_what_the_layers_would_keep(folder):
     kept = []
     for on_or_off in (False, True):

@@ -20,6 +20,7 @@ def rng():
     return np.random.default_rng(1)
 
 
+@pytest.mark.slow
 def test_max_commutes_with_copies(quality, rng):
     """w . (q, ..., q) = q for every w, so VPO is set_max, with drawn weights and without."""
     R = copies(quality.reshape(P, 10, 3), 4)
@@ -75,6 +76,7 @@ def test_a_made_up_style_passes_every_check_but_the_target(quality, rng):
     assert rho[3] == pytest.approx(1) and np.allclose(rho[:3], 0, atol=0.08)
 
 
+@pytest.mark.slow
 def test_slots_are_spent_on_random_bits(quality, rng):
     """Three answers by quality alone hold the best there is; three that cover the bits do not."""
     R = np.concatenate([rng.integers(2, size=(*quality.shape, 3)), quality[..., None]], axis=-1)

@@ -65,6 +65,7 @@ def test_a_model_that_is_asked_in_words_is_shown_the_parent_that_openevolve_chos
     assert asked[0] == "" and f"{TWO.write(x, [right])}\n{line}" in asked[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", ["# Current Program\n```text\nnothing yet\n```", "no program"])
 def test_before_there_is_an_answer_every_policy_begins_anew(prompt, monkeypatch):
     """A route cannot be written from the text that OpenEvolve starts with: it was a KeyError."""

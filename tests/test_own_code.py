@@ -59,6 +59,7 @@ def of_the_method(folder) -> str:
     return RunFolder.open(folder).digests()["method"]
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_digest_of_the_code_and_goes_on_with_other_code(own, small_config):
     file = own("meant")
     run = Run.begin(small_config.but(method="in_meant:meant"), "run")
@@ -94,6 +95,7 @@ def test_a_run_keeps_the_digest_of_the_code_and_goes_on_with_other_code(own, sma
     assert rows[1]["other_problems"] == [] and rows[1]["runs"] == 1
 
 
+@pytest.mark.slow
 def test_the_command_says_that_the_code_changed(own, small_config, capsys):
     file = own("edited")
     run = Run.begin(small_config.but(method="in_edited:edited", steps=1, eval_problems=1), "run")
@@ -103,6 +105,7 @@ def test_the_command_says_that_the_code_changed(own, small_config, capsys):
     assert "its steps are of both: code of in_edited:edited\n" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_evaluation_says_that_the_scorer_changed(own, tmp_path, capsys):
     """The method is asked nothing in an evaluation."""
     head = (
@@ -159,6 +162,7 @@ def test_the_digest_of_what_a_cell_defines_is_that_of_its_source(monkeypatch):
     assert code_digest("a_notebook:in_a_cell") == sha256(text.encode())
 
 
+@pytest.mark.slow
 def test_a_models_tokenizer_template_and_settings_count_by_their_content(
     small_config, tmp_path, capsys
 ):
@@ -217,6 +221,7 @@ def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):
     assert contents(vpo.TrainConfig()) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "flags", "said"),
     [

@@ -70,6 +70,7 @@ def train(task, *more, out="run"):
     return main([*TRAIN.split(), "--max-new-tokens", "4", "--task", task, "--out", out, *more])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["sys.exit()", "sys.exit(3)", "raise SystemExit('done')"])
 def test_a_scorer_that_ends_the_process_does_not_end_it_in_silence(bad, capsys, ends):
     """With status 0 a job script would take a dead run for a success."""
@@ -133,6 +134,7 @@ def test_a_record_that_is_none_is_one_line(bad, tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
     task = bad('seeds = {"train": [4, 5, 6], "held_out": range(5, 8)}')
     assert train(task) == 0
@@ -142,6 +144,7 @@ def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
     assert "have a training seed" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_report_and_train_tell_of_rewards_by_chance(bad, capsys):
     asked = ["report", "--model", "tiny", "--problems", "2", "--answers", "6"]
     asked += ["--max-new-tokens", "4", "--task"]

@@ -67,6 +67,7 @@ def test_the_lower_bounds_that_were_tried_are_those_that_are_required():
     assert PROJECT["requires-python"] == f">={tried[1]}"
 
 
+@pytest.mark.slow
 def test_four_files_can_be_copied_into_other_code(tmp_path):
     """As the reference says. Nothing else of the package is found there."""
     (tmp_path / "mine").mkdir()
@@ -313,6 +314,7 @@ def test_installing_can_be_forbidden(bare, monkeypatch, capsys, variable):
     assert not browser_setup.STAMP.exists(), "a later run without the variable still tries"
 
 
+@pytest.mark.slow
 @posix
 def test_an_installer_over_its_time_is_ended_with_its_children(bare, monkeypatch):
     slow = script(bare / "slow", "/bin/sleep 60 &", "wait")
@@ -424,6 +426,7 @@ def test_only_a_command_that_ends_with_its_process_leaves_its_garbage(tmp_path, 
     assert main() == 0 and gc.freeze in at_the_end
 
 
+@pytest.mark.slow
 def test_the_files_that_may_be_copied_make_a_package_of_their_own(tmp_path):
     """They import each other relatively: side by side with a script they are no package."""
     text = (ROOT / "notebooks" / "REFERENCE.md").read_text(encoding="utf-8")

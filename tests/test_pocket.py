@@ -112,6 +112,7 @@ def test_its_tokens_are_those_of_the_vocabulary(name):
     assert config.pocket() == shipped.description(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "board", "digest"),
     [
@@ -146,6 +147,7 @@ def test_a_pocket_policy_made_by_version_0_1_0_is_still_one(tiny_policy_folder, 
     ).encode(task.prompt(maze, 3, pocket=shipped.description("pocket-6x6")))
 
 
+@pytest.mark.slow
 def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     """A policy that writes the same route twice and a malformed one, and one that writes nothing:
     the figures by hand.

@@ -53,6 +53,7 @@ def test_a_prompt_with_its_answers_always_fits():
     assert 2 + len(prompt.symbols.split()) + len(answer) <= CallsRecipe.longest
 
 
+@pytest.mark.slow
 def test_a_demonstration_answers_its_prompt_and_a_batch_has_one_m():
     recipe = CallsRecipe(first_updates=8, batch=3)
     served = []
@@ -85,6 +86,7 @@ def test_the_last_updates_show_half_as_many_wrong_calls():
     assert late.mean() == pytest.approx(0.9**2, abs=0.06)
 
 
+@pytest.mark.slow
 def test_plans_are_shown_as_often_as_the_settings_say():
     rng = np.random.default_rng(0)
     sets = [demonstrate(HAND, 3, 0.15, 0.2, 0.5, rng) for _ in range(1_500)]
@@ -135,6 +137,7 @@ def test_the_figures_by_hand():
     }
 
 
+@pytest.mark.slow
 def test_pretrain_makes_a_policy_for_calls_that_can_be_trained(tmp_path, capsys, monkeypatch):
     from vpo_lite.pocket import pretrain
 
@@ -162,6 +165,7 @@ def test_it_is_the_policy_that_a_run_takes_unless_told_otherwise():
         vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
 
 
+@pytest.mark.slow
 def test_sampling_stops_at_the_last_plan_that_is_asked_for():
     policy = load_policy("pocket-calls", device="cpu")
     assert policy.pocket["stop"] == "</plan_{m}>"

@@ -90,6 +90,7 @@ def test_the_figures_by_hand():
     }
 
 
+@pytest.mark.slow
 def test_pretrain_makes_a_policy_for_chains_that_can_be_trained(tmp_path, capsys, monkeypatch):
     from vpo_lite.pocket import pretrain
 
@@ -104,6 +105,7 @@ def test_pretrain_makes_a_policy_for_chains_that_can_be_trained(tmp_path, capsys
         assert {group.rewards.shape for group in record.groups} == {(3, 3, 5)}
 
 
+@pytest.mark.slow
 def test_the_shipped_policy_knows_the_candidates_and_leaves_room():
     """Its sets of three against the best ones there are, by its own held-out figures."""
     about = json.loads((shipped.folder("pocket-chains") / "pretrain.json").read_text())

@@ -91,6 +91,7 @@ HAND = HopQuestion(
 )
 
 
+@pytest.mark.slow
 def test_answers_are_shown_as_often_as_the_settings_say():
     """The front is archive and news (facts 1 and 2); the other right answer is the rumour."""
     rng = np.random.default_rng(0)
@@ -122,6 +123,7 @@ def test_the_figures_by_hand():
     }
 
 
+@pytest.mark.slow
 def test_pretrain_makes_a_policy_for_questions_that_can_be_trained(tmp_path, capsys, monkeypatch):
     from vpo_lite.pocket import pretrain
 

@@ -69,6 +69,7 @@ def test_a_demonstration_answers_its_prompt_and_a_batch_has_one_m():
             assert task.score([tests], [task.parse(None, text, m)])[0].any(axis=1).all()
 
 
+@pytest.mark.slow
 def test_rules_are_shown_as_often_as_the_settings_say():
     rng, rules = np.random.default_rng(0), ("plus", "minus", "sort")
     sets = [demonstrate(rules, 3, 0.65, 0.5, rng) for _ in range(4_000)]
@@ -119,6 +120,7 @@ def test_a_rate_that_would_be_zero_later_is_that_of_a_longer_run(tmp_path):
         ProgramsRecipe(updates=9, lr_updates=8)
 
 
+@pytest.mark.slow
 def test_pretrain_makes_a_policy_for_programs_that_can_be_trained(tmp_path, capsys, monkeypatch):
     from vpo_lite.pocket import pretrain
 

@@ -117,6 +117,7 @@ HEADLINE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEADLINE)
 def test_a_row_of_the_headline(name):
     """GRPO and VPO for one, three and thirty answers; in bold the one that is surely better, also
@@ -135,6 +136,7 @@ def test_a_row_of_the_headline(name):
     assert f"| {' | '.join(row)} |" in README, row
 
 
+@pytest.mark.slow
 def test_the_leads_at_the_rates_of_five_runs_and_of_one():
     """How far VPO is ahead with thirty answers; what the untrained policy says."""
     told, leads, one_run = " ".join(README.split()), {}, {}
@@ -166,6 +168,7 @@ def test_the_leads_at_the_rates_of_five_runs_and_of_one():
     assert text.replace(" 0.", " .") in told, text
 
 
+@pytest.mark.slow
 def test_where_one_answer_is_served():
     """At the rate that is best for one answer each, GRPO is ahead; Max@k is the worst of all."""
     assert "For one answer GRPO, at its best rate, is ahead on all four tasks." in README
@@ -184,6 +187,7 @@ def test_where_one_answer_is_served():
         assert (min(first, key=first.get) == "max_at_k") == (name != "hard-8x8")
 
 
+@pytest.mark.slow
 def test_the_limits_of_the_headline():
     """tests/test_study_page.py holds the claims to STUDY.md; here are the figures told again."""
     told = " ".join(README.partition("## What the study found")[2].split())

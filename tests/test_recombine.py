@@ -65,6 +65,7 @@ def worth(R, W):
     return float((W @ np.transpose(R)).max(axis=1).mean())
 
 
+@pytest.mark.slow
 def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_mean(
     policy, task, sampled
 ):
@@ -92,6 +93,7 @@ def test_the_best_set_that_two_groups_make_replaces_the_rollout_nearest_to_the_m
         assert any(read_numbered(text, M, "route")[answer.slot] == answer.body for text in texts)
 
 
+@pytest.mark.slow
 def test_what_was_found_in_an_earlier_step_is_not_forgotten(policy, task, sampled):
     """The best set of all groups so far, though the later group wrote nothing of it."""
     first, second = sampled.groups
@@ -306,6 +308,7 @@ def test_a_group_whose_texts_were_begun_for_it_is_left_alone(policy, task, sampl
     assert recombined(policy, task, [begun], *given)[2] == [None]
 
 
+@pytest.mark.slow
 def test_the_record_shows_what_the_policy_wrote(monkeypatch):
     """Figures, texts and rewards are of the sampled rollouts; the one that gave way has advantage
     0, and the others are compared with the recombined set.
@@ -323,6 +326,7 @@ def test_the_record_shows_what_the_policy_wrote(monkeypatch):
         assert abs(theirs.advantages[mine.advantages == 0]) == abs(theirs.advantages).min()
 
 
+@pytest.mark.slow
 def test_the_gap_to_the_sampler_is_a_mean_over_what_it_sampled(monkeypatch):
     """The tokens of a recombined set have no sampler: a gap of 0.5 in all others is 0.5."""
     update = steps.update_policy
@@ -337,6 +341,7 @@ def test_the_gap_to_the_sampler_is_a_mean_over_what_it_sampled(monkeypatch):
     assert record.sampler_gap == pytest.approx(0.5, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_one_step_makes_the_recombined_set_likelier(policy):
     """With one clear leader in a group, the update raises the log-probability of its tokens."""
     config = vpo.TrainConfig.preset(
@@ -421,6 +426,7 @@ def test_a_step_trains_no_row_beyond_its_limit(monkeypatch):
     assert len(widths) == 3 and max(widths) <= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["calls", "chains"])
 def test_a_set_ends_as_rollouts_end(name, monkeypatch):
     """These policies stop after the last answer's closing tag, and sample no EOS after it."""

@@ -363,6 +363,7 @@ def test_parquet_without_pyarrow_says_how_to_get_it(file, monkeypatch):
         on_records("hops")().load(file("x", name="a.parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_parquet_holds_the_same_records_as_json_lines(file, tmp_path, name):
     pyarrow = pytest.importorskip("pyarrow")
@@ -592,6 +593,7 @@ def test_a_model_is_asked_trained_and_measured_on_each_task(model, tmp_path, nam
     assert list(figures["objectives"]) == list(on_records(name)().objectives(None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", ["grpo", "goal_conditioned", "multi_rlvr"])
 def test_other_methods_learn_on_them(model, name, method):

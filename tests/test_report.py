@@ -43,6 +43,7 @@ def runs(tiny_policy_folder, tmp_path_factory):
     return [str(m) for m in made]
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, capsys):
     page = tmp_path / "report.html"
     assert main(["compare", *runs, "--html", str(page)]) == 0
@@ -71,6 +72,7 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
         assert name in markup
 
 
+@pytest.mark.slow
 def test_the_curves_over_tokens_begin_at_none_and_count_what_was_sampled_before(runs):
     series = report._series(vpo.compare(runs), ["diversity"])
     sampled = {}
@@ -85,6 +87,7 @@ def test_the_curves_over_tokens_begin_at_none_and_count_what_was_sampled_before(
         assert found["diversity"].shape == (len(sampled[label]), 2)
 
 
+@pytest.mark.slow
 def test_without_a_known_front_the_curves_show_the_set_reward(runs, tmp_path):
     hidden = []
     for folder in map(Path, runs):
@@ -101,6 +104,7 @@ def test_without_a_known_front_the_curves_show_the_set_reward(runs, tmp_path):
         assert found == [drawn, drawn]
 
 
+@pytest.mark.slow
 def test_any_k_stands_beside_best_k_where_all_rows_have_it(runs):
     rows = vpo.compare(runs)
     for i, row in enumerate(rows):
@@ -178,6 +182,7 @@ def test_no_page_takes_the_place_of_a_file_that_the_kit_did_not_write(
         assert page.read_bytes() == content and list(tmp_path.iterdir()) == [page]
 
 
+@pytest.mark.slow
 def test_a_page_is_written_again_unless_somebody_changed_it(tmp_path, capsys):
     page = tmp_path / "class.html"
     sheet, lesson = ["course", "sheet"], ["export", "lesson", "few_weights/K-64"]

@@ -39,6 +39,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
     figure = FIGURES[name]()
@@ -122,6 +123,7 @@ def test_all_answers_are_drawn_with_their_number():
     assert list(other.x) == [0] and list(other.y) == [0.9] and list(other.customdata) == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(5))
 def test_the_slider_moves_the_ring_to_the_best_answer_and_redraws_best_at_k(place):
     *_, ring, curve, other, flat = moved(slider(), place)
@@ -136,6 +138,7 @@ def test_the_slider_moves_the_ring_to_the_best_answer_and_redraws_best_at_k(plac
     assert list(curve.x) == [1, 2, 3, 4] and len(flat.y) == 2
 
 
+@pytest.mark.slow
 def test_the_slider_opens_in_the_middle_and_names_the_weight():
     figure = slider()
     (bar,) = figure.layout.sliders

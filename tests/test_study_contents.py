@@ -85,6 +85,7 @@ FILES = {
 EDITED = FILES | {"tokenizer base": "base/chat_template.jinja"}
 
 
+@pytest.mark.slow
 def test_a_result_says_what_it_was_made_from(begun):
     study = declaration.read("own.toml")
     kept = {k: results.read_result(study, "out", study.job(k, 1e-3, 0)) for k in study.kinds}
@@ -98,6 +99,7 @@ def test_a_result_says_what_it_was_made_from(begun):
     assert kept["grpo"].made_from == every
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITED)
 def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
     file = begun / EDITED[name]

@@ -45,6 +45,7 @@ def sure(kind, figure, baseline=None):
     return tables.difference(STUDY, FOLDER, kind, figure, baseline).sure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", TABLES, ids=lambda found: found[2])
 def test_a_table_is_what_its_command_prints(found):
     assert found[3] == study_page.table(found[2])
@@ -69,6 +70,7 @@ def test_how_many_comparisons_the_tables_make():
     assert count == pytest.approx(895, abs=5) and 0.05 * count == pytest.approx(45, abs=0.5)
 
 
+@pytest.mark.slow
 def test_the_crossing(found):
     assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
     for figure in ("best", "any", "solved"):
@@ -143,6 +145,7 @@ def pair(name):
     return study, certain, found
 
 
+@pytest.mark.slow
 def test_mazes_of_the_papers_size():
     study, certain, found = pair("paper-9x9")
     assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
@@ -162,6 +165,7 @@ def test_mazes_of_the_papers_size():
     assert (ceiling > 0.999).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_other_methods_on_mazes_of_the_papers_size():
     _, certain, found = pair("paper-9x9")
     assert [len(found[kind]) for kind in ("max_at_k", "set_max", "grpo_entropy")] == [3, 3, 3]
@@ -188,6 +192,7 @@ def test_other_methods_on_mazes_of_the_papers_size():
     assert less == {"solved@1", "solved@3", "diversity"}
 
 
+@pytest.mark.slow
 def test_an_entropy_bonus_may_go_half_of_the_way_on_mazes_of_the_papers_size():
     _, certain, found = pair("paper-9x9")
     for other in ("grpo_x3", "vpo"):
@@ -238,6 +243,7 @@ def test_the_collapse_on_mazes_and_the_fair_objection():
     assert other["best"][:, 1].mean() == pytest.approx(ends["best@1"], abs=0.011)
 
 
+@pytest.mark.slow
 def test_learning_rates_on_mazes_of_the_papers_size():
     study, folder = study_page.read("paper-9x9"), results.SHIPPED / "paper-9x9"
 
@@ -365,6 +371,7 @@ def test_the_fair_objection_on_hard_mazes():
     assert means == pytest.approx([0.718, 0.734, 0.722], abs=0.0006)
 
 
+@pytest.mark.slow
 def test_questions_of_four_steps():
     _, certain, found = pair("hops")
     assert len(found["vpo"]) == len(found["grpo_x3"]) == 5
@@ -432,6 +439,7 @@ def test_the_rates_that_one_run_and_all_choose(name, kind):
     assert all(first[lr] < first[one] for lr in found.keys() - means.keys())
 
 
+@pytest.mark.slow
 def test_the_comparison_at_the_rates_of_five_runs():
     leads = {}
     for name in study_page.RATED:
@@ -479,6 +487,7 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert other == pytest.approx(0.770, abs=0.0006)
 
 
+@pytest.mark.slow
 def test_on_programs_vpos_rate_is_nearly_a_tie():
     rates = study_page.with_all_seeds(STUDY, "vpo")
     tied = [rates[lr].validation for lr in (1e-3, 4e-4, 2.5e-5)]
@@ -513,6 +522,7 @@ def test_how_much_seeds_differ_between_methods(found):
     assert [min(spread.values()), max(spread.values())] == pytest.approx([0.002, 0.032], abs=0.0006)
 
 
+@pytest.mark.slow
 def test_vpo_and_grpo_trade_one_answer_against_thirty():
     """The figure, and what the page reads from it: any@1 and any@30 at every learning rate."""
     assert tradeoff_picture.PICTURE.read_text() == tradeoff_picture.drawn()
@@ -548,6 +558,7 @@ def test_vpo_and_grpo_trade_one_answer_against_thirty():
             assert (sure == [1, 1]) == (gain == 1), (kind, lr, sure)
 
 
+@pytest.mark.slow
 def test_max_at_k_leaves_the_lines_of_vpo_and_grpo():
     """More with thirty answers at a higher rate, and hardly less with one."""
     for name in ("programs", "hops"):
@@ -571,6 +582,7 @@ def test_max_at_k_leaves_the_lines_of_vpo_and_grpo():
     )
 
 
+@pytest.mark.slow
 def test_max_at_k_beside_vpo_at_the_rates_of_all_runs():
     sure, thirty = {}, {}
     for name in study_page.RATED:
@@ -606,6 +618,7 @@ def test_max_at_k_beside_vpo_at_the_rates_of_all_runs():
     assert [min(rest), max(rest)] == pytest.approx([-0.08, -0.02], abs=0.005)
 
 
+@pytest.mark.slow
 def test_how_often_five_drawn_seeds_choose_a_rate():
     """Beside draws with a generator, which have other seeds in other order."""
     runs = study_page.runs_of_all_seeds("hard-8x8")
@@ -624,6 +637,7 @@ def test_how_often_five_drawn_seeds_choose_a_rate():
     assert {pair: n / 4000 for pair, n in drawn.items()} == pytest.approx(shares, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", study_page.RATED)
 def test_a_lead_with_rates_chosen_anew_is_a_mixture(name):
     """Beside draws: a pair of rates, then Student's t of Welch's degrees around its lead."""
@@ -649,6 +663,7 @@ def test_a_lead_with_rates_chosen_anew_is_a_mixture(name):
     assert [found.low, found.high] == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=0.002)
 
 
+@pytest.mark.slow
 def test_what_stays_sure_if_the_rates_were_chosen_anew():
     sure = {
         name: [study_page.lead(name, f"any@{k}").sure for k in (1, 3, 10, 30)]
@@ -739,6 +754,7 @@ def test_evolution_on_rules_that_the_policy_knows(evolved):
     assert until["vpo"] / until["mutation"] == pytest.approx(0.25, abs=0.05)
 
 
+@pytest.mark.slow
 def test_evolution_on_rules_that_are_hard_for_the_policy():
     done = searches.finished(STUDY, FOLDER)
     share = {k: np.mean([row.solved_share for row in rows]) for k, rows in done.items()}
@@ -843,6 +859,7 @@ def test_made_up_styles():
     assert [certain(kind, "any@30", kinds[0]) for kind in kinds[1:]] == [0, 1]
 
 
+@pytest.mark.slow
 def test_an_alpha_is_not_surely_best_where_it_was_trained():
     shown = study_page.judged()
     columns = np.array(list(shown.values())).T  # (judged at, trained at)
@@ -906,6 +923,7 @@ def test_the_knobs_on_one_maze():
     assert certain("G-group_size32", "coverage", "G-group_size4") == 1
 
 
+@pytest.mark.slow
 def test_of_the_knobs_m_is_what_matters():
     _, certain, found = pair("ablation-programs")
     assert len(found) == 31 and all(len(runs) == 5 for runs in found.values())
@@ -936,6 +954,7 @@ def test_of_the_knobs_m_is_what_matters():
         assert one > all_ and not certain("K-K1", f"{figure}@{k}", "K-Kinf")
 
 
+@pytest.mark.slow
 def test_large_groups_are_worth_their_tokens_and_more_prompts_or_steps_are_not():
     _, certain, found = pair("ablation-programs")
     four, eight = "G-group_size4", "alpha-alpha1.0-m3"

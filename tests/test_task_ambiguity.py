@@ -92,6 +92,7 @@ def test_the_prompt_does_not_depend_on_the_gold():
         assert TASK.summary(other) == TASK.summary(HAND)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [0.6, 0.8])
 def test_the_gold_is_drawn_from_the_posterior_that_the_prompt_shows(prior):
     """Chains of 1,000 problems, by the number of their unlikelier names: a binomial law."""
@@ -187,6 +188,7 @@ def test_golden_values_by_hand():
     assert float(near.solved) == pytest.approx(0.8**5 + 2 * 0.8**4 * 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "words"), [(0.8, ("00000", "00011", "11100")), (0.6, ("00001", "00110", "11000"))]
 )

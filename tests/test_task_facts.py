@@ -90,6 +90,7 @@ def walked(question, along):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hops", "along"), itertools.product((2, 3, 4), ("mean", "weakest")))
 def test_scores_and_fronts_are_those_of_brute_force(hops, along):
     task = HopFacts(hops=hops, along=along)
@@ -152,6 +153,7 @@ def test_what_a_question_holds():
 # --- how much the facts conflict ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_single_answer_covers_more_than_85_hundredths():
     """By 20,000 weights that the library did not draw. Two steps: the limit binds."""
     W = np.random.default_rng(0).dirichlet(np.ones(4), 20_000)
@@ -280,6 +282,7 @@ def test_written_answers_are_read_back_and_equal_citations_are_repeats():
     assert [part.shape for part in TASK.score([HAND, HAND], [[], ["5 = Eva"]])] == [(0, 4), (1, 4)]
 
 
+@pytest.mark.slow
 def test_2000_mutations_of_answers_are_read_as_a_person_would():
     rng, bodies = random.Random(0), ("1 3 = Eva", "rumour>Eva", "2, 4 = Ben")
     signs = "<>/_ ,.=[]\n\t0123456789aeno:Évé\u00a0\u2028\ud800\0²"
@@ -320,6 +323,7 @@ def test_drawn_facts_are_the_default_and_records_come_with_their_options(tmp_pat
             HopsTask(**wrong)
 
 
+@pytest.mark.slow
 def test_one_problem_can_be_singled_out_and_the_others_differ():
     one = HopsTask(problem=7)
     assert one.single and not TASK.single and one.numbered == "problem"

@@ -500,6 +500,7 @@ def command(mine):
     return lambda more, out: main(f"train {task} {small} --device cpu {more} --out {out}".split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["native", "trl"])
 def test_a_run_of_either_engine(mine, command, engine):
     if engine == "trl":
@@ -510,6 +511,7 @@ def test_a_run_of_either_engine(mine, command, engine):
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flag", "kept"), [("=-1,-2", "-1,-2"), (" 0,-1", "0,-1"), (" -1", -1.0), ("=-1,x", None)]
 )
@@ -523,6 +525,7 @@ def test_the_worst_rewards_are_named_on_the_command_line(mine, command, capsys, 
     assert main(["train", "--resume", "run", "--steps", "3"]) == 0
 
 
+@pytest.mark.slow
 def test_the_best_answers_of_several_rollouts_make_a_set(mine, command):
     """Of four answers one is right, another is brief: these two are what the set needs."""
     policy = load_policy(str(mine.folder / "model"), device="cpu", rank=2)
@@ -557,6 +560,7 @@ def test_memory_is_stated_for_the_longest_request_wherever_it_stands(mine, comma
         memory.check_fits(policy, config, task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_requests_beyond_the_positions_of_a_rotary_model_are_warned_of(
     mine, command, beyond, capsys
@@ -573,6 +577,7 @@ def test_requests_beyond_the_positions_of_a_rotary_model_are_warned_of(
     assert (words in capsys.readouterr().err) == bool(beyond)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["native", "trl"])
 def test_a_run_goes_on_where_model_and_data_have_moved(mine, command, engine, capsys):
     """Their new places are written into config.json; their content must be the same."""
@@ -596,6 +601,7 @@ def test_a_run_goes_on_where_model_and_data_have_moved(mine, command, engine, ca
     assert "data changed since the run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_a_function_prints_does_not_mix_with_json(mine, command, capsys):
     assert command("--reward-funcs my_rewards:talks --m 1 --json", "run") == 0
     out, err = capsys.readouterr()
@@ -709,6 +715,7 @@ def test_a_fault_of_every_row_is_told_once(mine, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_tells_of_held_out_rows_that_are_trained_on(mine, capsys):
     """Every tenth row is held out, from the last one on: here the first row once more."""
     rows = [{"prompt": f"What is {i}?", "answer": str(i)} for i in range(10)]
@@ -723,6 +730,7 @@ def test_a_run_tells_of_held_out_rows_that_are_trained_on(mine, capsys):
     assert "ask the same" not in capsys.readouterr().err  # "What is 0?" is measured alone
 
 
+@pytest.mark.slow
 def test_a_run_tells_of_a_function_that_says_nothing(mine, capsys, monkeypatch):
     """Whatever the model writes earns the same in one objective, and not in the other."""
     mine([{"prompt": f"{i}?"} for i in range(20)])
@@ -792,6 +800,7 @@ def test_an_answer_that_all_functions_leave_out_is_invalid_and_not_counted():
     assert list(alone.nones.values()) == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["native", "trl"])
 def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsys, engine):
     if engine == "trl":
@@ -803,6 +812,7 @@ def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsy
     assert f"vpo-lite: before training, never returned None for 100% {NONE}\n" in err
 
 
+@pytest.mark.slow
 def test_a_report_says_how_often_a_function_had_no_reward(mine, command, capsys):
     """Ten answers to each of the two held-out prompts."""
     mine([{"prompt": f"Write {i}.", "total": i} for i in range(20)])
@@ -815,6 +825,7 @@ def test_a_report_says_how_often_a_function_had_no_reward(mine, command, capsys)
     assert main(asked.split()) == 0 and "None" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, capsys):
     """The error comes from a library that the function calls."""
     text = "import json\n\ndef judge(completions, **columns):\n    return json.load(None)\n"
@@ -856,6 +867,7 @@ def test_rows_beside_a_damaged_line_are_scored(mine, capsys):
     assert "\n0 of 10 cannot be scored\n" in out and "line 11: field prompt is missing" in out
 
 
+@pytest.mark.slow
 def test_a_function_that_no_answer_satisfies_is_named_before_training(mine, command, capsys):
     never = "no answer earned more than a worthless one in never: "
     functions = "--reward-funcs my_rewards:brief,never --method grpo"

@@ -99,6 +99,7 @@ def test_squares_that_are_walls_or_not_adjacent_make_the_answer_malformed():
         assert TASK.parse(maze, f"<route_1> {squares} </route_1>", 1) == [None], squares
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.text(alphabet=st.sampled_from("<>/route_123 URDLabc1 \n\x00é"), max_size=200),

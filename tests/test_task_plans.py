@@ -116,6 +116,7 @@ def test_leaving_a_part_out_is_no_trade_off():
 # --- problems -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_requests_have_the_tools_and_arguments_that_are_told():
     kinds, sizes, rounders, tools = set(), set(), [], set()
     keys = [key for row in KEYS.values() for key in row]
@@ -193,6 +194,7 @@ def test_pinned_requests(seed):
     assert TASK.key(TASK.instance(seed)) == PINNED[seed]
 
 
+@pytest.mark.slow
 def test_held_out_requests_are_none_of_those_that_a_policy_learns_from():
     seeds = TASK.seeds
     texts = {TASK.key(TASK.instance(s)) for s in seeds["held_out"][:100]}
@@ -273,6 +275,7 @@ def test_plans_with_the_same_tools_are_repeats():
     assert answers.repeats.tolist() == [[False, True, False], [False, False, False]]
 
 
+@pytest.mark.slow
 def test_3000_mutations_of_answers_are_read_as_a_person_would():
     """Each mutated text gives m entries, and each of them is a plan that stands in the text."""
     rng = random.Random(0)

@@ -349,6 +349,7 @@ def test_the_releases_harness_leaves_out_exits_of_functions_too(loaded):
     assert scored(x, codes, harness="python") == [[0], [0], [0]]
 
 
+@pytest.mark.slow
 def test_a_test_has_its_own_time(loaded):
     x = problem(loaded, ("0", "0"), ("99", "0"))
     code = "import time\ntime.sleep(float(input()))\nprint(0)"
@@ -371,6 +372,7 @@ def test_the_modes_of_programs(tmp_path):
             ProgramsTask(**wrong)
 
 
+@pytest.mark.slow
 def test_data_check_and_score(tmp_path, capsys):
     data, answers = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
     pickled = json.dumps(row(packed(pickle.dumps(["[]"]))))
@@ -392,6 +394,7 @@ def test_data_check_and_score(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_on_them(model, monkeypatch):  # noqa: F811
     options = dict(mode="faithful", unsafe_code=True)
     (record,) = vpo.train(config(model, "programs", **options))

@@ -93,6 +93,7 @@ def test_the_marks_of_the_methods_are_as_told():
     )
 
 
+@pytest.mark.slow
 def test_the_marks_in_the_other_pages_are_as_told():
     """A second run of a method has a marker of its own."""
     said = " ".join(GUIDE.split())
@@ -231,6 +232,7 @@ def test_the_first_recording_begins_and_ends_as_told():
     assert (last[:, 1:3] == [0, 1]).all(), "all routes take the diamonds"
 
 
+@pytest.mark.slow
 def test_grpo_does_not_settle_on_the_compromise():
     """The longest walk with the best mean, in the last step of no recorded run of GRPO."""
     found = replayed("three_methods/seed-0").maze.pareto_front()
@@ -280,6 +282,7 @@ def test_alpha_moves_what_is_told():
     assert grpo[1] < vpo_at_the_end < line[1], "the question, and what is said of GRPO"
 
 
+@pytest.mark.slow
 def test_the_broken_run_is_the_one_that_is_told():
     last = {x: run_of(f"silent_bug/{x}", "vpo").records[-1] for x in "abc"}
     broken, *others = told(rf"Run \(b\): coverage {N}, the others {N} and {N}\.")

@@ -163,6 +163,7 @@ def test_identical_sets_give_exactly_zero_advantage_and_change_nothing(tiny):
     assert torch.equal(sequence_logp(learner, rollouts), before)
 
 
+@pytest.mark.slow
 def test_a_run_of_gdpo_whitens_over_the_batch_where_it_is_asked_to():
     """Its advantages have the mean square 1 then. Other methods refuse the setting."""
     small = dict(prompts=2, group_size=4, steps=1, device="cpu", threads=1, eps=1e-9)
@@ -177,6 +178,7 @@ def test_a_run_of_gdpo_whitens_over_the_batch_where_it_is_asked_to():
         cfg.but(method="vpo", whiten=True)
 
 
+@pytest.mark.slow
 def test_only_the_adapter_is_trained_and_without_it_the_policy_is_the_base(
     tiny, tiny_policy_folder
 ):
@@ -196,6 +198,7 @@ def test_only_the_adapter_is_trained_and_without_it_the_policy_is_the_base(
         assert torch.allclose(sequence_logp(learner, rollouts), fresh, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_stopping_is_trained_the_gradient_reaches_the_eos_token(tiny):
     learner = Learner(tiny())
     policy = learner.policy
@@ -275,6 +278,7 @@ def test_aggregations_by_hand():
         token_weights(mask, "constant")
 
 
+@pytest.mark.slow
 def test_constant_divides_by_one_number_for_the_whole_run(tiny, monkeypatch):
     """Mazes have budgets of their own, and so had the divisor of each step."""
     seen, usual = [], step_module.token_weights
@@ -351,6 +355,7 @@ def test_a_forward_pass_reads_a_micro_batch(tiny, monkeypatch):
     assert sizes == [3, 1, 3, 1]
 
 
+@pytest.mark.slow
 def test_sampling_in_bfloat16_is_told_apart_from_the_trained_policy(tiny):
     gaps = {
         name: train_step(Learner(cfg := tiny(rollout_dtype=name)), cfg, 0).sampler_gap
@@ -359,6 +364,7 @@ def test_sampling_in_bfloat16_is_told_apart_from_the_trained_policy(tiny):
     assert gaps["auto"] < 1e-5 < 1e-4 < gaps["bfloat16"] < 0.05
 
 
+@pytest.mark.slow
 def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch):
     for name in ("CXX", "PATH"):
         monkeypatch.setenv(name, "")
@@ -382,6 +388,7 @@ def test_a_number_format_of_sampling_is_refused_where_it_would_do_nothing(tiny, 
     Learner(tiny())
 
 
+@pytest.mark.slow
 def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
     """With the first epoch alone no token can be clipped (the ratio is 1); with several large ones
     some are.
@@ -411,6 +418,7 @@ def test_weights_are_shared_in_a_group_and_differ_between_groups_steps_and_seeds
     assert draw_weights(learner.task, cfg.but(K=math.inf), mazes, keys, 0) is None
 
 
+@pytest.mark.slow
 def test_alpha_does_not_change_what_the_first_step_samples(tiny):
     texts = [
         train_step(Learner(tiny(alpha=a)), tiny(alpha=a), 0).groups[0].texts for a in (0.1, 10.0)
@@ -428,6 +436,7 @@ def test_every_method_trains_a_step_on_the_answers_it_needs(tiny, method):
     assert math.isfinite(record.loss)
 
 
+@pytest.mark.slow
 def test_a_record_reports_what_its_groups_hold(tiny):
     """Every figure recomputed from the groups, by the definitions of the spec, in plain loops."""
     cfg = vpo.TrainConfig.preset(
@@ -469,6 +478,7 @@ def test_the_seconds_of_a_step_hold_those_of_its_parts(tiny):
     assert 0 < record.scoring_seconds < record.rollout_seconds < record.seconds < whole
 
 
+@pytest.mark.slow
 def test_a_records_numbers_are_its_json_flattened(tiny):
     record = next(train(tiny(steps=1, K=math.inf)))
     stored, numbers = record.to_json(), record.numbers()
@@ -520,6 +530,7 @@ def wired(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
     how = dict(temperature=0.5, rollout_dtype="bfloat16", sample_batch=64)
     cfg = tiny(alpha=0.3, K=7, eps=0.125, method="vpo", **how)
@@ -548,6 +559,7 @@ def test_a_step_hands_every_setting_to_where_it_belongs(tiny, wired):
     assert wired["estimate"][2][2]["weights"] is None and wired["estimate"][2][2]["alpha"] == 4.0
 
 
+@pytest.mark.slow
 def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     tiny, wired, monkeypatch
 ):
@@ -567,12 +579,14 @@ def test_in_training_a_repeat_has_the_worst_vector_and_in_the_record_its_own(
     assert np.array_equal(wired["estimate"][1][1][0], [[vectors[0], vectors[0]], vectors])
 
 
+@pytest.mark.slow
 def test_sampler_and_trainer_agree_inside_a_step_at_any_temperature(tiny):
     for temperature in (1.0, 0.6):
         (record,) = train(tiny(temperature=temperature, steps=1))
         assert record.sampler_gap < 1e-4
 
 
+@pytest.mark.slow
 def test_two_groups_on_one_maze_two_steps_and_two_seeds_draw_differently(tiny):
     cfg = tiny(lr=1e-9)
     learner = Learner(cfg)
@@ -616,6 +630,7 @@ def test_generated_problems_are_drawn_independently():
     assert 0 < len(drawn) - len(set(drawn)) < 10
 
 
+@pytest.mark.slow
 def test_a_prefix_is_the_beginning_of_the_answers():
     """The policy goes on behind a first route that it did not write, and is scored for both."""
     policy = load_policy("pocket-6x6", device="cpu")
@@ -639,6 +654,7 @@ def test_draws_do_not_depend_on_what_the_neighbours_need():
     assert ((long >= 0) & (long < 1)).all()
 
 
+@pytest.mark.slow
 def test_goal_conditioned_is_shown_its_own_weights_and_the_others_none(tiny, wired):
     cfg = tiny(method="goal_conditioned", maze_seed=None)
     learner = Learner(cfg)
@@ -654,6 +670,7 @@ def test_goal_conditioned_is_shown_its_own_weights_and_the_others_none(tiny, wir
     assert not any("<w" in prompt.symbols for prompt in wired["sample"][1][0])
 
 
+@pytest.mark.slow
 def test_the_kl_in_the_loss_pulls_back_to_the_reference(tiny):
     cfg = tiny(kl=1.0, lr=1e-3)
     learner = Learner(cfg)
@@ -672,6 +689,7 @@ def shaken(learner):
                 p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float32)).view_as(p) * 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kl", "rows"), [(0.0, None), (0.0, 1), (0.0, 5), (1e-9, None)])
 def test_the_kl_is_k3_by_hand_over_all_rollouts_whatever_the_micro_batches(tiny, kl, rows):
     cfg = tiny(group_size=6, kl=kl, micro_batch=rows, lr=1e-9)
@@ -716,6 +734,7 @@ def test_an_entropy_bonus_raises_the_entropy(tiny):
     assert all(later > earlier for earlier, later in itertools.pairwise(entropies))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [None, 3])
 def test_the_gradient_of_an_entropy_bonus_is_that_of_the_mean_entropy(tiny, rows):
     """By torch's own categorical distribution, over all tokens of the batch, however it is cut."""
@@ -735,6 +754,7 @@ def test_the_gradient_of_an_entropy_bonus_is_that_of_the_mean_entropy(tiny, rows
     assert wanted.abs().max() > 1e-4
 
 
+@pytest.mark.slow
 def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
     """AdamW's first step moves a parameter by at most lr, without weight decay; a changed lr acts
     from the next step.
@@ -771,6 +791,7 @@ def test_the_learning_rate_of_each_step_is_that_of_transformers_schedules(tiny, 
     assert [config.lr_at(step) for step in range(6)] == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_each_step_has_the_learning_rate_of_its_place(tiny, monkeypatch):
     """The first one of a warm-up changes nothing."""
     gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))  # an untrained model's own answers all score 0
@@ -845,6 +866,7 @@ def test_a_failing_step_names_itself_and_its_prompt(tiny, monkeypatch):
         train_step(Learner(cfg), cfg, 7)
 
 
+@pytest.mark.slow
 def test_rollouts_cut_off_at_the_limit_are_counted(tiny):
     """An untrained model ends a rollout with probability 1 / vocabulary: at two tokens nearly all
     are cut off.
@@ -883,6 +905,7 @@ def state_of(learner):
     }
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
     def run(**changes):
         cfg = tiny(steps=2, **changes)
@@ -895,6 +918,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tiny):
     assert texts != other
 
 
+@pytest.mark.slow
 def test_a_learner_that_goes_on_draws_what_an_uninterrupted_run_would(tiny):
     cfg = tiny(steps=4, warmup_steps=1, lr_schedule="cosine")
     whole, part = Learner(cfg), Learner(cfg)
@@ -1048,6 +1072,7 @@ def test_whoever_may_read_a_run_may_resume_it(tiny, tmp_path):
     assert modes == dict.fromkeys(("config.json", "metrics.jsonl", "state.safetensors"), 0o640)
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, not_installed):
     run = Run.begin(tiny(steps=1), tmp_path / "run")
     assert run.train(lambda _: False)
@@ -1055,6 +1080,7 @@ def test_a_copy_that_is_not_installed_finishes_its_runs(tiny, tmp_path, not_inst
     assert versions["peft"] == peft.__version__ and "vpo_lite" not in versions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", ['{"step": 2, "lo', "\n \n"], ids=["half", "empty lines"])
 def test_what_follows_the_last_whole_line_is_dropped(tiny, tmp_path, rest):
     folder = RunFolder.create(tmp_path / "run", tiny())
@@ -1065,6 +1091,7 @@ def test_what_follows_the_last_whole_line_is_dropped(tiny, tmp_path, rest):
     assert folder.records() == [record]
 
 
+@pytest.mark.slow
 def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
     """Three of each step's completions, by turns of the groups; a killed run ends with the same."""
     config = tiny(steps=4, prompts=2, group_size=2, keep_texts=3, save_every=2)
@@ -1094,6 +1121,7 @@ def test_texts_that_are_kept_and_survive_a_kill(tiny, tmp_path):
     assert not any("weights" in line for line in found)  # a group has K of them here
 
 
+@pytest.mark.slow
 def test_texts_that_are_damaged_are_named_and_none_is_lost(tiny, tmp_path):
     run = Run.begin(tiny(steps=4, keep_texts=1, save_every=2), tmp_path / "run")
     assert len(list(islice(run.steps(), 3))) == 3
@@ -1111,6 +1139,7 @@ def test_texts_that_are_damaged_are_named_and_none_is_lost(tiny, tmp_path):
     assert steps == [1, 3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["random_weighting", "goal_conditioned"])
 def test_kept_texts_name_the_weights_from_which_their_advantages_follow(tiny, method, tmp_path):
     config = tiny(steps=1, prompts=2, group_size=4, method=method, keep_texts=8, maze_seed=None)
@@ -1150,6 +1179,7 @@ def test_a_run_of_0_1_0_still_reads(tmp_path):
     assert start["per_problem"]["coverage"] == summary["start"]["per_maze"]["coverage"]
 
 
+@pytest.mark.slow
 def test_breaking_off_and_changing_on_the_way(tiny):
     cfg = tiny(steps=10)
     steps = train(cfg)
@@ -1183,6 +1213,7 @@ def test_training_says_what_it_was_given_in_the_wrong_place(tiny, wrong, said):
     assert str(caught.value) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, other",
     [
@@ -1220,6 +1251,7 @@ def trained(learner):
     return [p.detach().clone() for p in learner.parameters]
 
 
+@pytest.mark.slow
 def test_inference_mode_around_a_training_changes_nothing(tiny):
     """Around all of it, or around the making of the learner alone."""
     learners = [Learner(tiny())]
@@ -1233,6 +1265,7 @@ def test_inference_mode_around_a_training_changes_nothing(tiny):
     assert all(torch.equal(a, b) for other in others for a, b in zip(usual, other, strict=True))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_in_inference_mode_trains_on(tiny, tmp_path):
     run = Run.begin(tiny(), tmp_path / "run")
     assert not run.train(lambda record: record.step == 1)
@@ -1242,6 +1275,7 @@ def test_a_run_that_is_resumed_in_inference_mode_trains_on(tiny, tmp_path):
     assert run.train(lambda record: False)
 
 
+@pytest.mark.slow
 def test_adapters_come_back_and_refuse_other_weights(tiny, tiny_policy_folder, tmp_path):
     cfg = tiny(lr=1e-2)
     learner = Learner(cfg)
@@ -1271,6 +1305,7 @@ def test_an_adapter_belongs_to_the_weights_that_it_was_trained_on(tiny_policy_fo
         load_policy(policy.save(tmp_path / "adapter"), device="cpu")
 
 
+@pytest.mark.slow
 def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
     a, b = (load_policy(tiny_policy_folder, seed=3, device="cpu") for _ in range(2))
     c = load_policy(tiny_policy_folder, seed=4, device="cpu")
@@ -1279,6 +1314,7 @@ def test_loading_a_policy_twice_gives_equal_fresh_adapters(tiny_policy_folder):
     assert not torch.equal(pick(a), pick(c))
 
 
+@pytest.mark.slow
 def test_threads_that_load_at_once_get_the_adapters_of_their_seeds():
     """A panel warms up in a thread of its own while a cell loads a policy. Torch's random stream,
     the filters of warnings and the libraries' verbosity belong to all threads together.

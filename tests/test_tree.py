@@ -138,6 +138,7 @@ def test_a_batch_finds_what_each_problem_finds_alone(policy, task, instances):
         np.testing.assert_allclose(alone.logprobs, its.logprobs, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_only_what_the_budget_can_still_reach_is_kept(
     policy, task, instances, monkeypatch, at_once
@@ -235,6 +236,7 @@ def test_next_logprobs_are_those_of_the_model(policy, task, instances):
 # --- sets, answer by answer -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 3])
 def test_a_beam_of_one_branch_is_plain_sampling(policy, task, instances, m):
     """Both get the same uniforms: those that the beam used, one stretch for each answer."""
@@ -321,6 +323,7 @@ def test_of_equal_effects_the_first_stays(policy, task, instances, monkeypatch):
     assert (np.diff(found.set_rewards) <= 0).all()
 
 
+@pytest.mark.slow
 def test_a_batch_of_beams_is_one_by_one(policy, task, instances):
     how = dict(m=2, width=2, branches=3, seed=1)
     for x, its in zip(instances, beam(policy, task, instances, **how), strict=True):
@@ -352,6 +355,7 @@ def test_many_prefixes_are_read_in_pieces(policy, task, instances, monkeypatch):
         assert one.answers == other.answers and one.tokens == other.tokens
 
 
+@pytest.mark.slow
 def test_the_seed_and_alpha_count(policy, task, instances):
     how = dict(m=2, width=2, branches=3)
     one, two = (beam(policy, task, instances, **how, seed=seed) for seed in (0, 1))

@@ -332,6 +332,7 @@ def chat_folder(tmp_path_factory):
     return byte_model(tmp_path_factory.mktemp("models") / "chat", 32, 48, 2, 4, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pocket", "chat", "thinks", "plain", "weighed"])
 def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
     """The same tokens for the same problems in the same order."""
@@ -374,6 +375,7 @@ class Begun(Letters):
         return dataclasses.replace(super().prompt(instance, m), prefix="So")
 
 
+@pytest.mark.slow
 def test_a_task_that_begins_completions_is_refused(chat_folder, tmp_path):
     config = vpo.TrainConfig.preset("demo", task=Begun, model=str(chat_folder), device="cpu")
     with pytest.raises(TaskError, match="begins completions with a prefix, which TRL cannot"):
@@ -381,6 +383,7 @@ def test_a_task_that_begins_completions_is_refused(chat_folder, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_ends_a_prompt_is_refused(tmp_path):
     tokenizer = ending_tokenizer()
     folder = model_folder(tmp_path / "model", tokenizer, 32, 48, 2, 4, 2)
@@ -438,6 +441,7 @@ def test_the_recommended_settings():
         grpo_config(pocket_config(), "unused", 3)
 
 
+@pytest.mark.slow
 def test_the_token_limit_is_that_of_the_run_and_not_of_its_first_problems(monkeypatch):
     """TRL has one for all steps, and cut the last answer where a later maze needs more."""
     many = pocket_config(maze_seed=None, layout="hard-8x8", prompts=1, steps=1, max_new_tokens=None)
@@ -1043,6 +1047,7 @@ def test_a_run_that_cannot_go_on_says_why_and_stays_as_it_was(tiny, tmp_path, ca
     refused(f"{last.name}/trainer_state.json: missing or damaged, and")
 
 
+@pytest.mark.slow
 def test_another_thread_loads_a_policy_while_trl_trains():
     """As rewards may do that ask a model. It waited for the end of the training."""
     before = hf_logging.get_verbosity(), list(warnings.filters)
@@ -1055,6 +1060,7 @@ def test_another_thread_loads_a_policy_while_trl_trains():
     assert (hf_logging.get_verbosity(), list(warnings.filters)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("configured", "options"), [("bf16", {}), ("no", {}), ("bf16", {"bf16": True})]
 )

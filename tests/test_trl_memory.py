@@ -148,6 +148,7 @@ def test_the_command_line_states_it_and_names_cures_that_trl_has(tmp_path, monke
     assert json.loads((tmp_path / "b" / "config.json").read_text())["micro_batch"] == 1
 
 
+@pytest.mark.slow
 def test_what_no_machine_of_this_size_can_hold_is_refused_before_anything_is_written(
     tmp_path, capsys
 ):
@@ -157,6 +158,7 @@ def test_what_no_machine_of_this_size_can_hold_is_refused_before_anything_is_wri
     assert "GiB in all: " in line and "4bit" not in line and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_who_knows_better_than_the_estimate_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "total_memory", lambda device: 1)
     config = settings(tmp_path, SHAPES["long prompts, deep"])
@@ -165,6 +167,7 @@ def test_who_knows_better_than_the_estimate_trains(tmp_path, monkeypatch):
     TrlRun.begin(config.but(ignore_memory=True), tmp_path / "run").close()
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_parameters_are_split_or_another_program_samples(
     tmp_path, monkeypatch
 ):

@@ -470,6 +470,7 @@ def test_columns_of_own_data_never_change_the_weights(extra):
     assert abs(manager.score({**fields, "uid": "v"}, text).reward - expected) > 1e-3
 
 
+@pytest.mark.slow
 def test_rewards_need_no_library_of_models():
     """veRL's extra for vLLM pins an older transformers than a policy of ours is loaded with. So the
     exported README installs vpo_lite without its dependencies, and these few by name."""
@@ -883,6 +884,7 @@ def trained(tmp_path_factory):
     return place / "run", policy
 
 
+@pytest.mark.slow
 def test_an_adapter_without_a_base_is_measured_with_the_runs_settings(trained, tmp_path, capsys):
     """The form in which veRL's merger leaves an adapter: peft's, without the name of the base."""
     run, policy = trained

@@ -95,6 +95,7 @@ def test_coverage_is_unknown_where_one_front_is():
     assert coverages([], 1.0) == []
 
 
+@pytest.mark.slow
 def test_coverages_at_alpha_one_are_those_of_the_records(recording):
     for run in recording.runs.values():
         found = coverages([moment.sets for moment in run.moments], 1.0)
@@ -103,6 +104,7 @@ def test_coverages_at_alpha_one_are_those_of_the_records(recording):
         assert run.coverages(1.0) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.1, 10.0])
 def test_coverages_at_another_alpha_are_those_of_every_single_set(recording, alpha):
     run = recording.runs["multi_rlvr"]
@@ -211,6 +213,7 @@ def test_a_refused_show_changes_nothing():
     assert (after.showing, after.version) == (before.showing, before.version)
 
 
+@pytest.mark.slow
 def test_coverage_is_judged_at_the_alpha_of_now_or_at_the_one_chosen(recording):
     lab = Lab.replay("three_methods/seed-0")
     front = lab.maze.pareto_front().rewards

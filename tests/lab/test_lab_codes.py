@@ -229,6 +229,7 @@ def test_runs_on_many_mazes_are_recorded_too(tmp_path):
         Lab.replay(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_recording_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     lab = Lab.replay("silent_bug/a")
     path = lab.record(tmp_path, "first")
@@ -239,6 +240,7 @@ def test_a_recording_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.slow
 def test_a_recording_replaces_only_a_recording(tmp_path):
     lab = Lab.replay("silent_bug/a")
     path = lab.record(tmp_path, "first")
@@ -286,6 +288,7 @@ def test_what_a_code_or_a_recording_sets_is_refused_beside_it(given):
         Session.from_code(Session().share(), panel="plain")
 
 
+@pytest.mark.slow
 def test_what_belongs_to_the_machine_is_taken_beside_a_code_or_a_recording():
     here = dict(threads=2, device="cpu", save_every=3, keep_texts=1)
     for lab in (Lab.from_code(Lab().share(), **here), Lab.replay("silent_bug/a", **here)):
@@ -293,6 +296,7 @@ def test_what_belongs_to_the_machine_is_taken_beside_a_code_or_a_recording():
     assert type(Lab.replay("silent_bug/a", panel="plain").panel).__name__ == "PlainPanel"
 
 
+@pytest.mark.slow
 def test_recorded_run_can_be_trained_again_live(slow):
     lab = Lab.replay("three_methods/seed-0")
     lab.change(methods="vpo", steps=2)
@@ -356,6 +360,7 @@ def test_all_recordings_are_there():
     assert shipped() == sorted(RECORDINGS) and set(shipped()) > set(SHOWN_BY_010)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
     assert (SHIPPED / name / "recording.json").stat().st_size < 300_000

@@ -62,6 +62,7 @@ def test_panel_follows_training_and_its_controls_act(panel):
     assert until(lambda: "maze 1001" in panel.status.value)
 
 
+@pytest.mark.slow
 def test_every_control_has_a_description(panel):
     for name, knob in panel.controls.knobs.items():
         assert knob.description, name
@@ -69,6 +70,7 @@ def test_every_control_has_a_description(panel):
         assert button.description and button.tooltip, name
 
 
+@pytest.mark.slow
 def test_controls_follow_changes_made_in_code(panel):
     panel.lab.change(alpha=0.5, K=77, m=5, steps=300, methods=("gdpo", "maxrl"))
     knobs = panel.controls.knobs
@@ -81,6 +83,7 @@ def test_controls_follow_changes_made_in_code(panel):
     assert panel.lab.config.K == 77, "following is no change"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knob", "shown"),
     [("K", 77), ("group_size", 20), ("alpha", 0.37), ("alpha", 150.0), ("lr", 0.0007), ("lr", 1.0)],
@@ -96,6 +99,7 @@ def test_a_slider_learns_a_value_and_keeps_its_order(panel, knob, shown):
     assert getattr(panel.lab.config, knob) == shown and panel.lab.share() == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.06, 0.37, 15.0, 20.0])
 def test_the_ends_of_a_slider_stay_while_it_can_show_the_value(panel, alpha):
     """Otherwise the handle jumps when somebody moved it to an end and chooses another maze."""
@@ -106,6 +110,7 @@ def test_the_ends_of_a_slider_stay_while_it_can_show_the_value(panel, alpha):
     assert ends == (0.05, 20) and panel.lab.config.alpha == alpha
 
 
+@pytest.mark.slow
 def test_a_knob_shows_what_is_trained_beyond_its_usual_ends(slow):
     lab = Lab(alpha=0.01, lr=0.1, seed=2**40, panel="plain")
     knobs = lab.panel.controls.knobs
@@ -116,6 +121,7 @@ def test_a_knob_shows_what_is_trained_beyond_its_usual_ends(slow):
     lab.close()
 
 
+@pytest.mark.slow
 def test_the_number_beside_a_slider_is_the_one_that_is_set(panel):
     """A slider of another kind stood at 0.32 for 0.3, and made 3.2 of 3."""
     lab, alpha = panel.lab, panel.controls.knobs["alpha"]
@@ -130,6 +136,7 @@ def test_the_number_beside_a_slider_is_the_one_that_is_set(panel):
     assert until(lambda: "At α = 0.3 the best" in panel.words.value)
 
 
+@pytest.mark.slow
 def test_a_panel_on_a_page_without_room_is_drawn(slow):
     lab = Lab()
     panel = lab.panel
@@ -148,6 +155,7 @@ def test_group_sizes_hold_the_one_with_equal_answers(panel):
     assert panel.lab.config.group_size == 3 * 16
 
 
+@pytest.mark.slow
 def test_error_in_a_callback_appears_in_the_panel(panel, capsys):
     panel.controls.knobs["seed"].observe(
         lambda change: panel.act(panel.lab.change, change["new"]), "value"
@@ -157,6 +165,7 @@ def test_error_in_a_callback_appears_in_the_panel(panel, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_an_error_takes_the_place_of_what_an_earlier_request_said(panel):
     panel.controls.code.value = Lab("vpo", alpha=0.3, seed=7).share()
     assert until(lambda: "Restored" in panel.status.value)
@@ -165,6 +174,7 @@ def test_an_error_takes_the_place_of_what_an_earlier_request_said(panel):
     assert panel.lab.config.alpha == 0.3
 
 
+@pytest.mark.slow
 def test_nothing_prints_from_threads(panel, capfd):
     panel.controls.buttons["train"].click()
     assert until(lambda: len(panel.lab.records) >= 3)
@@ -173,6 +183,7 @@ def test_nothing_prints_from_threads(panel, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_one_drawing_thread_for_any_number_of_panels(slow):
     labs = [Lab(steps=2) for _ in range(3)]
     for lab in labs:
@@ -231,6 +242,7 @@ def test_a_closed_panel_leaves_no_widget_that_names_a_closed_one(kind):
     assert len(left) <= 2 + 4, "the box and its text, with their layouts and styles"
 
 
+@pytest.mark.slow
 def test_plain_panel_where_custom_widgets_do_not_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", object())
     lab = Lab(steps=1)
@@ -269,6 +281,7 @@ while "finished" not in lab.panel.status.value and time.monotonic() < until: tim
     assert figure["data"] == after["data"] != before["data"]
 
 
+@pytest.mark.slow
 def test_a_knob_does_not_follow_its_own_turns(panel):
     """The knob has gone further when the drawing of its last turn comes: it must not jump back."""
     controls, lab = panel.controls, panel.lab
@@ -282,6 +295,7 @@ def test_a_knob_does_not_follow_its_own_turns(panel):
         assert controls.knobs["alpha"].value == 0.4
 
 
+@pytest.mark.slow
 def test_a_knob_follows_a_change_in_code_right_after_its_own_turn(panel):
     controls, lab = panel.controls, panel.lab
     with panel._drawing:
@@ -355,6 +369,7 @@ def test_a_setting_that_cannot_work_is_refused_in_the_panel(slow):
     lab.close()
 
 
+@pytest.mark.slow
 def test_a_turn_of_a_knob_is_drawn_once_and_at_once(panel, monkeypatch):
     """A drawing of the old state before it would hold the new one back for a tenth of a second."""
     wakes = []
@@ -363,6 +378,7 @@ def test_a_turn_of_a_knob_is_drawn_once_and_at_once(panel, monkeypatch):
     assert wakes == [0.2]
 
 
+@pytest.mark.slow
 def test_a_panel_that_cannot_be_drawn_says_so_and_keeps_the_traceback(panel, monkeypatch):
     monkeypatch.setattr("vpo_lite.lab.panel.board_groups", lambda view: 1 / 0)
     panel.pause = 0.0
@@ -388,6 +404,7 @@ print(type(lab.panel).__name__, "svg" in lab.panel.maze.value, lab.panel.status.
     assert done.stdout.startswith("PlainPanel True") and "ready" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_maze_of_the_gallery_is_chosen_with_the_m_that_shows_its_point(panel):
     controls, lab = panel.controls, panel.lab
     controls.maze.value = "alpha matters"
@@ -403,6 +420,7 @@ def test_a_maze_of_the_gallery_is_chosen_with_the_m_that_shows_its_point(panel):
     assert until(lambda: controls.maze.value == "fork"), "it follows what code does"
 
 
+@pytest.mark.slow
 def test_another_layout_keeps_the_seed_and_takes_the_policy_that_reads_it(panel):
     panel.controls.layout.value = "paper-9x9"
     assert panel.lab.config.task_options["layout"] == "paper-9x9" and panel.lab.maze_seed == 1000
@@ -411,6 +429,7 @@ def test_another_layout_keeps_the_seed_and_takes_the_policy_that_reads_it(panel)
     assert until(lambda: panel.controls.layout.value == "lite-6x6")
 
 
+@pytest.mark.slow
 def test_what_is_drawn_is_asked_of_the_lab_and_follows_it(panel):
     controls = panel.controls
     controls.judge.value, controls.routes.value = 1.0, "front"
@@ -421,6 +440,7 @@ def test_what_is_drawn_is_asked_of_the_lab_and_follows_it(panel):
     assert until(lambda: controls.judge.value == 0.25), "a value that the knob has to learn"
 
 
+@pytest.mark.slow
 def test_record_writes_a_file_and_says_where(panel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     panel.controls.buttons["record"].click()

@@ -49,6 +49,7 @@ def assert_replays(lab):
     return again
 
 
+@pytest.mark.slow
 def test_many_mazes_and_settings_changed_in_the_middle():
     lab = trained(Lab(("vpo", "grpo"), many=True, m=2, **SMALL), 1)
     trained(lab.change(alpha=0.1, K=4, m=3, group_size=4, prompts=1), 2)
@@ -94,12 +95,14 @@ def test_a_replayed_run_trained_on_and_recorded():
     assert again.view().active == ("multi_rlvr",) and again.view().focus.method == "multi_rlvr"
 
 
+@pytest.mark.slow
 def test_a_recording_asks_for_no_fresh_run():
     """Train does it again from step 1 in any case."""
     again = Lab.replay("silent_bug/a").change(seed=9, methods="grpo")
     assert again.view().restart == "" and again.view().active == ("vpo",)
 
 
+@pytest.mark.slow
 def test_without_a_folder_nothing_is_overwritten(here):
     lab = Lab.replay("silent_bug/a")
     names = [f"vpo-maze-1000-{n}" for n in (1, 2, 3)]
@@ -113,6 +116,7 @@ def test_without_a_folder_nothing_is_overwritten(here):
     assert Lab.replay(path).records == lab.records
 
 
+@pytest.mark.slow
 def test_the_folder_says_which_problem():
     run = Lab.replay("silent_bug/a").runs["vpo"]
 
@@ -125,6 +129,7 @@ def test_the_folder_says_which_problem():
     assert name(Lab(many=True)) == "vpo-many-mazes-1"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_leaves_no_folder(here, monkeypatch):
     lab = Lab.replay("silent_bug/a")
     monkeypatch.setattr("vpo_lite.lab.recordings.MOST_NUMBERS", 10)

@@ -57,6 +57,7 @@ def test_training_is_cut_to_fit_where_memory_is_short(monkeypatch):
     assert lab.config.micro_batch is None
 
 
+@pytest.mark.slow
 def test_failure_of_the_policy_is_shown_and_the_lab_lives_on():
     lab = Lab(steps=2, model="no-such-model", **SMALL)
     lab.train()
@@ -92,6 +93,7 @@ def test_stop_is_honoured_within_one_step_and_train_then_starts_anew(slow):
     assert lab.join(WAIT) and [r.step for r in lab.records] == [1, 2]
 
 
+@pytest.mark.slow
 def test_changes_of_alpha_and_K_act_from_the_next_step_and_are_marked(slow):
     lab = Lab(steps=1000)
     lab.train()
@@ -112,6 +114,7 @@ def test_changes_of_alpha_and_K_act_from_the_next_step_and_are_marked(slow):
     ]
 
 
+@pytest.mark.slow
 def test_method_and_seed_need_a_fresh_run_and_the_panel_says_so(slow):
     lab = Lab("vpo", steps=1000)
     lab.train()
@@ -170,6 +173,7 @@ def test_reset_new_maze_reseed_and_painting_while_it_trains(slow, request_):
     assert lab.config.seed == seed + (request_ == "reseed")
 
 
+@pytest.mark.slow
 def test_reset_then_train_at_once_never_trains_twice_at_a_time(slow):
     lab = Lab(steps=1000)
     for _ in range(5):
@@ -189,6 +193,7 @@ def test_reset_then_train_at_once_never_trains_twice_at_a_time(slow):
         assert len({t for _, t in steps[begin:end]}) == 1
 
 
+@pytest.mark.slow
 def test_three_runs_side_by_side_keep_step(slow):
     names = ("vpo", "grpo", "multi_rlvr")
     lab = Lab(names, steps=4)
@@ -200,6 +205,7 @@ def test_three_runs_side_by_side_keep_step(slow):
     assert lab.sentence().count("step 4") == 3
 
 
+@pytest.mark.slow
 def test_runs_of_other_methods_stay_for_comparison_until_reset(slow):
     lab = Lab("vpo", steps=2)
     for method in ("vpo", "grpo", "gdpo", "maxrl"):
@@ -215,6 +221,7 @@ def test_runs_of_other_methods_stay_for_comparison_until_reset(slow):
     assert lab.runs == {}
 
 
+@pytest.mark.slow
 def test_a_second_lab_pauses_the_first_and_threads_do_not_double(slow):
     first = Lab(steps=1000)
     first.train()
@@ -548,6 +555,7 @@ def test_a_dropped_lab_can_be_collected(slow):
 # --- faults of 0.1.0 ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["grpo", "vpo", "max_at_k"])
 def test_the_rehearsal_works_for_every_kind_of_method(method, monkeypatch):
     """0.1.0 rehearsed with 2 rollouts, which GRPO's sets of 3 refuse, and swallowed the error."""

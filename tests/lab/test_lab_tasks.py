@@ -153,6 +153,7 @@ def trained(kind, model, methods="vpo", **settings):
     return session
 
 
+@pytest.mark.slow
 def test_it_trains_pauses_and_goes_on_as_the_plain_loop_does(kind, model):
     session = kind(("vpo", "grpo"), task=Letters, model=model, **SMALL)
     assert session.many is False and session.view().many, "each step draws its problems"
@@ -170,6 +171,7 @@ def test_it_trains_pauses_and_goes_on_as_the_plain_loop_does(kind, model):
     assert len(sizes) > 1
 
 
+@pytest.mark.slow
 def test_what_is_seen_needs_no_front(kind, model):
     session = trained(kind, model)
     view = session.view()
@@ -189,6 +191,7 @@ def test_what_is_seen_needs_no_front(kind, model):
     )
 
 
+@pytest.mark.slow
 def test_its_figure_has_the_curves_and_nothing_else(kind, model):
     session = trained(kind, model, ("vpo", "multi_rlvr"))
     figure = session.figure()
@@ -204,6 +207,7 @@ def test_its_figure_has_the_curves_and_nothing_else(kind, model):
     assert entropy.y == pytest.approx([r.entropy for r in session.records], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_its_share_code_and_its_recording_restore_all(kind, model, tmp_path):
     session = trained(kind, model, most=5)
     again = kind.from_code(session.share(), device="cpu", threads=1)
@@ -221,6 +225,7 @@ def test_its_share_code_and_its_recording_restore_all(kind, model, tmp_path):
     assert other.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_rollouts_that_are_cut_off_are_named(model):
     """Not at the task's own limit, which holds the longest answers of this small policy."""
     for asked in ({"max_new_tokens": 3}, {}):
@@ -248,6 +253,7 @@ def test_a_task_of_ones_own_on_mazes_has_the_panel_of_any_other_task(model, pane
     lab.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("panel", ["widgets", "plain"])
 def test_the_panel_shows_the_answers_as_text_and_what_was_asked(model, panel):
     lab = Lab(("vpo", "grpo"), task=Shops, model=model, which=3, panel=panel, **SMALL)
@@ -274,6 +280,7 @@ def test_the_panel_shows_the_answers_as_text_and_what_was_asked(model, panel):
     lab.close()
 
 
+@pytest.mark.slow
 def test_a_maze_task_with_other_objectives_has_axes_of_its_own():
     """Its answers were left out of the plot, or stood under the names of the four objectives."""
     lab = Lab("vpo", task=Timed, maze_seed=1000, **SMALL | {"prompts": 1, "steps": 1})
@@ -324,6 +331,7 @@ def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(mode
     lab.close()
 
 
+@pytest.mark.slow
 def test_its_controls_are_those_that_mean_something_here(model):
     lab = Lab(task=Shops, model=model, **SMALL)
     controls = lab.panel.controls
@@ -341,6 +349,7 @@ def test_its_controls_are_those_that_mean_something_here(model):
         Lab(task=Plain, model=model, **SMALL).next_problem()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("panel", ["widgets", "plain"])
 def test_a_closed_panel_of_another_task_leaves_no_widget_open(model, panel):
     before = set(_instances)

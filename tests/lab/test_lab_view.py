@@ -36,6 +36,7 @@ def trained(slow):
     return lab
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_drawn_beside_another(slow):
     @estimators.method()
     def worst_answer(R, *, w_star, eps, **_):
@@ -93,6 +94,7 @@ def test_runs_on_different_problems_are_never_drawn_on_one(gate, monkeypatch):
     assert list(lab.runs) == ["grpo"] and not lab.view().earlier and not lab.view().many
 
 
+@pytest.mark.slow
 def test_moment_counts_every_answer_and_shows_a_real_set():
     lab = Lab(steps=1, **SMALL)
     lab.train()
@@ -125,6 +127,7 @@ def test_of_sets_that_tie_the_middle_one_in_order_is_shown():
     assert moment.answers == ("7",) * 3
 
 
+@pytest.mark.slow
 def test_figure_shows_the_front_the_answers_and_the_ceiling(trained):
     figure, front = trained.figure(), trained.maze.pareto_front().rewards
     assert isinstance(figure, go.Figure)
@@ -152,6 +155,7 @@ def best_of_all(front, m, alpha):
     return front[subsets[first]], max(values) / most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.1, 10.0])
 @pytest.mark.parametrize("m", [2, 3])
 def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
@@ -180,6 +184,7 @@ def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
     assert sorted(zip(numbers.x, numbers.y, strict=True)) == sorted(map(tuple, chosen[:, 1:3]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [go.Figure, live])
 def test_a_problem_without_a_simplex_takes_the_texts_of_it_away(kind):
     with_simplex, without = Lab().view(), Lab(task="programs").view()
@@ -194,11 +199,13 @@ def test_a_problem_without_a_simplex_takes_the_texts_of_it_away(kind):
     assert len(again.figure.layout.annotations) == 6, "five titles, and the note below it"
 
 
+@pytest.mark.slow
 def test_on_maze_1233_the_best_pair_depends_on_alpha():
     front = Lab(maze_seed=1233).maze.pareto_front().rewards
     assert (best_of_all(front, 2, 0.1)[0] != best_of_all(front, 2, 10.0)[0]).any()
 
 
+@pytest.mark.slow
 def test_win_shares_are_over_all_weights_at_the_alpha_of_now_whatever_K(trained):
     rewards = trained.maze.pareto_front().rewards
     for alpha in (0.1, 1.0, 10.0):
@@ -257,6 +264,7 @@ def test_of_a_million_weights_two_thousand_are_drawn(trained):
     assert "of best 1: 1 weight<" in Lab(m=1, K=1).figure().to_json().replace("\\u003c", "<")
 
 
+@pytest.mark.slow
 def test_a_view_draws_its_weights_once(trained, monkeypatch):
     counts = []
 
@@ -314,6 +322,7 @@ def test_no_tick_stands_on_half_a_step(steps, every):
     assert axis.range == (0.5, steps + 0.5) and axis.dtick == every
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_twice(trained):
     drawn = Plots(go.Figure)
     assert drawn.draw(trained.view()) and not drawn.draw(trained.view())
@@ -332,6 +341,7 @@ def with_last_step(view, *, moment=None, record=None):
     return dataclasses.replace(view, runs=(dataclasses.replace(run, **changed),))
 
 
+@pytest.mark.slow
 def test_texts_of_changes_do_not_lie_on_each_other(trained):
     """A slider that is drawn from α 1 to α 7 sets some values on its way, a step for each."""
     (run,) = (view := trained.view()).runs
@@ -349,6 +359,7 @@ def test_texts_of_changes_do_not_lie_on_each_other(trained):
     assert texts == {7: "α 7, m 2", 13: "α 0.5"}
 
 
+@pytest.mark.slow
 def test_failed_and_unreadable_answers_are_drawn_as_such(trained):
     view = trained.view()
     vectors = np.array([[0, 0, 0, 0], [1, 1, 0, 0.5], [1, 0, 1, 1.0]])
@@ -398,6 +409,7 @@ def test_the_legend_of_the_front_has_the_colour_of_points_without_lava():
     assert len(set(rings.marker.color)) == 2 and sorted(rings.x) == sorted(front[:, 1])
 
 
+@pytest.mark.slow
 def test_of_answers_at_one_point_the_smaller_marker_lies_on_the_larger_one():
     """All of GRPO's answers lie on one point, and about half of VPO's: drawn later, they show."""
     figure = Lab.replay("three_methods/seed-0").figure()

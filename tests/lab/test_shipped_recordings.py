@@ -178,6 +178,7 @@ def test_grpo_collapses_with_as_many_answers_as_vpo(seed):
     assert run.records[-1].diversity < 0.1
 
 
+@pytest.mark.slow
 def test_on_the_maze_called_stuck_only_the_recombined_sets_pass_the_best_single_answer():
     lab = replayed("stuck/seed-0")
     front = lab.maze.pareto_front().rewards
