@@ -634,6 +634,42 @@ def test_ctrl_c_ends_the_server_whatever_it_is_doing(tmp_path):
         assert process.wait(30) == 0
 
 
+LOADS = """
+import asyncio
+from jupyter_client.manager import KernelManager
+from vpo_lite.classroom import serve
+
+clean = KernelManager._async_cleanup_resources
+
+async def slowly(self, *arguments, **options):
+    await asyncio.sleep(3)  # long enough to see that the kernel has died
+    await clean(self, *arguments, **options)
+
+KernelManager._async_cleanup_resources = slowly
+serve.cell = lambda *_, **__: "import time; open({!r}, 'w').close(); time.sleep(99)"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
+def test_ctrl_c_while_a_page_loads_says_nothing(tmp_path):
+    """One in some twenty printed Voila's traceback of a dead kernel."""
+    loads, log = tmp_path / "loads", tmp_path / "log"
+    with classroom(log=log, before=LOADS.format(str(loads))) as (process, address, _):
+
+        def ask():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                get(address)
+
+        threading.Thread(target=ask).start()
+        deadline = time.monotonic() + 60
+        while not loads.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert log.read_text() == ""
+
+
 RINGS = "(t) => t.name === 'best set' && t.x"  # the black rings in objective space
 
 

@@ -224,6 +224,7 @@ def _server() -> type:
 
         def stop(self):
             """End all kernels. One that starts just now cannot be ended before it has started."""
+            self.log.setLevel(logging.CRITICAL)  # a page that loads would tell that its kernel died
             end = time.monotonic() + STARTING
             while time.monotonic() < end:
                 with contextlib.suppress(HTTPError):
