@@ -49,9 +49,10 @@ lab: .venv/lab-installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps --target $@.new bitsandbytes
 	@rm -rf $@ && mv $@.new $@
 
-# The browser tests stand in few files: to read the others, too, would take each process 8 s more.
-# Bytecode is written also where the environment says not to: hundreds of processes read it.
-test: LONG = and not long
+# Bytecode is written also where the environment says not to: hundreds of processes read it. The
+# browser tests stand in few files: to read the others, too, would take each process 8 s more.
+test: LONG := and not long
+test-all: LONG :=
 test test-all quick: export PYTHONDONTWRITEBYTECODE =
 test test-all: lint .venv/quantized
 	@$(BIN)/python tests/browser_setup.py

@@ -1,8 +1,8 @@
 """Pictures of a maze with routes on it: SVG for notebooks, RGB for videos, text for terminals.
 
-Squares differ by shape or letter, not by colour alone. Routes differ by dashes (of five kinds), in
-SVG also by number, in text not at all. Longer than 350 lines because the three kinds of picture
-share colours and signs.
+Squares differ by shape or letter, not by colour alone. Routes differ by colour and dashes, of five
+kinds each, and in SVG they have numbers. In text they do not differ. Longer than 350 lines because
+the three kinds of picture share colours and signs.
 """
 
 from __future__ import annotations
@@ -419,7 +419,7 @@ def rgb_array(
         for (y0, x0), (y1, x1) in itertools.pairwise(middles):
             for part in np.linspace(0, 1, _SIDE, endpoint=False):
                 y, x = round(y0 + part * (y1 - y0)), round(x0 + part * (x1 - x0))
-                if drawn[(y + x) % len(drawn)]:  # by place: there and back it stays dashed
+                if drawn[(y + x) % len(drawn)]:  # a way walked twice keeps its gaps
                     image[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2] = colour
     for square in squares:
         _letter(_tile(image, square), maze.symbol(square), square in taken)

@@ -432,7 +432,8 @@ def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
     tornado = pytest.importorskip("tornado.web")
     now, running = [0.0], []
     monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
-    handler = SimpleNamespace(kernel_manager=SimpleNamespace(list_kernel_ids=lambda: running))
+    manager = SimpleNamespace(list_kernel_ids=lambda: running, begun=0)
+    handler = SimpleNamespace(kernel_manager=manager)
     bound = kernels.Bound(2)
 
     def let_in():
@@ -443,12 +444,14 @@ def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
             return False
 
     assert [let_in(), let_in(), let_in()] == [True, True, False], "two are starting"
-    running[:] = ["a", "b"]
+    running[:], manager.begun = ["a", "b"], 2
     assert not let_in(), "both have started"
     running[:] = ["b"]
     assert [let_in(), let_in()] == [True, False], "one has left"
     now[0] += kernels.STARTING
     assert let_in(), "the third never started"
+    running[:], manager.begun = ["b"], 3
+    assert let_in(), "the fourth has started and ended, and nobody asked meanwhile"
 
 
 def _begin():
@@ -665,6 +668,7 @@ def test_ctrl_c_while_a_page_loads_says_nothing(tmp_path):
         deadline = time.monotonic() + 60
         while not loads.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
+        assert loads.exists(), "else the page does not load"
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
     assert log.read_text() == ""
@@ -723,7 +727,7 @@ def test_a_page_that_is_loaded_again_while_it_loads_gives_its_place_back():
         assert len(kernels_of(process)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
     with classroom() as (process, address, _), harness.browser(1280, 720) as context:

@@ -228,7 +228,7 @@ def test_a_killed_run_goes_on_and_ends_as_the_uninterrupted_one(small, tmp_path)
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize(
-    "name", ["SIGTERM", *(pytest.param(n, marks=pytest.mark.long) for n in ("SIGINT", "SIGHUP"))]
+    "name", ["SIGINT", *(pytest.param(n, marks=pytest.mark.long) for n in ("SIGTERM", "SIGHUP"))]
 )
 def test_a_signal_finishes_the_step_and_says_how_to_go_on(small, tmp_path, name):
     """Ctrl-C, what a cluster sends before it ends a job, and what a terminal sends that closes."""

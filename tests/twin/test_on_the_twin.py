@@ -163,7 +163,6 @@ def test_models_that_sample_by_their_own_pass(kind, on_twin, tmp_path):
     assert same(here.to_json(), there.to_json())
 
 
-@pytest.mark.long
 def test_a_run_is_stored_resumed_and_measured_there(on_twin, tmp_path):
     """The state goes to the CPU and back: the resumed run is the uninterrupted one, bit for bit."""
     adapters, summaries = {}, {}
@@ -188,7 +187,6 @@ def test_a_run_is_stored_resumed_and_measured_there(on_twin, tmp_path):
     )
 
 
-@pytest.mark.long
 def test_searches_find_there_what_they_find_here(on_twin):
     task, found = task_class("programs")(), []
     x = task.instance(task.seeds["held_out"][0])

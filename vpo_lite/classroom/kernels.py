@@ -11,18 +11,19 @@ STARTING = 30  # seconds after which a kernel that has not appeared is no longer
 class Bound:
     """Voila's prelaunch hook that refuses a page when as many kernels run as are allowed.
 
-    A kernel is on Voila's list only once it has started, so the pages let in since then count, too.
+    A kernel is on Voila's list only once it has started, so the pages let in before count, too.
     """
 
     def __init__(self, most: int):
-        self.most, self._known, self._starting = most, set(), []
+        self.most, self._begun, self._starting = most, 0, []
 
     def __call__(self, handler, notebook=None, cwd=None):
         from tornado.web import HTTPError
 
-        now, running = time.monotonic(), set(handler.kernel_manager.list_kernel_ids())
-        waited_for = self._starting[len(running - self._known) :]
-        self._known = running
+        now, kernels = time.monotonic(), handler.kernel_manager
+        running = kernels.list_kernel_ids()
+        waited_for = self._starting[kernels.begun - self._begun :]
+        self._begun = kernels.begun
         self._starting = [since for since in waited_for if now - since < STARTING]
         if len(running) + len(self._starting) >= self.most:
             said = f"No place is free: at most {self.most} at a time. A page that was left keeps "
@@ -32,22 +33,31 @@ class Bound:
 
 
 def ended_at_once() -> type:
-    """Jupyter's manager of kernels, which kills one whose page is closed. It has nothing to store,
-    and one that ends by itself may first wait for a step of training, or write into the teacher's
-    terminal: libzmq once ended one with "Assertion failed".
+    """Returns Jupyter's manager of kernels, changed to kill them at once: those of closed and of
+    forsaken pages. They have nothing to store. A kernel that ends by itself may first wait for a
+    step of training, or write into the teacher's terminal, as libzmq once did.
     """
     from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
     class Kernels(AsyncMappingKernelManager):
-        async def shutdown_kernel(self, kernel_id, now=True, restart=False):
+        begun = 0  # how many have started, of those that have ended, too
+
+        async def start_kernel(self, *arguments, **options):
+            kernel_id = await super().start_kernel(*arguments, **options)
+            self.begun += 1
+            return kernel_id
+
+        async def shutdown_kernel(self, kernel_id, now=False, restart=False):
+            """now: whatever it says, the kernel is killed."""
             await super().shutdown_kernel(kernel_id, True, restart)
 
     return Kernels
 
 
 def write_kernel(folder: Path) -> None:
-    """This Python as Jupyter's kernel. It says nothing in the teacher's terminal: neither that its
-    connection, which stays on this machine, is not encrypted, nor how it was ended while it began.
+    """Write this Python as Jupyter's kernel into ``folder``. It says nothing in the teacher's
+    terminal: neither that its connection, which stays on this machine, is not encrypted, nor how it
+    was ended while it began.
     """
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": [*command, "--log-level=CRITICAL"], "display_name": "Python 3"}
