@@ -454,6 +454,16 @@ def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
     assert let_in(), "the fourth has started and ended, and nobody asked meanwhile"
 
 
+@pytest.mark.slow
+def test_the_kernel_of_a_forsaken_page_is_ended_after_two_minutes(tmp_path):
+    pytest.importorskip("voila.app")
+    from traitlets.config import Config
+
+    settings = Config(serve._settings(tmp_path, 8866, None, 2, False))
+    manager = settings.VoilaConfiguration.multi_kernel_manager_class(config=settings)
+    assert (manager.cull_idle_timeout, manager.cull_interval, manager.begun) == (120, 15, 0)
+
+
 def _begin():
     harness.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a suite in the background hands down SIG_IGN
