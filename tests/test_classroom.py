@@ -140,6 +140,25 @@ def test_lab_opens_the_first_notebook(tmp_path, monkeypatch, own):
     assert (root / url.removeprefix("--LabApp.default_url=/lab/tree/")).is_file()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
+def test_lab_says_its_address_and_nothing_else():
+    """A deprecation of Jupyter's own code was the first line that a newcomer saw."""
+    command = [sys.executable, "-m", "vpo_lite.cli", "lab", "--browser", "no"]
+    command += ["--port", str(harness.free_port())]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_begin
+    ) as process:
+        lines = []
+        while not lines or "http://127.0.0.1" not in lines[-1]:
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+        process.terminate()
+    said = "".join(re.sub(r"\[C .* ServerApp\]", "", line) for line in lines).split()
+    assert said[:8] == ["To", "access", "the", "server,", "open", "this", "file", "in"]
+    assert "00_start_here.ipynb" in said[-1] and "Warning" not in "".join(lines)
+
+
 def test_lab_opens_a_notebook_of_any_name(tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(os, "execve", lambda program, command, env: started.extend(command))

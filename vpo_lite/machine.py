@@ -18,6 +18,16 @@ from .policy import shipped
 from .tasks import sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
+# Voila, which JupyterLab loads, shows what is deprecated in Jupyter's own code: a newcomer's first
+# line.
+JUPYTERLAB = """
+import contextlib, warnings
+with contextlib.suppress(ImportError):
+    import voila
+warnings.filterwarnings("ignore", category=DeprecationWarning, module="traitlets")
+from jupyterlab.labapp import main
+main()
+"""
 DEFAULTS = Path(__file__).parent / "classroom" / "etc"  # of JupyterLab: it asks nobody about news
 _TRAINING = ["numpy", "scipy", "gymnasium", "moocore", "torch", "transformers", "peft"]
 _TRAINING += ["safetensors", "pydantic", "filelock", "tqdm"]
@@ -115,11 +125,12 @@ def start_jupyter(folder: Path | None, port: int, browser: str) -> int:
     check_jupyter_writes()
     command = [
         sys.executable,
-        "-m",
-        "jupyterlab",
+        "-c",
+        JUPYTERLAB,
         f"--port={port}",
         f"--ServerApp.root_dir={root}",
         "--log-level=WARN",
+        "--LabApp.log_level=WARN",
         f"--LabApp.default_url=/lab/tree/{quote(opened)}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
