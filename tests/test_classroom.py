@@ -539,6 +539,12 @@ def get(address, posted=None, **headers):
             return error.code, error.read().decode(), error.headers.get("Location")
 
 
+def visit(address):
+    """Ask for the page of a server that ends meanwhile."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        get(address)
+
+
 def kernels_of(process):
     psutil = pytest.importorskip("psutil")
     return [child for child in psutil.Process(process.pid).children() if child.is_running()]
@@ -652,12 +658,7 @@ def test_ctrl_c_ends_the_server_whatever_it_is_doing(tmp_path):
     """One of some thousand was lost in a callback whose exceptions go nowhere."""
     busy = tmp_path / "busy"
     with classroom(before=SWALLOWS.format(str(busy))) as (process, address, _):
-
-        def ask():
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                get(address)
-
-        threading.Thread(target=ask).start()
+        threading.Thread(target=visit, args=[address]).start()
         while not busy.exists():
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -686,12 +687,7 @@ def test_ctrl_c_while_a_page_loads_says_nothing(tmp_path):
     """One in some twenty printed Voila's traceback of a dead kernel."""
     loads, log = tmp_path / "loads", tmp_path / "log"
     with classroom(log=log, before=LOADS.format(str(loads))) as (process, address, _):
-
-        def ask():
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                get(address)
-
-        threading.Thread(target=ask).start()
+        threading.Thread(target=visit, args=[address]).start()
         deadline = time.monotonic() + 60
         while not loads.exists() and time.monotonic() < deadline:
             time.sleep(0.05)

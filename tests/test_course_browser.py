@@ -10,7 +10,7 @@ from test_notebooks import NOTEBOOKS, check_outputs, prepared, read
 import envs
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-SHORT = ("00_start_here", "03_the_maze")  # in make test; a class runs all in test_notebooks.py
+SHORT = ("00_start_here", "03_the_maze")  # of the others make test runs the path for a class
 CHOSEN = [
     path if path.stem in SHORT else pytest.param(path, marks=pytest.mark.long) for path in NOTEBOOKS
 ]
