@@ -365,3 +365,41 @@ def test_a_share_code_imports_neither_methods_nor_rewards(own, tmp_path, capsys)
     assert not {"in_strange", "in_judged"} & set(sys.modules) and not capsys.readouterr().out
     importlib.import_module("in_judged")  # the reader trusts it
     assert decode(code(["vpo"], *rewards)).config.task_options["reward_funcs"] == "in_judged:judged"
+    with pytest.raises(ValueError, match="reward_funcs 'os:system' is not part of vpo_lite"):
+        decode(code(["vpo"], task | {"reward_funcs": "os:system"}, {}, False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["a module", "a package", "a link", "the folder itself"])
+def test_a_run_folder_that_names_code_inside_of_it_imports_none(
+    runs, tmp_path, monkeypatch, capsys, how
+):
+    """Whoever hands over a run folder could decide what runs where it is compared."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(runs / "finished", tmp_path / "theirs")
+    name = "theirs.evil_code:Task"
+    if how == "a module":
+        file = Path("theirs/evil_code.py")
+    elif how == "a package":
+        (file := Path("theirs/evil_code/__init__.py")).parent.mkdir()
+    elif how == "a link":
+        file = Path("text")
+        Path("theirs/evil_code.py").symlink_to(Path("text").absolute())
+    else:
+        monkeypatch.chdir("theirs")
+        file, name = Path("evil_code.py"), "evil_code:Task"
+    file.write_text("print('it ran')\n")
+    config = tmp_path / "theirs" / "config.json"
+    told = json.loads(config.read_text())
+    for values, setting in (
+        (told | {"task": name}, "task"),
+        (told | {"method": name}, "method"),
+        (told | {"task": "functions", "task_options": {"reward_funcs": name}}, "reward_funcs"),
+    ):
+        config.write_text(json.dumps(values))
+        said = f"{setting} = '{name}': its code lies in the run's own folder"
+        for command in ("compare", "evaluate", "train --resume"):
+            assert main([*command.split(), str(tmp_path / "theirs")]) != 0
+            out, err = capsys.readouterr()
+            assert said in err and "it ran" not in out, command
+    assert not any(module.endswith("evil_code") for module in sys.modules)

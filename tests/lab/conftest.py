@@ -26,14 +26,13 @@ def slow(monkeypatch):
     front = maze.pareto_front()
     seen = []
 
-    def train(config, *, learner, first_step=0):
-        step = first_step
-        while step < config.steps:
+    def train(config, *, learner):
+        while learner.steps < config.steps:
             time.sleep(0.05)
-            step += 1
+            learner.steps += 1
             thread = threading.current_thread()
-            seen.append((config.method, step, config.alpha, config.seed, thread))
-            config = (yield record(config, step, maze, front)) or config
+            seen.append((config.method, learner.steps, config.alpha, config.seed, thread))
+            config = (yield record(config, learner.steps, maze, front)) or config
 
     monkeypatch.setattr("vpo_lite.training.step.Learner", FakeLearner)
     monkeypatch.setattr(loop, "train", train)

@@ -27,7 +27,7 @@ def training_threads():
 
 class FakeLearner:
     def __init__(self, config):
-        self.config, self.task = config, config.make_task()
+        self.config, self.task, self.steps = config, config.make_task(), 0
 
 
 def record(config, step, maze, front):
@@ -65,15 +65,15 @@ class Gate:
         self.permits, self.fails, self.begun = threading.Semaphore(0), False, 0
         self.maze = envs.generate("lite-6x6", 1000)
 
-    def train(self, config, *, learner, first_step=0):
-        front, step = self.maze.pareto_front(), first_step
-        while step < config.steps:
-            self.begun = step + 1
+    def train(self, config, *, learner):
+        front = self.maze.pareto_front()
+        while learner.steps < config.steps:
+            self.begun = learner.steps + 1
             self.permits.acquire()
             if self.fails:
                 raise RuntimeError("as asked")
-            step += 1
-            config = (yield record(config, step, self.maze, front)) or config
+            learner.steps += 1
+            config = (yield record(config, learner.steps, self.maze, front)) or config
 
     def open(self, steps):
         self.permits.release(steps)

@@ -122,7 +122,7 @@ class Stretch:
                 if method in loops:
                     record = loops[method].send(config)
                 else:
-                    loops[method] = train(config, learner=track.learner, first_step=track.steps)
+                    loops[method] = train(config, learner=track.learner)
                     record = next(loops[method])
                 seen(track, config, record, Moment.of(record, config, track.learner.task))
             done = all(t.steps >= config_of(m).steps for m, t in self.tracks.items())

@@ -83,9 +83,10 @@ class UnderWay:
 
     def train(self) -> Iterator[StepRecord]:
         """The steps that are left. Each is on disk before it is given."""
-        walk = train(self.config, learner=self.learner, first_step=len(self.records))
+        if len(self.records) == self.config.steps:  # killed while it was measured
+            return
         saved = time.monotonic()
-        for record in walk:
+        for record in train(self.config, learner=self.learner):
             self._folder.append(record)
             self.records.append(record)
             if time.monotonic() - saved >= EVERY or record.step == self.config.steps:

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-import importlib
+import importlib.machinery
 import inspect
 import os
 import sys
@@ -50,6 +50,30 @@ def attribute(name: str, what: str) -> Any:
             raise ValueError(f"{what} {shown(name)}: cannot be found; {cure}")
         found = getattr(found, part)
     return found
+
+
+def lies_in(folder, name: str) -> bool:
+    """Whether a file in this folder would be imported for ``package.module:Name``. Imports nothing.
+
+    >>> lies_in(HERE, "vpo_lite.metrics:coverage"), lies_in(HERE, "json:loads")
+    (True, False)
+    """
+    module, colon, _ = name.partition(":")
+    parts = module.split(".")
+    if not colon or not all(map(str.isidentifier, parts)):
+        return False
+    suffixes = importlib.machinery.all_suffixes()
+    ends = [*suffixes, *(f"{os.sep}__init__{suffix}" for suffix in suffixes)]
+    stems = [
+        Path(x, *parts[:n]) for x in {*sys.path, os.getcwd()} for n in range(1, len(parts) + 1)
+    ]
+    files = [Path(f"{stem}{end}").absolute() for stem in stems for end in ends]
+    here, really = Path(folder).absolute(), Path(folder).resolve()
+    return any(
+        file.is_relative_to(here) or file.resolve().is_relative_to(really)
+        for file in files
+        if file.is_file()
+    )
 
 
 def unwrapped(function: Any) -> Any:

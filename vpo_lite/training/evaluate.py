@@ -185,9 +185,6 @@ def _one_prompt_per_answer(
         rng = generator(seed, "evaluation weights", i, key)
         weights += list(sample_weights(copies, len(task.objectives(x)), config.alpha, rng=rng))
     repeated, rows = [x for x in batch for _ in range(copies)], uniforms.reshape(-1, 1, tokens)
-    groups = []
-    for i in range(0, len(repeated), at_once):
-        part = slice(i, i + at_once)
-        given = (repeated[part], config.answers, rows[part])
-        groups += sample_answers(policy, task, *given, weights=weights[part]).groups
+    how = dict(weights=weights, at_once=at_once)
+    groups = sample_answers(policy, task, repeated, config.answers, rows, **how).groups
     return [merged(groups[i : i + copies]) for i in range(0, len(groups), copies)]

@@ -28,6 +28,7 @@ from ..files import (
     write_json,
 )
 from ..markup import count
+from ..tasks.by_name import in_modules, lies_in
 from .config import TrainConfig
 from .contents import contents, named, other_now
 from .errors import TrainingError
@@ -158,7 +159,18 @@ class RunFolder:
         for name in (FILES, ENGINE):
             values.pop(name, None)
         with told_of(f"{path}", DamagedError):
+            self._check_code(values)
             return TrainConfig.from_json(values)
+
+    def _check_code(self, values: dict) -> None:
+        """Refuse settings that name code in this folder, which somebody else may have filled."""
+        options = values.get("task_options")
+        for name, value in (values | (options if isinstance(options, dict) else {})).items():
+            if isinstance(value, str) and any(lies_in(self.path, x) for x in in_modules(value)):
+                raise ValueError(
+                    f"{name} = {shown(value)}: its code lies in the run's own folder; if you trust "
+                    "it, move it out of there"
+                )
 
     def engine(self) -> Engine:
         """The engine of the run. Raises DamagedError for an entry that is none."""
@@ -290,6 +302,7 @@ class RunFolder:
             found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
             step = load_state(state, learner.policy.model, learner.optimizer, most=config.steps)
             learner.found = found
+        learner.steps = step
         self.rewind(step, state, config)
         return step
 

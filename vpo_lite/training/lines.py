@@ -47,7 +47,7 @@ def append(path: Path, text: str) -> None:
     """Add whole lines to a file, or nothing where that fails: half a line would spoil the next."""
     before = path.stat().st_size if path.exists() else 0
     try:
-        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+        with open(path, "a", encoding="utf-8") as file:
             file.write(text)
     except BaseException:
         with contextlib.suppress(OSError):

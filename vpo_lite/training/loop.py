@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 
-from ..checks import is_whole, shown
+from ..checks import shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from .config import TrainConfig
@@ -16,7 +16,6 @@ def train(
     config: TrainConfig,
     *,
     learner: Learner | None = None,
-    first_step: int | None = None,
     task: Task | None = None,
     fit: bool = True,
 ) -> Generator[StepRecord, TrainConfig | None, None]:
@@ -27,14 +26,13 @@ def train(
     device, rank, dtype and gradient checkpointing stay, since the learner was built with them:
     another one is refused.
 
-    - learner: task, policy and optimizer to go on with; the caller can save the policy afterwards
-    - first_step: steps already done, by default those of the learner: it goes on after them, up to
-      ``steps`` in all. Their draws, learning rates and numbers depend on it
+    - learner: task, policy and optimizer to go on with after the steps that it has done, up to
+      ``steps`` in all; the caller can save the policy afterwards
     - task: a Task object for a new learner to train on, instead of the config's own
     - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
-    Raises, at the step that it concerns: ValueError for what is no Learner, Task or number of
-    steps, for settings that the learner was built with otherwise, and for sizes that this machine
+    Raises, at the step that it concerns: ValueError for what is no Learner or Task, for no steps
+    left, for settings that the learner was built with otherwise, and for sizes that this machine
     cannot hold; MemoryError where there is too little, TrainingError where training cannot go on.
 
     >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
@@ -48,18 +46,14 @@ def train(
         check_given(task)
     if learner is not None and not isinstance(learner, Learner):
         raise ValueError(f"learner = {shown(learner)}: expected a Learner")
-    if first_step is None:
-        first_step = 0 if learner is None else learner.steps
-        if first_step >= config.steps:
-            raise ValueError(
-                f"steps = {config.steps:,}: the learner has done {first_step:,}; ask for more, or "
-                "make a new Learner(config)"
-            )
-    if not is_whole(first_step) or first_step < 0:
-        raise ValueError(f"first_step = {shown(first_step)}: expected a whole number from 0")
     learner = Learner(config, task=task) if learner is None else learner
-    step, asked, used = first_step, None, None
-    while step < config.steps:
+    if learner.steps >= config.steps:
+        raise ValueError(
+            f"steps = {config.steps:,}: the learner has done {learner.steps:,}; ask for more, or "
+            "make a new Learner(config)"
+        )
+    asked = used = None
+    while learner.steps < config.steps:
         if config != asked:
             _check_built(learner, config)
             asked = used = config
@@ -67,8 +61,8 @@ def train(
                 used = made_to_fit(learner.policy, config, learner.task)
             check_fits(learner.policy, used, learner.task)
         with torch_threads(used.threads), enough_memory(used):
-            record = train_step(learner, used, step)
-        learner.steps = step = step + 1
+            record = train_step(learner, used, learner.steps)
+        learner.steps += 1
         config = _checked((yield record) or config)
 
 

@@ -4,7 +4,6 @@ engines look them up, too.
 
 import functools
 import math
-import weakref
 
 import numpy as np
 
@@ -61,16 +60,10 @@ def token_limit(task: Task, config: TrainConfig, pocket: dict | None) -> int:
     if config.max_new_tokens:
         return config.max_new_tokens
     asked = (config.seed, config.prompts, config.answers, str(pocket))
-    if id(task) not in _limits:  # a task of one's own may have no hash
-        _limits[id(task)] = {}
-        weakref.finalize(task, _limits.pop, id(task), None)
-    known = _limits[id(task)]
+    known = vars(task).setdefault("_token_limits", {})
     if asked not in known:
         known[asked] = _longest(task, config, pocket)
     return known[asked]
-
-
-_limits: dict[int, dict] = {}  # by the task's identity, for as long as it lives
 
 
 def _longest(task: Task, config: TrainConfig, pocket: dict | None) -> int:

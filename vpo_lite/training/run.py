@@ -238,7 +238,7 @@ class Run(AnyRun):
 
     def _steps(self) -> Iterator[StepRecord]:
         # as `begin` cut it: a resumed run rounds as an uninterrupted one
-        walk = train(self.config, learner=self.learner, first_step=self.done, fit=False)
+        walk = train(self.config, learner=self.learner, fit=False)
         while self.done < self.config.steps:
             self.measure()
             self.in_step = True

@@ -57,4 +57,5 @@ def _completion(task: Task, group: Group | Answers, i: int) -> dict[str, Any]:
 
 
 def _line(told: dict[str, Any]) -> str:
-    return json.dumps(told, ensure_ascii=False) + "\n"
+    line = json.dumps(told, ensure_ascii=False) + "\n"
+    return line.encode(errors="replace").decode()  # a lone surrogate could not be read again
