@@ -1,6 +1,7 @@
 """A class on this machine: copies of the notebooks, the check before it, the panel served."""
 
 import ast
+import asyncio
 import contextlib
 import functools
 import http.client
@@ -445,40 +446,139 @@ def test_what_is_opened_is_said_and_a_room_has_a_new_token_each_time(monkeypatch
         assert all(word in text for word in ("every network interface", "at most 7", "Ctrl-C"))
 
 
-def test_the_number_of_kernels_is_bounded_also_while_they_start(monkeypatch):
-    tornado = pytest.importorskip("tornado.web")
-    now, running = [0.0], []
-    monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
-    manager = SimpleNamespace(list_kernel_ids=lambda: running, begun=0)
-    handler = SimpleNamespace(kernel_manager=manager)
-    bound = kernels.Bound(2)
-
-    def let_in():
-        try:
-            return bound(handler, notebook=None, cwd=None) is None
-        except tornado.HTTPError as error:
-            assert error.status_code == 503 and "No place is free: at most 2" in error.reason
-            return False
-
-    assert [let_in(), let_in(), let_in()] == [True, True, False], "two are starting"
-    running[:], manager.begun = ["a", "b"], 2
-    assert not let_in(), "both have started"
-    running[:] = ["b"]
-    assert [let_in(), let_in()] == [True, False], "one has left"
-    now[0] += kernels.STARTING
-    assert let_in(), "the third never started"
-    running[:], manager.begun = ["b"], 3
-    assert let_in(), "the fourth has started and ended, and nobody asked meanwhile"
-
-
-@pytest.mark.slow
-def test_the_kernel_of_a_forsaken_page_is_ended_after_two_minutes(tmp_path):
+@pytest.fixture
+def manager(monkeypatch, tmp_path):
+    """Jupyter's kernels of a room of two: a start waits until it may end."""
     pytest.importorskip("voila.app")
+    from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager as Usual
     from traitlets.config import Config
 
+    async def start(self, *, kernel_id):
+        await self.may_start.acquire()
+        if self.fails:
+            raise OSError("no such file")
+        self.running[kernel_id] = 0
+        return kernel_id
+
+    async def end(self, kernel_id, now, restart):
+        assert now, "it is killed"
+        del self.running[kernel_id]
+
+    async def usual_cull(self, kernel_id):
+        self.usual.append(kernel_id)
+
+    monkeypatch.setattr(Usual, "start_kernel", start)
+    monkeypatch.setattr(Usual, "shutdown_kernel", end)
+    monkeypatch.setattr(Usual, "cull_kernel_if_idle", usual_cull)
+    monkeypatch.setattr(Usual, "list_kernel_ids", lambda self: list(self.running))
+    monkeypatch.setattr(
+        Usual, "kernel_model", lambda self, kernel_id: {"connections": self.running[kernel_id]}
+    )
     settings = Config(serve._settings(tmp_path, 8866, None, 2, False))
-    manager = settings.VoilaConfiguration.multi_kernel_manager_class(config=settings)
-    assert (manager.cull_idle_timeout, manager.cull_interval, manager.begun) == (120, 15, 0)
+    made = settings.VoilaConfiguration.multi_kernel_manager_class(config=settings)
+    made.may_start, made.fails, made.running, made.usual = asyncio.Semaphore(0), False, {}, []
+    return made
+
+
+def test_the_number_of_kernels_is_bounded_also_while_they_start(manager):
+    tornado = pytest.importorskip("tornado.web")
+
+    async def is_refused():
+        with pytest.raises(tornado.HTTPError) as caught:
+            await manager.start_kernel()
+        return caught.value.status_code == 503 and "at most 2 at a time" in caught.value.reason
+
+    async def story():
+        first, second = (asyncio.create_task(manager.start_kernel()) for _ in range(2))
+        await asyncio.sleep(0)
+        assert await is_refused(), "two are starting"
+        manager.may_start.release(), manager.may_start.release()
+        assert len({await first, await second}) == 2
+        assert await is_refused(), "both have started"
+        await manager.shutdown_kernel(first.result())
+        third = asyncio.create_task(manager.start_kernel())
+        await asyncio.sleep(0)
+        assert await is_refused(), "one has left, and another one came"
+        manager.fails = True
+        manager.may_start.release()
+        with pytest.raises(OSError, match="no such file"):
+            await third
+        manager.fails = False
+        fourth = asyncio.create_task(manager.start_kernel())
+        await asyncio.sleep(0)
+        fourth.cancel()
+        await asyncio.gather(fourth, return_exceptions=True)
+        manager.may_start.release()
+        assert await manager.start_kernel(), "neither the third nor the fourth has a place"
+
+    asyncio.run(story())
+
+
+def test_the_kernel_of_a_forsaken_page_is_ended_after_two_minutes_also_while_it_trains(
+    manager, monkeypatch
+):
+    """What a training kernel says counts as activity for Jupyter, which kept it for ever."""
+    now = [0.0]
+    monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
+    assert (manager.cull_idle_timeout, manager.cull_interval) == (120, 15)
+
+    def at(second, **connections):
+        now[0] = second
+        manager.running |= connections
+        manager.usual.clear()
+        for kernel_id in list(manager.running):
+            asyncio.run(manager.cull_kernel_if_idle(kernel_id))
+        return list(manager.running), list(manager.usual)
+
+    assert at(0, a=1, loads=0) == (["a", "loads"], ["loads"])
+    assert at(300, a=2) == (["a", "loads"], ["loads"]), "how long a page may load says Jupyter"
+    assert at(400, a=0) == (["a", "loads"], ["a", "loads"])
+    assert at(410, a=1) == (["a", "loads"], ["loads"]), "it came back"
+    assert at(530, a=0) == (["a", "loads"], ["a", "loads"]), "120 seconds"
+    assert at(531) == (["loads"], ["loads"])
+    assert manager.seen == {}
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_message_has_the_parts_that_it_says_it_has(newer):
+    base = pytest.importorskip("jupyter_server.services.kernels.connection.base")
+    parts = dict(header={"msg_type": "comm_msg"}, parent_header={}, metadata={}, content={"a": "é"})
+    if newer:
+        sound = base.serialize_msg_to_ws_v1(parts, "shell", pack=lambda x: json.dumps(x).encode())
+        size, order = 8, "little"
+    else:
+        sound = base.serialize_binary_message(parts | {"buffers": [b"one", b"", b"three"]})
+        size, order = 4, "big"
+        assert kernels.is_sound(json.dumps(parts), newer=False)
+    assert kernels.is_sound(sound, newer=newer)
+    head, (first, second), rest = (
+        sound[:size],
+        (sound[size : 2 * size], sound[2 * size : 3 * size]),
+        sound[3 * size :],
+    )
+    more = (int.from_bytes(head, order) + 1).to_bytes(size, order)
+    for wrong in (
+        b"",
+        head,
+        (2**24).to_bytes(size, order),
+        b"\xff" * len(sound),
+        (0).to_bytes(size, order) + first + second + rest,
+        more + first + second + rest,  # its last offset is text
+        head + second + first + rest,
+        head + b"\0" * size + second + rest,  # a part that begins before the texts
+        head + first + second + rest[: 3 * size],
+    ):
+        assert not kernels.is_sound(wrong, newer=newer), wrong
+    assert not newer or not kernels.is_sound(sound.decode("latin-1"), newer=True)
+
+
+def test_a_page_sends_its_kernel_only_whole_messages():
+    channels = pytest.importorskip("jupyter_server.services.kernels.connection.channels")
+    made = serve._settings(Path(), 8866, None, 2, False)["Voila"]
+    made = made["kernel_websocket_connection_class"]
+    assert issubclass(made, channels.ZMQChannelsWebsocketConnection)
+    page = SimpleNamespace(subprotocol="v1.kernel.websocket.jupyter.org")
+    assert made.handle_incoming_message(page, (2**62).to_bytes(8, "little")) is None
 
 
 def _begin():
@@ -613,9 +713,12 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
         assert status == 302 and where == "/"
         status, body, where = get(f"{address}/api/kernels/0-0-0-0-0")
         assert status in (302, 403) and "name" not in body
+        get(f"{address}/logout"), get(f"{address}/voila/static/%C2%9B%00")
+        with pytest.raises(OSError):  # in place of an answer
+            get(f"{address}/login", posted={"password": "a" * 2**17})
         assert kernels_of(process) == [], "nobody has started anything yet"
-        status, body, _ = get(f"{address}/?token={token}")
-        assert status == 200 and WIDGET in body and "Lab(" not in body
+        status, body, _ = get(f"{address}/?token={token}&theme=%22%3E%3Cscript%3Eattack()")
+        assert status == 200 and WIDGET in body and "Lab(" not in body and "attack()" not in body
         running = kernels_of(process)
         assert len(running) == 1
         [folder] = lying(tmp_path)  # also of the kernel's connection file: one to delete
@@ -639,16 +742,17 @@ def test_a_room_asks_for_the_token_and_has_as_many_places_as_was_said(tmp_path, 
 SWALLOWS = """
 import time
 from pathlib import Path
-from vpo_lite.classroom import kernels
+from jupyter_client.multikernelmanager import MultiKernelManager
 
-def busy(self, handler, **_):
+def busy(self):
     try:
         Path({!r}).touch()
         time.sleep(3)
     except BaseException:  # as where an object is deleted
         pass
+    return "some-id"
 
-kernels.Bound.__call__ = busy
+MultiKernelManager.new_kernel_id = busy
 """
 
 

@@ -24,7 +24,7 @@ from vpo_lite.training.answers import read_answers
 
 SHIPPED = EXAMPLES / "programs.jsonl"
 ROW = json.loads(SHIPPED.read_text("utf-8").splitlines()[0])
-OPEN = {"unsafe_code": True, "seconds": 20.0}  # the answers here are ours
+SLOW = {"seconds": 20.0}  # for slow machines
 
 
 def as_tests(*tests, kind="stdin"):
@@ -77,7 +77,7 @@ SOLVED = (
 
 @pytest.mark.slow
 def test_every_shipped_record_can_be_solved():
-    task = ProgramRecords(**OPEN)
+    task = ProgramRecords(**SLOW)
     problems = list(task.load(SHIPPED).usable().values())
     assert [len(task.objectives(x)) for x in problems] == [5, 5, 4, 6, 5, 6]
     assert [task.kind(x) for x in problems].count("stdin") == 3
@@ -208,7 +208,7 @@ def test_the_request_asks_for_what_the_parser_reads(m):
 
 @pytest.mark.slow
 def test_equal_syntax_trees_are_repeats(monkeypatch):
-    task, x = ProgramRecords(**OPEN), ProgramRecords().instance(0)
+    task, x = ProgramRecords(**SLOW), ProgramRecords().instance(0)
     same = ["x=1", "x = 1  # one", "x = (1)"]
     assert len({task.effect(x, code) for code in same}) == 1
     assert task.effect(x, "x = 2") != task.effect(x, "x = 1") != task.effect(x, "y = 1")
@@ -295,7 +295,7 @@ def test_results_are_compared_as_json(output, wanted, same):
 
 def scored(x, codes, **options):
     """The vectors of some answers, which run in one call."""
-    return ProgramRecords(**OPEN | options).score([x], [codes])[0].astype(int).tolist()
+    return ProgramRecords(**SLOW | options).score([x], [codes])[0].astype(int).tolist()
 
 
 @pytest.mark.slow
@@ -361,7 +361,7 @@ def test_a_test_has_its_own_time(loaded):
 
 def test_the_modes_of_programs(tmp_path):
     assert ProgramsTask().mode == "conflict" and ProgramsTask(mode="single").mode == "single"
-    for options in ({"data": "x.jsonl"}, {"memory": 2048}, {"unsafe_code": True}):
+    for options in ({"data": "x.jsonl"}, {"memory": 2048}):
         assert ProgramsTask(**options).mode == "faithful"
     with pytest.raises(ValueError, match="branches = 2 with mode = 'faithful': only mode 'con"):
         ProgramsTask(mode="faithful", branches=2)
@@ -384,22 +384,21 @@ def test_data_check_and_score(tmp_path, capsys):
     text = "\n---\n".join(map(PY.format, [SOLVED[4], "print(0)"]))
     answers.write_text(json.dumps({"id": "a", "record": 4, "m": 3, "text": text}))
     command = f"score --task programs --mode faithful --data {data} --answers {answers}"
-    assert main([*command.split(), "--unsafe-code"]) == 0
+    assert main(command.split()) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["rewards"] == [[1] * 5, [1, 0, 0, 0, 0], [0] * 5]
     assert (result["valid"], result["solved"]) == ([True, True, False], [True, False, False])
     answers.write_text(json.dumps({"id": "a", "record": 6, "m": 1, "text": ""}))
-    assert "was dropped: its private tests are a pickle" in refused(
-        capsys, *command.split(), "--unsafe-code"
-    )
+    assert "was dropped: its private tests are a pickle" in refused(capsys, *command.split())
 
 
 @pytest.mark.slow
 def test_a_model_is_trained_on_them(model, monkeypatch):  # noqa: F811
-    options = dict(mode="faithful", unsafe_code=True)
+    options = dict(mode="faithful")
     (record,) = vpo.train(config(model, "programs", **options))
     assert record.groups[0].rewards.shape[:2] == (2, 2)
     monkeypatch.setattr(sandbox, "protection", lambda: (None, ("none",)))
+    monkeypatch.delenv(sandbox.PERMISSION)
     with pytest.raises(ValueError, match="only in a sandbox"):  # before anything is sampled
         next(vpo.train(config(model, "programs", mode="faithful")))
 
@@ -415,6 +414,7 @@ def test_where_there_is_no_sandbox_nothing_is_sampled(
     settings |= {"task": "programs", "task_options": {"mode": "faithful"}, "model": str(model)}
     (finished / "config.json").write_text(json.dumps(settings))
     monkeypatch.setattr(sandbox, "protection", lambda: (None, ("none",)))
+    monkeypatch.delenv(sandbox.PERMISSION)
     asked = [
         "report",
         "--task",

@@ -54,6 +54,21 @@ def test_the_notebook_of_these_tests_is_a_sound_one(source, tmp_path):
     assert json.loads((tmp_path / "student" / "mine.ipynb").read_text())["cells"] == [BLANK]
 
 
+@posix
+def test_students_get_no_file_from_outside_of_the_course(source, tmp_path):
+    folder = source({"cells": [BLANK, FOLD]})
+    (folder / "images").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (folder / "NOTES.md").symlink_to(tmp_path / "secret")
+    (folder / "images" / "plot.png").symlink_to(tmp_path / "secret")
+    (folder / "words.md").write_text("words")
+    (folder / "again.md").symlink_to("words.md")
+    (linked := tmp_path / "linked").symlink_to(folder)
+    build(linked, tmp_path / "student", student=True)
+    written = {path.name for path in (tmp_path / "student").rglob("*")}
+    assert written == {"mine.ipynb", "words.md", "again.md"}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

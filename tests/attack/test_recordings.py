@@ -18,7 +18,10 @@ from lab_attacks import draws, refused_or_works, small_recording, snapshot
 from vpo_lite.files import DamagedError
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.recordings import FILE, SHIPPED, Recording, read, write
-from vpo_lite.lab.recordings.stored import MOST_BYTES, MOST_COMMAND, MOST_NUMBERS
+from vpo_lite.lab.recordings.stored import MOST_BYTES, MOST_COMMAND, MOST_NUMBERS, checksum
+from vpo_lite.tasks import program_records
+from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.problems import problems_of_step
 
 NUMBERS = {"answers": "<i4", "texts": "<i4", "rewards": "<f8", "advantages": "<f8"}
 
@@ -312,6 +315,31 @@ def test_a_recording_imports_nothing(sound, tmp_path, monkeypatch):
     code = packed(text.encode()).translate(str.maketrans("+/", "-_", "="))
     refused(tmp_path / "r", change(sound[0], share=f"VPO2-{code}"), "import it first")
     assert "hostile_recorded" not in sys.modules
+
+
+def test_a_recording_runs_none_of_its_answers(tmp_path, monkeypatch):
+    """Where repeats are told by their rewards, programs ran as it was opened: as many as it held,
+    for as long as it said.
+    """
+    program = "open('ran', 'w')"
+    config = TrainConfig(
+        **dict(method="grpo", task="programs", mode="faithful", repeats="vector", model="any"),
+        **dict(group_size=2, prompts=1, set_size=1),
+    )
+    task = config.make_task()
+    problems = problems_of_step(task, config.seed, 0, 1)
+    d = len(task.objectives(problems[0]))
+    zeros = {name: np.zeros(n) for name, n in {"rewards": 2 * d, "advantages": 2}.items()}
+    numbers = {"answers": np.zeros(2), "texts": np.zeros(2)} | zeros
+    run = {name: packed(of.astype(NUMBERS[name]).tobytes()) for name, of in numbers.items()}
+    run |= {"method": "grpo", "config": config.to_json(), "records": packed(b"[{}]")}
+    run |= {"shapes": [[[2, 1, d]]], "problems": checksum(task, problems)}
+    about = {"version": 2, "share": Session("grpo").share(), "command": ""}
+    content = about | {"answers": [program], "texts": packed(json.dumps([program]).encode())}
+    called = []
+    monkeypatch.setattr(program_records, "run", lambda *_, **__: called.append(1))
+    refused(tmp_path / "r", content | {"runs": [run]}, "records, step 1")
+    assert not called
 
 
 def test_a_bad_recording_changes_no_lab(sound, tmp_path):

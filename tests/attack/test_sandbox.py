@@ -5,10 +5,13 @@ What a machine's sandbox must stop is asked at run time: where there is none, an
 and that is tested everywhere.
 """
 
+import ctypes
 import json
 import os
+import platform
 import secrets
 import socket
+import sys
 import tempfile
 from pathlib import Path
 
@@ -64,6 +67,9 @@ PROGRAMS = {
     "memory in a file": "import os\nf = os.memfd_create('x')\n"
     "for i in range(8): os.write(f, bytes(2**20))\nprint('done')",
     "many files": "x = [open('/dev/null') for i in range(500)]; print('done')",
+    "keys": "import ctypes, os\nlibc = ctypes.CDLL(None)\n"
+    "number = 249 if os.uname().machine == 'x86_64' else 218\n"  # request_key
+    "if libc.syscall(number, b'user', KEY, None, 0) > 0: print('done')",
     "rights": "import ctypes, os\nlibc = ctypes.CDLL(None)\n"
     "NEWUSER, NEWNS, ATTACH, PRIVATE = 2**28, 2**17, 16, 2**18\n"
     "for f, args in ((libc.ptrace, (ATTACH, os.getppid(), 0, 0)), (libc.chroot, (b'/',)),\n"
@@ -130,7 +136,16 @@ CALLS = {  # forged verdicts: f() must return 42
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
+def key():
+    """The name of a key of this session, as Kerberos has. Some machines have none."""
+    name, number = NAME.encode(), {"x86_64": 248, "aarch64": 217}.get(platform.machine())
+    if number is not None and sys.platform == "linux":
+        ctypes.CDLL(None).syscall(number, b"user", name, b"secret", 6, -3)  # add_key to the session
+    return name
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory, key):
     """What became of every attack; they run in one call."""
     folder = tmp_path_factory.mktemp("secrets")
     (folder / "secret").write_text("secret")
@@ -143,6 +158,7 @@ def ran(tmp_path_factory):
         folders = [str(folder), str(ROOT)]
         before = {path: os.stat(path).st_mtime_ns for path in (*files, *folders)}
         filled = f"FILES = {files}\nFOLDERS = {folders}\nPORT = {server.getsockname()[1]}\n"
+        filled += f"KEY = {key}\n"
         jobs = [Job(filled + code, "") for code in PROGRAMS.values()]
         jobs += [Job(code, "") for code in ENDING.values()]
         jobs += [Job(code, "", "f") for code in CALLS.values()]
@@ -213,9 +229,10 @@ def test_a_sandbox_that_breaks_is_no_verdict():
 def bare(monkeypatch):
     """A machine that offers no sandbox."""
     monkeypatch.setattr(sandbox, "protection", lambda: (None, ("bubblewrap: not installed",)))
+    monkeypatch.delenv(sandbox.PERMISSION)
 
 
-def test_without_a_sandbox_answers_are_refused(bare, capsys, tmp_path):
+def test_without_a_sandbox_answers_are_refused(bare, capsys, tmp_path, monkeypatch):
     answers = tmp_path / "answers.jsonl"
     answers.write_text(json.dumps({"id": 0, "record": 0, "m": 1, "text": "print(1)"}))
     data = EXAMPLES / "programs.jsonl"
@@ -224,17 +241,21 @@ def test_without_a_sandbox_answers_are_refused(bare, capsys, tmp_path):
     told = capsys.readouterr()
     assert told.out == "" and len(told.err.splitlines()) == 1
     assert "only in a sandbox" in told.err and "bubblewrap: not installed" in told.err
-    assert "--unsafe-code" in told.err
+    assert "set VPO_LITE_UNSAFE_CODE=1 in the environment" in told.err
     task = ProgramsTask(mode="faithful")
     with pytest.raises(TaskError, match="offers none"):
         task.score([task.instance(0)], [["print(1)"]])
-    assert "refused without --unsafe-code" in sandbox.described()
-    assert main([*command.split(), "--unsafe-code"]) == 0
+    assert "refused without VPO_LITE_UNSAFE_CODE=1" in sandbox.described()
+    monkeypatch.setenv(sandbox.PERMISSION, "0")
+    assert main(command.split()) == 2 and "only in a sandbox" in capsys.readouterr().err
+    monkeypatch.setenv(sandbox.PERMISSION, "1")
+    assert main(command.split()) == 0
     assert json.loads(capsys.readouterr().out)["rewards"] == [[0.0] * 5]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="these limits are POSIX's")
-def test_without_a_sandbox_and_by_request_limits_still_hold(bare):
+def test_without_a_sandbox_and_by_request_limits_still_hold(bare, monkeypatch):
+    monkeypatch.setenv(sandbox.PERMISSION, "1")
     jobs = [
         Job("while True: pass", ""),
         Job("while True: print('x' * 10**6)", ""),
@@ -242,7 +263,7 @@ def test_without_a_sandbox_and_by_request_limits_still_hold(bare):
         Job("import os\nprint(os.getsid(0) == os.getpid())", ""),  # Ctrl-C does not reach it
         Job("def f(): os._exit(0)", "", "f"),
     ]
-    loop, flood, child, session, call = sandbox.run(jobs, LIMITS, unsafe=True)
+    loop, flood, child, session, call = sandbox.run(jobs, LIMITS)
     assert loop.why == "too slow" and flood.output is None and call.output is None
     assert (child.output, session.output) == (b"1\n", b"True\n")
 

@@ -85,6 +85,10 @@ def test_share_code_keeps_the_machine_it_is_opened_on():
     again = Lab.from_code(code, threads=2)
     assert (again.config.threads, again.config.device, again.config.save_every) == (2, "auto", 1)
     assert code == Lab().share()
+    for name, value in (("device", "cpu"), ("keep_texts", 9), ("ignore_memory", True)):
+        with pytest.raises(ValueError, match=f"{name} is for each machine to say"):
+            Lab.from_code(packed("VPO2", [["vpo"], {name: value}, {}, False]))
+    assert Lab.from_code(Lab(ignore_memory=True).share()).config.ignore_memory is False
 
 
 # Made by version 0.1.0, with the settings that it had.
@@ -278,7 +282,7 @@ def test_a_recording_replaces_only_a_recording(tmp_path):
 )
 def test_what_a_code_or_a_recording_sets_is_refused_beside_it(given):
     names = ", ".join(given)
-    takes = "panel, threads, device, save_every, keep_texts"
+    takes = "panel, threads, device, save_every, keep_texts, ignore_memory"
     code = Lab("grpo", alpha=0.3).share()
     for call, made in (("from_code", code), ("replay", "silent_bug/a")):
         with pytest.raises(ValueError, match=f"^'{names}': {call} takes {takes}; ") as found:

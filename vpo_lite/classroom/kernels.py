@@ -1,57 +1,95 @@
-"""The kernels of the panel's page: how many may run, how they begin, and how they end."""
+"""The kernels of the panel's page: how many may run, what a page may send them, how they end."""
 
+import contextlib
 import json
 import sys
 import time
 from pathlib import Path
 
-STARTING = 30  # seconds after which a kernel that has not appeared is no longer waited for
 
+def kernels_for(most: int) -> type:
+    """Returns Jupyter's manager of kernels, changed:
 
-class Bound:
-    """Voila's prelaunch hook that refuses a page when as many kernels run as are allowed.
-
-    A kernel is on Voila's list only once it has started, so the pages let in before count, too.
-    """
-
-    def __init__(self, most: int):
-        self.most, self._begun, self._starting = most, 0, []
-
-    def __call__(self, handler, notebook=None, cwd=None):
-        from tornado.web import HTTPError
-
-        now, kernels = time.monotonic(), handler.kernel_manager
-        running = kernels.list_kernel_ids()
-        waited_for = self._starting[kernels.begun - self._begun :]
-        self._begun = kernels.begun
-        self._starting = [since for since in waited_for if now - since < STARTING]
-        if len(running) + len(self._starting) >= self.most:
-            said = f"No place is free: at most {self.most} at a time. A page that was left keeps "
-            said += "its place for two minutes. This page tries again by itself."
-            raise HTTPError(503, reason=said)  # error.html in SHARE tries again
-        self._starting.append(now)
-
-
-def ended_at_once() -> type:
-    """Returns Jupyter's manager of kernels, changed to kill them at once: those of closed and of
-    forsaken pages. They have nothing to store. A kernel that ends by itself may first wait for a
-    step of training, or write into the teacher's terminal, as libzmq once did.
+    - At most ``most`` kernels run, those that start included. A page beyond them is refused.
+    - A kernel whose page was there and is gone for ``cull_idle_timeout`` seconds is ended, also
+      while it trains. Jupyter ends idle ones.
+    - They are killed at once, since they have nothing to store. A kernel that ends by itself may
+      first wait for a step of training, or write into the teacher's terminal, as libzmq once did.
     """
     from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+    from tornado.web import HTTPError
 
     class Kernels(AsyncMappingKernelManager):
-        begun = 0  # how many have started, of those that have ended, too
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.starting, self.seen = set(), {}  # ids; when a page was last there, by id
 
-        async def start_kernel(self, *arguments, **options):
-            kernel_id = await super().start_kernel(*arguments, **options)
-            self.begun += 1
-            return kernel_id
+        async def start_kernel(self, **options):
+            if len(self.starting | {*self.list_kernel_ids()}) >= most:
+                said = f"No place is free: at most {most} at a time. A page that was left keeps "
+                said += "its place for two minutes. This page tries again by itself."
+                raise HTTPError(503, reason=said)  # error.html in SHARE tries again
+            own = options.setdefault("kernel_id", self.new_kernel_id())
+            self.starting.add(own)
+            try:
+                return await super().start_kernel(**options)
+            finally:
+                self.starting.discard(own)
+
+        async def cull_kernel_if_idle(self, kernel_id):
+            now = time.monotonic()
+            if self.kernel_model(kernel_id)["connections"]:
+                self.seen[kernel_id] = now
+            elif now - self.seen.get(kernel_id, now) > self.cull_idle_timeout:
+                await self.shutdown_kernel(kernel_id)
+            else:
+                await super().cull_kernel_if_idle(kernel_id)
 
         async def shutdown_kernel(self, kernel_id, now=False, restart=False):
             """now: whatever it says, the kernel is killed."""
+            self.seen.pop(kernel_id, None)
             await super().shutdown_kernel(kernel_id, True, restart)
 
     return Kernels
+
+
+def messages() -> type:
+    """Returns Jupyter's connection of a page and its kernel, changed: it drops a binary message
+    that asks for more parts than it has bytes. Eight bytes could keep the server busy for minutes.
+    """
+    from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+
+    class Messages(ZMQChannelsWebsocketConnection):
+        def handle_incoming_message(self, incoming_msg):
+            if is_sound(incoming_msg, newer=bool(self.subprotocol)):
+                super().handle_incoming_message(incoming_msg)
+
+    return Messages
+
+
+def is_sound(message: bytes | str, *, newer: bool) -> bool:
+    """Whether a message begins with the number and the offsets of parts that it really has.
+
+    newer: Jupyter's protocol v1, 8 bytes each; else the one before, 4 bytes each, or a text.
+
+    >>> is_sound((2**24).to_bytes(8, "little"), newer=True)
+    False
+    """
+    if isinstance(message, str):
+        return not newer
+    size, order = (8, "little") if newer else (4, "big")
+    count = int.from_bytes(message[:size], order)
+    if not 0 < count < len(message) // size:
+        return False
+    numbers = [message[size * i : size * (i + 1)] for i in range(1, count + 1)]
+    offsets = [size * (count + 1), *(int.from_bytes(n, order) for n in numbers), len(message)]
+    return offsets == sorted(offsets)
+
+
+def give_way() -> None:
+    """Let Linux end this kernel first where memory runs out. Elsewhere it does nothing."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def write_kernel(folder: Path) -> None:

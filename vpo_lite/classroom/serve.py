@@ -7,6 +7,7 @@ page sends is run.
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from ..checks import shown
 from ..files import LOCK, BusyError, lock_folder
-from .kernels import STARTING, Bound, ended_at_once, write_kernel
+from .kernels import kernels_for, messages, write_kernel
 from .notebooks import install_command
 
 LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
@@ -32,6 +33,8 @@ PAGES = SHARE / "voila" / "templates" / "offline"  # also what is shown without 
 LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
 VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
+STARTING = 30  # seconds after which the end of the server waits for no kernel that starts
+MOST_POSTED, MOST_MESSAGE = 2**16, 2**20  # bytes: of a request, of what a page sends its kernel
 FOLDER = "vpo-classroom-"  # of a server, in the system's folder for temporary files; in it
 PAGE, NOTEBOOK = "page", "vpo_lite.ipynb"
 LEAST_TOKEN, MOST_TOKEN = 12, 200  # characters
@@ -117,6 +120,7 @@ def cell(code: str | None = None, recording=None, *, room: bool = False) -> str:
     ]
     if room:  # a stranger's code may name a file or a model of this machine
         lines += ["controls.code.unobserve_all()", 'controls.code.layout.display = "none"']
+        lines[:0] = ["from vpo_lite.classroom import kernels", "kernels.give_way()"]
     return "\n".join([*lines, "lab"])
 
 
@@ -194,9 +198,10 @@ def serve(source: str, *, port: int, token: str | None, viewers: int, browser: b
         os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
         write_kernel(folder / "kernels" / "python3")
         (folder / PAGE / NOTEBOOK).write_text(json.dumps(_notebook(source)), encoding="utf-8")
-        logging.getLogger("tornado").setLevel(logging.ERROR)
-        # A page that waits for a place asks every 5 s. Each refusal would be a line with the token.
-        logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
+        # A page that waits for a place asks every 5 s: each refusal would be a line with the token.
+        # Anybody could print tracebacks with addresses of no page.
+        for name in ("access", "application", "general"):
+            logging.getLogger(f"tornado.{name}").setLevel(logging.CRITICAL)
         app = _server().instance(config=Config(_settings(folder, port, token, viewers, browser)))
         app.initialize([])
         app.start()
@@ -220,6 +225,9 @@ def _server() -> type:
                 loop.asyncio_loop.call_soon_threadsafe(loop.stop)
 
             loop.add_callback(signal.signal, signal.SIGINT, stop)
+            # Else everybody in the network could fill this machine's memory.
+            limits = dict(max_body_size=MOST_POSTED, body_timeout=30)
+            self.app.listen = functools.partial(self.app.listen, **limits)
             super().listen()
 
         def stop(self):
@@ -263,13 +271,15 @@ def _settings(folder: Path, port: int, token: str | None, viewers: int, browser:
                 # A page that closes ends its kernel by a request without an XSRF token,
                 # which would be refused. It names the kernel by its random id.
                 "disable_check_xsrf": True,
+                "websocket_max_message_size": MOST_MESSAGE,
             },
+            "kernel_websocket_connection_class": messages(),
         },
         "VoilaConfiguration": {
             "template": "offline",
             "allow_template_override": "NO",
-            "prelaunch_hook": Bound(viewers),
-            "multi_kernel_manager_class": ended_at_once(),
+            "allow_theme_override": "NO",  # its name is written into the page as it comes
+            "multi_kernel_manager_class": kernels_for(viewers),
         },
         # Else a viewer may set a password, which is written into this account's settings.
         "PasswordIdentityProvider": {"allow_password_change": False},

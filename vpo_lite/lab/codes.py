@@ -64,9 +64,12 @@ def decode(code: str, *, machine: dict | None = None) -> Settings:
     code or was mistyped, and ValueError for a code that asks for what this version lacks.
     """
     methods, settings, chosen, many = _content(code)
-    settings = settings | chosen | (machine or {})
+    settings = settings | chosen
     try:
+        if held := sorted(settings.keys() & NOT_SHARED):
+            raise ValueError(f"{held[0]} is for each machine to say")
         check_code(settings)
+        settings |= machine or {}
         return Settings.of(methods, settings, many=many)
     except ValueError as error:
         why = shortened(str(error), 500)
@@ -99,6 +102,8 @@ def check_code(settings: dict) -> None:
 def _imported(name: str):
     """What ``package.module:name`` stands for if that is imported; else None."""
     module, _, path = name.partition(":")
+    if module.partition(".")[0] in sys.stdlib_module_names:  # os.system is no reward
+        return None
     return functools.reduce(
         lambda part, attribute: inspect.getattr_static(part, attribute, None),
         path.split("."),

@@ -269,8 +269,8 @@ class Session:
     def from_code(cls, code: str, **options: Any) -> Self:
         """The session that a share code describes. ValueError for a code that is none.
 
-        options: of this machine (threads, device, save_every, keep_texts), and panel of a `Lab`.
-        The code sets all others, so another option is a ValueError.
+        options: of this machine (threads, device, save_every, keep_texts, ignore_memory), and panel
+        of a `Lab`. The code sets all others, so another option is a ValueError.
         """
         check_names("from_code", options, [*cls.unshared, *NOT_SHARED], ALL_ELSE)
         return cls(**options).load(code)

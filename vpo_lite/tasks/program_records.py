@@ -30,7 +30,7 @@ from .program_texts import (
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .rows import Row
 from .sandbox import Job, Limits, required, run
-from .wording import without_thoughts
+from .wording import weighed, without_thoughts
 
 MOST_TESTS = 16
 MOST_TEST = 8192  # characters of a test's input and output
@@ -126,13 +126,6 @@ class ProgramRecords(RecordTask):
             least=64,
             most=2**20,
         ),
-        Option(
-            "unsafe_code",
-            bool,
-            False,
-            "run answers even where this machine offers no sandbox: they can then read and change "
-            "your files and use the network",
-        ),
     )
 
     def __init__(self, **options):
@@ -171,7 +164,7 @@ class ProgramRecords(RecordTask):
         return tuple(f"test {i}" for i in range(1, len(instance.tests) + 1))
 
     def check_machine(self) -> None:
-        required(self.unsafe_code)
+        required()
 
     # --- the request and the parser ---------------------------------------------------------------
 
@@ -183,11 +176,9 @@ class ProgramRecords(RecordTask):
         else:
             how = [f"The function is called as {instance.call}."]
             how += ["", instance.starter] if instance.starter else []
-        weighed = []
+        shown = []
         if weights is not None:
-            pairs = zip(self.objectives(instance), weights, strict=True)
-            named = ", ".join(f"{name} {float(w):.2f}" for name, w in pairs)
-            weighed = ["", f"This time the hidden tests have these weights: {named}."]
+            shown = ["", weighed("hidden tests", self.objectives(instance), weights)]
         many = (
             "Write the program in a python fence:"
             if m == 1
@@ -201,7 +192,7 @@ class ProgramRecords(RecordTask):
             instance.statement,
             "",
             *how,
-            *weighed,
+            *shown,
             "",
             many,
             self.asked_in_blocks(m, "..."),
@@ -251,7 +242,7 @@ class ProgramRecords(RecordTask):
         new = [pair for pair in dict.fromkeys(asked) if pair not in self._vectors]
         jobs = [Job(code, given, x.call, self.harness) for x, code in new for given, _ in x.tests]
         limits = Limits(self.seconds, self.memory * 2**20)
-        outcomes = iter(run(jobs, limits, unsafe=self.unsafe_code) if jobs else ())
+        outcomes = iter(run(jobs, limits) if jobs else ())
         for x, code in new:
             passed = [
                 float(passes(next(outcomes).output, wanted, call=x.call is not None))

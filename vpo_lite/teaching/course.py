@@ -47,7 +47,8 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
         made[path.name] = (json.dumps(copy, indent=1, ensure_ascii=False) + "\n").encode()
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
     for path in (*source.glob("*.md"), *source.glob("images/*")):
-        if path.is_file() and not (student and path.name in FOR_TEACHERS):
+        ours = path.resolve().is_relative_to(source.resolve())  # a link may show any file of yours
+        if ours and path.is_file() and not (student and path.name in FOR_TEACHERS):
             content = path.read_bytes()
             if student and path.suffix == ".md":
                 content = LINK.sub(rb"\1", content)

@@ -203,7 +203,8 @@ def _check_groups(task: Task, groups: list[Group]) -> None:
         unknown = np.isnan(group.advantages)  # all of them, where 0.1.0 made the recording
         if unknown.any() and not unknown.all():
             raise ValueError("advantages: NaN beside numbers")
-        for answer in {answer for row in group.answers for answer in row} - {None}:
+        answers = {answer for row in group.answers for answer in row} - {None}
+        for answer in () if task.repeats_by_reward else answers:  # which would be scored, or run
             if (key, answer) not in seen:
                 with inside("answers"):
                     task.same_effect(group.instance, answer)  # refuses what no parser reads

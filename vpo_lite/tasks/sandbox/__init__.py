@@ -27,8 +27,9 @@ scores tests it once, before its first answer: an answer of our own tries what i
 - Where namespaces for users share their count with the machine (Linux before 5.14), an answer may
   start no process or thread of its own.
 
-Where no means works, answers are refused. ``unsafe`` runs them all the same. What is then stopped:
-endless loops, on Linux and macOS also more open files and larger output than allowed, on Linux more
+Where no means works, answers are refused, unless VPO_LITE_UNSAFE_CODE is 1 in the environment. No
+setting can say so: settings come with share codes and runs of others. What is then stopped: endless
+loops, on Linux and macOS also more open files and larger output than allowed, on Linux more
 memory. What is not: reading and changing the user's files, the network, a swarm of processes, and
 processes that outlive the answer by leaving its session.
 
@@ -56,6 +57,7 @@ from ..base import TaskError
 from . import inside
 from .means import INSIDE, OPEN, SEED, Means, bubblewrap, namespaces, places
 
+PERMISSION = "VPO_LITE_UNSAFE_CODE"  # in the environment: 1 runs answers without a sandbox
 PROCESSES = 16  # of one answer, with its threads and the sandbox's own two
 FILES = 64  # open at a time
 MOST_OUTPUT = 2**18  # bytes
@@ -105,18 +107,17 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
-def run(jobs: Sequence[Job], limits: Limits = LIMITS, *, unsafe: bool = False) -> list[Outcome]:
+def run(jobs: Sequence[Job], limits: Limits = LIMITS) -> list[Outcome]:
     """Run answers, as many at a time as there are cores, and say what became of each.
 
-    unsafe: run them without protection where this machine offers none. Raises RefusedError where
-    that is needed and not said, and TaskError where the sandbox itself fails.
+    Raises RefusedError where this machine offers no sandbox and nobody permitted to do without, and
+    TaskError where the sandbox itself fails.
 
-    >>> [print_it, add] = run([Job("print(input()[::-1])", "abc"), Job("f = max", "3\\n5", "f")],
-    ...     unsafe=True)
+    >>> [print_it, add] = run([Job("print(input()[::-1])", "abc"), Job("f = max", "3\\n5", "f")])
     >>> print_it.output, add.output
     (b'cba\\n', b'5')
     """
-    means = required(unsafe)
+    means = required()
     pool = ThreadPoolExecutor(max(1, min(cores(), len(jobs))))
     try:
         return list(pool.map(lambda job: execute(means, job, limits), jobs))
@@ -130,15 +131,15 @@ def cores() -> int:
     return len(ours(0)) if ours else os.cpu_count() or 1
 
 
-def required(unsafe: bool) -> Means:
+def required() -> Means:
     """The means by which answers run. Raises RefusedError where there is none and it is needed."""
     means, reasons = protection()
-    if means is None and not unsafe:
+    if means is None and os.environ.get(PERMISSION) != "1":
         raise RefusedError(
             "answers in Python run only in a sandbox, and this machine offers none "
             f"({'; '.join(reasons)}). Cure: on Linux install bubblewrap, or allow namespaces for "
             "users; or, where the answers may read and change all your files and use the network: "
-            "--unsafe-code (unsafe_code=True)"
+            f"set {PERMISSION}=1 in the environment"
         )
     return means or OPEN
 
@@ -147,7 +148,7 @@ def described() -> str:
     """What this machine's sandbox stops and what it does not, in one line."""
     means, reasons = protection()
     if means is None:
-        return f"none ({'; '.join(reasons)}); refused without --unsafe-code"
+        return f"none ({'; '.join(reasons)}); refused without {PERMISSION}=1"
     return (
         f"{means.name}; stops other files, the network, and processes that stay; limits time, "
         "memory, processes, open files, output; does not stop flaws of the kernel"
