@@ -193,8 +193,8 @@ def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path):
         "start-lr0.0001-seed0",
         *(f"vpo-lr{lr}-seed{seed}" for lr in ("0.0001", "0.001") for seed in (0, 1)),
     ]
-    assert plan.total(study, every_rate=True) == 7 and plan.total(study) == 6
-    assert plan.total(study, ["vpo"], 1, every_rate=True) == 2
+    assert plan.total(study, tmp_path, every_rate=True) == 7 and plan.total(study, tmp_path) == 6
+    assert plan.total(study, tmp_path, ["vpo"], 1, every_rate=True) == 2
 
 
 def test_rates_beyond_are_tried_and_never_chosen(study, folder, tmp_path):
@@ -209,7 +209,7 @@ def test_rates_beyond_are_tried_and_never_chosen(study, folder, tmp_path):
     keys = {job.key for job in plan.jobs(wider, place, every_rate=True)}
     more = {f"vpo-lr{lr}-seed{seed}" for lr in ("0.0005", "0.01") for seed in (0, 1)}
     assert keys == more | {job.key for job in plan.jobs(study, place, every_rate=True)}
-    assert more < wider.every_job().keys() and plan.total(wider, every_rate=True) == 11
+    assert more < wider.every_job().keys() and plan.total(wider, place, every_rate=True) == 11
     run = json.loads((place / "vpo-lr0.001-seed0.json").read_text())
     run["config"]["lr"], run["validation"] = 5e-4, 0.99
     (place / "vpo-lr0.0005-seed0.json").write_text(json.dumps(run))

@@ -238,7 +238,7 @@ def test_what_belongs_to_mazes_is_refused_on_another_task():
         lambda: lab.set_maze(MAZE),
         lambda: lab.new_maze(1003),
         lambda: lab.picture(),
-        lambda: lab.figure(height="tall"),
+        lambda: lab.figure(large="tall"),
         lambda: lab.figure(curves=("objectives",)),
         lambda: lab.figure(curves=()),
     ):

@@ -553,6 +553,21 @@ def test_a_plan_says_how_much_is_left(here, done, capsys):
     assert asked(capsys, "small.toml", "--plan")[2] == f"vpo-lite: {told}\n"
 
 
+def test_a_plan_counts_no_seeds_of_a_kind_that_failed_at_every_rate(here, done, capsys):
+    """They were left for ever, at learning rates that were not chosen yet."""
+    for seed in (0, 1):
+        job = done.job("grpo", 1e-3, seed)
+        results.result_path(here / "out", job).unlink()
+    stated = {"study": "small", "kind": "grpo", "lr": 1e-3, "seed": 0, "error": "loss = nan"}
+    results.failure_path(here / "out", done.job("grpo", 1e-3, 0)).write_text(json.dumps(stated))
+    _, out, err = asked(capsys, "small.toml", "--out", "out", "--plan")
+    assert out.count("finished") == 2 and out.count("failed") == 1
+    assert err.startswith("vpo-lite: 0 of 3 runs are left; ")
+    assert asked(capsys, "small.toml", "--out", "out", "--plan", "--every-rate")[2].startswith(
+        "vpo-lite: 1 of 4 runs are left; "
+    )
+
+
 def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, done, capsys):
     """At two learning rates the other seeds wait for the choice; at one they do not."""
     (here / "out" / "grpo-lr0.001-seed1.json").unlink()

@@ -163,7 +163,7 @@ def _plan(study, folder, options) -> None:
 
         with requests():
             check_sources(study, folder, left, download=False)
-    seconds, done, every = [], 0, total(study, **_wanted(options))
+    seconds, done, every = [], 0, total(study, folder, **_wanted(options))
     known = list(jobs(study, folder, **_wanted(options)))
     for job in known:
         state = results.state(folder, job)
@@ -212,7 +212,7 @@ def _share(study, folder, options) -> int:
         workers = [subprocess.Popen(command, stderr=log, **how) for log in logs]
         try:
             bar = open_ones.enter_context(
-                bars()(total=total(study, **_wanted(options)), unit="run", disable=hidden)
+                bars()(total=total(study, folder, **_wanted(options)), unit="run", disable=hidden)
             )
             while any(worker.poll() is None for worker in workers):
                 time.sleep(0.2)

@@ -14,7 +14,6 @@ _OPTIONS = {
         Option("message", str, "", "what to say"),
         Option("command", str, "", "what made a recording"),
         Option("width", int, WIDE, "pixels", least=LEAST, most=20_000),
-        Option("height", int, 420, "pixels", least=100, most=20_000),
         Option("large", bool, False, "for a projector"),
         Option("dark", bool, False, "light on dark"),
         Option("timeout", float, None, "seconds", least=0, most=threading.TIMEOUT_MAX),

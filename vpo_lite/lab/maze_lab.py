@@ -39,7 +39,8 @@ class Lab(Session):
 
     - methods: a name of ``vpo_lite.METHODS``, or up to three that train side by side; yours may be
       named as ``package.module:function``, too
-    - maze_seed: the generated maze to train on, or its name in the gallery (gallery.py)
+    - maze_seed: the generated maze to train on, by default 1000, or its name in the gallery
+      (gallery.py)
     - maze: a drawn one instead, as text. Beside it maze_seed is refused, and layout without many
     - many: train on many mazes; the maze is then the one to look at before
     - panel: "widgets", "plain" (pictures drawn anew, where custom widgets do not work), "auto"
@@ -56,7 +57,6 @@ class Lab(Session):
     1233
     """
 
-    how_to_pick = "new_maze(seed) or set_maze(text)"
     unshared = ("panel",)
 
     def __init__(
@@ -64,7 +64,7 @@ class Lab(Session):
         methods: str | Sequence[str] = "vpo",
         *,
         preset: str = "demo",
-        maze_seed: int | str = 1000,
+        maze_seed: int | str | None = None,
         maze: str | envs.Maze | None = None,
         many: bool = False,
         panel: str = "auto",
@@ -81,7 +81,7 @@ class Lab(Session):
                 settings |= _chosen(_maze(maze, settings.get("maze_budget")))
         else:  # options of that task, or refused
             settings |= {} if maze is None else {"maze": maze}
-            settings |= {} if maze_seed == DEMONSTRATION[0] else {"maze_seed": maze_seed}
+            settings |= {} if maze_seed is None else {"maze_seed": maze_seed}
         super().__init__(methods, preset=preset, many=many, **settings)
 
     # --- mazes ------------------------------------------------------------------------------------
@@ -135,12 +135,9 @@ class Lab(Session):
 
     def figure(self, width: int = WIDE, **how: Any) -> "Figure":
         """A still picture of the plots. how: curves, the names of two; large, for a projector;
-        dark, light on dark. For another task: see `Session.figure`.
+        dark, light on dark.
         """
-        mazes = is_maze(self.view())
-        check_names("figure", how, ("curves", "large", "dark") if mazes else ("curves", "height"))
-        if not mazes:
-            return super().figure(width, **how)
+        check_names("figure", how, ("curves", "large", "dark"))
         return _plots(self.view(), width, **how)
 
     def picture(self, method: str | None = None, width: int = 380) -> envs.drawing.Picture:
@@ -219,14 +216,16 @@ def _maze(text, budget=None, *, usual: int | None = None) -> envs.Maze:
 
 def _check_alone(maze_seed, layout) -> None:
     """Refuse beside a drawn maze what would choose a generated one."""
-    usual = DEMONSTRATION[0], None
     for name, value in {"maze_seed": maze_seed, "layout": layout}.items():
-        if value not in usual:
+        if value is not None:
             raise ValueError(f"maze and {name} = {shown(value)}: give one of the two")
 
 
 def _generated(seed, layout: str | None = None) -> dict:
-    """The options of the task that single out this maze: by its seed, or by its name."""
+    """The options of the task that single out this maze: by its seed, or by its name. None: the
+    first of the demonstration mazes.
+    """
+    seed = DEMONSTRATION[0] if seed is None else seed
     if isinstance(seed, str):
         named = by_name(seed)
         if layout not in (None, named.layout):

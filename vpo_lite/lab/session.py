@@ -3,7 +3,7 @@
     session = Session("vpo", task="module:Class", model="NAME")
     session.train()      # also pause(), step(), stop(), reset(), reseed(), change(alpha=0.3)
     session.join()       # wait for it
-    session.figure()     # a still picture
+    session.sentence()   # what is seen, in words
 
 Training runs in one background thread. A request only changes settings or asks that thread to halt,
 and returns: so no cell waits. Whatever shows the session draws a frozen `View`: so a picture never
@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ..checks import LONGEST, check_names, raised, shown
-from ..looks import WIDE
 from ..training.config import TrainConfig
-from .arguments import check, check_curves
+from .arguments import check
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
@@ -38,17 +37,13 @@ from .stretch import Stretch, Track, rehearsal
 from .view import Problem, Run, View
 from .words import printed
 
-PATIENCE = 2  # seconds without a word, when Python ends
-
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
     from ..training.record import StepRecord
 
+PATIENCE = 2  # seconds without a word, when Python ends
 ALL_ELSE = "the code or recording sets all else; use change(...) afterwards"
 GO_ON = "Press Go on to continue."  # what Train is called then
 PAUSED = f"Paused. {GO_ON}"
-NO_CURVES = ("step", "method", "objectives", "slots", "groups")  # of a StepRecord: no numbers
 STOPPED = "Stopped. Train starts again from step 1."
 
 
@@ -82,7 +77,6 @@ class Session:
     ('idle', 0.3, ('vpo', 'grpo'))
     """
 
-    how_to_pick = "pick(...)"
     unshared: tuple[str, ...] = ()  # arguments that belong to no share code, beside NOT_SHARED
     _training = staticmethod(lambda: None)  # weak reference to the last session that trained
     _one_trainer = threading.Lock()
@@ -209,7 +203,8 @@ class Session:
         with self._lock:
             singled = [name for name in settings if name in self._task.singles_out]
             if singled:
-                raise ValueError(f"{', '.join(singled)}: use {self.how_to_pick}")
+                how = ", ".join(f"{name}={shown(settings[name])}" for name in singled)
+                raise ValueError(f"{', '.join(singled)}: another problem; use pick({how})")
             changed = self.settings.but(methods=imported(methods), many=many, **settings)
             if changed != self.settings:
                 self._take(changed)
@@ -403,29 +398,6 @@ class Session:
     def sentence(self) -> str:
         """What is seen, in words and numbers, in lines of 100 characters."""
         return printed(self.view())
-
-    def figure(
-        self,
-        width: int = WIDE,
-        *,
-        curves: Sequence[str] = ("set_reward", "diversity"),
-        height: int = 420,
-    ) -> "Figure":
-        """A still picture of curves over steps: names of figures of a `StepRecord`. ValueError for
-        a name that is no figure.
-        """
-        from ..figures import curves as drawn
-        from ..training.record import StepRecord
-
-        check(width=width, height=height)
-        check_curves(curves, [f for f in StepRecord.__dataclass_fields__ if f not in NO_CURVES])
-        names = ("step", *curves)
-        runs = {
-            run.method: {name: [getattr(r, name) for r in run.records] for name in names}
-            for run in self.view().runs
-            if run.records
-        }
-        return drawn(runs, curves, width=width, height=height)
 
     def watch(self, watcher: Watcher) -> None:
         """Tell this one of every change."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .declaration import Job, Study
-from .results import chosen_rate
+from .results import chosen_rate, state
 
 
 def jobs(
@@ -28,13 +28,22 @@ def jobs(
             yield from (study.job(kind, lr, seed) for seed in range(1, most))
 
 
-def total(study: Study, kinds=None, seeds: int | None = None, every_rate: bool = False) -> int:
-    """How many runs :func:`jobs` comes to, once the learning rates are chosen."""
+def total(
+    study: Study, folder, kinds=None, seeds: int | None = None, every_rate: bool = False
+) -> int:
+    """How many runs :func:`jobs` comes to, once the learning rates are chosen. Where all of a kind
+    failed, no other seed follows.
+    """
     found = 0
     for kind in study.kinds if kinds is None else kinds:
         most = _seeds(study, kind, seeds)
-        rates = len(study.rates(kind))
-        found += len(study.every_rate(kind)) * most if every_rate else rates + most - 1
+        if every_rate:
+            found += len(study.every_rate(kind)) * most
+            continue
+        tuning = study.tuning(kind)
+        found += len(tuning)
+        if not all(state(folder, job) == "failed" for job in tuning):
+            found += most - 1
     return found
 
 
