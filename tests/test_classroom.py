@@ -854,7 +854,7 @@ def test_a_page_that_is_loaded_again_while_it_loads_gives_its_place_back():
         assert len(kernels_of(process)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.browser
 def test_a_page_whose_kernel_or_server_died_says_so_and_what_to_do():
     with classroom() as (process, address, _), harness.browser(1280, 720) as context:

@@ -89,7 +89,7 @@ def played(model, method: str, seed: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_vpos_slots_split_between_the_arms_and_grpos_do_not(gambler, seed):
     """What can be had, in closed form: a pair of both extremes earns E max(w, 1 - w) = 3/4, an arm
     twice earns E w = 1/2, and independent answers are such a pair in at most half of all cases:

@@ -25,6 +25,14 @@ def config(small_config):
     return small_config.but(steps=5, eval_every=2, eval_answers=4, lr=0.1)
 
 
+@pytest.fixture(scope="module")
+def whole(small_config, tmp_path_factory):
+    """A finished run of five steps, measured after two and four. Not to be changed: copy it."""
+    path = tmp_path_factory.mktemp("measured") / "whole"
+    trained(small_config.but(steps=5, eval_every=2, eval_answers=4, lr=0.1), path)
+    return path
+
+
 def trained(config, path) -> dict:
     """The summary of a run that was trained to its end."""
     run = Run.begin(config, path)
@@ -52,9 +60,9 @@ def test_the_figures_after_a_step_are_those_of_a_run_that_ends_there(config, tmp
 
 
 @pytest.mark.slow
-def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(config, tmp_path, capsys):
+def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(whole, tmp_path, capsys):
     """VPO's figures stood in a row of another method."""
-    trained(config, tmp_path / "a")
+    shutil.copytree(whole, tmp_path / "a")
     evaluated = ["evaluate", str(tmp_path / "a"), "--device", "cpu", "--json"]
     assert main(evaluated) == 0
     (tmp_path / "again.json").write_text(capsys.readouterr().out)
@@ -112,12 +120,14 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", ["in a measurement", "in its line", "after the state"])
+@pytest.mark.parametrize(
+    "cut",
+    [pytest.param("in a measurement", marks=pytest.mark.long), "in its line", "after the state"],
+)
 def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
-    config, cut, tmp_path, monkeypatch
+    config, whole, cut, tmp_path, monkeypatch
 ):
-    trained(config, tmp_path / "whole")
-    lines = (tmp_path / "whole" / "measured.jsonl").read_text()
+    lines = (whole / "measured.jsonl").read_text()
     run = Run.begin(config, tmp_path / "run")
     run.start()
     evaluate, calls = run_module.evaluate, []
@@ -148,7 +158,7 @@ def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
     assert file.read_text() == lines
     assert told == ([2, 4] if cut == "after the state" else [4])
     for step in (2, 4):
-        kept = [adapter(tmp_path / run / f"adapter-{step}") for run in ("whole", "run")]
+        kept = [adapter(run / f"adapter-{step}") for run in (whole, tmp_path / "run")]
         assert kept[0] == kept[1]
 
 
@@ -188,24 +198,22 @@ def test_lines_after_the_state_are_measured_again_and_a_damaged_one_is_said(conf
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [[1, 1], [2, 1], [1, 30]])
-def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(config, steps, tmp_path):
-    run = tmp_path / "run"
-    trained(config.but(steps=3, eval_every=1), run)
+def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(whole, steps, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
     row = json.loads((run / "measured.jsonl").read_text().splitlines()[0])
     lines = [json.dumps(row | {"step": step}) + "\n" for step in steps]
     (run / "measured.jsonl").write_text("".join(lines))
     with pytest.raises(DamagedError, match=rf"line 2: field step: expected .*, not {steps[1]}$"):
         report.write_report([run], tmp_path / "page.html", vpo.compare([run]))
     with pytest.raises(DamagedError, match="line 2: field step"):
-        Run.resume(run, steps=4)
+        Run.resume(run, steps=6)
     assert (run / "measured.jsonl").read_text() == "".join(lines)
 
 
 @pytest.mark.slow
-def test_the_report_draws_a_budget_that_all_measurements_have(config, tmp_path):
+def test_the_report_draws_a_budget_that_all_measurements_have(whole, tmp_path):
     """Somebody measured fewer answers, and put the file in; then one of a version without any@k."""
-    run = tmp_path / "run"
-    trained(config, run)
+    run = shutil.copytree(whole, tmp_path / "run")
     file, page = run / "measured.jsonl", tmp_path / "page.html"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     rows[1]["best_at_k"].pop("3")

@@ -36,7 +36,9 @@ SHAPES = {
 }
 
 
-@pytest.fixture(params=SHAPES)
+@pytest.fixture(
+    params=[*SHAPES][:1] + [pytest.param(name, marks=pytest.mark.long) for name in [*SHAPES][1:]]
+)
 def shape(request):
     return SHAPES[request.param]
 
@@ -195,7 +197,7 @@ def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, change
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gemma2", "mixtral", "qwen3_moe"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 def test_experts_and_attention_in_plain_operations_count(kind, dtype, tmp_path):
     """A third was stated for rows of this length in Gemma 2, whose softcapped attention keeps
     a number for each pair of tokens. Of experts the width of one was counted.
@@ -497,7 +499,7 @@ def test_sampling_that_does_not_fit_at_once_is_cut_and_the_update_is_not(tiny_po
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [5, 2])
+@pytest.mark.parametrize("rows", [5, pytest.param(2, marks=pytest.mark.long)])
 def test_rollouts_are_the_same_however_many_are_sampled_at_a_time(rows, tiny_policy_folder):
     """Also where the prompts differ in length, and a group is cut. The records agree, and so do
     the parameters after the updates.

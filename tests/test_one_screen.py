@@ -315,6 +315,7 @@ TEXTS = """() => { const plot = document.querySelector('.js-plotly-plot');
       e.textContent)].map((texts) => texts.filter((text) => text.trim()).join())); }"""
 
 
+@pytest.mark.long
 def test_the_texts_beside_points_stay_when_the_points_change(page):
     """The share that misses E: its point stands elsewhere in the list after each step."""
     put(page, RECORDING)
@@ -327,6 +328,7 @@ def test_the_texts_beside_points_stay_when_the_points_change(page):
     assert len(seen) > 12
 
 
+@pytest.mark.long
 def test_a_narrow_window_with_large_letters_cuts_no_answer(page):
     put(page, RECORDING)
     page.kernel("lab.panel.controls.large.value = True")
@@ -337,6 +339,7 @@ def test_a_narrow_window_with_large_letters_cuts_no_answer(page):
     assert len(drawn["boards"]) == 3 and not wrong, wrong
 
 
+@pytest.mark.long
 def test_forced_colours_leave_the_controls_an_edge(page):
     """The system then takes away all backgrounds: of tracks of sliders, and of buttons."""
     put(page, "Lab()")

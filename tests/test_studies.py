@@ -407,7 +407,9 @@ def states(monkeypatch):
     monkeypatch.setattr(under_way, "EVERY", 0.0)
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize(
+    "after", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(3, marks=pytest.mark.long)]
+)
 def test_a_run_that_is_cut_short_goes_on_where_it_was(
     study, folder, tmp_path, monkeypatch, states, after
 ):
@@ -430,7 +432,16 @@ def test_a_run_that_is_cut_short_goes_on_where_it_was(
     assert all((one[name] == other[name]).all() for name in one)
 
 
-@pytest.mark.parametrize("what", ["settings", "sources", "damaged", "state", "no state"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "settings",
+        *(
+            pytest.param(x, marks=pytest.mark.long)
+            for x in ("sources", "damaged", "state", "no state")
+        ),
+    ],
+)
 def test_what_was_begun_otherwise_is_begun_anew(study, folder, tmp_path, monkeypatch, what):
     copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
     shutil.copytree(folder, copy)

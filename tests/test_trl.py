@@ -642,9 +642,9 @@ def adapter_of(model):
     "changes",
     [
         dict(),
-        dict(m=1, micro_batch=2),
+        pytest.param(dict(m=1, micro_batch=2), marks=pytest.mark.long),
         dict(method="grpo", kl=0.1),
-        dict(method="random_weighting"),
+        pytest.param(dict(method="random_weighting"), marks=pytest.mark.long),
     ],
     ids=str,
 )
@@ -801,7 +801,7 @@ class SummaryWriter:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_tracker_gets_the_figures_of_each_step_and_its_log_stays(
     tiny, tmp_path, monkeypatch, capsys
 ):
@@ -886,7 +886,7 @@ def cut(config, path, after, by=Killed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", [Killed, "asked to stop"])
+@pytest.mark.parametrize("by", [Killed, pytest.param("asked to stop", marks=pytest.mark.long)])
 def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(trained, tiny, by, tmp_path, capfd):
     """On the CPU, with as many processes: the same lines but for the seconds, the same adapter."""
     path = cut(tiny, tmp_path / "run", 2, by)
@@ -922,7 +922,7 @@ def test_random_streams_that_are_missing_or_damaged_are_said(tiny, tmp_path):
     assert other_streams(streams.parent, 1) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_figures_measured_on_the_way_are_those_of_a_run_that_ends_there(tiny, trained, tmp_path):
     """And TRL trains as it would without: its generation settings end an answer elsewhere."""
     path = finished(tiny.but(eval_every=1), tmp_path / "run")
@@ -937,7 +937,7 @@ def test_figures_measured_on_the_way_are_those_of_a_run_that_ends_there(tiny, tr
         assert len({(p / "adapter_model.safetensors").read_bytes() for p in kept}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
     tiny, trained, tmp_path, monkeypatch, capsys
 ):
@@ -963,7 +963,7 @@ def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
     check_same(trained, path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp_path, capsys):
     path = finished(tiny.but(steps=2), tmp_path / "run", {"lr_scheduler_type": "linear"})
     assert main(["train", "--resume", str(path), "--steps", "3"]) == 2
@@ -979,7 +979,7 @@ def test_a_run_that_became_longer_equals_one_that_was_so_long(trained, tiny, tmp
     assert files(path) == files(trained) - {"checkpoints"}, "nothing is changed"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_may_go_on_in_smaller_batches(trained, tiny, tmp_path):
     path = cut(tiny, tmp_path / "run", 2, "asked to stop")
     run = TrlRun.resume(path, micro_batch=2, eval_every=1)
@@ -996,7 +996,9 @@ def test_a_run_may_go_on_in_smaller_batches(trained, tiny, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["asked to stop", "an error before any state"])
+@pytest.mark.parametrize(
+    "ending", ["asked to stop", pytest.param("an error before any state", marks=pytest.mark.long)]
+)
 def test_training_that_is_called_again_goes_on(trained, tiny, ending, tmp_path):
     """As a native run does: each step once, the same lines and adapter as in one go."""
 

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from lab_harness import SMALL, WAIT
-from recorded import ALL, replayed
+from recorded import replayed
 
 import vpo_lite as vpo
 from vpo_lite import metrics
@@ -203,7 +203,7 @@ def test_recording_keeps_every_answer_and_replays_without_a_model(tmp_path, monk
     assert again.sentence() != lab.sentence()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_replayed_recording_can_be_recorded_again(tmp_path):
     """0.1.0: AttributeError, since what it restored were no records."""
     shipped_one = Lab.replay("three_methods/seed-1")
@@ -216,7 +216,7 @@ def test_a_replayed_recording_can_be_recorded_again(tmp_path):
     assert json.loads(files[0])["version"] == 2 and len(files[0]) < 300_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_runs_on_many_mazes_are_recorded_too(tmp_path):
     lab = Lab("vpo", many=True, steps=2, **SMALL)
     lab.train()
@@ -360,12 +360,21 @@ def digest(run):
     return found.hexdigest()
 
 
+LENGTHY = ("programs/seed-0", "three_methods/seed-1", "three_methods/seed-2")  # like others
+
+
 def test_all_recordings_are_there():
     assert shipped() == sorted(RECORDINGS) and set(shipped()) > set(SHOWN_BY_010)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long) if name in LENGTHY else name
+        for name in RECORDINGS
+    ],
+)
 def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
     assert (SHIPPED / name / "recording.json").stat().st_size < 300_000
     lab = replayed(name)

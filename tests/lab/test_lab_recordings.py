@@ -65,7 +65,7 @@ def test_many_mazes_and_settings_changed_in_the_middle():
     assert_replays(lab)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_paused_then_gone_on_then_stopped():
     lab = Lab(maze_seed="compromise", **SMALL)
     lab.step().join(WAIT)

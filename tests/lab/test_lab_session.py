@@ -379,7 +379,7 @@ def test_after_an_interrupted_join_the_thread_is_still_waited_for(code, prints):
     assert (done.returncode, done.stdout.splitlines()) == (0, prints), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_when_python_ends_it_waits_for_the_step_however_long_it_takes_and_says_so():
     """After ten seconds it went, and the thread inside torch aborted the process."""
     code = """

@@ -73,9 +73,9 @@ def test_gradients_are_there_and_right(device, on_twin):
 
 CHANGES = [  # static: the sampler as a CUDA graph records it
     dict(static=True),
-    dict(static=False, gradient_checkpointing=True, temperature=0.9),
 ]
 MORE_CHANGES = [
+    dict(static=False, gradient_checkpointing=True, temperature=0.9),
     dict(static=True, K="inf", micro_batch=3, epochs=2, entropy=0.1, kl=0.1),
     dict(static=True, method="vpo_recombined"),
     dict(static=False, method="goal_conditioned", kl=0.1),
@@ -187,6 +187,7 @@ def test_a_run_is_stored_resumed_and_measured_there(on_twin, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_searches_find_there_what_they_find_here(on_twin):
     task, found = task_class("programs")(), []
     x = task.instance(task.seeds["held_out"][0])
