@@ -650,6 +650,10 @@ FILES = {  # name -> what it holds, and what is said
         ),
         "no .npy file with numbers (mmap length is greater than file size)",
     ),
+    "json.npy": (
+        lambda f: f.write_text("[[1, 2]]"),
+        "no .npy file with numbers (it begins otherwise)",
+    ),
     "empty.npy": (lambda f: f.touch(), "no .npy file with numbers (No data left in file)"),
     "folder.npy": (lambda f: f.mkdir(), "cannot be read (Is a directory)"),
     "zip.npy": (lambda f: (np.savez(f, R=1), Path(f"{f}.npz").rename(f)), "holds several arrays"),

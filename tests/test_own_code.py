@@ -16,6 +16,7 @@ from small_models import byte_model
 import vpo_lite as vpo
 from vpo_lite import estimators
 from vpo_lite.cli import main
+from vpo_lite.files import DamagedError
 from vpo_lite.lab.codes import decode
 from vpo_lite.lab.packing import packed
 from vpo_lite.lab.session import Session
@@ -365,41 +366,53 @@ def test_a_share_code_imports_neither_methods_nor_rewards(own, tmp_path, capsys)
     assert not {"in_strange", "in_judged"} & set(sys.modules) and not capsys.readouterr().out
     importlib.import_module("in_judged")  # the reader trusts it
     assert decode(code(["vpo"], *rewards)).config.task_options["reward_funcs"] == "in_judged:judged"
-    with pytest.raises(ValueError, match="reward_funcs 'os:system' is not part of vpo_lite"):
-        decode(code(["vpo"], task | {"reward_funcs": "os:system"}, {}, False))
+    for name in ("os:system", "vpo_lite.files:os.system", "vpo_lite.files:json.dumps"):
+        with pytest.raises(ValueError, match=f"reward_funcs '{name}' is not part of vpo_lite"):
+            decode(code(["vpo"], task | {"reward_funcs": name}, {}, False))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["a module", "a package", "a link", "the folder itself"])
+@pytest.mark.parametrize(
+    ("folder", "file", "module"),
+    [
+        ("theirs", "evil_code.py", "theirs.evil_code"),
+        ("seed-0", "evil_code.py", "seed-0.evil_code"),
+        ("theirs", "evil-code.py", "theirs.evil-code"),
+        ("a,b", "evil_code.py", "a,b.evil_code"),
+        ("theirs", "evil_code/__init__.py", "theirs.evil_code"),
+        ("theirs", "../text", "theirs.evil_code"),  # by a link
+        ("theirs", "evil_code.py", "evil_code"),  # from inside of the folder
+    ],
+)
 def test_a_run_folder_that_names_code_inside_of_it_imports_none(
-    runs, tmp_path, monkeypatch, capsys, how
+    runs, tmp_path, monkeypatch, capsys, folder, file, module
 ):
     """Whoever hands over a run folder could decide what runs where it is compared."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(runs / "finished", tmp_path / "theirs")
-    name = "theirs.evil_code:Task"
-    if how == "a module":
-        file = Path("theirs/evil_code.py")
-    elif how == "a package":
-        (file := Path("theirs/evil_code/__init__.py")).parent.mkdir()
-    elif how == "a link":
-        file = Path("text")
-        Path("theirs/evil_code.py").symlink_to(Path("text").absolute())
-    else:
-        monkeypatch.chdir("theirs")
-        file, name = Path("evil_code.py"), "evil_code:Task"
-    file.write_text("print('it ran')\n")
-    config = tmp_path / "theirs" / "config.json"
-    told = json.loads(config.read_text())
+    theirs = shutil.copytree(runs / "finished", tmp_path / folder)
+    monkeypatch.chdir(theirs if module == "evil_code" else tmp_path)
+    (theirs / file).parent.mkdir(exist_ok=True)
+    (theirs / file).write_text("print('it ran')\n")
+    if file == "../text":
+        (theirs / "evil_code.py").symlink_to(tmp_path / "text")
+    told, name = json.loads((theirs / "config.json").read_text()), f"{module}:Task"
     for values, setting in (
         (told | {"task": name}, "task"),
         (told | {"method": name}, "method"),
         (told | {"task": "functions", "task_options": {"reward_funcs": name}}, "reward_funcs"),
     ):
-        config.write_text(json.dumps(values))
+        (theirs / "config.json").write_text(json.dumps(values))
         said = f"{setting} = '{name}': its code lies in the run's own folder"
         for command in ("compare", "evaluate", "train --resume"):
-            assert main([*command.split(), str(tmp_path / "theirs")]) != 0
+            assert main([*command.split(), str(theirs)]) != 0
             out, err = capsys.readouterr()
             assert said in err and "it ran" not in out, command
-    assert not any(module.endswith("evil_code") for module in sys.modules)
+    assert not any("evil" in name for name in sys.modules)
+
+
+def test_a_name_that_no_file_can_have_is_an_unknown_one(runs, tmp_path):
+    theirs = shutil.copytree(runs / "finished", tmp_path / "theirs")
+    told = json.loads((theirs / "config.json").read_text())
+    for module in ("a" * 300, "a\0b", "", ".", "/", "a//b", "~"):
+        (theirs / "config.json").write_text(json.dumps(told | {"task": f"{module}:Task"}))
+        with pytest.raises(DamagedError, match=r"config\.json: task "):
+            RunFolder.open(theirs).config()

@@ -1039,8 +1039,8 @@ def test_a_run_may_go_on_where_it_is_computed_otherwise(tiny, tmp_path, stop):
     assert again.first == 4 and again.config == run.config.but(steps=5, save_every=2)
     again.close()
     stored = (run.path / "config.json").read_text()
-    for setting in ("alpha", "no_such_setting"):
-        with pytest.raises(ValueError, match=f"leave out {setting}: it comes from the run"):
+    for setting, flag in (("alpha", "--alpha"), ("group_size", "--group-size"), ("no", "--no")):
+        with pytest.raises(ValueError, match=f"leave out {flag}: it comes from the run"):
             Run.resume(run.path, 6, **{setting: 2.0})
     with pytest.raises(ValueError, match="micro_batch = 0"):
         Run.resume(run.path, 6, micro_batch=0)

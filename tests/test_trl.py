@@ -413,7 +413,7 @@ def test_a_tokenizer_whose_padding_has_no_row_in_the_model_trains(chat_folder, t
     rows = run.learner.policy.model.get_input_embeddings().weight.shape[0]
     assert run.learner.policy.tokenizer.pad_token_id >= rows
     run.start()
-    assert run.train(lambda record: True) and run.done == 1
+    assert run.train(lambda record: True) and run.done == run.learner.steps == 1
     run.close()
 
 
@@ -957,7 +957,7 @@ def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
     assert capsys.readouterr().err.endswith(said) and len(calls) == 2
     monkeypatch.undo()
     run = TrlRun.resume(path)
-    assert run.done == run.first == 2, "its state was stored, though save_every is 5"
+    assert run.done == run.first == run.learner.steps == 2, "its state was stored"
     run.start(), run.train(lambda record: False), run.finish()
     assert [row["step"] for row in run.folder.measured()] == [2]
     check_same(trained, path)
@@ -1012,7 +1012,7 @@ def test_training_that_is_called_again_goes_on(trained, tiny, ending, tmp_path):
     with contextlib.suppress(OSError):
         assert not run.train(tell)
     assert run.done == (2 if ending == "asked to stop" else 1)
-    assert run.train(lambda record: False) and run.done == 3
+    assert run.train(lambda record: False) and run.done == run.learner.steps == 3
     run.finish()
     check_same(trained, run.path)
 

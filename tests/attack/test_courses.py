@@ -55,14 +55,20 @@ def test_the_notebook_of_these_tests_is_a_sound_one(source, tmp_path):
 
 
 @posix
-def test_students_get_no_file_from_outside_of_the_course(source, tmp_path):
+def test_students_get_no_file_that_a_link_names_outside_of_the_course(source, tmp_path):
     folder = source({"cells": [BLANK, FOLD]})
     (folder / "images").mkdir()
-    (tmp_path / "secret").write_text("secret")
-    (folder / "NOTES.md").symlink_to(tmp_path / "secret")
-    (folder / "images" / "plot.png").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_bytes((folder / "mine.ipynb").read_bytes())
+    for name in ("NOTES.md", "images/plot.png", "other.ipynb"):
+        (link := folder / name).symlink_to(tmp_path / "secret")
+        with pytest.raises(ValueError, match=f"{name}: a link to a file outside of the course"):
+            build(folder, tmp_path / "student", student=True)
+        assert not (tmp_path / "student").exists()
+        link.unlink()
     (folder / "words.md").write_text("words")
+    (folder / "TEACHING.md").write_text("answers")
     (folder / "again.md").symlink_to("words.md")
+    (folder / "guide.md").symlink_to("TEACHING.md")
     (linked := tmp_path / "linked").symlink_to(folder)
     build(linked, tmp_path / "student", student=True)
     written = {path.name for path in (tmp_path / "student").rglob("*")}

@@ -85,10 +85,10 @@ def test_share_code_keeps_the_machine_it_is_opened_on():
     again = Lab.from_code(code, threads=2)
     assert (again.config.threads, again.config.device, again.config.save_every) == (2, "auto", 1)
     assert code == Lab().share()
-    for name, value in (("device", "cpu"), ("keep_texts", 9), ("ignore_memory", True)):
-        with pytest.raises(ValueError, match=f"{name} is for each machine to say"):
-            Lab.from_code(packed("VPO2", [["vpo"], {name: value}, {}, False]))
-    assert Lab.from_code(Lab(ignore_memory=True).share()).config.ignore_memory is False
+    machine = {"device": "cpu", "keep_texts": 9, "ignore_memory": True}
+    assert Lab(**machine).share() == code
+    by_hand = Lab.from_code(packed("VPO2", [["vpo"], machine, {}, False])).config
+    assert (by_hand.device, by_hand.keep_texts, by_hand.ignore_memory) == ("auto", 0, False)
 
 
 # Made by version 0.1.0, with the settings that it had.

@@ -193,7 +193,7 @@ def test_what_is_seen_needs_no_front(kind, model):
 
 @pytest.mark.slow
 def test_its_figure_has_the_curves_that_its_panel_offers(model):
-    """It had others, under other names."""
+    """It drew fields of a StepRecord, in a picture of its own."""
     lab = trained(Lab, model, ("vpo", "multi_rlvr"))
     figure = lab.figure(curves=("set reward", "entropy"))
     drawn = [(t.name, list(t.y)) for t in figure.data if t.type == "scatter"]

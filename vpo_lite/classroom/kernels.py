@@ -4,15 +4,18 @@ import contextlib
 import json
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
+
+MOST_PARTS = 64  # of a message
 
 
 def kernels_for(most: int) -> type:
     """Returns Jupyter's manager of kernels, changed:
 
     - At most ``most`` kernels run, those that start included. A page beyond them is refused.
-    - A kernel whose page was there and is gone for ``cull_idle_timeout`` seconds is ended, also
-      while it trains. Jupyter ends idle ones.
+    - A kernel whose page is gone for ``cull_idle_timeout`` seconds is ended, also while it trains.
+      Jupyter ends idle ones. :func:`connection_class` tells when pages come and go.
     - They are killed at once, since they have nothing to store. A kernel that ends by itself may
       first wait for a step of training, or write into the teacher's terminal, as libzmq once did.
     """
@@ -22,7 +25,9 @@ def kernels_for(most: int) -> type:
     class Kernels(AsyncMappingKernelManager):
         def __init__(self, **options):
             super().__init__(**options)
-            self.starting, self.seen = set(), {}  # ids; when a page was last there, by id
+            self.starting: set[str] = set()  # ids
+            self.pages = defaultdict(set)  # by id
+            self.left: dict[str, float] = {}  # when the last page went, by id
 
         async def start_kernel(self, **options):
             if len(self.starting | {*self.list_kernel_ids()}) >= most:
@@ -36,50 +41,69 @@ def kernels_for(most: int) -> type:
             finally:
                 self.starting.discard(own)
 
+        def page_came(self, kernel_id, page):
+            self.pages[kernel_id].add(page)
+            self.left.pop(kernel_id, None)
+
+        def page_went(self, kernel_id, page):
+            """Also told of a page that never came."""
+            self.pages[kernel_id].discard(page)
+            if not self.pages[kernel_id] and kernel_id in self:
+                self.left[kernel_id] = time.monotonic()
+
         async def cull_kernel_if_idle(self, kernel_id):
             now = time.monotonic()
-            if self.kernel_model(kernel_id)["connections"]:
-                self.seen[kernel_id] = now
-            elif now - self.seen.get(kernel_id, now) > self.cull_idle_timeout:
+            if now - self.left.get(kernel_id, now) > self.cull_idle_timeout:
                 await self.shutdown_kernel(kernel_id)
-            else:
+            elif not self.pages[kernel_id]:
                 await super().cull_kernel_if_idle(kernel_id)
 
         async def shutdown_kernel(self, kernel_id, now=False, restart=False):
             """now: whatever it says, the kernel is killed."""
-            self.seen.pop(kernel_id, None)
+            self.left.pop(kernel_id, None)
+            self.pages.pop(kernel_id, None)
             await super().shutdown_kernel(kernel_id, True, restart)
 
     return Kernels
 
 
-def messages() -> type:
-    """Returns Jupyter's connection of a page and its kernel, changed: it drops a binary message
-    that asks for more parts than it has bytes. Eight bytes could keep the server busy for minutes.
+def connection_class() -> type:
+    """Returns Jupyter's connection of a page and its kernel, changed: it tells :func:`kernels_for`
+    when the page comes and goes, and drops a message that is not sound: eight bytes that ask for
+    many parts could keep the server busy for minutes.
     """
     from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 
-    class Messages(ZMQChannelsWebsocketConnection):
+    class Connection(ZMQChannelsWebsocketConnection):
+        def connect(self):
+            self.multi_kernel_manager.page_came(self.kernel_id, self)
+            return super().connect()
+
+        def disconnect(self):
+            self.multi_kernel_manager.page_went(self.kernel_id, self)
+            super().disconnect()
+
         def handle_incoming_message(self, incoming_msg):
-            if is_sound(incoming_msg, newer=bool(self.subprotocol)):
+            if is_sound(incoming_msg, v1=bool(self.subprotocol)):
                 super().handle_incoming_message(incoming_msg)
 
-    return Messages
+    return Connection
 
 
-def is_sound(message: bytes | str, *, newer: bool) -> bool:
-    """Whether a message begins with the number and the offsets of parts that it really has.
+def is_sound(message: bytes | str, *, v1: bool) -> bool:
+    """Whether a message begins with the number and the offsets of parts that it really has, and has
+    at most 64. A widget's has six, and its buffers.
 
-    newer: Jupyter's protocol v1, 8 bytes each; else the one before, 4 bytes each, or a text.
+    v1: Jupyter's protocol of this name, 8 bytes each; else the one before, 4 bytes each, or a text.
 
-    >>> is_sound((2**24).to_bytes(8, "little"), newer=True)
+    >>> is_sound((2**24).to_bytes(8, "little"), v1=True)
     False
     """
     if isinstance(message, str):
-        return not newer
-    size, order = (8, "little") if newer else (4, "big")
+        return not v1
+    size, order = (8, "little") if v1 else (4, "big")
     count = int.from_bytes(message[:size], order)
-    if not 0 < count < len(message) // size:
+    if not 0 < count <= MOST_PARTS or len(message) < size * (count + 1):
         return False
     numbers = [message[size * i : size * (i + 1)] for i in range(1, count + 1)]
     offsets = [size * (count + 1), *(int.from_bytes(n, order) for n in numbers), len(message)]

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ..checks import shown
 from ..files import LOCK, BusyError, lock_folder
-from .kernels import kernels_for, messages, write_kernel
+from .kernels import connection_class, kernels_for, write_kernel
 from .notebooks import install_command
 
 LAB_PORT, PORT = 8888, 8866  # of JupyterLab, of the classroom
@@ -33,7 +33,7 @@ PAGES = SHARE / "voila" / "templates" / "offline"  # also what is shown without 
 LOOKING, TRAINING = 0.6, 1.0  # GiB of a viewer's kernel; measured
 VIEWERS, MOST_VIEWERS = 4, 1000  # at a time: unless asked for more, and at most
 FORSAKEN = 120  # seconds without a page after which a kernel is ended
-STARTING = 30  # seconds after which the end of the server waits for no kernel that starts
+STARTING = 30  # seconds that Ctrl-C waits for kernels that are starting
 MOST_POSTED, MOST_MESSAGE = 2**16, 2**20  # bytes: of a request, of what a page sends its kernel
 FOLDER = "vpo-classroom-"  # of a server, in the system's folder for temporary files; in it
 PAGE, NOTEBOOK = "page", "vpo_lite.ipynb"
@@ -225,14 +225,14 @@ def _server() -> type:
                 loop.asyncio_loop.call_soon_threadsafe(loop.stop)
 
             loop.add_callback(signal.signal, signal.SIGINT, stop)
-            # Else everybody in the network could fill this machine's memory.
-            limits = dict(max_body_size=MOST_POSTED, body_timeout=30)
+            self.log.addFilter(_is_no_dead_kernel)
+            # Else everybody in the network could fill this machine's memory, or hold all sockets.
+            limits = dict(max_body_size=MOST_POSTED, body_timeout=30, idle_connection_timeout=60)
             self.app.listen = functools.partial(self.app.listen, **limits)
             super().listen()
 
         def stop(self):
             """End all kernels. One that starts just now cannot be ended before it has started."""
-            self.log.setLevel(logging.CRITICAL)  # a page that loads would tell that its kernel died
             end = time.monotonic() + STARTING
             while time.monotonic() < end:
                 with contextlib.suppress(HTTPError):
@@ -250,6 +250,14 @@ def _server() -> type:
             return settings
 
     return Classroom
+
+
+def _is_no_dead_kernel(record: logging.LogRecord) -> bool:
+    """Whether to print it. A page that is closed while it loads, or met by Ctrl-C, would print a
+    traceback.
+    """
+    dead = record.exc_info and type(record.exc_info[1]).__name__ == "DeadKernelError"  # nbclient's
+    return not (dead or record.getMessage().startswith("Kernel died"))
 
 
 def _settings(folder: Path, port: int, token: str | None, viewers: int, browser: bool) -> dict:
@@ -273,7 +281,7 @@ def _settings(folder: Path, port: int, token: str | None, viewers: int, browser:
                 "disable_check_xsrf": True,
                 "websocket_max_message_size": MOST_MESSAGE,
             },
-            "kernel_websocket_connection_class": messages(),
+            "kernel_websocket_connection_class": connection_class(),
         },
         "VoilaConfiguration": {
             "template": "offline",

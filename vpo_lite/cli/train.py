@@ -54,7 +54,7 @@ def flags(made, arguments) -> None:
         "(default: demo); --preset NAME --help shows them",
     )
     made.add_argument(
-        "--out", type=path, metavar="FOLDER", help="new run folder (default: runs/TIME)"
+        "--out", type=path, metavar="FOLDER", help="new run folder (default: runs/TIME-METHOD)"
     )
     made.add_argument(
         "--resume",
@@ -95,7 +95,8 @@ def run(options) -> int:
             config = TrainConfig.preset(
                 "demo" if options.preset is None else options.preset, **chosen
             )
-            out = options.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+            now = time.strftime("%Y%m%d-%H%M%S")
+            out = options.out or Path("runs") / f"{now}-{config.method}"
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
             if started.main:

@@ -78,7 +78,7 @@ class Recorder(TrainerCallback):
             )
         rollouts, stop = gather_object(self.reward.rollouts), [False]
         slowest = max(gather_object([self.reward.seconds]))
-        run.done = step
+        run.did(step)
         with together(self.reward.team):  # the disk may be full
             if run.main:
                 sampled = self.reward.ended - self.began

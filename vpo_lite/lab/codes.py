@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from ..checks import shortened, shown
 from ..files import DamagedError, parse_json
 from ..tasks import DEFAULT, Task
-from ..tasks.by_name import in_modules
+from ..tasks.by_name import in_modules, unwrapped
 from ..tasks.functions import EXAMPLE_REWARDS
 from ..tasks.registry import task_class, task_name
 from ..training.config import TrainConfig
@@ -64,10 +64,8 @@ def decode(code: str, *, machine: dict | None = None) -> Settings:
     code or was mistyped, and ValueError for a code that asks for what this version lacks.
     """
     methods, settings, chosen, many = _content(code)
-    settings = settings | chosen
+    settings = {n: value for n, value in (settings | chosen).items() if n not in NOT_SHARED}
     try:
-        if held := sorted(settings.keys() & NOT_SHARED):
-            raise ValueError(f"{held[0]} is for each machine to say")
         check_code(settings)
         settings |= machine or {}
         return Settings.of(methods, settings, many=many)
@@ -102,13 +100,13 @@ def check_code(settings: dict) -> None:
 def _imported(name: str):
     """What ``package.module:name`` stands for if that is imported; else None."""
     module, _, path = name.partition(":")
-    if module.partition(".")[0] in sys.stdlib_module_names:  # os.system is no reward
-        return None
-    return functools.reduce(
+    found = functools.reduce(
         lambda part, attribute: inspect.getattr_static(part, attribute, None),
         path.split("."),
         sys.modules.get(module),
     )
+    home = str(getattr(unwrapped(found), "__module__", "")).partition(".")[0]
+    return None if home in sys.stdlib_module_names else found  # os.system is no reward
 
 
 def _check_known(known: bool, what: str, name: str) -> None:

@@ -83,7 +83,7 @@ class UnderWay:
 
     def train(self) -> Iterator[StepRecord]:
         """The steps that are left. Each is on disk before it is given."""
-        if len(self.records) == self.config.steps:  # killed while it was measured
+        if self.learner.steps == self.config.steps:  # killed while it was measured
             return
         saved = time.monotonic()
         for record in train(self.config, learner=self.learner):

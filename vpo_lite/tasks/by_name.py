@@ -53,27 +53,22 @@ def attribute(name: str, what: str) -> Any:
 
 
 def lies_in(folder, name: str) -> bool:
-    """Whether a file in this folder would be imported for ``package.module:Name``. Imports nothing.
+    """Whether a file in this folder could be imported for ``package.module:Name``. Imports nothing.
 
     >>> lies_in(HERE, "vpo_lite.metrics:coverage"), lies_in(HERE, "json:loads")
     (True, False)
     """
     module, colon, _ = name.partition(":")
-    parts = module.split(".")
-    if not colon or not all(map(str.isidentifier, parts)):
-        return False
+    parts = module.split(".") if colon else []
     suffixes = importlib.machinery.all_suffixes()
     ends = [*suffixes, *(f"{os.sep}__init__{suffix}" for suffix in suffixes)]
-    stems = [
-        Path(x, *parts[:n]) for x in {*sys.path, os.getcwd()} for n in range(1, len(parts) + 1)
+    starts = [os.path.join(*parts[: n + 1]) for n in range(len(parts))]
+    paths = [
+        os.path.join(x, start + end) for x in {*sys.path, ""} for start in starts for end in ends
     ]
-    files = [Path(f"{stem}{end}").absolute() for stem in stems for end in ends]
-    here, really = Path(folder).absolute(), Path(folder).resolve()
-    return any(
-        file.is_relative_to(here) or file.resolve().is_relative_to(really)
-        for file in files
-        if file.is_file()
-    )
+    files = [Path(path) for path in paths if os.path.isfile(path)]
+    around = {place for f in files for place in (*f.absolute().parents, *f.resolve().parents)}
+    return any(os.path.samefile(place, folder) for place in around)
 
 
 def unwrapped(function: Any) -> Any:

@@ -30,13 +30,21 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
                  exercise's level) follows. The folder can be nbgrader's `source/NAME`.
                  True: the exercises are blank, and all folded solutions are gone.
 
-    Raises ValueError if the source holds no notebook or one that cannot be read, and if the
-    destination is not empty or cannot be written. Nothing is written then.
+    Raises ValueError if the source holds no notebook, one that cannot be read, or a link to a file
+    outside of it, and if the destination is not empty or cannot be written. Nothing is written
+    then.
     """
     source, destination = Path(source), Path(destination)
     notebooks = sorted(source.glob("*.ipynb")) if source.is_dir() else []
     if not notebooks:
         raise ValueError(f"{shown(str(source))} holds no notebook")
+    others = [p for pattern in ("*.md", "images/*") for p in source.glob(pattern) if p.is_file()]
+    for path in (*notebooks, *others):
+        if not path.resolve().is_relative_to(source.resolve()):
+            raise ValueError(
+                f"{shown_path(path)}: a link to a file outside of the course, which students would "
+                "get; put a copy there"
+            )
     if not is_free(destination, [STAGED]):
         raise ValueError(f"{shown(str(destination))} is not an empty folder; name a new one")
     made, counted = {}, {}
@@ -46,9 +54,8 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
             copy = without_solutions(notebook) if student else for_nbgrader(notebook)
         made[path.name] = (json.dumps(copy, indent=1, ensure_ascii=False) + "\n").encode()
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
-    for path in (*source.glob("*.md"), *source.glob("images/*")):
-        ours = path.resolve().is_relative_to(source.resolve())  # a link may show any file of yours
-        if ours and path.is_file() and not (student and path.name in FOR_TEACHERS):
+    for path in others:
+        if not (student and path.resolve().name in FOR_TEACHERS):
             content = path.read_bytes()
             if student and path.suffix == ".md":
                 content = LINK.sub(rb"\1", content)

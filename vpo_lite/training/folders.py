@@ -166,7 +166,8 @@ class RunFolder:
         """Refuse settings that name code in this folder, which somebody else may have filled."""
         options = values.get("task_options")
         for name, value in (values | (options if isinstance(options, dict) else {})).items():
-            if isinstance(value, str) and any(lies_in(self.path, x) for x in in_modules(value)):
+            names = [value, *in_modules(value)] if isinstance(value, str) else []
+            if any(lies_in(self.path, x) for x in names):
                 raise ValueError(
                     f"{name} = {shown(value)}: its code lies in the run's own folder; if you trust "
                     "it, move it out of there"

@@ -60,7 +60,12 @@ class AnyRun(ABC):
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
         self.folder, self.config, self.learner, self.first = folder, config, learner, first
-        self.done, self.notes = first, folder.notes
+        self.notes = folder.notes
+        self.did(first)
+
+    def did(self, steps: int) -> None:
+        """So many steps are done."""
+        self.done = self.learner.steps = steps
 
     def close(self) -> None:
         """Let another process go on with this run. :meth:`finish` does it, too."""

@@ -17,7 +17,7 @@ scores tests it once, before its first answer: an answer of our own tries what i
 
 - Unseen: an answer sees Python's library, with what is installed into that, and the system's
   libraries. It reads nothing else and writes nowhere: files of the user, the repository and the
-  records do not exist for it.
+  records do not exist for it. Keys of the session (Kerberos, for one) are out of its reach.
 - Not stopped: flaws of the kernel, as system calls are not filtered; the use of a core until the
   time limit; memory up to the limit in each of the processes that an answer may start; memory of
   System V beyond that limit with bubblewrap, and where ``/proc/sys`` cannot be written (a user on
@@ -134,7 +134,7 @@ def cores() -> int:
 def required() -> Means:
     """The means by which answers run. Raises RefusedError where there is none and it is needed."""
     means, reasons = protection()
-    if means is None and os.environ.get(PERMISSION) != "1":
+    if means is None and not _permitted():
         raise RefusedError(
             "answers in Python run only in a sandbox, and this machine offers none "
             f"({'; '.join(reasons)}). Cure: on Linux install bubblewrap, or allow namespaces for "
@@ -144,11 +144,16 @@ def required() -> Means:
     return means or OPEN
 
 
+def _permitted() -> bool:
+    return os.environ.get(PERMISSION) == "1"
+
+
 def described() -> str:
     """What this machine's sandbox stops and what it does not, in one line."""
     means, reasons = protection()
     if means is None:
-        return f"none ({'; '.join(reasons)}); refused without {PERMISSION}=1"
+        so = "run unprotected, by" if _permitted() else "refused without"
+        return f"none ({'; '.join(reasons)}); {so} {PERMISSION}=1"
     return (
         f"{means.name}; stops other files, the network, and processes that stay; limits time, "
         "memory, processes, open files, output; does not stop flaws of the kernel"

@@ -25,7 +25,9 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC = 32, 4096, 16384
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 CAPABILITY_VERSION = 0x20080522
-KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}  # numbers of the system call
+# numbers of the system call
+KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "loongarch64": 219}
+KEYCTL |= {"ppc64le": 271, "s390x": 280}
 KEYCTL_JOIN_SESSION_KEYRING = 1
 
 RECURSION = 50_000  # calls inside of one another
@@ -142,16 +144,23 @@ def lower(user: int | None) -> None:
 
 def _leave_keys() -> None:
     """Leave the session's keys, of Kerberos for one, for a keyring of this process alone."""
-    number = KEYCTL.get(os.uname().machine)
-    if number is None:
-        raise OSError(f"the number of keyctl is not known for {os.uname().machine}")
     import ctypes
+    import time
 
-    system = ctypes.CDLL(None, use_errno=True).syscall
-    if system(number, KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
+    machine = os.uname().machine
+    if machine not in KEYCTL or sys.maxsize < 2**32:  # 32 bits have numbers of their own
+        raise OSError(f"the number of keyctl is not known for {machine}")
+    system, failed = ctypes.CDLL(None, use_errno=True).syscall, errno.EDQUOT
+    end = time.monotonic() + 2
+    while failed == errno.EDQUOT and time.monotonic() < end:  # keys of ended answers count a while
+        if system(KEYCTL[machine], KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
+            return
         failed = ctypes.get_errno()
-        if failed not in (errno.ENOSYS, errno.EPERM):  # no answer has keys then, either
-            raise OSError(failed, f"keyctl: {os.strerror(failed)}")
+        time.sleep(0.01)
+    if failed == errno.EDQUOT:
+        raise OSError(failed, "no room for a keyring; raise kernel.keys.maxkeys")
+    if failed not in (errno.ENOSYS, errno.EPERM):  # a filter forbids the call, to answers, too
+        raise OSError(failed, f"keyctl: {os.strerror(failed)}")
 
 
 def limit(request: dict) -> None:
