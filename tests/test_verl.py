@@ -368,7 +368,9 @@ def test_an_export_tells_how_far_it_is(tmp_path):
 
 def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys, monkeypatch):
     pytest.importorskip("pyarrow")
-    command = f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --problems 3 --out"
+    command = (
+        f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --eval-problems 3 --out"
+    )
     assert main([*command.split(), str(tmp_path / "a")]) == 0
     assert "train.parquet (4 problems), held_out.parquet (3 problems)" in capsys.readouterr().out
     assert RunFolder(tmp_path / "a").config().eval_problems == 3  # evaluate measures the same ones

@@ -1,6 +1,5 @@
 """``vpo-lite export KIND``: what the kit knows, in a form that something else starts from."""
 
-import argparse
 import contextlib
 import sys
 
@@ -16,7 +15,6 @@ from .flags import (
     note,
     path,
     requests,
-    whole,
 )
 
 
@@ -40,7 +38,6 @@ def _verl_flags(made, arguments) -> None:
         help="what normalises scores in a group: grpo, veRL's own (default), or vpo, ours: by "
         "the population's standard deviation and --eps",
     )
-    made.add_argument("--problems", dest="eval_problems", type=whole, help=argparse.SUPPRESS)
     add_settings(made, arguments, TrainConfig.options(), "gpu")
 
 

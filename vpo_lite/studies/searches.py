@@ -173,16 +173,15 @@ def _shares(rows: Sequence[Searches]) -> np.ndarray:
     return np.array(solved).mean(axis=0)
 
 
-def markdown(study: Study, folder, against: str | None = None) -> str:
+def markdown(study: Study, folder) -> str:
     """A table of the searches: share solved, answers until half are, tokens, sign test.
 
     The share is the mean over policies, search seeds and problems. Answers are those after
     which half of all searches were solved; one that ended unsolved needs more than it had. The sign
-    test compares the shares of the problems with those of the kind ``against`` (by default the
-    baseline).
+    test compares the shares of the problems with those of the baseline.
     """
     found = finished(study, folder)
-    other = found.get(against or study.baseline)
+    other = found.get(study.baseline)
     heads = ["search with", "policies", "solved", "answers until half are solved", "tokens"]
     heads += ["elites", "wins and losses", "sign test p"]
     lines = []
