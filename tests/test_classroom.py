@@ -7,6 +7,7 @@ import functools
 import http.client
 import itertools
 import json
+import logging
 import os
 import re
 import shlex
@@ -550,10 +551,65 @@ def test_the_kernel_of_a_forsaken_page_is_ended_after_two_minutes_also_while_it_
     assert at(620) == (["a", "loads"], ["a", "loads"]), "120 seconds"
     assert at(621) == (["loads"], ["loads"])
     early.disconnect()  # after the end: nothing is kept
+    assert not manager.left and not manager.pages
     early.kernel_id = "loads"
     early.disconnect()  # it was closed before it was there
     assert at(741) == (["loads"], ["loads"]) and at(742) == ([], [])
-    assert not manager.left and not any(manager.pages.values())
+    assert not manager.left and not manager.pages
+
+
+@pytest.mark.parametrize("how", ["raises", "fails later", "is given up"])
+def test_a_page_that_could_not_be_opened_is_gone(manager, monkeypatch, how):
+    """Tornado tells nobody of it: its kernel kept a place for ever."""
+    now, connection = [0.0], kernels.connection_class()
+    monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
+
+    def connect(self):
+        if how == "raises":
+            raise OSError("too many open files")
+        return self.opening
+
+    monkeypatch.setattr(connection.__base__, "connect", connect)
+
+    class Page(connection):
+        multi_kernel_manager, kernel_id = manager, "a"
+
+        def __init__(self):
+            self.opening = asyncio.get_running_loop().create_future()
+
+    async def story():
+        page = Page()
+        manager.running += ["a"]
+        with contextlib.suppress(OSError):
+            page.connect()
+        await asyncio.sleep(0)
+        if how == "fails later":
+            page.opening.set_exception(TimeoutError())
+        if how == "is given up":
+            page.opening.cancel()
+        await asyncio.sleep(0)
+        now[0] = 121.0
+        await manager.cull_kernel_if_idle("a")
+        assert manager.running == []
+
+    asyncio.run(story())
+
+
+def test_a_server_tells_all_but_that_a_kernel_has_died(caplog):
+    log = logging.getLogger("of a classroom")
+    log.addFilter(serve._is_no_dead_kernel)
+    for error in (RuntimeError("Kernel died before replying to kernel_info"), OSError("full")):
+        try:
+            raise error
+        except Exception:
+            log.exception("Error at server while executing cell: %r", {})
+    log.error("Kernel died while waiting for execute reply.")
+    log.error("100 % said")
+    assert [record.msg for record in caplog.records] == [
+        "Error at server while executing cell: %r",
+        "100 % said",
+    ]
+    assert caplog.records[0].exc_info[1].args == ("full",)
 
 
 @pytest.mark.parametrize("v1", [False, True])

@@ -20,7 +20,7 @@ from vpo_lite.files import DamagedError
 from vpo_lite.lab.codes import decode
 from vpo_lite.lab.packing import packed
 from vpo_lite.lab.session import Session
-from vpo_lite.tasks.by_name import code_digest
+from vpo_lite.tasks.by_name import code_digest, in_modules
 from vpo_lite.training.contents import contents, other_now
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import check_method
@@ -366,7 +366,14 @@ def test_a_share_code_imports_neither_methods_nor_rewards(own, tmp_path, capsys)
     assert not {"in_strange", "in_judged"} & set(sys.modules) and not capsys.readouterr().out
     importlib.import_module("in_judged")  # the reader trusts it
     assert decode(code(["vpo"], *rewards)).config.task_options["reward_funcs"] == "in_judged:judged"
-    for name in ("os:system", "vpo_lite.files:os.system", "vpo_lite.files:json.dumps"):
+    for name in (
+        "os:system",
+        "vpo_lite.files:os.system",
+        "vpo_lite.files:json.dumps",
+        "sys:modules.update",
+        "builtins:str.join",
+        "vpo_lite.estimators:METHODS.update",
+    ):
         with pytest.raises(ValueError, match=f"reward_funcs '{name}' is not part of vpo_lite"):
             decode(code(["vpo"], task | {"reward_funcs": name}, {}, False))
 
@@ -414,5 +421,7 @@ def test_a_name_that_no_file_can_have_is_an_unknown_one(runs, tmp_path):
     told = json.loads((theirs / "config.json").read_text())
     for module in ("a" * 300, "a\0b", "", ".", "/", "a//b", "~"):
         (theirs / "config.json").write_text(json.dumps(told | {"task": f"{module}:Task"}))
-        with pytest.raises(DamagedError, match=r"config\.json: task "):
+        with pytest.raises(DamagedError, match=r"config\.json: task '.*cannot be found"):
             RunFolder.open(theirs).config()
+    with pytest.raises(ValueError, match="at most 10,000 characters of names"):
+        in_modules(f"{'a.' * 9000}b:c{',d' * 9000}")  # 16 million characters in all

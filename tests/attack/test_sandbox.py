@@ -274,6 +274,20 @@ def test_without_a_sandbox_and_by_request_limits_still_hold(bare, monkeypatch):
     assert (child.output, session.output) == (b"1\n", b"True\n")
 
 
+@needs_sandbox
+def test_why_the_limits_could_not_be_set_is_said(monkeypatch, tmp_path):
+    """The cure for a full keyring stood behind a line that said nothing."""
+    means = sandbox.protection()[0]
+    if means.shut != "here":
+        pytest.skip("bubblewrap has the script of its own")
+    broken = Path(sandbox.INSIDE).read_text().replace("KEYCTL = {", "KEYCTL = {} and {")
+    broken = broken.replace("KEYCTL |= {", "KEYCTL |= {} and {")
+    (tmp_path / "inside.py").write_text(broken)
+    monkeypatch.setattr(sandbox, "INSIDE", tmp_path / "inside.py")
+    with pytest.raises(TaskError, match=r"the sandbox failed .*number of keyctl is not known for"):
+        sandbox.execute(means, Job("print(1)", ""), LIMITS)
+
+
 def test_a_means_is_taken_only_if_it_stops_what_it_must(monkeypatch):
     """The check can fail: without a sandbox it sees a file, writes, and reaches the network."""
     said = sandbox.shortfall(means.OPEN)

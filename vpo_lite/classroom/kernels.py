@@ -4,7 +4,6 @@ import contextlib
 import json
 import sys
 import time
-from collections import defaultdict
 from pathlib import Path
 
 MOST_PARTS = 64  # of a message
@@ -26,7 +25,7 @@ def kernels_for(most: int) -> type:
         def __init__(self, **options):
             super().__init__(**options)
             self.starting: set[str] = set()  # ids
-            self.pages = defaultdict(set)  # by id
+            self.pages: dict[str, set] = {}  # by id
             self.left: dict[str, float] = {}  # when the last page went, by id
 
         async def start_kernel(self, **options):
@@ -42,27 +41,29 @@ def kernels_for(most: int) -> type:
                 self.starting.discard(own)
 
         def page_came(self, kernel_id, page):
-            self.pages[kernel_id].add(page)
+            self.pages.setdefault(kernel_id, set()).add(page)
             self.left.pop(kernel_id, None)
 
         def page_went(self, kernel_id, page):
             """Also told of a page that never came."""
-            self.pages[kernel_id].discard(page)
-            if not self.pages[kernel_id] and kernel_id in self:
+            self.pages.get(kernel_id, set()).discard(page)
+            if not self.pages.get(kernel_id) and kernel_id in self:
                 self.left[kernel_id] = time.monotonic()
 
         async def cull_kernel_if_idle(self, kernel_id):
             now = time.monotonic()
+            if kernel_id not in self:  # it ended meanwhile
+                return
             if now - self.left.get(kernel_id, now) > self.cull_idle_timeout:
                 await self.shutdown_kernel(kernel_id)
-            elif not self.pages[kernel_id]:
+            elif not self.pages.get(kernel_id):
                 await super().cull_kernel_if_idle(kernel_id)
 
         async def shutdown_kernel(self, kernel_id, now=False, restart=False):
             """now: whatever it says, the kernel is killed."""
+            await super().shutdown_kernel(kernel_id, True, restart)
             self.left.pop(kernel_id, None)
             self.pages.pop(kernel_id, None)
-            await super().shutdown_kernel(kernel_id, True, restart)
 
     return Kernels
 
@@ -77,11 +78,25 @@ def connection_class() -> type:
     class Connection(ZMQChannelsWebsocketConnection):
         def connect(self):
             self.multi_kernel_manager.page_came(self.kernel_id, self)
-            return super().connect()
+            try:
+                connected = super().connect()
+            except BaseException:  # tornado tells nobody of a page that could not be opened
+                self.went()
+                raise
+            if connected is not None:
+                connected.add_done_callback(self.went_unless)
+            return connected
 
         def disconnect(self):
-            self.multi_kernel_manager.page_went(self.kernel_id, self)
+            self.went()
             super().disconnect()
+
+        def went(self):
+            self.multi_kernel_manager.page_went(self.kernel_id, self)
+
+        def went_unless(self, connected):
+            if connected.cancelled() or connected.exception():
+                self.went()
 
         def handle_incoming_message(self, incoming_msg):
             if is_sound(incoming_msg, v1=bool(self.subprotocol)):
@@ -92,9 +107,10 @@ def connection_class() -> type:
 
 def is_sound(message: bytes | str, *, v1: bool) -> bool:
     """Whether a message begins with the number and the offsets of parts that it really has, and has
-    at most 64. A widget's has six, and its buffers.
+    at most 64. A widget's has six or fewer, and its buffers.
 
-    v1: Jupyter's protocol of this name, 8 bytes each; else the one before, 4 bytes each, or a text.
+    v1: Jupyter's protocol of this name, with numbers of 8 bytes; else the one before, with 4 bytes,
+    or a text.
 
     >>> is_sound((2**24).to_bytes(8, "little"), v1=True)
     False

@@ -225,8 +225,9 @@ def _server() -> type:
                 loop.asyncio_loop.call_soon_threadsafe(loop.stop)
 
             loop.add_callback(signal.signal, signal.SIGINT, stop)
-            self.log.addFilter(_is_no_dead_kernel)
-            # Else everybody in the network could fill this machine's memory, or hold all sockets.
+            for log in (self.log, logging.getLogger("asyncio")):
+                log.addFilter(_is_no_dead_kernel)
+            # Else everybody in the network could fill this machine's memory, or hold its sockets.
             limits = dict(max_body_size=MOST_POSTED, body_timeout=30, idle_connection_timeout=60)
             self.app.listen = functools.partial(self.app.listen, **limits)
             super().listen()
@@ -256,8 +257,8 @@ def _is_no_dead_kernel(record: logging.LogRecord) -> bool:
     """Whether to print it. A page that is closed while it loads, or met by Ctrl-C, would print a
     traceback.
     """
-    dead = record.exc_info and type(record.exc_info[1]).__name__ == "DeadKernelError"  # nbclient's
-    return not (dead or record.getMessage().startswith("Kernel died"))
+    error = record.exc_info[1] if record.exc_info else ""
+    return "Kernel died" not in f"{record.msg} {error}"
 
 
 def _settings(folder: Path, port: int, token: str | None, viewers: int, browser: bool) -> dict:

@@ -56,9 +56,8 @@ def _array(path: Path) -> np.ndarray:
         raise DamagedError(f"{shown_path(path)}: cannot be read ({why})") from error
     except Exception as error:  # NumPy reads the header without checks of its own
         why = shortened(str(error), 200)
-        if (
-            "contains pickled" in why or "containing pickled" in why
-        ):  # its guess for all that does not begin as such a file
+        # NumPy's guess for all that does not begin as such a file, in its older and newer words
+        if "containing pickled" in why or "contains pickled" in why:
             why = "it begins otherwise"
         raise DamagedError(f"{shown_path(path)}: no .npy file with numbers ({why})") from error
     if not isinstance(R, np.ndarray):  # an .npz under another name

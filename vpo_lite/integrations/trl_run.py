@@ -185,11 +185,12 @@ class TrlRun(AnyRun):
         Until it returns, the model has the generation settings that TRL samples with.
         """
         checkpoint = _last_checkpoint(self.folder, self.learner, self.config, self.team)
+        self.done = step_of(checkpoint)
         with silence(), torch_threads(self.config.threads), enough_memory(self.config):
             if self._began and checkpoint is None:  # steps without a state changed the adapter
                 self._build_again(_learner)
             self._began = True
-            self.did(step_of(checkpoint))
+            self.did(self.done)
             policy = self.learner.policy
             base, ends = policy.model.get_base_model(), sorted(ends_of(policy, self.config))
             self._own = base.generation_config

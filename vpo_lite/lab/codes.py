@@ -105,8 +105,9 @@ def _imported(name: str):
         path.split("."),
         sys.modules.get(module),
     )
-    home = str(getattr(unwrapped(found), "__module__", "")).partition(".")[0]
-    return None if home in sys.stdlib_module_names else found  # os.system is no reward
+    home = getattr(unwrapped(found), "__module__", None)  # methods of builtin types have none
+    homes = {name.partition(".")[0] for name in (module, home) if isinstance(name, str)}
+    return found if isinstance(home, str) and not homes & sys.stdlib_module_names else None
 
 
 def _check_known(known: bool, what: str, name: str) -> None:

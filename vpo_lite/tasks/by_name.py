@@ -13,6 +13,7 @@ from typing import Any
 from .. import estimators
 from ..checks import raised, shortened, shown
 
+MOST_NAMES = 10_000  # characters
 HERE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
@@ -59,14 +60,15 @@ def lies_in(folder, name: str) -> bool:
     (True, False)
     """
     module, colon, _ = name.partition(":")
-    parts = module.split(".") if colon else []
     suffixes = importlib.machinery.all_suffixes()
     ends = [*suffixes, *(f"{os.sep}__init__{suffix}" for suffix in suffixes)]
-    starts = [os.path.join(*parts[: n + 1]) for n in range(len(parts))]
-    paths = [
-        os.path.join(x, start + end) for x in {*sys.path, ""} for start in starts for end in ends
-    ]
-    files = [Path(path) for path in paths if os.path.isfile(path)]
+    files = []
+    for place in {*sys.path, ""} if colon else ():
+        for part in module.split("."):
+            stem = os.path.join(place, part)
+            files += [Path(stem + end) for end in ends if os.path.isfile(stem + end)]
+            if not os.path.isdir(place := stem):
+                break
     around = {place for f in files for place in (*f.absolute().parents, *f.resolve().parents)}
     return any(os.path.samefile(place, folder) for place in around)
 
@@ -80,11 +82,13 @@ def unwrapped(function: Any) -> Any:
 
 def in_modules(names: str) -> list[str]:
     """The full names in a text of names between commas. One without a module is in the module
-    before it; in the first place it stays without.
+    before it; in the first place it stays without. Raises ValueError for a text that is too long.
 
     >>> in_modules("rewards:correct, brief, others:polite")
     ['rewards:correct', 'rewards:brief', 'others:polite']
     """
+    if len(names) > MOST_NAMES:
+        raise ValueError(f"{shown(names)}: at most {MOST_NAMES:,} characters of names")
     found, module = [], ""
     for part in names.split(","):
         before, colon, name = part.strip().rpartition(":")

@@ -54,8 +54,9 @@ def build(source, destination, *, student: bool = False) -> dict[str, int]:
             copy = without_solutions(notebook) if student else for_nbgrader(notebook)
         made[path.name] = (json.dumps(copy, indent=1, ensure_ascii=False) + "\n").encode()
         counted[path.name] = sum(map(is_exercise, notebook["cells"]))
+    kept = {(source / name).resolve() for name in FOR_TEACHERS}
     for path in others:
-        if not (student and path.resolve().name in FOR_TEACHERS):
+        if not (student and path.resolve() in kept):
             content = path.read_bytes()
             if student and path.suffix == ".md":
                 content = LINK.sub(rb"\1", content)

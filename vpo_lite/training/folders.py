@@ -28,7 +28,7 @@ from ..files import (
     write_json,
 )
 from ..markup import count
-from ..tasks.by_name import in_modules, lies_in
+from ..tasks.by_name import MOST_NAMES, in_modules, lies_in
 from .config import TrainConfig
 from .contents import contents, named, other_now
 from .errors import TrainingError
@@ -166,7 +166,8 @@ class RunFolder:
         """Refuse settings that name code in this folder, which somebody else may have filled."""
         options = values.get("task_options")
         for name, value in (values | (options if isinstance(options, dict) else {})).items():
-            names = [value, *in_modules(value)] if isinstance(value, str) else []
+            may_name = isinstance(value, str) and len(value) <= MOST_NAMES
+            names = [value, *in_modules(value)] if may_name else []
             if any(lies_in(self.path, x) for x in names):
                 raise ValueError(
                     f"{name} = {shown(value)}: its code lies in the run's own folder; if you trust "

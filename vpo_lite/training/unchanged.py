@@ -24,9 +24,10 @@ def flag(name: str) -> str:
 def check_changes(path, names: Iterable[str]) -> None:
     """Raise ValueError for settings that the run in ``path`` cannot go on with in another value."""
     if others := sorted(set(names) - {"steps", *OF_THE_MACHINE}):
+        may = ", ".join(map(flag, OF_THE_MACHINE))
         raise ValueError(
             f"--resume {path}: leave out {', '.join(map(flag, others))}: it comes from the run; "
-            f"steps may change, and what says how it is computed: {', '.join(OF_THE_MACHINE)}; "
+            f"--steps may change, and what says how it is computed: {may}; "
             "with other settings begin another run, on the model that `vpo-lite export model "
             f"{path} --out FOLDER` writes"
         )

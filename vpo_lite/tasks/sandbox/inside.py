@@ -156,10 +156,10 @@ def _leave_keys() -> None:
         if system(KEYCTL[machine], KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
             return
         failed = ctypes.get_errno()
-        time.sleep(0.01)
+        time.sleep(0.01 if failed == errno.EDQUOT else 0)
     if failed == errno.EDQUOT:
-        raise OSError(failed, "no room for a keyring; raise kernel.keys.maxkeys")
-    if failed not in (errno.ENOSYS, errno.EPERM):  # a filter forbids the call, to answers, too
+        raise OSError(failed, "no room for a keyring; raise kernel.keys.maxkeys or maxbytes")
+    if failed not in (errno.ENOSYS, errno.EPERM):  # no keys here, or a filter forbids the call
         raise OSError(failed, f"keyctl: {os.strerror(failed)}")
 
 
@@ -210,7 +210,7 @@ def supervise(request: dict) -> int:
         return DONE
     os.close(ready)
     if not os.read(heard, 1):
-        raise OSError("the limits could not be set")
+        sys.exit(1)  # the child has said why
     ended = select.poll()
     ended.register(os.pidfd_open(child), select.POLLIN)
     if not ended.poll(1000 * request["seconds"]):
