@@ -230,7 +230,13 @@ def test_the_rate_with_the_best_validation_is_chosen(study, folder, tmp_path):
     assert results.chosen_rate(study, tmp_path / "copy", "vpo") is None
 
 
-@pytest.mark.parametrize("figure", ["any@10", "best@1", "solved@3", "set_reward"])
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "any@10",
+        *(pytest.param(x, marks=pytest.mark.long) for x in ("best@1", "solved@3", "set_reward")),
+    ],
+)
 def test_a_study_names_the_figure_that_chooses_its_rates(tmp_path, figure):
     """Against evaluate, which computes it in another way, from the same validation problems."""
     file, place = tmp_path / "mine.toml", tmp_path / "out"

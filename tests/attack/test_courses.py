@@ -226,7 +226,9 @@ sys.exit(main(sys.argv[3:]))
 
 @posix
 @pytest.mark.parametrize("kind", [["course", "build"], ["notebooks", "copy"]])
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize(
+    "count", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3, 5, 12))]
+)
 def test_what_was_killed_can_be_done_again(tmp_path, kind, count):
     out = tmp_path / "out"
     command = [sys.executable, "-c", KILL, str(count), str(tmp_path), *kind, str(out)]

@@ -272,7 +272,10 @@ def summary_of(folder):
     }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [m if m in ("score", "prompt") else pytest.param(m, marks=pytest.mark.long) for m in METHODS],
+)
 def test_on_a_later_problem_the_run_stops_in_one_line_and_goes_on_once_mended(
     model, whole, monkeypatch, tmp_path, capsys, method
 ):
