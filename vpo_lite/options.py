@@ -70,8 +70,8 @@ class Option:
 
     @property
     def flag(self) -> str:
-        off = "no-" if self.type is bool and self.default is True else ""
-        return f"--{off}{self.name.replace('_', '-')}"
+        off = "no_" if self.type is bool and self.default is True else ""
+        return flag_of(off + self.name)
 
     @property
     def expected(self) -> str:
@@ -166,6 +166,15 @@ class Option:
 
 
 _TRUTH = {"True": True, "False": False}
+
+
+def flag_of(name: str) -> str:
+    """How the command line writes a name.
+
+    >>> flag_of("group_size")
+    '--group-size'
+    """
+    return f"--{name.replace('_', '-')}"
 
 
 def device_name(value: Any) -> Any:

@@ -7,26 +7,18 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from ..files import DamagedError, parse_json
+from ..options import flag_of
 from .config import OF_THE_MACHINE, TrainConfig
 
 MAY_CHANGE = (*OF_THE_MACHINE, "model", "steps")  # the same run, elsewhere or longer
 
 
-def flag(name: str) -> str:
-    """How the command line names a setting.
-
-    >>> flag("group_size")
-    '--group-size'
-    """
-    return f"--{name.replace('_', '-')}"
-
-
 def check_changes(path, names: Iterable[str]) -> None:
     """Raise ValueError for settings that the run in ``path`` cannot go on with in another value."""
     if others := sorted(set(names) - {"steps", *OF_THE_MACHINE}):
-        may = ", ".join(map(flag, OF_THE_MACHINE))
+        may = ", ".join(map(flag_of, OF_THE_MACHINE))
         raise ValueError(
-            f"--resume {path}: leave out {', '.join(map(flag, others))}: it comes from the run; "
+            f"--resume {path}: leave out {', '.join(map(flag_of, others))}: it comes from the run; "
             f"--steps may change, and what says how it is computed: {may}; "
             "with other settings begin another run, on the model that `vpo-lite export model "
             f"{path} --out FOLDER` writes"
