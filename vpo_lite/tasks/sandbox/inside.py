@@ -150,17 +150,16 @@ def _leave_keys() -> None:
     machine = os.uname().machine
     if machine not in KEYCTL or sys.maxsize < 2**32:  # 32 bits have numbers of their own
         raise OSError(f"the number of keyctl is not known for {machine}")
-    system, failed = ctypes.CDLL(None, use_errno=True).syscall, errno.EDQUOT
-    end = time.monotonic() + 2
-    while failed == errno.EDQUOT and time.monotonic() < end:  # keys of ended answers count a while
-        if system(KEYCTL[machine], KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
-            return
+    system, end = ctypes.CDLL(None, use_errno=True).syscall, time.monotonic() + 2
+    while system(KEYCTL[machine], KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
         failed = ctypes.get_errno()
-        time.sleep(0.01 if failed == errno.EDQUOT else 0)
-    if failed == errno.EDQUOT:
-        raise OSError(failed, "no room for a keyring; raise kernel.keys.maxkeys or maxbytes")
-    if failed not in (errno.ENOSYS, errno.EPERM):  # no keys here, or a filter forbids the call
-        raise OSError(failed, f"keyctl: {os.strerror(failed)}")
+        if failed in (errno.ENOSYS, errno.EPERM):  # no keys here, or a filter forbids the call
+            return
+        if failed != errno.EDQUOT:
+            raise OSError(failed, f"keyctl: {os.strerror(failed)}")
+        if time.monotonic() > end:
+            raise OSError(failed, "no room for a keyring; raise kernel.keys.maxkeys or maxbytes")
+        time.sleep(0.01)  # keys of ended answers count for a while
 
 
 def limit(request: dict) -> None:
