@@ -388,7 +388,7 @@ def test_a_thousand_sets_are_worth_what_the_library_says(shared):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.05, 1, 10, 20])
+@pytest.mark.parametrize("alpha", [0.05, 10])
 def test_alpha_by_keyboard_gives_the_librarys_coverage(page, lesson, alpha):
     steps = alphas(page).index(alpha) - alphas(page).index(1)
     turn(page, "alpha", "ArrowRight" if steps > 0 else "ArrowLeft", abs(steps))

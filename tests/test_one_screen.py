@@ -270,7 +270,7 @@ def test_a_recording_of_three_methods(page):
     check(page, boards=3, large=True)
 
 
-@pytest.mark.parametrize("methods", TRAINED)
+@pytest.mark.parametrize("methods", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_after_training(page, methods):
     put(page, TRAINED[methods], trained=True)
     check(page, boards=methods, sizes=(SMALL, LARGE), large=methods <= 2)

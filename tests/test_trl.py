@@ -1424,7 +1424,7 @@ def in_two_processes(name, folder):
     return json.loads((folder / "found.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     """By TRL's own gathering; weights that each process draws for itself are caught."""
     found = in_two_processes("trl_two_processes.py", tmp_path)
