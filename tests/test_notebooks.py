@@ -127,7 +127,7 @@ def check_outputs(cells, small):
 @pytest.mark.slow
 def test_the_path_for_a_class_needs_no_other_cell(monkeypatch, tmp_path):
     """Without a screen, one after another in a kernel that forgets all names between them. Where
-    there is a browser, test_course_browser.py runs every cell (in `make test` of the first notebook, in
+    there is a browser, test_course_browser.py runs every cell (in `make test` of 00 alone, in
     `make test-all` of all); where there is none, they run here.
     """
     monkeypatch.setenv("VPO_LITE_COLD", "1")

@@ -71,7 +71,7 @@ def sample_weights(
     if d == 1:
         return np.ones((K, 1))
     dimensions = d - 1 if alpha == 1 else d
-    u = sobol_points(K, dimensions, rng=rng)
+    u = _sobol_points(K, dimensions, rng=rng)
     if alpha == 1:  # the gaps between d - 1 sorted uniforms are uniform on the simplex
         return np.diff(np.sort(u, axis=1), axis=1, prepend=0.0, append=1.0)
     for rows in np.array_split(u, -(-u.size // BLOCK)):
@@ -88,14 +88,8 @@ def sampling_method(alpha: float) -> str:
     return "sobol" if alpha >= 0.01 else "iid"
 
 
-def sobol_points(K: int, dimensions: int, *, rng: np.random.Generator) -> np.ndarray:
-    """K scrambled Sobol points (K, dimensions) in the unit cube: those that weights are made of.
-
-    Coordinates are integer multiples of 2^-30.
-
-    >>> sobol_points(4, 2, rng=np.random.default_rng(0)).shape
-    (4, 2)
-    """
+def _sobol_points(K: int, dimensions: int, *, rng: np.random.Generator) -> np.ndarray:
+    """K scrambled Sobol points (K, dimensions) in the unit cube: those that weights are made of."""
     from scipy.stats import qmc  # half of the time of `import vpo_lite`, and needed here alone
 
     scrambling = np.random.default_rng(rng.integers(2**63))  # SciPy spawns from it; not all can

@@ -243,7 +243,9 @@ def test_a_coverage_above_one_is_on_the_axis(trained, monkeypatch):
 def test_win_shares_of_many_objectives_take_fewer_points(trained, monkeypatch):
     """A drawing took up to seconds."""
     asked = []
-    monkeypatch.setattr("vpo_lite.lab.view.exact_shares", lambda R, _, points: asked.append(points))
+    monkeypatch.setattr(
+        "vpo_lite.lab.judging.exact_shares", lambda R, _, points: asked.append(points)
+    )
     for d in (16, 17):
         trained.view().win_shares(np.eye(d))
     assert asked == [16_384, 2_048]

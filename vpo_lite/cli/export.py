@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from functools import partial
 
 from ..checks import command
 from .flags import (
@@ -14,6 +15,7 @@ from .flags import (
     measuring,
     note,
     path,
+    progress,
     requests,
 )
 
@@ -85,7 +87,8 @@ def _lesson(options) -> int:
     with requests():
         from ..lab.lesson import write_lesson
 
-        written = write_lesson(options.recordings, options.out, options.unseen)
+        bar = partial(progress, desc="judging", unit="alpha", delay=2, leave=False)
+        written = write_lesson(options.recordings, options.out, options.unseen, bar)
     size = written.stat().st_size / 1000
     print(f"{written}: {size:,.0f} kB; {OF_A_PAGE}")
     return 0

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import metrics
-from ..exact import compared_set_rewards, exact_set_reward
+from ..exact import POINTS as MANY
+from ..exact import compared_set_rewards, exact_set_reward, exact_shares
 from ..objective import sample_weights, sampling_method, set_reward
 from ..randomness import generator
 
@@ -33,9 +34,9 @@ class Target(NamedTuple):
     ceilings: tuple[float, ...]
 
 
-def target(front: np.ndarray, m: int, alpha: float) -> Target:
+def target(front: np.ndarray, m: int, alpha: float, points: int = POINTS) -> Target:
     """The best sets of a front (f, d): exactly for d = 2, and at alpha = 1 up to the piece limit;
-    else over `POINTS` points. From large fronts answers are added one by one: see
+    else over so many points. From large fronts answers are added one by one: see
     `metrics.best_subset`.
 
     Over points a set that is worth 0.001 less may take the place of the best one. Which single
@@ -47,16 +48,16 @@ def target(front: np.ndarray, m: int, alpha: float) -> Target:
     ((0, 1), [0.7895, 0.9868])
     """
     front = np.ascontiguousarray(front, dtype=float)
-    return _target(front.tobytes(), front.shape, m, alpha)
+    return _target(front.tobytes(), front.shape, m, alpha, points)
 
 
 @lru_cache(maxsize=512)
-def _target(data: bytes, shape: tuple[int, int], m: int, alpha: float) -> Target:
+def _target(data: bytes, shape: tuple[int, int], m: int, alpha: float, points: int) -> Target:
     front = np.frombuffer(data).reshape(shape)
     single = metrics.best_subset(front, 1)
     sizes = range(2, m + 1)
-    found = [single] + [metrics.best_subset(front, s, alpha, points=POINTS) for s in sizes]
-    most = float(exact_set_reward(front, alpha, points=POINTS))
+    found = [single] + [metrics.best_subset(front, s, alpha, points=points) for s in sizes]
+    most = float(exact_set_reward(front, alpha, points=points))
     ceilings = (min(1.0, subset.value / most) if most > 0 else 1.0 for subset in found)
     return Target(tuple(map(int, found[-1].indices)), tuple(ceilings))
 
@@ -81,7 +82,9 @@ class Sets(NamedTuple):
         return cls(front, points[distinct], counts)
 
 
-def coverages(steps: Sequence[Sequence[Sets]], alpha: float) -> list[float | None]:
+def coverages(
+    steps: Sequence[Sequence[Sets]], alpha: float, points: int = POINTS
+) -> list[float | None]:
     """The mean coverage of the sets of each step at this alpha; None without a known front.
 
     Sets of all steps on one front are judged in one call.
@@ -103,7 +106,7 @@ def coverages(steps: Sequence[Sequence[Sets]], alpha: float) -> list[float | Non
         # Most sets come again in later steps: each is judged once.
         flat = rewards.reshape(len(rewards), -1)
         _, first, at = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-        distinct = metrics.coverage(rewards[first], found[0][1].front, alpha, points=POINTS)
+        distinct = metrics.coverage(rewards[first], found[0][1].front, alpha, points=points)
         covered = distinct[at.reshape(-1)]
         parts = np.split(covered, np.cumsum([len(sets.counts) for _, sets in found])[:-1])
         for (step, sets), part in zip(found, parts, strict=True):
@@ -113,6 +116,17 @@ def coverages(steps: Sequence[Sequence[Sets]], alpha: float) -> list[float | Non
         float(total / n) if 0 < n == len(parts) else None
         for total, n, parts in zip(sums, judged, steps, strict=True)
     ]
+
+
+def win_shares(R: np.ndarray, alpha: float) -> np.ndarray:
+    """How often each answer of the sets R (..., m, d) wins over all weights: (..., m).
+
+    With many objectives over fewer points: the usual ones take up to seconds a drawing there.
+
+    >>> win_shares(np.array([[1, 0], [0, 1], [0.6, 0.6]]), 1.0).round(2)
+    array([0.4, 0.4, 0.2])
+    """
+    return exact_shares(R, alpha, points=MANY if R.shape[-1] <= 16 else POINTS)
 
 
 def best_of_k(points: np.ndarray, counts: np.ndarray, alpha: float) -> dict[int, float]:

@@ -12,15 +12,14 @@ import numpy as np
 
 from .. import metrics
 from ..estimators import METHODS
-from ..exact import POINTS as MANY
-from ..exact import exact_set_reward, exact_shares
+from ..exact import exact_set_reward
 from ..objective import sample_weights
 from ..policy import shipped
 from ..randomness import generator
 from ..tasks.base import Task, group_key
 from ..training.config import TrainConfig
 from ..training.record import StepRecord
-from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target
+from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target, win_shares
 from .settings import MOST_RUNS, Settings
 from .showing import Showing
 
@@ -294,12 +293,8 @@ class View:
         )
 
     def win_shares(self, rewards: np.ndarray) -> np.ndarray:
-        """How often each of the answers (m, d) wins over all weights, whatever K.
-
-        With many objectives over fewer points: the usual ones take up to seconds a drawing there.
-        """
-        points = MANY if rewards.shape[-1] <= 16 else POINTS
-        return exact_shares(rewards, self.config.alpha, points=points)
+        """How often each of the answers (m, d) wins over all weights, whatever K."""
+        return win_shares(rewards, self.config.alpha)
 
     def token_limit(self, run: Run) -> int:
         """Tokens after which the last step of a run cut its rollouts off."""

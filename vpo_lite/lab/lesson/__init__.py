@@ -1,12 +1,12 @@
 """A lesson: recorded runs as one page that a browser opens offline, with a live α.
 
-The page needs no server, no network and no plotly. It draws with board.js, the panel's own, and
-computes the exact set reward with exact.js.
+The page needs no server, no network and no plotly. It draws with board.js, the panel's own. What it
+shows at each α was computed when it was written.
 """
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...markup import (
@@ -28,13 +28,14 @@ PAGE = "lab/lesson/page.html"
 STYLE = "lab/lesson/page.css"
 SCRIPTS = {  # in this order: each uses only those before it
     "board": "lab/board.js",
-    "exact": "lab/lesson/exact.js",
     "charts": "lab/lesson/charts.js",
     "page": "lab/lesson/page.js",
 }
 
 
-def write_lesson(recordings: Sequence, path, unseen: bool = False) -> Path:
+def write_lesson(
+    recordings: Sequence, path, unseen: bool = False, progress: Callable = iter
+) -> Path:
     """Write these recordings as one HTML file. Returns its path.
 
     recordings: folders as `Lab.record` writes them, or names of recordings that the package
@@ -42,16 +43,17 @@ def write_lesson(recordings: Sequence, path, unseen: bool = False) -> Path:
     problem.
     unseen: the page opens at step 1 and draws curves only up to the step on show, so that a class
     can vote before it sees the outcome. Otherwise it opens at the last step, with whole curves.
+    progress: wraps the loop over all α of the page, such as tqdm
 
     Raises ValueError for recordings that cannot be read or do not fit together, and for a file that
     cannot be written. Nothing is written then.
     """
     path = page_path(path, "a lesson")
     lesson = Lesson.of([Recorded(str(name), read(name)) for name in recordings])
-    return write_page(path, _page(lesson, unseen))
+    return write_page(path, _page(lesson, unseen, progress))
 
 
-def _page(lesson: Lesson, unseen: bool = False) -> Html:
+def _page(lesson: Lesson, unseen: bool = False, progress: Callable = iter) -> Html:
     script = scripts(**SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     return filled(
@@ -63,7 +65,7 @@ def _page(lesson: Lesson, unseen: bool = False) -> Html:
         tasks=_items(texts.tasks(lesson)),
         words=joined(html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in texts.words(lesson)),
         runs=_items(map(texts.settings, lesson.shown)),
-        data=data_block(lesson.data() | {"unseen": unseen}),
+        data=data_block(lesson.data(progress) | {"unseen": unseen}),
         script=script,
     )
 

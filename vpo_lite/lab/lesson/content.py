@@ -1,7 +1,7 @@
 """What a lesson shows: the runs of its recordings, side by side, as plain data."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...checks import shortened
-from ...exact import POINTS, SCRAMBLINGS
+from ...exact import POINTS, exact_set_reward
 from ...looks import STYLES, Look, look
-from ...objective import sampling_method, sobol_points
+from ...objective import sample_weights, sampling_method
+from ...randomness import generator
 from ..codes import decode
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of, of_front
 from ..faces import face_of
+from ..judging import coverages, target, win_shares
 from ..recordings import Recording
 from ..view import Run, View
 from ..words import is_maze, where
@@ -23,6 +25,7 @@ from ..words import is_maze, where
 MOST = 4  # runs side by side
 ALPHAS = [float(f"{10**exponent:.2g}") for exponent in np.arange(-13, 14) / 10]  # the panel's range
 LONGEST_NAME = 60  # letters of a recording's name
+DOTS = 100  # weights that are drawn
 STROKES = {  # plotly's name of a dash -> SVG's
     "solid": "",
     "dot": "2 6",
@@ -111,13 +114,16 @@ class Lesson:
         moments = [moment for one in self.shown for moment in one.run.moments]
         return max(sets.rewards.shape[1] for moment in moments for sets in moment.sets)
 
-    def data(self) -> dict:
+    def data(self, progress: Callable = iter) -> dict:
         """All that the page draws, as plain data. Reward vectors and answers are tables, and all
-        else points into them.
+        else points into them. What depends on α is there for each that the page can show.
+
+        progress: wraps the loop over them, such as tqdm
         """
         view, face = self.view, face_of(self.view)
-        points, answers = _Table(), _Table()
-        runs = [_run(one, points, answers) for one in self.shown]
+        d = face.d
+        points, answers, sets = _Table(), _Table(), _Table()
+        runs = [_run(one, points, answers, sets) for one in self.shown]
         front = None
         if self.known:
             rows = zip(of_front(view), view.front, strict=True)
@@ -125,14 +131,14 @@ class Lesson:
                 (answers.at((a, points.at(_plain(r)), True)), points.at(_plain(r))) for a, r in rows
             ]
         vectors = list(points)
+        typical = [np.array([vectors[point] for point in rows]) for rows in sets]
         beyond = [name for i, name in enumerate(face.names) if i not in (face.corners or ())]
         return {
             "judged": self.judged,
             "text": view.instance.text if is_maze(view) else "",
             "description": describe(view.instance, []) if is_maze(view) else "",
             "noun": "route" if is_maze(view) else "answer",
-            "d": face.d,
-            "size": self.size,
+            "d": d,
             "axes": face.axes,
             "axis_names": face.axis_names,
             "names": face.names,
@@ -147,23 +153,60 @@ class Lesson:
             ],
             "alphas": self._alphas,
             "alpha": self._alphas.index(self._alpha),
-            "sobol": sobol_tables(face.d, POINTS),
+            "judged_at": [self._judged_at(alpha, typical) for alpha in progress(self._alphas)],
+            "weights": [_weights(d, alpha) for alpha in self._alphas]
+            if face.corners or d == 2
+            else [],
             "front": front,
             "runs": runs,
             "points": vectors,
             "answers": [_drawn(view, face, a, vectors[p], thin) for a, p, thin in answers],
         }
 
+    def _judged_at(self, alpha: float, sets: Sequence[np.ndarray]) -> dict:
+        """What the page shows at this α.
+
+        - curves: what the sets of each run are worth, step by step
+        - shares: how often each answer of each of ``sets`` (m, d) wins
+        - best, ceilings, best_shares: the best answers of the front, what the best 1, 2, ... cover,
+          and how often each of the best ones wins; empty where no front is known
+        """
+        front, best, ceilings, best_shares = self.view.front, (), (), ()
+        if self.known:
+            best, ceilings = target(front, min(self.size, len(front)), alpha, POINTS)
+            best_shares = win_shares(front[list(best)], alpha)
+        return {
+            "curves": [_rounded(self._curve(one.run, alpha)) for one in self.shown],
+            "shares": [_rounded(win_shares(rewards, alpha)) for rewards in sets],
+            "best": best,
+            "ceilings": _rounded(ceilings),
+            "best_shares": _rounded(best_shares),
+        }
+
+    def _curve(self, run: Run, alpha: float) -> list[float]:
+        """The mean coverage of the sets of each step, or their set reward without a front."""
+        if self.known:
+            return coverages([moment.sets for moment in run.moments], alpha, POINTS)
+        sets = [
+            sets for moment in run.moments for sets in moment.sets
+        ]  # of one problem: one a step
+        worth = [exact_set_reward(its.rewards, alpha) for its in sets]
+        return [
+            values @ its.counts / its.counts.sum() for values, its in zip(worth, sets, strict=True)
+        ]
+
     @property
     def _alpha(self) -> float:
-        """The α to begin with: that of the runs, if they share one that the page can take."""
-        found = {one.run.record.alpha for one in self.shown}
-        return found.pop() if len(found) == 1 and found <= {*self._alphas} else 1.0
+        """The α to begin with: that of the runs, if they share one."""
+        return self._trained.pop() if len(self._trained) == 1 else 1.0
 
     @property
     def _alphas(self) -> list[float]:
-        trained = {one.run.record.alpha for one in self.shown}
-        return sorted({*ALPHAS, *(alpha for alpha in trained if sampling_method(alpha) == "sobol")})
+        return sorted({*ALPHAS, *self._trained})
+
+    @property
+    def _trained(self) -> set[float]:
+        return {one.run.record.alpha for one in self.shown}
 
 
 class _Table(dict):
@@ -173,24 +216,16 @@ class _Table(dict):
         return self.setdefault(row, len(self))
 
 
-def sobol_tables(d: int, points: int) -> dict:
-    """The points that `exact.py` averages over, as exact.js makes them again.
-
-    - full: in the cube of d dimensions, for any α but 1; flat: in that of d - 1, for α = 1
-    - each holds the scramblings, and each of those its first point and one row for each binary
-      digit: what changes from one point to the next, by exclusive or. Whole numbers of 2^-30.
-    """
-    return {"full": _scramblings(d, points), "flat": _scramblings(max(d - 1, 1), points)}
+def _weights(d: int, alpha: float) -> list[list[float]]:
+    """`DOTS` weights of this α, to two digits each: also small ones tell where a dot lies."""
+    rng = generator(0, "lesson")
+    drawn = sample_weights(DOTS, d, alpha, rng=rng, method=sampling_method(alpha))
+    return [[float(f"{value:.2g}") for value in w] for w in drawn]
 
 
-def _scramblings(dimensions: int, points: int) -> list:
-    K, out = points // SCRAMBLINGS, []
-    for scrambling in range(SCRAMBLINGS):
-        cube = sobol_points(K, dimensions, rng=np.random.default_rng(scrambling))
-        whole = np.rint(cube * 2**30).astype(int)
-        after = 2 ** np.arange((K - 1).bit_length())
-        out.append([whole[0].tolist(), *(whole[after] ^ whole[after - 1]).tolist()])
-    return out
+def _rounded(values) -> list[float]:
+    """Values in few letters."""
+    return np.round(values, 5).tolist()
 
 
 def _view(name: str, recording: Recording) -> View:
@@ -261,23 +296,18 @@ def _look(method: str, methods: list[str], taken: list[Look]) -> Look:
     return own._replace(marker=free.marker, dash=free.dash)
 
 
-def _run(one: Shown, points: _Table, answers: _Table) -> dict:
+def _run(one: Shown, points: _Table, answers: _Table, sets: _Table) -> dict:
     moments = []
     for record, moment in zip(one.run.records, one.run.moments, strict=True):
         number = [points.at(_plain(point)) for point in moment.points]
         cloud = zip(number, moment.counts.tolist(), moment.valid.tolist(), strict=True)
-        sets = [
-            [count, *(points.at(_plain(r)) for r in rewards)]
-            for part in moment.sets
-            for rewards, count in zip(part.rewards, part.counts.tolist(), strict=True)
-        ]
         typical = [points.at(_plain(r)) for r in moment.rewards]
         written = zip(moment.answers, typical, strict=True)
         moments.append(
             {
                 "cloud": list(cloud),
-                "sets": sets,
                 "typical": [(answers.at((a, p, False)), p) for a, p in written],
+                "set": sets.at(tuple(typical)),
                 "diversity": record.diversity,
                 "valid": record.valid_rate,
             }

@@ -4,7 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const find = (id) => document.getElementById(id);
 const { points, runs, answers, styles, front, names } = data;
-const LAST = Math.max(...runs.map((run) => run.steps.length)), PAUSE = 900, DOTS = 128; // milliseconds of a step in Play
+const LAST = Math.max(...runs.map((run) => run.steps.length)), PAUSE = 900; // milliseconds of a step in Play
 const state = { step: data.unseen ? 1 : LAST, alpha: data.alpha, who: 0, timer: 0 };
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const two = (value) => value.toFixed(2), three = (value) => value.toFixed(3), percent = (value) => `${Math.round(100 * value)} %`;
@@ -12,40 +12,16 @@ const alphaNow = () => data.alphas[state.alpha];
 const momentOf = (run) => run.steps[Math.min(state.step, run.steps.length) - 1];
 const labelNow = (run) => state.step > run.steps.length ? `${run.label} (ended at step ${run.steps.length})` : run.label;
 const seen = (steps) => data.unseen ? steps.slice(0, state.step) : steps; // the rest is to be predicted, also from the ends of the axes
-const rows = (indices) => indices.map((i) => points[i]);
-const integral = (indices) => exact.integrate(rows(indices), alphaNow(), data.sobol);
 
-// ---- what sets are worth at the α of now ----
-
-// Sets with the same useful answers are worth the same, whatever α. So each kind is integrated once for each α.
-const kinds = new Map();
-function kindOf(set) {
-  const useful = exact.nondominated(rows(set)).map((i) => set[i]).sort((a, b) => a - b), key = String(useful);
-  if (!kinds.has(key)) kinds.set(key, { useful, worths: [] });
-  return kinds.get(key);
-}
-const worth = ({ useful, worths }) => worths[state.alpha] ??= integral(useful).value;
-const reward = (set) => worth(kindOf(set));
-for (const run of runs) {
-  for (const moment of run.steps) moment.sets = moment.sets.map(([count, ...set]) => [count, kindOf(set)]);
-}
+// ---- what Python computed for the α of now ----
 
 const whole = front?.map(([, point]) => point);
-const judge = (value) => front ? value / reward(whole) : value;
-const ofMoment = ({ sets }) => judge(sum(sets.map(([count, kind]) => count * worth(kind))) / sum(sets.map(([count]) => count)));
-const curvesAt = [], bestsAt = []; // by α
-const curvesNow = () => curvesAt[state.alpha] ??= runs.map((run) => run.steps.map(ofMoment));
-// the best 1, 2, ... answers of the front, up to the size of a set: [{indices, value}]
-function best() {
-  const value = alphaNow() === 1 ? null : (R) => exact.integrate(R, alphaNow(), data.sobol).value;
-  const of = (m) => exact.bestSubset(rows(whole), m, (indices) => reward(indices.map((i) => whole[i])), value);
-  return bestsAt[state.alpha] ??= front ? Array.from({ length: data.size }, (_, i) => of(i + 1)) : [];
-}
-const asked = () => best().at(-1)?.indices ?? [];
-
-// the set on show at Who wins: [[answer, point], ...]
+const now = () => data.judged_at[state.alpha];
+// the best answers of the front, and what the best 1, 2, ... cover, up to the size of a set
+const asked = () => now().best, levels = () => now().ceilings;
+// the set on show at Who wins, [[answer, point], ...], and how often each of its answers wins
 const setOf = (who) => who < runs.length ? momentOf(runs[who]).typical : asked().map((i) => front[i]);
-const sharesOf = (set) => integral(set.map(([, point]) => point)).shares;
+const sharesOf = (who) => who < runs.length ? now().shares[momentOf(runs[who]).set] : now().best_shares;
 
 // ---- the board: the panel's own, with these values in the place of a kernel ----
 
@@ -60,15 +36,15 @@ const model = {
   save_changes: () => {},
 };
 
-function drawn(title, colour, set) {
-  const shares = sharesOf(set);
-  const routes = set.map(([answer], i) => ({ path: [], ...answers[answer], ...styles[i % styles.length], name: String(i + 1), win_share: shares[i] }));
+function drawn(title, colour, who) {
+  const shares = sharesOf(who);
+  const routes = setOf(who).map(([answer], i) => ({ path: [], ...answers[answer], ...styles[i % styles.length], name: String(i + 1), win_share: shares[i] }));
   return { title, colour, routes };
 }
 
 function drawBoard() {
-  const groups = runs.map((run) => drawn(run.label, run.colour, momentOf(run).typical));
-  if (front) groups.push(drawn(bestName(), "", setOf(runs.length)));
+  const groups = runs.map((run, who) => drawn(run.label, run.colour, who));
+  if (front) groups.push(drawn(bestName(), "", runs.length));
   const said = groups.flatMap(({ title, routes }) => routes.map((route) =>
     `${title}, ${data.noun} ${route.name}: ${route.text ? `${route.text}: ` : ""}${route.what}, wins ${Math.round(100 * route.win_share)} percent` +
     (route.by ? `, by ${route.by}` : "")));
@@ -90,11 +66,11 @@ function drawWords(judged) {
   const found = runs.map((run, i) => `${labelNow(run)} ${three(judged[i])}`).join(", ");
   const parts = [`Step ${state.step} of ${LAST}, α = ${alphaNow()}.`, `${name}: ${found}.`];
   if (front) {
-    const [single, ...others] = best().map(({ value }) => three(judge(value)));
+    const [single, ...others] = levels().map(three);
     parts.push(`The best single answer covers ${[single, ...others.map((level, i) => `the best ${i + 2} ${level}`)].join(", ")}.`);
     parts.push(`The ${bestName()} holds ${asked().map((i) => `(${inWords(front[i])})`).join(" and ")}.`);
   }
-  const shares = sharesOf(setOf(state.who)), winning = shares.map((s, i) => [i + 1, s]).filter(([, s]) => s >= 0.005);
+  const shares = sharesOf(state.who), winning = shares.map((s, i) => [i + 1, s]).filter(([, s]) => s >= 0.005);
   parts.push(`Who wins, ${nameOf(state.who)}: ${winning.map(([i, s]) => `answer ${i} ${percent(s)}`).join(", ")}.`);
   find("words").textContent = parts.join(" ");
 }
@@ -122,7 +98,7 @@ function drawTable(judged) {
   if (!front) return;
   const row = body.insertRow();
   cell(row, "th", bestName(), "row");
-  [three(judge(best().at(-1).value)), "", ""].forEach((text) => cell(row, "td", text));
+  [three(levels().at(-1)), "", ""].forEach((text) => cell(row, "td", text));
 }
 
 // ---- figures ----
@@ -169,7 +145,7 @@ function region(i, vectors, corners) {
 }
 
 function drawWinners() {
-  const set = setOf(state.who), vectors = set.map(([, point]) => points[point]), shares = sharesOf(set);
+  const set = setOf(state.who), vectors = set.map(([, point]) => points[point]), shares = sharesOf(state.who);
   const corners = data.corners ?? (data.d === 2 ? [0, 1] : null);
   const style = (i) => styles[i % styles.length], winning = vectors.map((_, i) => i).filter((i) => shares[i] > 1e-9);
   const figure = find("winners"), caption = figure.querySelector("figcaption > span");
@@ -179,14 +155,13 @@ function drawWinners() {
     return charts.shares(figure, { parts: set.map((_, i) => ({ share: shares[i], style: style(i), name: String(i + 1) })), said });
   }
   const found = winning.map((i) => ({ i, polygon: region(i, vectors, corners), style: style(i), name: String(i + 1) })).filter(({ polygon }) => polygon.length);
-  const W = exact.weights(alphaNow(), data.d, data.sobol), dots = [];
-  for (let at = 0; at < DOTS * data.d; at += data.d) {
-    const w = W.subarray(at, at + data.d), scores = vectors.map((v) => sum(v.map((r, k) => w[k] * r)));
-    const most = Math.max(...scores), total = Math.max(sum(corners.map((c) => w[c])), 1e-12);
-    dots.push({ at: corners.map((c) => w[c] / total), style: style(scores.findIndex((s) => s >= most - 1e-12)) });
-  }
+  const dots = data.weights[state.alpha].map((w) => {
+    const scores = vectors.map((v) => sum(v.map((r, k) => w[k] * r))), most = Math.max(...scores);
+    const total = Math.max(sum(corners.map((c) => w[c])), 1e-12);
+    return { at: corners.map((c) => w[c] / total), style: style(scores.findIndex((s) => s >= most - 1e-9)) };
+  });
   const left = data.beyond.length ? ` · no corner for ${data.beyond.join(", ")}` : "";
-  caption.textContent = `dots: ${DOTS} w drawn with this α${left}`;
+  caption.textContent = `dots: ${dots.length} w drawn with this α${left}`;
   if (data.d === 2) {
     const ends = ({ polygon }) => polygon.map(([w]) => w);
     const regions = found.map((part) => ({ ...part, from: Math.min(...ends(part)), to: Math.max(...ends(part)) }));
@@ -197,8 +172,8 @@ function drawWinners() {
 
 function drawCurves(judged) {
   const curves = judged.map(seen), spread = runs.map((run) => seen(run.steps).map((moment) => moment.diversity));
-  const figure = find("judged"), levels = front ? best().map(({ value }, i) => [judge(value), i + 1]) : [];
-  const distinct = levels.filter(([value], i) => !i || value > levels[i - 1][0] + 1e-9), all = [...curves.flat(), ...levels.map(([value]) => value)];
+  const figure = find("judged"), ceilings = levels().map((value, i) => [value, i + 1]);
+  const distinct = ceilings.filter(([value], i) => !i || value > ceilings[i - 1][0] + 1e-9), all = [...curves.flat(), ...levels()];
   const ofRuns = (series) => runs.map((run, i) => ({ ...run, values: series[i] }));
   const over = data.unseen ? state.step : LAST, steps = over === 1 ? "at step 1" : `over ${over} steps`;
   const ends = (series) => runs.map((run, i) => `${run.label} from ${two(series[i][0])} to ${two(series[i].at(-1))}`).join(", ");
@@ -214,7 +189,7 @@ function drawCurves(judged) {
 // ---- drawing and asking ----
 
 function draw() {
-  const curves = curvesNow(), judged = curves.map((curve) => curve[Math.min(state.step, curve.length) - 1]);
+  const { curves } = now(), judged = curves.map((curve) => curve[Math.min(state.step, curve.length) - 1]);
   find("step").value = state.step;
   find("alpha").value = state.alpha;
   find("step").setAttribute("aria-valuetext", `step ${state.step} of ${LAST}`);
