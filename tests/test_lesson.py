@@ -693,6 +693,24 @@ def test_nothing_overlaps_or_is_cut_off(page, size, letters):
 
 @pytest.mark.browser
 @pytest.mark.slow
+def test_boards_and_figures_of_four_runs_fit_a_projector(context, tmp_path):
+    """The last answers, and the words below the curves, were cut off."""
+    page, wrong = opened(
+        context, write_lesson([THREE, "equal_answers/seed-0"], tmp_path / "4.html")
+    )
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.evaluate(FRAMES)
+    ends = page.evaluate(
+        """() => [...document.querySelectorAll('#board figure, .right svg')].map(
+             (part) => part.getBoundingClientRect().bottom)"""
+    )
+    assert len(ends) == 5 + 4 + 4 and max(ends) <= 720, "boards, markers in the table, figures"
+    page.close()
+    assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["programs/seed-0", "no front"])
 def test_other_recordings_open_too(context, tmp_path, monkeypatch, name):
     if name == "no front":
