@@ -3,6 +3,7 @@ searches whose outcome is known since the policy writes what it is told.
 """
 
 import itertools
+import re
 from functools import partial
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from vpo_lite.search import evolution
 from vpo_lite.search.archive import Archive
 from vpo_lite.search.evolution import Spent, evolve
 from vpo_lite.tasks import Prompt, Task, task_class
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.call_plans import CallPlans
 from vpo_lite.tasks.hop_chains import chains_of
 from vpo_lite.tasks.hop_facts import HopFacts
@@ -720,6 +722,29 @@ def test_a_mutation_begins_from_an_elite_or_anew():
         assert least <= rest.count(None) <= most
         written = {answer for (row,) in task.asked for answer in row}
         assert set(rest) - {None} <= written
+
+
+@pytest.mark.parametrize(
+    "method, value, said",
+    [
+        ("combine", "0.9 0.9", "expected a list of answers"),  # letter by letter, it was
+        ("combine", ["0.9 0.9", None], "expected a list of answers"),
+        ("combine", [["0.9"]], "expected a list of answers"),
+        ("mutate", 0.5, "expected an answer, a text"),
+        ("mutate", "\ud800", "expected an answer, a text"),
+        ("target", "0.9", "the score = '0.9': expected a finite number"),
+        ("target", np.ones(2), "expected a finite number; a large one is never reached"),
+        ("target", None, "expected a finite number; a large one is never reached"),
+        ("target", float("nan"), "expected a finite number; a large one is never reached"),
+    ],
+)
+def test_what_a_task_of_ones_own_gives_a_search_is_checked(monkeypatch, method, value, said):
+    monkeypatch.setattr(Changed, method, lambda self, *given: value)
+    policy = Scripted(
+        lambda call, prompt: write_numbered(["0.1 0.9", "0.9 0.1"], "answer"), pocket={}
+    )
+    with pytest.raises(TaskError, match=f"^task 'changed': {method}\\(.*{re.escape(said)}"):
+        evolve(None if method == "mutate" else policy, Changed(), [1], m=2, calls=2, seed=0)
 
 
 class Generations(Archive):

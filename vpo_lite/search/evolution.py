@@ -27,7 +27,10 @@ from ..training.contract import (
     check_problem,
     check_seed,
     flags_of,
+    joined_of,
+    mutation_of,
     objectives_of,
+    target_of,
     w_star_of,
     worst_of,
 )
@@ -222,7 +225,7 @@ class _Search:
             )
         self.task, self.key = task, task.key(instance)
         self.limit = 0  # tokens of a rollout, where a policy writes them
-        target = task.target(instance, weights)
+        target = target_of(task, instance, weights)
         self.trace = Trace(instance, weights, target, archive(weights))
         self.best = float(weights @ worst_of(task, instance))
         self.tokens = self.candidates = 0
@@ -263,7 +266,7 @@ class _Search:
         for _ in range(m):
             parents = self._parents(fresh)
             parent = parents[0].answer if parents else None
-            found.append(self.task.mutate(self.trace.instance, parent, self.rng))
+            found.append(mutation_of(self.task, self.trace.instance, parent, self.rng))
         if None in found:
             raise ValueError(
                 f"policy = None: task {shown(self.task.name)} knows no random mutations; override "
@@ -283,7 +286,7 @@ class _Search:
             first, second = pair[2:]
             if not {id(first), id(second)} <= there:
                 continue
-            joined = self.task.combine(self.trace.instance, first.answer, second.answer)
+            joined = joined_of(self.task, self.trace.instance, first.answer, second.answer)
             new = [a for a in dict.fromkeys(joined) if a not in self.scored and a not in found]
             room = most - len(found)
             found |= dict.fromkeys(new[i] for i in self.rng.permutation(len(new))[:room])
