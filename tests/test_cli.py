@@ -113,6 +113,18 @@ def test_an_evaluation_judges_at_another_alpha(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
+def test_two_runs_of_one_second_have_folders_of_their_own(small, tmp_path, capsys, monkeypatch):
+    """The second one was refused: its folder was there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda form: "20261128-120000")
+    short = [*small, "--steps", "1", "--eval-answers", "3"]
+    for _ in range(3):
+        assert main(short) == 0
+    assert sorted(os.listdir("runs")) == [f"20261128-120000-vpo{x}" for x in ("", "-2", "-3")]
+    assert capsys.readouterr().out.endswith("20261128-120000-vpo-3\n"), "it says which"
+
+
+@pytest.mark.slow
 def test_nothing_but_our_own_lines_is_printed(small, tmp_path):
     """No warning of a library: about names, for example, that transformers has replaced."""
     commands = [[*small, "--steps", "1", "--threads", "1", "--out", str(tmp_path / "native")]]

@@ -127,6 +127,13 @@ def test_the_field_takes_a_number_and_says_if_it_is_none():
         field.value = wrong
         told = "Please type a finite number, such as 0.95, 95 % or 3/4. 0.76 is still stored."
         assert guess.value == 0.76 and told in note.value, wrong
+    for wrong in ("1,728", "1,728,000", "-12,345 %", "1/1,000"):  # was 1.728, without a word
+        field.value = wrong
+        told = f"{wrong} may be two numbers. Leave out the comma, or write a point. 0.76 is still"
+        assert guess.value == 0.76 and told in note.value, wrong
+    for typed, number in (("0,728", 0.728), ("1,72", 1.72), ("1,7284", 1.7284)):
+        field.value = typed
+        assert guess.value == number
     field.value = " "
     assert guess.value is None and "Nothing is stored." in note.value
     for typed, number in (("95%", 0.95), (" 3/4", 0.75), ("\N{MINUS SIGN}3", -3), ("-0", 0)):

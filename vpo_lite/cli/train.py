@@ -1,6 +1,7 @@
 """``vpo-lite train``: a new run, or the rest of a run that was stopped."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -95,8 +96,7 @@ def run(options) -> int:
             config = TrainConfig.preset(
                 "demo" if options.preset is None else options.preset, **chosen
             )
-            now = time.strftime("%Y%m%d-%H%M%S")
-            out = options.out or Path("runs") / f"{now}-{config.method}"
+            out = options.out or _new_folder(config.method)
             extra = [_engine_options(options)] if options.engine_options else []
             started = _engine(options.engine or "native").begin(config, out, *extra)
             if started.main:
@@ -129,6 +129,13 @@ def run(options) -> int:
         raise
     finally:
         started.close()
+
+
+def _new_folder(method: str) -> Path:
+    """runs/TIME-METHOD; runs/TIME-METHOD-2 for a second run of that second, and so on."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{method}"
+    names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
+    return next(path for name in names if not os.path.lexists(path := Path("runs") / name))
 
 
 def _engine(name: str):

@@ -6,6 +6,7 @@ text. Nothing waits for a choice, so a notebook also runs from top to bottom wit
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from ..markup import html
 
 KEPT: dict[str, "Prediction"] = {}  # by key, for as long as the kernel lives
 NUMBER = "a finite number"
+TWO_NUMBERS = re.compile(r"[1-9]\d{0,2},\d{3}(?!\d)")  # 1,728 is 1728 to some, 1.728 to others
 
 
 def predict(key: str, question: str, options: Sequence[str] | None = None) -> "Prediction":
@@ -123,6 +125,8 @@ class Prediction:
                 self._keep(typed(given) if self.options is None else given)
             except ValueError:
                 said = f"Please type {NUMBER}, such as 0.95, 95 % or 3/4."
+                if TWO_NUMBERS.search(given):
+                    said = f"{given} may be two numbers. Leave out the comma, or write a point."
                 said += "" if self.value is None else f" {_text(self.value)} is still stored."
             else:
                 kept = f"Stored: {_text(self.value)}. You can still change it."
@@ -134,12 +138,14 @@ class Prediction:
 
 
 def typed(text: str) -> float | None:
-    """The number that a reader typed; None for nothing. A comma is a decimal comma: "1,728" is
-    1.728. Raises ValueError for what is none.
+    """The number that a reader typed; None for nothing. A comma is a decimal comma. Raises
+    ValueError for what is no number, and for "1,728", which may be two.
 
     >>> [typed(text) for text in ("0.95", "0,95", "95 %", "3/4", "\u22123", " ")]
     [0.95, 0.95, 0.95, 0.75, -3.0, None]
     """
+    if TWO_NUMBERS.search(text):
+        raise ValueError(f"{shown(text)}: may be two numbers")
     text = text.strip().replace(",", ".").replace("\N{MINUS SIGN}", "-")
     number, percent, rest = text.partition("%")
     top, slash, bottom = number.partition("/")
