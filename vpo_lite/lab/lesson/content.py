@@ -121,7 +121,7 @@ class Lesson:
         progress: wraps the loop over them, such as tqdm
         """
         view, face = self.view, face_of(self.view)
-        d = face.d
+        d, dotted = face.d, face.corners or face.d == 2
         points, answers, sets = _Table(), _Table(), _Table()
         runs = [_run(one, points, answers, sets) for one in self.shown]
         front = None
@@ -154,9 +154,7 @@ class Lesson:
             "alphas": self._alphas,
             "alpha": self._alphas.index(self._alpha),
             "judged_at": [self._judged_at(alpha, typical) for alpha in progress(self._alphas)],
-            "weights": [_weights(d, alpha) for alpha in self._alphas]
-            if face.corners or d == 2
-            else [],
+            "weights": [_weights(d, alpha) for alpha in self._alphas] if dotted else [],
             "front": front,
             "runs": runs,
             "points": vectors,
@@ -187,13 +185,12 @@ class Lesson:
         """The mean coverage of the sets of each step, or their set reward without a front."""
         if self.known:
             return coverages([moment.sets for moment in run.moments], alpha, POINTS)
-        sets = [
-            sets for moment in run.moments for sets in moment.sets
-        ]  # of one problem: one a step
-        worth = [exact_set_reward(its.rewards, alpha) for its in sets]
-        return [
-            values @ its.counts / its.counts.sum() for values, its in zip(worth, sets, strict=True)
-        ]
+        means = []
+        for moment in run.moments:
+            (sets,) = moment.sets  # a step of a lesson has one problem
+            worth = exact_set_reward(sets.rewards, alpha)
+            means.append(worth @ sets.counts / sets.counts.sum())
+        return means
 
     @property
     def _alpha(self) -> float:
