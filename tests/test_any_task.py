@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import torch
 from small_models import byte_model
 
 import vpo_lite as vpo
+from vpo_lite.checks import shown
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.policy import Policy
@@ -265,7 +267,6 @@ def test_a_parser_that_gives_anything_but_m_answers_is_named(monkeypatch, parsed
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        (None, " of 0 problems: expected 2"),
         ([np.zeros((3, 2))], " of 1 problems: expected 2"),
         ([np.zeros((3, 2)), np.zeros((2, 3))], r"shape \(2, 3\): expected \(3, 3\)"),
         ([np.zeros((3, 2)), [[0.0], [0.0, 1.0]]], "no array of numbers: expected"),
@@ -523,21 +524,58 @@ def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():
         def vector(self, instance, answer):
             return [1.0, 0.0]
 
-    with pytest.raises(ValueError, match=r"scores of shape \(2, 2\): expected \(2, 4\)"):
+    said = r"vector\(instance, 'a'\) gave \[1.0, 0.0\]: expected d = 4 numbers$"
+    with pytest.raises(TaskError, match=said):
         score_answers(Short(), [4], [[["a"], ["b"]]])
 
 
-@pytest.mark.parametrize("vectors", [["0.5 points", "1"], {"rest 0": 1}, [1, [0]]], ids=repr)
-def test_a_vector_that_holds_no_numbers_is_named(vectors):
-    """The command line took NumPy's words for a wrong request, and showed them alone."""
+@pytest.mark.parametrize(
+    "vector",
+    [["0.5 points", "1"], ["1", "0"], {"rest 0": 1}, [1, [0]], [None, 0], None, 0.5, [1, 0, 0]],
+    ids=repr,
+)
+def test_a_vector_that_is_none_is_named_with_its_answer(vector):
+    """The first vector of a step was blamed, and texts of numbers were taken."""
 
     class Odd(Letters):
-        score, vector = Task.score, lambda self, instance, answer: vectors
+        score = Task.score
 
-    with pytest.raises(
-        TaskError, match=r"task 'letters': vector\(instance, answer\) gave .*numbers"
-    ):
+        def vector(self, instance, answer):
+            return vector if answer == "b" else [1, 0]
+
+    said = (
+        rf"^task 'letters': vector\(instance, 'b'\) gave {re.escape(shown(vector))}: expected d = 2"
+    )
+    with pytest.raises(TaskError, match=said):
         score_answers(Odd(), [2], [[["a"], ["b"]]])
+
+
+@pytest.mark.parametrize("scores", [None, 0.5])
+def test_scores_that_are_no_list_are_named(scores):
+    class Odd(Letters):
+        def score(self, instances, answers):
+            return scores
+
+    with pytest.raises(TaskError, match=rf"score\(...\) gave {scores}: expected a list of 1 array"):
+        score_answers(Odd(), [2], [[["a"], ["b"]]])
+
+
+def test_a_class_that_gave_its_name_away_trains_no_other(model):
+    """A run finds its task by the name, and so another class was trained, without a word."""
+    globals()["Renamed"] = first = type("Renamed", (Letters,), {"__module__": __name__})
+    try:
+        assert config(model, task=first).task == f"{__name__}:Renamed"
+        globals()["Renamed"] = type("Renamed", (Letters,), {"__module__": __name__})
+        with pytest.raises(ValueError, match="another class has this name by now"):
+            config(model, task=first)
+    finally:
+        del globals()["Renamed"]
+
+    class Inside(Letters):
+        pass
+
+    with pytest.raises(ValueError, match="defined inside of a function; define it outside"):
+        config(model, task=Inside)
 
 
 def test_a_task_that_scores_nothing_says_what_it_lacks():

@@ -747,6 +747,11 @@ def test_what_a_task_of_ones_own_gives_a_search_is_checked(monkeypatch, method, 
         evolve(None if method == "mutate" else policy, Changed(), [1], m=2, calls=2, seed=0)
 
 
+def test_an_archive_that_is_none_is_named():
+    with pytest.raises(ValueError, match=r"archive\(weights\) gave None: expected an Archive"):
+        evolve(None, Changed(), [1], m=2, calls=1, seed=0, archive=lambda weights: None)
+
+
 class Generations(Archive):
     ended = 0
 

@@ -263,11 +263,14 @@ def test_a_damaged_recording_is_named(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_steps_that_draw_different_problems_are_refused():
+def test_steps_that_draw_different_problems_are_refused(monkeypatch):
     recording = recordings.read("stuck/seed-0")
     run = recording.runs[0]
     many = Run(run.method, run.config.but(maze_seed=None), run.records, run.moments)
-    with pytest.raises(ValueError, match="draw different mazes; a lesson shows one"):
+    with pytest.raises(ValueError, match=r"different mazes; a lesson shows one: .*many=False"):
+        Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
+    monkeypatch.setattr(MazeTask, "singles_out", ())  # as a task of one's own that has no option
+    with pytest.raises(ValueError, match="'maze' needs an option that singles out one, named in"):
         Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
 
 
@@ -285,7 +288,7 @@ def test_a_method_without_a_docstring_has_a_page_too(tmp_path, monkeypatch):
     """As the one of the reference: it was an AttributeError."""
     method = replace(METHODS["vpo"], estimate=lambda R, **_: (R, R))
     monkeypatch.setitem(METHODS, "vpo", method)
-    write_lesson(["few_weights/K-64"], tmp_path / "x.html")
+    write_lesson("few_weights/K-64", tmp_path / "x.html")  # one needs no list
     assert ": a method without a description" in (tmp_path / "x.html").read_text()
 
 

@@ -239,6 +239,20 @@ def test_a_second_lab_pauses_the_first_and_threads_do_not_double(slow):
     second.close()
 
 
+@pytest.mark.slow
+def test_a_recordings_panel_pauses_nobody_and_says_what_k_would_do(slow):
+    """It trains nothing. And its sentence took the K of now for that of the recorded steps."""
+    first = Lab(steps=1000).train()
+    recorded = Lab.replay("few_weights/K-1", panel="plain")
+    assert recorded.panel is not None and first.state == "running", first.view().message
+    first.stop()
+    assert first.join(WAIT)
+    said = " ".join(recorded.sentence().split())
+    assert "K = 1 weights, drawn anew, score this step's rollouts with a correlation of 0." in said
+    said = " ".join(recorded.change(K="inf").sentence().split())
+    assert "K = ∞ draws no weights: it scores this step's rollouts exactly." in said
+
+
 def test_steps_added_after_the_end_go_on_from_there(slow):
     lab = Lab(steps=2)
     lab.train()

@@ -131,6 +131,15 @@ class Timed(MazeTask):
         return None
 
 
+class Listed(Shops):
+    """Its front is a list of lists."""
+
+    name = "listed"
+
+    def front(self, instance):
+        return [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads numbers and writes letters."""
@@ -147,7 +156,7 @@ def kind(request):
 
 
 def trained(kind, model, methods="vpo", **settings):
-    session = kind(methods, task=Letters, model=model, **SMALL | settings)
+    session = kind(methods, model=model, **SMALL | {"task": Letters} | settings)
     session.train()
     assert session.join(WAIT) and session.state == "finished", session.last_error
     return session
@@ -169,6 +178,14 @@ def test_it_trains_pauses_and_goes_on_as_the_plain_loop_does(kind, model):
             assert ours.to_json() | clocks == theirs.to_json() | clocks
     sizes = {g.rewards.shape[-1] for r in session.records for g in r.groups}
     assert len(sizes) > 1
+
+
+@pytest.mark.slow
+def test_a_front_may_be_a_list(model):
+    """It trained, and its curves, plots and words failed."""
+    session, array = (trained(Lab, model, task=task, which=1) for task in (Listed, Shops))
+    assert session.runs["vpo"].coverages(0.2) == array.runs["vpo"].coverages(0.2)
+    assert session.figure().to_json() and session.sentence() == array.sentence()
 
 
 @pytest.mark.slow

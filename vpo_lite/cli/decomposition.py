@@ -93,23 +93,12 @@ def _of_a_file(options) -> int:
         bar = _bar(options, "measuring")
         worst = None if options.worst is None else numbers_of("worst", ",".join(options.worst))
         with told_of(shown_path(options.rewards)):
-            if worst is not None and len(worst) == 1:
-                worst = _for_each_objective(worst[0], R)
+            if worst is not None and len(worst) == 1:  # one for all objectives
+                worst = worst[0]
             report = reward_report(R, worst=worst, alpha=alpha, progress=bar)
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."
     return _tell(options, report, {"rewards": str(options.rewards)}, head)
-
-
-def _for_each_objective(value: float, R):
-    """The value once for each objective; a list of it by problem where d may differ."""
-    from ..decomposition.measured import depth
-
-    if not isinstance(R, list):
-        return [value] * R.shape[-1]
-    if depth(R) == 2:  # the answers to one problem
-        return [value] * len(R[0])
-    return [np.full(np.shape(answers)[-1], value) for answers in R]
 
 
 def _bar(options, what: str):
@@ -226,12 +215,12 @@ def _examine(policy, task, config, seeds, answers, options):
 def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     """Coverage of the true fronts: of their best 1, 2, 3 answers, and of all sampled ones."""
     from ..metrics import coverage, price_of_conflict
-    from ..training.contract import above_front, blamed
+    from ..training.contract import NO_FRONT, above_front, blamed
 
     fronts = [task.front(x) for x in instances]
     if any(front is None for front in fronts):
         return None
-    with blamed(task, "front(instance)", "; return None where there is no such front"):
+    with blamed(task, "front(instance)", NO_FRONT):
         fronts = [np.asarray(f) - low for f, low in zip(fronts, worst, strict=True)]
         pools = [pool - low for pool, low in zip(rewards, worst, strict=True)]
         best = [price_of_conflict(front, alpha=alpha) for front in fronts]

@@ -70,7 +70,7 @@ def problems_of(R, valid, w_star, target, worst) -> list[Problem]:
         _split(valid, "valid", len(pools), one),
         _split(target, "target", len(pools), one),
         _split(w_star, "w_star", len(pools), depth(w_star) == 1),
-        _split(worst, "worst", len(pools), depth(worst) == 1),
+        _split(worst, "worst", len(pools), depth(worst) <= 1),
         strict=True,
     )
     return [_problem(f"R[{p}]" if len(pools) > 1 else "R", *part) for p, part in enumerate(parts)]
@@ -112,7 +112,8 @@ def _problem(name, rewards, valid, target, w_star, worst) -> Problem:
     if rewards.ndim != 2:
         raise ValueError(f"{name} has shape {rewards.shape}: expected (n, d), answers of a problem")
     n, d = rewards.shape
-    worst = np.zeros(d) if worst is None else _shaped(check_finite(worst, "worst", 0), "worst", d)
+    worst = check_finite(0 if worst is None else worst, "worst", 0)
+    worst = _shaped(worst if worst.shape else np.full(d, worst), "worst", d)
     w_star = np.full(d, 1 / d) if w_star is None else w_star
     w_star = _shaped(check_finite(w_star, "w_star", 0, LARGEST_WEIGHT), "w_star", d)
     if not w_star.any():

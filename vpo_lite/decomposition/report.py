@@ -186,8 +186,8 @@ def reward_report(
     w_star   the fixed weights of the scalar reward: (d,), or P of them. None means 1/d each.
     target   numbers like `valid`: what people say of the answers, tests passed, or any other
              measure that is no component of R.
-    worst    the rewards of a worthless answer: (d,), or P of them. Rewards are measured from there.
-             None means 0.
+    worst    the rewards of a worthless answer: (d,), or P of them, or one number for all. Rewards
+             are measured from there. None means 0.
     alpha    the Dirichlet concentration of the weights.
     objectives  names of the d components.
     progress    a function that wraps the loop over the problems, such as tqdm.

@@ -156,11 +156,14 @@ class Lab(Session):
 
     @property
     def panel(self) -> "Widget":
-        """The panel's widgets, made once. Another lab that trains is paused then."""
+        """The panel's widgets, made once. Another lab that trains is paused then, unless this one
+        shows a recording.
+        """
         if self._panel is None:
             from .panel import panel_for
 
-            self.pause_other("a newer panel was opened")
+            if self.state != "recorded":
+                self.pause_other("a newer panel was opened")
             self._panel = panel_for(self, self._panel_kind)
             rehearsal.begin(self.config)
         return self._panel

@@ -106,6 +106,8 @@ class Session:
     def train(self, steps: int | None = None) -> Self:
         """Start, go on after a pause, or do the steps that were added after the last one.
 
+        steps: how many a run has in all, from now on; None: as many as before.
+
         Fresh runs start from step 1: after Stop, after an error, where no steps are left, and with
         changed settings that need them. The runs before stay as faint curves. Fresh runs that fail
         or are stopped before each method has done a step give way to the runs before.
@@ -313,7 +315,8 @@ class Session:
 
     @classmethod
     def replay(cls, folder: str | os.PathLike, **options: Any) -> Self:
-        """A session that shows recorded runs, without any model. Train does them again, live.
+        """A session that shows recorded runs, without any model. Train does them again, live; what
+        was changed during a recorded run then holds from its first step on.
 
         folder: as written by `record`, or the name of a recording that the package carries.
         ValueError if it is none. options: those of `from_code`.

@@ -18,6 +18,7 @@ from ..policy import shipped
 from ..randomness import generator
 from ..tasks.base import Task, group_key
 from ..training.config import TrainConfig
+from ..training.contract import front_of
 from ..training.record import StepRecord
 from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target, win_shares
 from .settings import MOST_RUNS, Settings
@@ -36,7 +37,7 @@ class Problem:
 
     @classmethod
     def of(cls, task: Task, instance) -> "Problem":
-        return cls(instance, task.front(instance))
+        return cls(instance, front_of(task, instance))
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Moment:
         apart = [metrics.as_sets(g.rewards, config.compared_size) for g in record.groups]
         written = [Sets.of(problem.front, np.concatenate(apart[: len(groups)]))]
         for group, others in zip(record.groups[len(groups) :], apart[len(groups) :], strict=True):
-            written.append(Sets.of(task.front(group.instance), others))
+            written.append(Sets.of(front_of(task, group.instance), others))
         scores = pool @ task.w_star(problem.instance)
         return cls(
             problem=problem,

@@ -90,10 +90,10 @@ def _of_a_run(view: View, run: Run) -> str:
 
 def _of_the_weights(view: View, agreement: float) -> str:
     if view.config.K == math.inf:
-        return "K = ∞: no weights are drawn, so the advantages are exact."
+        return "K = ∞ draws no weights: it scores this step's rollouts exactly."
     return (
-        f"At K = {view.config.K:,} this step's advantages (a rollout's score against its group's) "
-        f"have a correlation of {agreement:.2f} with the exact ones (K = ∞)."
+        f"K = {view.config.K:,} weights, drawn anew, score this step's rollouts with a correlation "
+        f"of {agreement:.2f} to the exact scores (K = ∞)."
     )
 
 

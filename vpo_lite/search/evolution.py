@@ -226,7 +226,10 @@ class _Search:
         self.task, self.key = task, task.key(instance)
         self.limit = 0  # tokens of a rollout, where a policy writes them
         target = target_of(task, instance, weights)
-        self.trace = Trace(instance, weights, target, archive(weights))
+        empty = archive(weights)
+        if not isinstance(empty, Archive):
+            raise ValueError(f"archive(weights) gave {shown(empty)}: expected an Archive")
+        self.trace = Trace(instance, weights, target, empty)
         self.best = float(weights @ worst_of(task, instance))
         self.tokens = self.candidates = 0
         self.scored: set[str] = set()

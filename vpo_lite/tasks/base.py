@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import check_finite, shown
 from ..options import Option
 from .stable_keys import unstable
 from .wording import read_numbered, write_numbered
@@ -270,16 +270,21 @@ class Task:
         Ctrl-C reaches them too, and the step under way is still finished. An instance without
         parsed answers gets an empty list. By default :meth:`vector` of each.
         """
-        rows = [[self.vector(x, a) for a in row] for x, row in zip(instances, answers, strict=True)]
-        none = (np.zeros((0, len(self.objectives(x)))) for x in instances)
-        return [self._array(row or empty) for row, empty in zip(rows, none, strict=True)]
+        return [self._vectors(x, row) for x, row in zip(instances, answers, strict=True)]
 
-    def _array(self, vectors):
-        try:
-            return np.array(vectors, float)
-        except (TypeError, ValueError) as error:  # texts, a dict, vectors of several lengths
-            given = f"task {self.name!r}: vector(instance, answer) gave {shown(vectors[0])}, ..."
-            raise TaskError(f"{given}: expected d numbers each ({error})") from error
+    def _vectors(self, instance, answers: Sequence[str]) -> np.ndarray:
+        d, found = len(self.objectives(instance)), []
+        for answer in answers:
+            vector, why = self.vector(instance, answer), ""
+            try:
+                numbers = check_finite(vector, "the vector", 0)
+            except ValueError as error:
+                why = f" ({error})"
+            if why or numbers.shape != (d,):
+                given = f"vector(instance, {shown(answer)}) gave {shown(vector)}"
+                raise TaskError(f"task {self.name!r}: {given}: expected d = {d} numbers{why}")
+            found.append(numbers)
+        return np.array(found).reshape(-1, d)
 
     def vector(self, instance: Any, answer: str) -> Sequence[float]:
         """The reward vector (d,) of one parsed answer, where answers are scored one by one."""

@@ -44,7 +44,9 @@ def attribute(name: str, what: str) -> Any:
             own, file = f"{module_name}.py", getattr(sys.modules[module_name], "__file__", None)
             if os.path.exists(own) and not (file and os.path.samefile(file, own)):
                 cure = f"module {module_name} is {file or 'built in'}; rename your {own}"
-            if module_name == "__main__":
+            if "<locals>" in path:
+                cure = "it is defined inside of a function; define it outside of all functions"
+            elif module_name == "__main__":
                 cure = (
                     "what a notebook or a script defines is known there alone; write it into a file"
                 )

@@ -80,5 +80,12 @@ def task_name(task: str | type[Task]) -> str:
     if not (isinstance(task, type) and issubclass(task, Task)):
         wanted = "a name, 'package.module:Class' or a class derived from Task"
         raise ValueError(f"task = {shown(task)}: expected {wanted}")
-    shipped = task.__module__ == f"{__package__}.{task.name}"
-    return task.name if shipped else f"{task.__module__}:{task.__qualname__}"
+    if task.__module__ == f"{__package__}.{task.name}":  # one that ships
+        return task.name
+    name = f"{task.__module__}:{task.__qualname__}"
+    if task_class(name) is not task:
+        raise ValueError(
+            f"task {shown(name)}: another class has this name by now, and a run finds its task by "
+            "the name; give each class its own, or give the latest one"
+        )
+    return name

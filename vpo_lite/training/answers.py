@@ -172,7 +172,12 @@ def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np
     flat = [[a for row in group for a in row if a is not None] for group in answers]
     scored = task.score(instances, flat)
     listed = isinstance(scored, Iterable) and getattr(scored, "ndim", 1) > 0
-    scored = list(scored) if listed else []
+    if not listed:
+        raise TaskError(
+            f"task {task.name!r}: score(...) gave {shown(scored)}: expected a list of {len(flat)} "
+            "arrays, one for each problem"
+        )
+    scored = list(scored)
     if len(scored) != len(flat):
         raise TaskError(
             f"task {task.name!r} gave scores of {len(scored)} problems: expected {len(flat)}"

@@ -18,6 +18,7 @@ from ..checks import (
     MOST_OBJECTIVES,
     check_finite,
     check_number,
+    check_rewards,
     check_whole,
     is_below,
     is_encodable,
@@ -31,6 +32,7 @@ from ..tasks.base import Prompt, Task, TaskError
 from ..tasks.reward_functions import RewardFunctions
 
 EARLY = 8  # training problems that are looked at before a run is made, as for its memory
+NO_FRONT = "; return None where there is no such front"
 MOST_TOKENS = 10**6  # as for max_new_tokens
 NEEDS_OPTIONS = (
     "prompt(instance, m) must take weights=None and pocket=None by name, too; **_ as its last "
@@ -233,6 +235,13 @@ def w_star_of(task: Task, instance) -> np.ndarray:
     return weights
 
 
+def front_of(task: Task, instance) -> np.ndarray | None:
+    """The true front (f, d); None where the task knows none."""
+    front = task.front(instance)
+    with blamed(task, "front(instance)", NO_FRONT):
+        return None if front is None else check_rewards(front, "the front")
+
+
 def coverage_of(task: Task, front, sets: np.ndarray, **options) -> np.ndarray | None:
     """Coverage (...) of sets (..., m, d) by a front that the task gave; None where it gave None.
 
@@ -240,7 +249,7 @@ def coverage_of(task: Task, front, sets: np.ndarray, **options) -> np.ndarray | 
     """
     if front is None:
         return None
-    with blamed(task, "front(instance)", "; return None where there is no such front"):
+    with blamed(task, "front(instance)", NO_FRONT):
         return metrics.coverage(sets, front, **options)
 
 
@@ -297,7 +306,7 @@ def target_of(task: Task, instance, weights: np.ndarray) -> float:
 def joined_of(task: Task, instance, first: str, second: str) -> Sequence[str]:
     """The answers that are made of parts of two answers: texts."""
     joined = task.combine(instance, first, second)
-    several = isinstance(joined, list | tuple) and all(map(_is_answer, joined))
+    several = isinstance(joined, list | tuple) and all(map(is_plain, joined))
     _must(several, task, f"combine(...) gave {shown(joined)}: expected a list of answers")
     return joined
 
@@ -305,13 +314,9 @@ def joined_of(task: Task, instance, first: str, second: str) -> Sequence[str]:
 def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generator) -> str | None:
     """An answer with a random change: a text; None where the task knows no mutations."""
     mutation = task.mutate(instance, answer, rng)
-    known = mutation is None or _is_answer(mutation)
+    known = mutation is None or is_plain(mutation)
     _must(known, task, f"mutate(...) gave {shown(mutation)}: expected an answer, a text")
     return mutation
-
-
-def _is_answer(value) -> bool:
-    return isinstance(value, str) and is_encodable(value)
 
 
 def _must(holds: bool, task: Task, what: str) -> None:

@@ -6,6 +6,7 @@ shows at each α was computed when it was written.
 
 import base64
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -34,13 +35,16 @@ SCRIPTS = {  # in this order: each uses only those before it
 
 
 def write_lesson(
-    recordings: Sequence, path, unseen: bool = False, progress: Callable = iter
+    recordings: Sequence | str | os.PathLike,
+    path,
+    unseen: bool = False,
+    progress: Callable = iter,
 ) -> Path:
     """Write these recordings as one HTML file. Returns its path.
 
     recordings: folders as `Lab.record` writes them, or names of recordings that the package
-    carries. All their runs, at most `content.MOST`, are shown side by side, so they must be of one
-    problem.
+    carries; one of them, or several. All their runs, at most `content.MOST`, are shown side by
+    side, so they must be of one problem.
     unseen: the page opens at step 1 and draws curves only up to the step on show, so that a class
     can vote before it sees the outcome. Otherwise it opens at the last step, with whole curves.
     progress: wraps the loop over all α of the page, such as tqdm
@@ -49,6 +53,7 @@ def write_lesson(
     cannot be written. Nothing is written then.
     """
     path = page_path(path, "a lesson")
+    recordings = [recordings] if isinstance(recordings, str | os.PathLike) else recordings
     lesson = Lesson.of([Recorded(str(name), read(name)) for name in recordings])
     return write_page(path, _page(lesson, unseen, progress))
 

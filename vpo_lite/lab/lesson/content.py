@@ -230,9 +230,12 @@ def _view(name: str, recording: Recording) -> View:
     settings = decode(recording.share)
     task = settings.task()
     if not all(run.config.make_task().single for run in recording.runs):
+        cure = "record runs with many=False"
+        if not task.singles_out:
+            cure = f"task {task.name!r} needs an option that singles out one, named in singles_out"
         raise ValueError(
             f"{shortened(name, LONGEST_NAME)}: its steps draw different {task.noun}s; a lesson "
-            "shows one: record runs with many=False"
+            f"shows one: {cure}"
         )
     return View(
         state="recorded",
