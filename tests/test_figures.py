@@ -1,6 +1,7 @@
 """The figures show the numbers they are given, in a look that can be told apart without colour."""
 
 import itertools
+import re
 import threading
 
 import numpy as np
@@ -295,3 +296,37 @@ def test_a_decomposition_is_drawn_as_bars_and_tables_of_numbers():
 def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
     with pytest.raises(ValueError, match="expected d >= 3"):
         figures.weight_simplex(**arguments)
+
+
+@pytest.mark.parametrize(
+    "draw, said",
+    [
+        (lambda: figures.objective_space([[1, 0]]), "runs = [[1, 0]]: expected a dict by label"),
+        (lambda: figures.curves([1, 2]), "runs = [1, 2]: expected a dict by label"),
+        (
+            lambda: figures.curves({"vpo": {"coverage": [1, 2]}}),
+            "runs['vpo']: expected a dict with 'step'",
+        ),
+        (lambda: figures.curves({"vpo": [1, 2]}), "runs['vpo']: expected a dict with 'step'"),
+        (
+            lambda: figures.curves({"vpo": {"step": [1, 2, 3], "coverage": [1, 2]}}),
+            "'vpo': 2 values over 3 places",
+        ),
+        (
+            lambda: figures.best_at_k({"a": [1, 2, 3]}),
+            "runs[LABEL] = [1, 2, 3]: expected a dict by k",
+        ),
+        (
+            lambda: figures.lines([1, 2], {"a": [1, 2, 3]}, x_title="x", y_title="y"),
+            "'a': 3 values over 2 places on the x axis",
+        ),
+        (
+            lambda: figures.weight_simplex(np.eye(3), [0.5, 0.5]),
+            "shares has shape (2,): expected one",
+        ),
+    ],
+)
+def test_a_slip_is_one_line(draw, said):
+    """Some were errors of Python's own, and lines of unequal length were drawn."""
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        draw()

@@ -107,11 +107,17 @@ def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
     ('; did you mean lr?', '')
     >>> did_you_mean(["--G"], ["--group-size"])
     '; did you mean --group-size?'
+    >>> did_you_mean(["VPO"], ["grpo", "vpo"])
+    '; did you mean vpo?'
     """
     names, near = list(names), []
     for name in unknown:
         spelled = [n for n in _OF_LETTERS.get(name.lstrip("-"), ()) if n in names]
-        near += spelled or get_close_matches(name, names, 1, 0.7)
+        near += (
+            spelled
+            or get_close_matches(name, names, 1, 0.7)
+            or [n for n in names if n.casefold() == name.casefold()]
+        )
     return f"; did you mean {', '.join(near)}?" if near else ""
 
 

@@ -22,6 +22,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
+from .checks import shown
 from .in_words import in_words as in_words
 from .in_words import listed as listed
 from .looks import ANSWERS, EDGE, FRONT, LEVEL, WIDE, look, note, stroke
@@ -48,7 +49,7 @@ def objective_space(
     look dominated. ValueError without any run or front.
     """
     figure = go.Figure()
-    given = [front] if front is not None else list(runs.values())
+    given = [front] if front is not None else list(_by_label(runs).values())
     if not given:
         raise ValueError("runs and front: both are empty; give one of them")
     d = np.shape(given[0])[-1]
@@ -57,7 +58,7 @@ def objective_space(
         x, y = np.unique(np.asarray(front, float)[:, list(axes)], axis=0).T
         ring = {"symbol": "circle-open", "size": 26, "color": FRONT, "line_width": 3}
         figure.add_scatter(x=x, y=y, mode="markers", name="true front", marker=ring)
-    clouds(figure, runs, axes)
+    clouds(figure, _by_label(runs), axes)
     figure.update_xaxes(title=names[axes[0]], range=room(figure, "x", 0.07))
     figure.update_yaxes(title=names[axes[1]], range=room(figure, "y", 0.07))
     return finish(figure, title, width, 560)
@@ -83,13 +84,17 @@ def curves(
     titles, levels = titles or {}, levels or {}
     names = [titles.get(panel, panel.replace("_", " ")) for panel in panels]
     figure = make_subplots(1, len(panels), subplot_titles=names)
-    for position, (label, series) in enumerate(runs.items()):
-        shown = False
+    for position, (label, series) in enumerate(_by_label(runs).items()):
+        if not isinstance(series, Mapping) or x not in series:
+            raise ValueError(
+                f"runs[{shown(label)}]: expected a dict with {shown(x)} and the panels"
+            )
+        begun = False
         for column, panel in enumerate(panels, start=1):
             if panel in series:
-                at = dict(legend=not shown, row=1, col=column)
+                at = dict(legend=not begun, row=1, col=column)
                 _line(figure, series[x], series[panel], label, position, **at)
-                shown = True
+                begun = True
     for column, panel in enumerate(panels, start=1):
         _levels(figure, levels.get(panel), row=1, col=column)
     figure.update_xaxes(title=x)
@@ -113,7 +118,7 @@ def lines(
     levels {text: height} adds dotted lines.
     """
     figure = go.Figure()
-    for position, (label, y) in enumerate(runs.items()):
+    for position, (label, y) in enumerate(_by_label(runs).items()):
         _line(figure, x, y, label, position)
     _levels(figure, levels)
     figure.update_xaxes(title=x_title, type="log" if log_x else "linear")
@@ -132,8 +137,8 @@ def best_at_k(
 ) -> go.Figure:
     """best@k over k on a logarithmic axis: runs {label: {k: value}}, k in answers."""
     figure = go.Figure()
-    for position, (label, values) in enumerate(runs.items()):
-        k = sorted(values, key=int)
+    for position, (label, values) in enumerate(_by_label(runs).items()):
+        k = sorted(_by_label(values, "runs[LABEL]", "k"), key=int)
         budgets, heights = [int(i) for i in k], [values[i] for i in k]
         _line(figure, budgets, heights, label, position, markers=True)
     over_counts(figure, "k (answers)", {int(k) for values in runs.values() for k in values})
@@ -265,6 +270,8 @@ def weight_simplex(
             "objectives to show, and weights of others, from 0 and below 1 in all (d = 2: "
             "upper_envelope)"
         )
+    if shares is not None and np.shape(shares) != (len(R),):
+        raise ValueError(f"shares has shape {np.shape(shares)}: expected one for each of {len(R)}")
     names = objectives or [f"objective {k + 1}" for k in range(d)]
     held = np.array([fixed.get(k, 0.0) for k in range(d)])
     corners = left * np.eye(d)[show] + held  # the triangle in the whole simplex, as rows
@@ -365,9 +372,17 @@ def _winning_region(scores, i):
     return polygon if area else np.zeros((0, 3))
 
 
+def _by_label(runs, name="runs", key="label"):
+    if not isinstance(runs, Mapping):
+        raise ValueError(f"{name} = {shown(runs)}: expected a dict by {key}, {{{key}: data}}")
+    return runs
+
+
 def _line(figure, x, y, label, position, *, legend=True, markers=False, **where):
     text, colour, symbol, dash = look(label, position)
     y = np.asarray([np.nan if v is None else v for v in y] if np.ndim(y) == 1 else y, float)
+    if y.shape[-1:] != np.shape(x):
+        raise ValueError(f"{shown(label)}: {y.shape[-1]} values over {len(x)} places on the x axis")
     y = y.round(12)  # or the axis magnifies the last bits, in which equal figures may differ
     if y.ndim == 2:
         if len(y) > 1:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..checks import shown
+from ..checks import did_you_mean, shown
 from ..estimators import METHODS
 from ..options import Option
 from ..tasks.base import Task
@@ -155,9 +155,11 @@ def checked_methods(names) -> tuple[str, ...]:
     given = names if _several(names) else (names,)
     known = {name for name in given if isinstance(name, str) and name in METHODS}
     if not 1 <= len(given) == len(known) <= MOST_RUNS:
+        near = did_you_mean([x for x in given if isinstance(x, str) and x not in known], METHODS)
+        cure = near or "; one of yours is there once its module is imported"
         raise ValueError(
             f"methods = {shown(names)}: expected one to {MOST_RUNS} different names "
-            f"out of {', '.join(METHODS)}; one of yours is there once its module is imported"
+            f"out of {', '.join(METHODS)}{cure}"
         )
     return tuple(given)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import estimators
-from ..checks import raised, shortened, shown
+from ..checks import did_you_mean, raised, shortened, shown
 
 MOST_NAMES = 10_000  # characters
 HERE = f"{Path(__file__).parent.parent}{os.sep}"
@@ -139,7 +139,7 @@ def method_name(method: Any) -> str:
         known = shortened(", ".join(estimators.METHODS), 500)
         raise ValueError(
             f"unknown method {shown(method)}: there are {known}, or yours as "
-            "'package.module:function'"
+            f"'package.module:function'{did_you_mean([name], estimators.METHODS)}"
         )
     return name
 
