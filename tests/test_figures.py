@@ -310,7 +310,7 @@ def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
         (lambda: figures.curves({"vpo": [1, 2]}), "runs['vpo']: expected a dict with 'step'"),
         (
             lambda: figures.curves({"vpo": {"step": [1, 2, 3], "coverage": [1, 2]}}),
-            "'vpo': 2 values over 3 places",
+            "'vpo': values of shape (2,) over an x axis of shape (3,)",
         ),
         (
             lambda: figures.best_at_k({"a": [1, 2, 3]}),
@@ -318,15 +318,40 @@ def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
         ),
         (
             lambda: figures.lines([1, 2], {"a": [1, 2, 3]}, x_title="x", y_title="y"),
-            "'a': 3 values over 2 places on the x axis",
+            "'a': values of shape (3,) over an x axis of shape (2,)",
         ),
         (
             lambda: figures.weight_simplex(np.eye(3), [0.5, 0.5]),
             "shares has shape (2,): expected one",
         ),
+        (
+            lambda: figures.lines([1, 2], {"a": 0.5}, x_title="x", y_title="y"),
+            "'a': values of shape () over an x axis of shape (2,)",
+        ),
+        (lambda: figures.set_reward_against_K([1], [1], 1), "samples = [1]: expected a dict by"),
     ],
 )
 def test_a_slip_is_one_line(draw, said):
     """Some were errors of Python's own, and lines of unequal length were drawn."""
     with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
         draw()
+
+
+def test_a_table_with_columns_by_name_is_drawn():
+    """As pandas reads metrics.jsonl: it is no Mapping."""
+
+    class Table:
+        def __init__(self, **columns):
+            self.columns = columns
+            self.keys, self.items = columns.keys, columns.items
+
+        def __contains__(self, name):
+            return name in self.columns
+
+        def __getitem__(self, name):
+            return self.columns[name]
+
+    figure = figures.curves({"vpo": Table(step=[1, 2], coverage=[0.5, 0.75])}, ("coverage",))
+    assert list(figure.data[0].y) == [0.5, 0.75]
+    figure = figures.lines([1, 2], Table(a=[3, 4]), x_title="x", y_title="y")
+    assert list(figure.data[0].y) == [3, 4]

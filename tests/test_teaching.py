@@ -129,9 +129,15 @@ def test_the_field_takes_a_number_and_says_if_it_is_none():
         assert guess.value == 0.76 and told in note.value, wrong
     for wrong in ("1,728", "1,728,000", "-12,345 %", "1/1,000"):  # was 1.728, without a word
         field.value = wrong
-        told = f"{wrong} may be two numbers. Leave out the comma, or write a point. 0.76 is still"
+        told = f"{wrong} may be two numbers: leave out the comma of thousands, or write a decimal "
+        told += "point. 0.76 is still stored."
         assert guess.value == 0.76 and told in note.value, wrong
-    for typed, number in (("0,728", 0.728), ("1,72", 1.72), ("1,7284", 1.7284)):
+    for typed, number in (
+        ("0,728", 0.728),
+        ("1,72", 1.72),
+        ("1,7284", 1.7284),
+        ("1234,567", 1234.567),
+    ):
         field.value = typed
         assert guess.value == number
     field.value = " "

@@ -251,7 +251,7 @@ def check_finite(x, name, ndim, largest=LARGEST):
             "allowed"
         )
     real = x.dtype.kind in "biuf" or (
-        x.dtype.kind == "O" and all(isinstance(value, Real) for value in x.flat)
+        x.dtype.kind == "O" and all(isinstance(value, Real | np.bool_) for value in x.flat)
     )
     if not real:
         kind = "objects that are no real numbers" if x.dtype.kind == "O" else f"dtype {x.dtype}"

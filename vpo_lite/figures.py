@@ -85,7 +85,7 @@ def curves(
     names = [titles.get(panel, panel.replace("_", " ")) for panel in panels]
     figure = make_subplots(1, len(panels), subplot_titles=names)
     for position, (label, series) in enumerate(_by_label(runs).items()):
-        if not isinstance(series, Mapping) or x not in series:
+        if not hasattr(series, "keys") or x not in series:
             raise ValueError(
                 f"runs[{shown(label)}]: expected a dict with {shown(x)} and the panels"
             )
@@ -167,7 +167,7 @@ def set_reward_against_K(
     """
     figure = go.Figure()
     K = np.asarray(K)
-    for position, (label, values) in enumerate(samples.items()):
+    for position, (label, values) in enumerate(_by_label(samples, "samples").items()):
         text, colour, symbol, dash = look(label, position)
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=1)
         _band(figure, K, low, high, colour, text)
@@ -373,7 +373,7 @@ def _winning_region(scores, i):
 
 
 def _by_label(runs, name="runs", key="label"):
-    if not isinstance(runs, Mapping):
+    if not hasattr(runs, "items"):  # a DataFrame has columns by label, too
         raise ValueError(f"{name} = {shown(runs)}: expected a dict by {key}, {{{key}: data}}")
     return runs
 
@@ -382,7 +382,8 @@ def _line(figure, x, y, label, position, *, legend=True, markers=False, **where)
     text, colour, symbol, dash = look(label, position)
     y = np.asarray([np.nan if v is None else v for v in y] if np.ndim(y) == 1 else y, float)
     if y.shape[-1:] != np.shape(x):
-        raise ValueError(f"{shown(label)}: {y.shape[-1]} values over {len(x)} places on the x axis")
+        there = f"values of shape {y.shape} over an x axis of shape {np.shape(x)}"
+        raise ValueError(f"{shown(label)}: {there}")
     y = y.round(12)  # or the axis magnifies the last bits, in which equal figures may differ
     if y.ndim == 2:
         if len(y) > 1:

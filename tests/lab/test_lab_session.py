@@ -248,9 +248,10 @@ def test_a_recordings_panel_pauses_nobody_and_says_what_k_would_do(slow):
     first.stop()
     assert first.join(WAIT)
     said = " ".join(recorded.sentence().split())
-    assert "K = 1 weights, drawn anew, score this step's rollouts with a correlation of 0." in said
+    told = "With K = 1, drawn anew, the scores of this step's rollouts have a correlation of 0."
+    assert told in said
     said = " ".join(recorded.change(K="inf").sentence().split())
-    assert "K = ∞ draws no weights: it scores this step's rollouts exactly." in said
+    assert "With K = ∞ no weights are drawn: the scores of this step's rollouts are exact." in said
 
 
 def test_steps_added_after_the_end_go_on_from_there(slow):

@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
 def target(front: np.ndarray, m: int, alpha: float, points: int = POINTS) -> Target:
     """The best sets of a front (f, d): exactly for d = 2, and at alpha = 1 up to the piece limit;
-    else over so many points. From large fronts answers are added one by one: see
+    else over `points` points. From large fronts answers are added one by one: see
     `metrics.best_subset`.
 
     Over points a set that is worth 0.001 less may take the place of the best one. Which single
@@ -118,15 +118,20 @@ def coverages(
     ]
 
 
+def many_points(d: int) -> int:
+    """Points of what is not drawn live; fewer with many objectives, where each call takes up to
+    seconds.
+    """
+    return MANY if d <= 16 else POINTS
+
+
 def win_shares(R: np.ndarray, alpha: float) -> np.ndarray:
     """How often each answer of the sets R (..., m, d) wins over all weights: (..., m).
-
-    With many objectives over fewer points: the usual ones take up to seconds a drawing there.
 
     >>> win_shares(np.array([[1, 0], [0, 1], [0.6, 0.6]]), 1.0).round(2)
     array([0.4, 0.4, 0.2])
     """
-    return exact_shares(R, alpha, points=MANY if R.shape[-1] <= 16 else POINTS)
+    return exact_shares(R, alpha, points=many_points(R.shape[-1]))
 
 
 def best_of_k(points: np.ndarray, counts: np.ndarray, alpha: float) -> dict[int, float]:

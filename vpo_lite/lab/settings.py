@@ -156,10 +156,9 @@ def checked_methods(names) -> tuple[str, ...]:
     known = {name for name in given if isinstance(name, str) and name in METHODS}
     if not 1 <= len(given) == len(known) <= MOST_RUNS:
         near = did_you_mean([x for x in given if isinstance(x, str) and x not in known], METHODS)
-        cure = near or "; one of yours is there once its module is imported"
         raise ValueError(
             f"methods = {shown(names)}: expected one to {MOST_RUNS} different names "
-            f"out of {', '.join(METHODS)}{cure}"
+            f"out of {', '.join(METHODS)}; one of yours is there once its module is imported{near}"
         )
     return tuple(given)
 

@@ -90,10 +90,10 @@ def _of_a_run(view: View, run: Run) -> str:
 
 def _of_the_weights(view: View, agreement: float) -> str:
     if view.config.K == math.inf:
-        return "K = ∞ draws no weights: it scores this step's rollouts exactly."
+        return "With K = ∞ no weights are drawn: the scores of this step's rollouts are exact."
     return (
-        f"K = {view.config.K:,} weights, drawn anew, score this step's rollouts with a correlation "
-        f"of {agreement:.2f} to the exact scores (K = ∞)."
+        f"With K = {view.config.K:,}, drawn anew, the scores of this step's rollouts have a "
+        f"correlation of {agreement:.2f} with the exact scores (K = ∞)."
     )
 
 

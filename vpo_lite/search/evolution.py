@@ -27,15 +27,13 @@ from ..training.contract import (
     check_problem,
     check_seed,
     flags_of,
-    joined_of,
-    mutation_of,
     objectives_of,
-    target_of,
     w_star_of,
     worst_of,
 )
 from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 from .archive import Archive, Elite, check_preference
+from .contract import joined_of, mutation_of, target_of
 
 SHOWN = 2  # parents in a prompt in words
 NEAR = 1e-9  # a score no more than this below the target has reached it

@@ -323,7 +323,7 @@ class Task:
         return None
 
     def target(self, instance: Any, weights: np.ndarray) -> float:
-        """The score w . r at which a search has reached its goal.
+        """The score w . r at which a search has reached its goal; infinity where it has none.
 
         By default the best on the true front; where it is unknown, that of the best rewards from 0
         to 1. A task whose rewards go beyond 1 overrides it.

@@ -85,7 +85,8 @@ def task_name(task: str | type[Task]) -> str:
     name = f"{task.__module__}:{task.__qualname__}"
     if task_class(name) is not task:
         raise ValueError(
-            f"task {shown(name)}: another class has this name by now, and a run finds its task by "
-            "the name; give each class its own, or give the latest one"
+            f"task {shown(name)}: another class has this name by now (a cell ran again, a module "
+            "was loaded again, or two classes share it), and a run finds its task by the name; "
+            "give the latest one, or another name"
         )
     return name

@@ -17,7 +17,6 @@ from ..checks import (
     LARGEST_WEIGHT,
     MOST_OBJECTIVES,
     check_finite,
-    check_number,
     check_rewards,
     check_whole,
     is_below,
@@ -294,29 +293,6 @@ def tokens_of(task: Task, instance, m: int, pocket: dict | None) -> int:
     with blamed(task, "its token limit"):
         check_whole(tokens, "max_tokens(...)", most=MOST_TOKENS)
     return int(tokens)
-
-
-def target_of(task: Task, instance, weights: np.ndarray) -> float:
-    """The score at which a search has reached its goal: a finite number."""
-    target = task.target(instance, weights)
-    with blamed(task, "target(instance, weights)", "; a large one is never reached"):
-        return check_number(target, "the score", "a finite number", -np.inf, np.inf)
-
-
-def joined_of(task: Task, instance, first: str, second: str) -> Sequence[str]:
-    """The answers that are made of parts of two answers: texts."""
-    joined = task.combine(instance, first, second)
-    several = isinstance(joined, list | tuple) and all(map(is_plain, joined))
-    _must(several, task, f"combine(...) gave {shown(joined)}: expected a list of answers")
-    return joined
-
-
-def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generator) -> str | None:
-    """An answer with a random change: a text; None where the task knows no mutations."""
-    mutation = task.mutate(instance, answer, rng)
-    known = mutation is None or is_plain(mutation)
-    _must(known, task, f"mutate(...) gave {shown(mutation)}: expected an answer, a text")
-    return mutation
 
 
 def _must(holds: bool, task: Task, what: str) -> None:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...checks import shortened
-from ...exact import POINTS, exact_set_reward
+from ...exact import exact_set_reward
 from ...looks import STYLES, Look, look
 from ...objective import sample_weights, sampling_method
 from ...randomness import generator
 from ..codes import decode
 from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of, of_front
 from ..faces import face_of
-from ..judging import coverages, target, win_shares
+from ..judging import coverages, many_points, target, win_shares
 from ..recordings import Recording
 from ..view import Run, View
 from ..words import is_maze, where
@@ -171,7 +171,7 @@ class Lesson:
         """
         front, best, ceilings, best_shares = self.view.front, (), (), ()
         if self.known:
-            best, ceilings = target(front, min(self.size, len(front)), alpha, POINTS)
+            best, ceilings = target(front, min(self.size, len(front)), alpha, self._points)
             best_shares = win_shares(front[list(best)], alpha)
         return {
             "curves": [_rounded(self._curve(one.run, alpha)) for one in self.shown],
@@ -184,13 +184,24 @@ class Lesson:
     def _curve(self, run: Run, alpha: float) -> list[float]:
         """The mean coverage of the sets of each step, or their set reward without a front."""
         if self.known:
-            return coverages([moment.sets for moment in run.moments], alpha, POINTS)
-        means = []
-        for moment in run.moments:
-            (sets,) = moment.sets  # a step of a lesson has one problem
-            worth = exact_set_reward(sets.rewards, alpha)
-            means.append(worth @ sets.counts / sets.counts.sum())
+            return coverages([moment.sets for moment in run.moments], alpha, self._points)
+        steps = [sets for moment in run.moments for sets in moment.sets]  # one a step: one problem
+        means = [0.0] * len(steps)
+        for m in {sets.rewards.shape[1] for sets in steps}:
+            its = [i for i, sets in enumerate(steps) if sets.rewards.shape[1] == m]
+            alike = np.concatenate(
+                [steps[i].rewards for i in its]
+            )  # most come again in later steps
+            distinct, at = np.unique(alike, axis=0, return_inverse=True)
+            worth = exact_set_reward(distinct, alpha, points=self._points)[at.reshape(-1)]
+            ends = np.cumsum([len(steps[i].counts) for i in its])[:-1]
+            for i, part in zip(its, np.split(worth, ends), strict=True):
+                means[i] = float(np.average(part, weights=steps[i].counts))
         return means
+
+    @property
+    def _points(self) -> int:
+        return many_points(self.shown[0].run.moment.rewards.shape[-1])
 
     @property
     def _alpha(self) -> float:
@@ -214,14 +225,14 @@ class _Table(dict):
 
 
 def _weights(d: int, alpha: float) -> list[list[float]]:
-    """`DOTS` weights of this α, to two digits each: also small ones tell where a dot lies."""
+    """`DOTS` weights of this α, to two significant digits, so that small ones keep their place."""
     rng = generator(0, "lesson")
     drawn = sample_weights(DOTS, d, alpha, rng=rng, method=sampling_method(alpha))
     return [[float(f"{value:.2g}") for value in w] for w in drawn]
 
 
 def _rounded(values) -> list[float]:
-    """Values in few letters."""
+    """Values to five decimals."""
     return np.round(values, 5).tolist()
 
 

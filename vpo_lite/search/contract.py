@@ -1,0 +1,38 @@
+"""What a search asks of a task's values: one that cannot work is a TaskError."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..checks import check_number, is_plain, shown
+from ..tasks.base import Task, TaskError
+from ..training.contract import blamed
+
+
+def target_of(task: Task, instance, weights: np.ndarray) -> float:
+    """The score at which a search has reached its goal; infinity where it has none."""
+    target = task.target(instance, weights)
+    if isinstance(target, float) and target == np.inf:
+        return target
+    with blamed(task, "target(instance, weights)"):
+        return check_number(target, "the score", "a number", -np.inf, np.inf)
+
+
+def joined_of(task: Task, instance, first: str, second: str) -> list[str]:
+    """The answers that are made of parts of two answers."""
+    joined = task.combine(instance, first, second)
+    several = isinstance(joined, Iterable) and not isinstance(joined, str)
+    found = list(joined) if several else []
+    if not several or not all(map(is_plain, found)):
+        given = shown(found if several else joined)
+        raise TaskError(f"task {task.name!r}: combine(...) gave {given}: expected answers, texts")
+    return found
+
+
+def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generator) -> str | None:
+    """An answer with a random change; None where the task knows no mutations."""
+    mutation = task.mutate(instance, answer, rng)
+    if mutation is not None and not is_plain(mutation):
+        given = f"mutate(...) gave {shown(mutation)}"
+        raise TaskError(f"task {task.name!r}: {given}: expected an answer, a text")
+    return mutation
