@@ -36,6 +36,12 @@ def tiny_policy_folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def few_alphas(monkeypatch):
+    """To judge a lesson at all α takes seconds a page."""
+    monkeypatch.setattr("vpo_lite.lab.lesson.content.ALPHAS", [0.1, 1.0, 10.0])
+
+
 @pytest.fixture(scope="session")
 def small_config(tiny_policy_folder):
     from vpo_lite import TrainConfig

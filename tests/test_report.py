@@ -183,7 +183,7 @@ def test_no_page_takes_the_place_of_a_file_that_the_kit_did_not_write(
 
 
 @pytest.mark.slow
-def test_a_page_is_written_again_unless_somebody_changed_it(tmp_path, capsys):
+def test_a_page_is_written_again_unless_somebody_changed_it(few_alphas, tmp_path, capsys):
     page = tmp_path / "class.html"
     sheet, lesson = ["course", "sheet"], ["export", "lesson", "few_weights/K-64"]
     assert main([*sheet, "--out", str(page)]) == 0

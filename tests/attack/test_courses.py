@@ -187,7 +187,7 @@ def test_a_place_that_is_no_folder_is_one_line(tmp_path, capsys, name):
 
 @posix
 @pytest.mark.parametrize("kind", [["course", "sheet"], ["export", "lesson", "stuck/seed-0"]])
-def test_a_page_keeps_a_link_and_replaces_one_that_leads_round(tmp_path, kind):
+def test_a_page_keeps_a_link_and_replaces_one_that_leads_round(few_alphas, tmp_path, kind):
     (tmp_path / "link.html").symlink_to("real.html")
     (tmp_path / "loop.html").symlink_to("loop.html")
     for name in ("link.html", "loop.html"):

@@ -103,7 +103,7 @@ def recording():
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_the_page_of_a_lesson(recording, text):
+def test_the_page_of_a_lesson(recording, few_alphas, text):
     """Names and commands: in the texts, and in the data that the page's script reads."""
 
     def page(t):
