@@ -207,6 +207,9 @@ def test_a_front_that_is_not_known_is_not_drawn(monkeypatch):
     lesson = lesson_of(THREE)
     data = lesson.data()
     assert data["front"] is None and data["judged"] == lesson.judged == "set reward"
+    now = data["judged_at"][data["alphas"].index(1.0)]
+    trained = [[record.set_reward for record in one.run.records] for one in lesson.shown]
+    assert np.allclose(now["curves"], trained, rtol=0, atol=2e-5) and now["best"] == ()
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,7 +175,7 @@ class Lesson:
             best_shares = win_shares(front[list(best)], alpha)
         return {
             "curves": [_rounded(self._curve(one.run, alpha)) for one in self.shown],
-            "shares": [_rounded(win_shares(rewards, alpha)) for rewards in sets],
+            "shares": [_rounded(x) for x in _by_size(sets, partial(win_shares, alpha=alpha))],
             "best": best,
             "ceilings": _rounded(ceilings),
             "best_shares": _rounded(best_shares),
@@ -186,18 +186,13 @@ class Lesson:
         if self.known:
             return coverages([moment.sets for moment in run.moments], alpha, self._points)
         steps = [sets for moment in run.moments for sets in moment.sets]  # one a step: one problem
-        means = [0.0] * len(steps)
-        for m in {sets.rewards.shape[1] for sets in steps}:
-            its = [i for i, sets in enumerate(steps) if sets.rewards.shape[1] == m]
-            alike = np.concatenate(
-                [steps[i].rewards for i in its]
-            )  # most come again in later steps
-            distinct, at = np.unique(alike, axis=0, return_inverse=True)
-            worth = exact_set_reward(distinct, alpha, points=self._points)[at.reshape(-1)]
-            ends = np.cumsum([len(steps[i].counts) for i in its])[:-1]
-            for i, part in zip(its, np.split(worth, ends), strict=True):
-                means[i] = float(np.average(part, weights=steps[i].counts))
-        return means
+        kinds = {R.tobytes(): R for sets in steps for R in sets.rewards}  # most come again
+        judge = partial(exact_set_reward, alpha=alpha, points=self._points)
+        worth = dict(zip(kinds, _by_size(list(kinds.values()), judge), strict=True))
+        return [
+            float(np.average([worth[R.tobytes()] for R in sets.rewards], weights=sets.counts))
+            for sets in steps
+        ]
 
     @property
     def _points(self) -> int:
@@ -224,11 +219,19 @@ class _Table(dict):
         return self.setdefault(row, len(self))
 
 
+def _by_size(sets: Sequence[np.ndarray], judge: Callable) -> list:
+    """What ``judge`` says of each set (m, d), in one call (n, m, d) -> n for each size of sets."""
+    found = {}
+    for m in {len(R) for R in sets}:
+        its = [i for i, R in enumerate(sets) if len(R) == m]
+        found |= dict(zip(its, judge(np.stack([sets[i] for i in its])), strict=True))
+    return [found[i] for i in range(len(sets))]
+
+
 def _weights(d: int, alpha: float) -> list[list[float]]:
     """`DOTS` weights of this α, to two significant digits, so that small ones keep their place."""
-    rng = generator(0, "lesson")
-    drawn = sample_weights(DOTS, d, alpha, rng=rng, method=sampling_method(alpha))
-    return [[float(f"{value:.2g}") for value in w] for w in drawn]
+    W = sample_weights(DOTS, d, alpha, rng=generator(0, "lesson"), method=sampling_method(alpha))
+    return [[float(f"{value:.2g}") for value in w] for w in W]
 
 
 def _rounded(values) -> list[float]:
