@@ -50,7 +50,7 @@ def test_without_a_gpu_it_says_so_and_stops(run, monkeypatch, capsys):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_parts_pass_in_small_on_the_cpu(run, tmp_path, capsys):
     """It said "written to", with status 0, where there was no folder, and the figures were lost."""
     out, parts = tmp_path / "new" / "gpu.json", ["logits", "update", "panel", "attention", "nan"]

@@ -94,8 +94,8 @@ def test_the_data_block_is_the_lessons_data(text, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.0, 0.2])
 def test_every_step_is_worth_what_its_answers_are(lesson, data, alpha):
-    """By a million draws of w, from the groups as they were recorded."""
-    drawn_w = np.random.default_rng(0).dirichlet(np.full(4, alpha), 250_000)
+    """By 400,000 draws of w, from the groups as they were recorded."""
+    drawn_w = np.random.default_rng(0).dirichlet(np.full(4, alpha), 100_000)
     W = np.concatenate([np.roll(drawn_w, i, axis=1) for i in range(4)])  # so that E w is uniform
 
     def worth(sets):
