@@ -12,7 +12,7 @@ import pytest
 from colour_vision import linear
 
 from envs import walk
-from vpo_lite import exact
+from vpo_lite import exact, metrics
 from vpo_lite.cli import main
 from vpo_lite.estimators import METHODS
 from vpo_lite.lab import Lab, judging, recordings
@@ -20,10 +20,11 @@ from vpo_lite.lab.drawings import rules
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, content, write_lesson
 from vpo_lite.lab.lesson.texts import settings
 from vpo_lite.lab.view import Run
+from vpo_lite.metrics import best_subset
 from vpo_lite.tasks.maze import MazeTask
 
 ALL = content.ALPHAS
-FEW = [0.05, 0.1, 0.2, 1.0, 10.0]  # values of α: to judge at all of them takes seconds a page
+FEW = [0.05, 0.1, 0.2, 1.0, 10.0, 20.0]  # values of α: to judge at all of them takes seconds a page
 THREE, ALPHA = "three_methods/seed-0", ("alpha/small", "alpha/large")
 
 
@@ -368,9 +369,10 @@ def alphas(page):
     return page.evaluate("() => JSON.parse(document.getElementById('data').textContent).alphas")
 
 
-def covered(one, alpha):
-    """The mean coverage of the sets of each step, as the library says."""
-    return judging.coverages([moment.sets for moment in one.run.moments], alpha, exact.POINTS)
+def covered(moment, front, alpha):
+    """The mean coverage of the sets of a step, as the library says."""
+    [sets] = moment.sets
+    return metrics.coverage(sets.rewards, front, alpha) @ sets.counts / sets.counts.sum()
 
 
 def cells(page):
@@ -381,28 +383,31 @@ def cells(page):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.05, 10])
+@pytest.mark.parametrize("alpha", [0.05, 1, 10, 20])
 def test_alpha_by_keyboard_gives_the_librarys_coverage(page, lesson, alpha):
     steps = alphas(page).index(alpha) - alphas(page).index(1)
     turn(page, "alpha", "ArrowRight" if steps > 0 else "ArrowLeft", abs(steps))
     shown, front = cells(page), lesson.view.front
     for one in lesson.shown:
-        assert shown[one.label][0] == f"{covered(one, alpha)[-1]:.3f}"
-    best, ceilings = judging.target(front, 3, alpha, exact.POINTS)
+        assert shown[one.label][0] == f"{covered(one.run.moment, front, alpha):.3f}"
+    best = [front[best_subset(front, m, alpha).indices] for m in (1, 2, 3)]
+    ceilings = [float(metrics.coverage(answers, front, alpha)) for answers in best]
     words = page.inner_text("#words")
     assert f"Step 40 of 40, α = {alpha}." in words
     assert f"The best single answer covers {ceilings[0]:.3f}, the best 2 {ceilings[1]:.3f}" in words
     said = page.get_attribute("#judged svg", "aria-label")
     for one in lesson.shown:
-        first, *_, last = covered(one, alpha)
+        first, last = (covered(one.run.moments[i], front, alpha) for i in (0, -1))
         assert f"{one.label} from {first:.2f} to {last:.2f}" in said
     boards = page.locator("#board figure").all()
     for board, rewards in zip(
-        boards, [*(one.run.moment.rewards for one in lesson.shown), front[list(best)]], strict=True
+        boards, [*(one.run.moment.rewards for one in lesson.shown), best[-1]], strict=True
     ):
         texts = board.locator(".share b").all_inner_texts()
         shares = [int(re.sub(r"\D", "", text)) for text in texts]
         assert shares == [round(100 * share) for share in exact.exact_shares(rewards, alpha)]
+    if alpha == 20:  # 4 million draws from Dir(20): 0.183, 0.715, 0.102
+        assert shares == [18, 71, 10]
     if alpha == 0.05:  # 4 million draws from Dir(0.05): 0.8042
         assert f"{ceilings[0]:.3f}" == "0.804"
 

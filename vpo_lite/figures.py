@@ -48,8 +48,8 @@ def objective_space(
     grows with its number of answers. With d > 2 this is a projection, so a point of the front may
     look dominated. ValueError without any run or front.
     """
-    figure = go.Figure()
-    given = [front] if front is not None else list(_by_label(runs).values())
+    figure, runs = go.Figure(), _by_label(runs)
+    given = [front] if front is not None else list(runs.values())
     if not given:
         raise ValueError("runs and front: both are empty; give one of them")
     d = np.shape(given[0])[-1]
@@ -58,7 +58,7 @@ def objective_space(
         x, y = np.unique(np.asarray(front, float)[:, list(axes)], axis=0).T
         ring = {"symbol": "circle-open", "size": 26, "color": FRONT, "line_width": 3}
         figure.add_scatter(x=x, y=y, mode="markers", name="true front", marker=ring)
-    clouds(figure, _by_label(runs), axes)
+    clouds(figure, runs, axes)
     figure.update_xaxes(title=names[axes[0]], range=room(figure, "x", 0.07))
     figure.update_yaxes(title=names[axes[1]], range=room(figure, "y", 0.07))
     return finish(figure, title, width, 560)
