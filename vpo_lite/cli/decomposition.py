@@ -215,13 +215,13 @@ def _examine(policy, task, config, seeds, answers, options):
 def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     """Coverage of the true fronts: of their best 1, 2, 3 answers, and of all sampled ones."""
     from ..metrics import coverage, price_of_conflict
-    from ..training.contract import NO_FRONT, above_front, blamed
+    from ..training.contract import NO_FRONT, above_front, blamed, front_of
 
-    fronts = [task.front(x) for x in instances]
+    fronts = [front_of(task, x) for x in instances]
     if any(front is None for front in fronts):
         return None
     with blamed(task, "front(instance)", NO_FRONT):
-        fronts = [np.asarray(f) - low for f, low in zip(fronts, worst, strict=True)]
+        fronts = [f - low for f, low in zip(fronts, worst, strict=True)]
         pools = [pool - low for pool, low in zip(rewards, worst, strict=True)]
         best = [price_of_conflict(front, alpha=alpha) for front in fronts]
         above = list(map(above_front, fronts, pools))
