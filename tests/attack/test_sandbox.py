@@ -159,7 +159,7 @@ def ran(tmp_path_factory, key):
         server.settimeout(0)
         files = [str(folder / "secret"), at_home.name, str(ROOT / "README.md"), __file__]
         folders = [str(folder), str(ROOT)]
-        before = {path: os.stat(path).st_mtime_ns for path in (*files, *folders)}
+        before = {path: os.stat(path).st_mtime_ns for path in (*files, str(folder))}
         filled = f"FILES = {files}\nFOLDERS = {folders}\nPORT = {server.getsockname()[1]}\n"
         filled += f"KEY = {key or b''}\n"
         jobs = [Job(filled + code, "") for code in PROGRAMS.values()]
@@ -170,6 +170,7 @@ def ran(tmp_path_factory, key):
             server.accept()
         assert {path: os.stat(path).st_mtime_ns for path in before} == before
     assert [p.name for p in folder.iterdir()] == ["secret"]
+    assert not (ROOT / "secret").exists()  # other tests, too, change the time of this folder
     return dict(zip([*PROGRAMS, *ENDING, *CALLS], outcomes, strict=True))
 
 
