@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite import figures, looks, metrics
+from vpo_lite import evolution_figures, figures, looks, metrics, search_figures
 from vpo_lite.exact import exact_shares
 from vpo_lite.shown import Drawn, live
 
@@ -329,6 +329,18 @@ def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
             "'a': values of shape () over an x axis of shape (2,)",
         ),
         (lambda: figures.set_reward_against_K([1], [1], 1), "samples = [1]: expected a dict by"),
+        (
+            lambda: search_figures.best_at_curves([[0.2, 0.5]]),
+            "curves = [[0.2, 0.5]]: expected a dict by label, {label: data}",
+        ),
+        (
+            lambda: search_figures.preference_slider([[[1, 0]]], [[0.5, 0.5]], [0], [[1]]),
+            "pools = [[[1, 0]]]: expected a dict by label",
+        ),
+        (lambda: evolution_figures.archive_grid([[1, 0]], 2), "archives = [[1, 0]]: expected a"),
+        (lambda: evolution_figures.archive_growth([[]], 2), "histories = [[]]: expected a dict"),
+        (lambda: evolution_figures.share_solved([30], 120), "solved = [30]: expected a dict by"),
+        (lambda: evolution_figures.passes_table([[1]], ["a"]), "programs = [[1]]: expected a di"),
     ],
 )
 def test_a_slip_is_one_line(draw, said):

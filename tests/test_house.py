@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # --- the rules ------------------------------------------------------------------------------------
 
 CORE = "objective exact estimators metrics randomness checks options files markup hedging "
-CORE += "negative_controls intervals names"
+CORE += "negative_controls intervals names odd_rewards"
 FILES = {  # files of vpo_lite that are no folder -> their package; a folder has its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
@@ -51,7 +51,7 @@ ARROWS = {  # package -> the packages that it may import, besides itself
     "figures": "core",
     "search": "core, tasks, policy, training",
     "studies": "core, tasks, policy, training, search",
-    "integrations": "core, tasks, policy, training, decomposition",
+    "integrations": "core, tasks, policy, training",
     "decomposition": "core, figures",
     "report": "core, training, figures, decomposition",
     "teaching": "core",

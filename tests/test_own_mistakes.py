@@ -104,6 +104,7 @@ MISTAKES = {
         "task 'good' cannot be made (missing a required argument: 'a'); let __init__ take **options"
     ),
     'answer_tokens = "4"': "answer_tokens = '4': must be a whole number",
+    "tag = None": "tag = None: must be a text",
     "def w_star(self, instance):\n    return [0, 0]": "w_star(instance) holds nothing but zeros",
     'def key(self, instance):\n    return "same"': "key(instance) is 'same' for problems that are",
     "def prompt(self, instance, m, **_):\n"

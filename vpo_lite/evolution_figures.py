@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .checks import check_finite, shown
-from .looks import FRONT, WIDE, look, stroke
+from .looks import FRONT, WIDE, by_label, look, stroke
 from .shown import finish
 
 PASSED = [[0, "#E3EEF6"], [1, "#4CA3D9"]]  # light to dark, and black numbers stand out from all
@@ -26,7 +26,7 @@ def passes_table(programs, tests, *, title=None):
     programs {name: (d,)} of 0 and 1, from top to bottom; tests d names. The number of passed tests
     stands behind a program's name.
     """
-    passed = np.array([_bits(row, len(tests)) for row in programs.values()])
+    passed = np.array([_bits(row, len(tests)) for row in by_label(programs, "programs").values()])
     names = [
         f"{name}  <b>{row.sum()} of {len(row)}</b> "
         for name, row in zip(programs, passed, strict=True)
@@ -73,7 +73,7 @@ def archive_grid(archives, d, *, height=500):
     and in the layout's annotations, so a figure on the screen can take these over. ValueError
     without an archive.
     """
-    if not archives:
+    if not by_label(archives, "archives"):
         raise ValueError("archives is empty: give one at least")
     figure = make_subplots(1, len(archives), subplot_titles=list(archives), horizontal_spacing=0.14)
     rows, columns = (["".join("○●"[bit] for bit in p) for p in _patterns(k)] for k in _halves(d))
@@ -110,7 +110,7 @@ def archive_growth(histories, d):
     earlier keeps its last state. The slider lies inside the figure, so it moves without a kernel.
     ValueError without a search, and for one without a call.
     """
-    if not histories or not all(map(len, histories.values())):
+    if not histories or not all(map(len, by_label(histories, "histories").values())):
         states = {label: len(each) for label, each in histories.items()}
         raise ValueError(
             f"histories holds {shown(states)} states: expected at least one search, each with at "
@@ -146,7 +146,7 @@ def share_solved(solved, budget, *, title=None):
     ([0.0, 30.0, 60.0, 90.0, 120.0], [0.0, 0.25, 0.5, 0.75, 0.75])
     """
     figure = go.Figure()
-    for position, (label, answers) in enumerate(solved.items()):
+    for position, (label, answers) in enumerate(by_label(solved, "solved").items()):
         text, colour, symbol, dash = look(label, position)
         answers = np.array(answers, dtype=float)
         if not answers.size:

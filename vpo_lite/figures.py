@@ -25,7 +25,7 @@ from plotly.subplots import make_subplots
 from .checks import shown
 from .in_words import in_words as in_words
 from .in_words import listed as listed
-from .looks import ANSWERS, EDGE, FRONT, LEVEL, WIDE, look, note, stroke
+from .looks import ANSWERS, EDGE, FRONT, LEVEL, WIDE, by_label, look, note, stroke
 from .shown import clouds, dots, finish, room
 from .shown import live as live
 
@@ -48,7 +48,7 @@ def objective_space(
     grows with its number of answers. With d > 2 this is a projection, so a point of the front may
     look dominated. ValueError without any run or front.
     """
-    figure, runs = go.Figure(), _by_label(runs)
+    figure, runs = go.Figure(), by_label(runs, "runs")
     given = [front] if front is not None else list(runs.values())
     if not given:
         raise ValueError("runs and front: both are empty; give one of them")
@@ -84,7 +84,7 @@ def curves(
     titles, levels = titles or {}, levels or {}
     names = [titles.get(panel, panel.replace("_", " ")) for panel in panels]
     figure = make_subplots(1, len(panels), subplot_titles=names)
-    for position, (label, series) in enumerate(_by_label(runs).items()):
+    for position, (label, series) in enumerate(by_label(runs, "runs").items()):
         if not hasattr(series, "keys") or x not in series:
             raise ValueError(
                 f"runs[{shown(label)}]: expected a dict with {shown(x)} and the panels"
@@ -118,7 +118,7 @@ def lines(
     levels {text: height} adds dotted lines.
     """
     figure = go.Figure()
-    for position, (label, y) in enumerate(_by_label(runs).items()):
+    for position, (label, y) in enumerate(by_label(runs, "runs").items()):
         _line(figure, x, y, label, position)
     _levels(figure, levels)
     figure.update_xaxes(title=x_title, type="log" if log_x else "linear")
@@ -137,8 +137,8 @@ def best_at_k(
 ) -> go.Figure:
     """best@k over k on a logarithmic axis: runs {label: {k: value}}, k in answers."""
     figure = go.Figure()
-    for position, (label, values) in enumerate(_by_label(runs).items()):
-        k = sorted(_by_label(values, "runs[LABEL]", "k"), key=int)
+    for position, (label, values) in enumerate(by_label(runs, "runs").items()):
+        k = sorted(by_label(values, "runs[LABEL]", "k"), key=int)
         budgets, heights = [int(i) for i in k], [values[i] for i in k]
         _line(figure, budgets, heights, label, position, markers=True)
     over_counts(figure, "k (answers)", {int(k) for values in runs.values() for k in values})
@@ -167,7 +167,7 @@ def set_reward_against_K(
     """
     figure = go.Figure()
     K = np.asarray(K)
-    for position, (label, values) in enumerate(_by_label(samples, "samples").items()):
+    for position, (label, values) in enumerate(by_label(samples, "samples").items()):
         text, colour, symbol, dash = look(label, position)
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=1)
         _band(figure, K, low, high, colour, text)
@@ -370,12 +370,6 @@ def _winning_region(scores, i):
     if len(polygon) >= 3:
         area = np.linalg.det(np.stack([polygon.mean(axis=0), polygon[0], polygon[1]]))
     return polygon if area else np.zeros((0, 3))
-
-
-def _by_label(runs, name="runs", key="label"):
-    if not hasattr(runs, "items"):  # a DataFrame has columns by label, too
-        raise ValueError(f"{name} = {shown(runs)}: expected a dict by {key}, {{{key}: data}}")
-    return runs
 
 
 def _line(figure, x, y, label, position, *, legend=True, markers=False, **where):

@@ -5,9 +5,12 @@ stand out 3 to 1 from a white page, as WCAG 2.2 asks (1.4.11). Marker and dash t
 grey print and from the back of a room. tests/test_accessibility.py measures all of it.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from .checks import shown
 from .estimators import METHODS
+
+Labelled = TypeVar("Labelled")
 
 
 class Look(NamedTuple):
@@ -73,6 +76,18 @@ def look(label: str, position: int = -1) -> Look:
         if str(label).startswith(name) and not rest[:1].isalnum() and rest[:1] != "_":
             return known[name]._replace(text=known[name].text + rest)
     return ANSWERS[position % len(ANSWERS)]._replace(text=str(label))
+
+
+def by_label(data: Labelled, name: str, key: str = "label") -> Labelled:
+    """The data, checked to have a label for each entry, as a dict and a DataFrame have.
+
+    >>> by_label([[0.2, 0.5]], "curves")
+    Traceback (most recent call last):
+    ValueError: curves = [[0.2, 0.5]]: expected a dict by label, {label: data}
+    """
+    if not hasattr(data, "items"):
+        raise ValueError(f"{name} = {shown(data)}: expected a dict by {key}, {{{key}: data}}")
+    return data
 
 
 def on_page(colour: str, dark: bool) -> str:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .checks import shown
-from .looks import LEVEL, WIDE, look, note, stroke
+from .looks import LEVEL, WIDE, by_label, look, note, stroke
 from .shown import clouds, finish, room
 
 BUDGETS = (1, 3, 10, 30)
@@ -33,7 +33,7 @@ def best_at_curves(
     >>> figure.data[0].x.tolist(), figure.data[0].y.tolist()
     ([3.5, 7.0], [0.2, 0.5])
     """
-    intervals, marks = intervals or {}, marks or {}
+    curves, intervals, marks = by_label(curves, "curves"), intervals or {}, marks or {}
     missing = sorted(set(curves) - set(tokens)) if tokens else []
     if missing:
         raise ValueError(f"tokens: none for {shown(missing[0])}; give those of every curve")
@@ -79,8 +79,9 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
 
     ValueError for pools, choices and curves with different labels.
     """
-    if not pools or not set(pools) == set(chosen) == set(curves):
-        labels = [sorted(part) for part in (pools, chosen, curves)]
+    parts = {"pools": pools, "chosen": chosen, "curves": curves}
+    labels = [sorted(by_label(part, name)) for name, part in parts.items()]
+    if not pools or not labels[0] == labels[1] == labels[2]:
         raise ValueError(
             f"labels of pools, chosen, curves are {shown(labels)}: expected the same, one or more"
         )

@@ -103,11 +103,10 @@ def warn_of_held_out(run) -> None:
 
 
 def warn_of_answers(run, start: dict) -> None:
-    """Warn of a model that hardly writes the format: no answer then earns a reward."""
-    from ..decomposition.words import always_equal, differ_in_scale, never_earned
+    """Warn of a model that hardly writes the format, and of rewards that say little."""
+    from ..training.answers import BY_CHANCE
+    from ..training.watch import faults
 
-    task = run.learner.task
-    reached = start.get("reached") or {}  # a run of an older version lacks it
     of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
     if unread and not of_ours:
         note(
@@ -123,29 +122,10 @@ def warn_of_answers(run, start: dict) -> None:
             f"the chat template of {run.config.base_model} ends an answer with {end}, but "
             "sampling ignores it: add it to eos_token_id in the model's generation_config.json"
         )
-    functions = task.reward_functions
-    if functions and (none := functions.warning_of_none()):
-        note(f"before training, {none}")
-    if below := start.get("below_worst_rate"):  # a run of an older version lacks it
-        from ..training.contract import warning_of_worst
-
-        note(f"before training, {warning_of_worst(task, below)}")
-    elif not (unread or of_ours) and (never := never_earned(reached)):
-        note(f"before training, {never}")
-    spread = start.get("spread") or {}  # an older run lacks it, too
-    earned = {name: x for name, x in spread.items() if reached.get(name, 0) > 0}
-    if not (unread or of_ours) and (same := always_equal(earned)):
-        note(f"before training, {same}")
-    if start.get("by_chance"):  # an older run lacks it, too
-        from ..training.answers import BY_CHANCE
-
+    if start.get("by_chance"):  # a run of an older version lacks it
         note(f"before training: {BY_CHANCE}")
-    if above := start.get("above_front_rate"):  # an older run lacks it, too
-        from ..training.contract import warning_of_front
-
-        note(f"before training, {warning_of_front(task, above)}")
-    if unequal := differ_in_scale(reached):
-        note(f"before training, {unequal}")
+    for said in faults(run.learner.task, start, small=of_ours or unread).values():
+        note(f"before training, {said}")
     warn_of_truncation(start["truncated_rate"], run, "before training")
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from ..checks import check_names
-from ..decomposition.words import differ_in_scale
 from ..estimators import METHODS
 from ..tasks.base import Task, group_key
 from ..tasks.functions import Asked, OfFunctions
@@ -19,6 +18,7 @@ from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.contract import check_given
 from ..training.measure import step_figures
+from ..training.watch import Watch
 from .rewards import RolloutReward, Scored
 
 LOGGED = (
@@ -30,8 +30,7 @@ LOGGED = (
     "solved_rate",
     "repeat_rate",
 )
-ENOUGH = 50  # answers, before it is said how many could not be read, or had no reward
-UNREAD = 0.9  # share of the answers that cannot be read, from which on it is said
+UNREAD = "do the prompts ask for their form, as those of dataset.map(reward.ask) do?"
 
 
 @dataclass
@@ -51,8 +50,8 @@ class SetReward:
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
-    After 50 answers or more the main process warns, once each, where nine in ten cannot be read,
-    where a function returned None for a tenth of them, and where functions differ in scale.
+    After 50 answers the main process warns, once each, of what makes them hard to learn from: see
+    :func:`~vpo_lite.training.watch.faults`. So it does where nine in ten cannot be read.
 
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
     in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
@@ -70,14 +69,12 @@ class SetReward:
     task: Task
     reward: RolloutReward = field(default_factory=RolloutReward)
     calls: int = field(default=0, init=False)
-    asked: int = field(default=0, init=False)  # answers
-    unread: int = field(default=0, init=False)
-    reached: dict[str, float] = field(default_factory=dict, init=False)  # of functions, above worst
-    warned: set[str] = field(default_factory=set, init=False)
+    watch: Watch = field(init=False)
 
     def __post_init__(self):
         check_given(self.task)
         self.task.check_policy(self.reward.answers, None)
+        self.watch = Watch(self.task, unread=UNREAD)
 
     @classmethod
     def of(cls, config: TrainConfig) -> "SetReward":
@@ -148,7 +145,8 @@ class SetReward:
         shared = {"trainer_state": trainer_state, "log_metric": log_metric}
         scored, keys = self.score(prompts, completions, step, columns, shared)
         if getattr(trainer_state, "is_world_process_zero", True):
-            self._warn(scored)
+            for said in self.watch.look(grouped(scored, keys)):
+                warnings.warn(said, stacklevel=2)
         if log_metric is not None:
             self.log(grouped(scored, keys), log_metric)
         return [one.reward for one in scored]
@@ -187,30 +185,6 @@ class SetReward:
             values = [row.get(name) for row in rows]
             if None not in values:
                 log_metric(f"vpo/{name}", float(np.average(values, weights=rollouts)))
-
-    def _warn(self, scored: Sequence[Scored]) -> None:
-        """Warn once of answers that cannot be read, of functions that often return None, which TRL
-        would leave out, and of those of very different scales.
-        """
-        self.asked += sum(one.answers.parsed.size for one in scored)
-        self.unread += sum(int((~one.answers.parsed).sum()) for one in scored)
-        words = {}
-        if self.asked >= ENOUGH and self.unread >= UNREAD * self.asked:
-            words["unread"] = (
-                f"{self.unread / self.asked:.0%} of the answers could not be read: do the prompts "
-                "ask for their form, as those of dataset.map(reward.ask) do?"
-            )
-        if functions := self.task.reward_functions:
-            best = np.max([one.answers.rewards.max((0, 1)) for one in scored], axis=0)
-            for name, x in zip(functions.names, best - functions.worst, strict=True):
-                self.reached[name] = max(x, self.reached.get(name, 0.0))
-            if functions.asked >= ENOUGH:
-                words["none"] = functions.warning_of_none()
-                words["scale"] = differ_in_scale(self.reached)
-        for kind, said in words.items():
-            if said and kind not in self.warned:
-                self.warned.add(kind)
-                warnings.warn(said, stacklevel=3)
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):

@@ -49,18 +49,23 @@ class Worker(threading.Thread):
 
 @dataclass
 class Track:
-    """One method's run while it grows. It can go on while it has its learner: policy, optimizer."""
+    """One method's run while it grows. It can go on while it has its learner: policy, optimizer.
+
+    watch: a `training.watch.Watch` on its answers
+    """
 
     run: Run
     learner: Any = None
+    watch: Any = None
 
     @property
     def steps(self) -> int:
         return len(self.run.records)
 
     def add(self, config: TrainConfig, record: StepRecord, moment: Moment) -> None:
-        run = self.run
-        self.run = Run(run.method, config, (*run.records, record), (*run.moments, moment))
+        self.watch.look(record.groups)
+        records, moments = (*self.run.records, record), (*self.run.moments, moment)
+        self.run = Run(self.run.method, config, records, moments, self.watch.now)
 
 
 @dataclass
@@ -108,9 +113,12 @@ class Stretch:
         """Step the runs in turn; whether all steps are done."""
         from ..training.loop import train
         from ..training.step import Learner
+        from ..training.watch import Watch
 
         for method, track in self.tracks.items():
-            track.learner = track.learner or Learner(config_of(method))
+            learner = track.learner = track.learner or Learner(config_of(method))
+            small = learner.policy.pocket is not None
+            track.watch = track.watch or Watch(learner.task, small=small)
         loops = {}
         while True:
             for method, track in self.tracks.items():
@@ -122,7 +130,7 @@ class Stretch:
                 if method in loops:
                     record = loops[method].send(config)
                 else:
-                    loops[method] = train(config, learner=track.learner)
+                    loops[method] = train(config, learner=track.learner, tell=None)
                     record = next(loops[method])
                 seen(track, config, record, Moment.of(record, config, track.learner.task))
             done = all(t.steps >= config_of(m).steps for m, t in self.tracks.items())
@@ -153,7 +161,7 @@ class Rehearsal:
         try:
             from ..training.loop import train
 
-            list(train(config.but(steps=1, prompts=1, warmup_steps=0)))
+            list(train(config.but(steps=1, prompts=1, warmup_steps=0), tell=None))
         except BaseException as error:  # the session says it when somebody presses Train
             self.error = "".join(traceback.format_exception(error))
 

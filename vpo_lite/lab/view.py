@@ -4,6 +4,7 @@ Everything that draws or speaks takes a View. So what is shown is a pure functio
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -107,12 +108,16 @@ class Moment:
 class Run:
     """One method's run as far as it went: the settings of its last step, and records and moments
     step by step.
+
+    faults: what is wrong with its answers or their rewards, as :func:`~vpo_lite.training.watch
+    .faults` names and says it; unknown of a recording
     """
 
     method: str
     config: TrainConfig
     records: tuple[StepRecord, ...] = ()
     moments: tuple[Moment, ...] = ()
+    faults: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def record(self) -> StepRecord:
@@ -143,7 +148,8 @@ class Run:
 
     def until(self, step: int | None) -> "Run":
         """The run as it was after this step; None: as it is."""
-        return Run(self.method, self.config, self.records[:step], self.moments[:step])
+        done = self.records[:step], self.moments[:step]
+        return Run(self.method, self.config, *done, self.faults)
 
 
 @dataclass(frozen=True)

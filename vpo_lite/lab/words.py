@@ -119,7 +119,7 @@ def status_line(view: View) -> Html:
         lines.append(html("Changed: {}. {}", view.restart, again))
     elif view.message:
         lines.append(view.message)
-    lines += cut_off(view)
+    lines += [*cut_off(view), *faults(view)]
     if view.error:
         red = html('<span class="vpo-error">{}</span>', view.error)
         lines.append(html("{} (traceback: lab.last_error)", red))
@@ -137,6 +137,17 @@ def cut_off(view: View) -> list[str]:
         if run.method in view.active and run.records and run.record.truncated_rate > MANY_CUT_OFF
         if run.config.max_new_tokens or shipped.description(run.config.base_model) is None
     ]
+
+
+def faults(view: View) -> list[str]:
+    """A line for each kind of fault of the answers or their rewards, of the first active run that
+    has it.
+    """
+    lines = {}
+    for run in view.runs:
+        for kind, said in run.faults.items() if run.method in view.active else ():
+            lines.setdefault(kind, f"{look(run.method).text}: {said}.")
+    return [*lines.values()]
 
 
 def is_maze(view: View) -> bool:

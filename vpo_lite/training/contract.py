@@ -99,6 +99,7 @@ def check_early_problems(
     check_seeds(task)
     tokens = f"answer_tokens = {shown(task.answer_tokens)}: must be a whole number"
     _must(is_whole(task.answer_tokens), task, tokens)
+    _must(isinstance(task.tag, str), task, f"tag = {shown(task.tag)}: must be a text")
     _must(_takes_options(task.prompt), task, NEEDS_OPTIONS)
     named = "reward_functions must be None or RewardFunctions; give yours another name"
     _must(isinstance(task.reward_functions, RewardFunctions | None), task, named)

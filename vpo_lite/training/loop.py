@@ -1,6 +1,7 @@
 """The training loop: a generator, which notebook, panel and command line all drive."""
 
-from collections.abc import Generator
+import warnings
+from collections.abc import Callable, Generator
 
 from ..checks import shown
 from ..policy.threads import torch_threads
@@ -10,6 +11,11 @@ from .contract import check_given
 from .memory import check_fits, enough_memory, made_to_fit
 from .record import StepRecord
 from .step import Learner, train_step
+from .watch import Watch
+
+
+def _warn(said: str) -> None:
+    warnings.warn(said, stacklevel=3)  # at the loop over the steps
 
 
 def train(
@@ -18,17 +24,20 @@ def train(
     learner: Learner | None = None,
     task: Task | None = None,
     fit: bool = True,
+    tell: Callable[[str], object] | None = _warn,
 ) -> Generator[StepRecord, TrainConfig | None, None]:
     """Train with these settings, one :class:`StepRecord` per step.
 
-    It prints nothing and writes nothing. ``break`` or ``close()`` stops between two steps.
-    ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model,
+    It writes nothing, and says nothing but by ``tell``. ``break`` or ``close()`` stops between two
+    steps. ``send(changed_config)`` changes alpha, K, m, lr, ... from the next step on. Task, model,
     device, rank, dtype and gradient checkpointing stay, since the learner was built with them:
     another one is refused.
 
     - learner: task, policy and optimizer to go on with after the steps that it has done, up to
       ``steps`` in all; the caller can save the policy afterwards
     - task: a Task object for a new learner to train on, instead of the config's own
+    - tell: called with each thing that is wrong with the answers or their rewards, once, after 50
+      answers: see :func:`~.watch.faults`. By default a warning. None: nothing is said.
     - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
     Raises, at the step that it concerns: ValueError for what is no Learner or Task, for no steps
@@ -52,6 +61,7 @@ def train(
             f"steps = {config.steps:,}: the learner has done {learner.steps:,}; ask for more, or "
             "make a new Learner(config)"
         )
+    watch = Watch(learner.task, small=learner.policy.pocket is not None)
     asked = used = None
     while learner.steps < config.steps:
         if config != asked:
@@ -63,6 +73,8 @@ def train(
         with torch_threads(used.threads), enough_memory(used):
             record = train_step(learner, used, learner.steps)
         learner.steps += 1
+        for said in watch.look(record.groups) if tell is not None else ():
+            tell(said)
         config = _checked((yield record) or config)
 
 

@@ -242,8 +242,9 @@ class Run(AnyRun):
         return self._walk
 
     def _steps(self) -> Iterator[StepRecord]:
-        # as `begin` cut it: a resumed run rounds as an uninterrupted one
-        walk = train(self.config, learner=self.learner, fit=False)
+        # fit: as `begin` cut it, a resumed run rounds as an uninterrupted one.
+        # tell: the command line has said it before the first step.
+        walk = train(self.config, learner=self.learner, fit=False, tell=None)
         while self.done < self.config.steps:
             self.measure()
             self.in_step = True

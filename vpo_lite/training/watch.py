@@ -1,0 +1,124 @@
+"""What is wrong with the answers of a training, said while it runs, each once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..odd_rewards import always_equal, differ_in_scale, never_earned
+from ..tasks.base import Task
+from .contract import (
+    above_front,
+    below_worst,
+    front_of,
+    objectives_of,
+    warning_of_front,
+    warning_of_worst,
+    worst_of,
+)
+
+ENOUGH = 50  # answers, before anything is said of them
+UNREAD = 0.9  # share of the answers that cannot be read, from which on it is said
+
+
+class Scored(Protocol):
+    """Answers to one problem: a :class:`~.record.Group` or :class:`~.answers.Answers`."""
+
+    instance: Any
+    answers: Sequence[Sequence[str | None]]  # (G, m)
+    rewards: np.ndarray  # (G, m, d)
+
+
+def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, str]:
+    """What these figures of answers say against the rewards: a sentence for each kind of fault.
+
+    - figures: reached, spread, below_worst_rate and above_front_rate, as ``vpo.evaluate`` gives
+      them; one that an older version did not store is passed over
+    - small: the policy is made for its task: what it misses says nothing against the rewards
+
+    >>> from vpo_lite.tasks import task_class
+    >>> faults(task_class("programs")(), {"reached": {"brief": 50.0, "correct": 1.0}})["scale"][:42]
+    'the components differ in scale: brief reac'
+    """
+    reached, spread = figures.get("reached") or {}, figures.get("spread") or {}
+    said = {}
+    if task.reward_functions:
+        said["none"] = task.reward_functions.warning_of_none()
+    if below := figures.get("below_worst_rate"):
+        said["worst"] = warning_of_worst(task, below)
+    elif not small:
+        said["never"] = never_earned(reached)
+    if not small:
+        said["same"] = always_equal({k: x for k, x in spread.items() if reached.get(k, 0) > 0})
+    if above := figures.get("above_front_rate"):
+        said["front"] = warning_of_front(task, above)
+    said["scale"] = differ_in_scale(reached)
+    return {kind: words for kind, words in said.items() if words}
+
+
+@dataclass
+class Watch:
+    """Looks at the answers of a training as they come, and says each kind of fault once.
+
+    - task: that scored them
+    - small: as in :func:`faults`
+    - unread: what to say of a policy of which nine in ten answers cannot be read
+
+    Attributes: asked, how many answers were seen; now, what holds of them, as in :func:`faults`.
+
+    Nothing is said of fewer than 50 answers, or of the rewards of fewer than 50 that were read.
+    """
+
+    task: Task
+    small: bool = False
+    unread: str = "the model hardly writes the requested form, so there is nothing to reinforce yet"
+    asked: int = field(default=0, init=False)
+    now: dict[str, str] = field(default_factory=dict, init=False)
+    _read: int = field(default=0, init=False)
+    _below: float = field(default=0.0, init=False)  # answers below the worst vector
+    _above: float = field(default=0.0, init=False)  # and above the front
+    _reached: dict[str, float] = field(default_factory=dict, init=False)
+    _spread: dict[str, float] = field(default_factory=dict, init=False)
+    _said: set[str] = field(default_factory=set, init=False)
+
+    def look(self, groups: Iterable[Scored]) -> list[str]:
+        """Add these answers; returns what is to be said for the first time."""
+        for group in groups:
+            self._add(group)
+        if self.asked < ENOUGH:
+            return []
+        self.now = self._faults()
+        fresh = [kind for kind in self.now if kind not in self._said]
+        self._said.update(fresh)
+        return [self.now[kind] for kind in fresh]
+
+    def _add(self, group: Scored) -> None:
+        task, x = self.task, group.instance
+        read = np.array([[a is not None for a in row] for row in group.answers], dtype=bool)
+        rewards = group.rewards.reshape(read.size, -1)
+        self.asked += read.size
+        self._read += int(read.sum())
+        self._below += below_worst(task, x, rewards) * read.size
+        self._above += (above_front(front_of(task, x), rewards) or 0) * read.size
+        found = [(self._reached, rewards.max(0) - worst_of(task, x))]
+        if read.sum() > 1:
+            found.append((self._spread, np.ptp(group.rewards[read], axis=0)))
+        for seen, fresh in found:
+            for name, value in zip(objectives_of(task, x), fresh.tolist(), strict=True):
+                seen[name] = max(value, seen.get(name, value))
+
+    def _faults(self) -> dict[str, str]:
+        unread = 1 - self._read / self.asked
+        many, said = unread >= UNREAD, {}
+        if many and not self.small:
+            said["unread"] = f"{unread:.0%} of the answers could not be read: {self.unread}"
+        if self._read < ENOUGH:
+            return said
+        rewards = {
+            "reached": self._reached,
+            "spread": self._spread,
+            "below_worst_rate": self._below / self.asked,
+            "above_front_rate": self._above / self.asked,
+        }
+        return said | faults(self.task, rewards, small=self.small or many)
