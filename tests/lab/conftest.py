@@ -26,7 +26,7 @@ def slow(monkeypatch):
     front = maze.pareto_front()
     seen = []
 
-    def train(config, *, learner):
+    def train(config, *, learner, tell):
         while learner.steps < config.steps:
             time.sleep(0.05)
             learner.steps += 1

@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -28,6 +29,7 @@ def training_threads():
 class FakeLearner:
     def __init__(self, config):
         self.config, self.task, self.steps = config, config.make_task(), 0
+        self.policy = SimpleNamespace(pocket={})
 
 
 def record(config, step, maze, front):
@@ -65,7 +67,7 @@ class Gate:
         self.permits, self.fails, self.begun = threading.Semaphore(0), False, 0
         self.maze = envs.generate("lite-6x6", 1000)
 
-    def train(self, config, *, learner):
+    def train(self, config, *, learner, tell):
         front = self.maze.pareto_front()
         while learner.steps < config.steps:
             self.begun = learner.steps + 1

@@ -63,7 +63,7 @@ def test_runs_on_different_problems_are_never_drawn_on_one(gate, monkeypatch):
     """With many mazes one run is a step ahead for a while: its maze is another one."""
     mazes = [envs.generate("lite-6x6", seed) for seed in range(9)]
 
-    def train(config, *, learner):
+    def train(config, *, learner, tell):
         for step in range(config.steps):
             gate.permits.acquire()
             maze = mazes[0 if config.task_options.get("maze_seed") is not None else step]
