@@ -41,6 +41,9 @@ def evolved():
     return searches.finished(study_page.read("rules"), results.SHIPPED / "rules")
 
 
+UNTRAINED = ("start_set", "start_single")
+
+
 def sure(kind, figure, baseline=None):
     return tables.difference(STUDY, FOLDER, kind, figure, baseline).sure
 
@@ -476,6 +479,25 @@ def test_the_comparison_at_the_rates_of_five_runs():
         for start in ("start_single", "start_set"):
             assert tables.difference(hard, folder, kind, "any@30", start).sure == gain
     assert tables.means(hard, folder)["grpo_x3"]["any@30"] == pytest.approx(0.713, abs=0.0006)
+    above = tables.difference(hard, folder, "grpo_x3", "any@30", "start_single")
+    assert above[:3] == pytest.approx((0.009, -0.001, 0.018), abs=0.0006)
+    hops, questions = study_page.at_those_rates("hops"), results.SHIPPED / "hops"
+    above = {
+        kind: [tables.difference(hops, questions, kind, "any@30", start) for start in UNTRAINED]
+        for kind in study_page.PAIR
+    }
+    assert [x.sure for x in above["grpo_x3"]] == [1, 1]
+    assert [x.sure for x in above["vpo"]] == [1, 0]
+    assert above["vpo"][1][:3] == pytest.approx((0.018, -0.004, 0.041), abs=0.0006)
+    for name, afford, lead in (("hard-8x8", 27, 0.009), ("paper-9x9", 29, 0.006)):
+        study = study_page.at_those_rates(name)
+        tokens = tables.means(study, results.SHIPPED / name, ["tokens"])
+        k = 30 * tokens["grpo_x3"]["tokens"] / tokens["vpo"]["tokens"]
+        found = results.chosen(study, results.SHIPPED / name)
+        ours, theirs = (study_page.curve(found, kind, "any") for kind in study_page.PAIR)
+        assert round(k) == afford
+        found = np.interp(k, np.arange(1, 31), ours) - theirs[29]
+        assert found == pytest.approx(lead, abs=0.0006)
     slow, fast = (
         np.mean([run["any"] for run in runs("hard-8x8", "vpo", lr)], axis=0) for lr in (4e-4, 1e-3)
     )
@@ -501,6 +523,15 @@ def test_on_programs_vpos_rate_is_nearly_a_tie():
     assert lead(2.5e-5, 30).mean == pytest.approx(0.010, abs=0.0006) and lead(2.5e-5, 30).sure == 1
     assert lead(1e-3, 30)[:3] == pytest.approx((-0.002, -0.072, 0.069), abs=0.0006)
     assert lead(4e-4, 30)[:3] == pytest.approx((-0.003, -0.034, 0.027), abs=0.0006)
+    start = [tables.means(STUDY, FOLDER, ["any@30"])[kind]["any@30"] for kind in UNTRAINED]
+    assert start[0] - start[1] == pytest.approx(0.012, abs=0.0006)
+    runs = study_page.runs_of_all_seeds("programs")["vpo"]
+    best = max(range(5), key=lambda seed: runs[1e-3][seed].last["any"][29])
+    for without in range(5):
+        rest = {lr: [r.validation for r in of if r.seed != without] for lr, of in runs.items()}
+        assert {len(values) for values in rest.values()} == {4}
+        rate = max(rest, key=lambda lr: np.mean(rest[lr]))
+        assert rate == (2.5e-5 if without == best else 1e-3)
 
 
 def test_how_sharp_the_comparison_with_set_max_is():
@@ -683,6 +714,22 @@ def test_what_stays_sure_if_the_rates_were_chosen_anew():
         "hard-8x8": [-1, 0, 0, 1],
         "hops": [-1, -1, 0, 0],
     }
+    leads = {
+        (name, figure): study_page.lead(name, figure)
+        for name in study_page.RATED
+        for figure in ("best@1", "best@10", "best@30", "coverage")
+    }
+    assert not any(leads[name, "coverage"].sure == 1 for name in study_page.RATED)
+    searched = {name: [leads[name, f"best@{k}"] for k in (10, 30)] for name in mazes}
+    assert [x.sure for x in searched["hard-8x8"]] == [1, 1]
+    assert [x.sure for x in searched["paper-9x9"]] == [1, 0]
+    told = [x.mean for x in (*searched["hard-8x8"], searched["paper-9x9"][0])]
+    assert told == pytest.approx([0.015, 0.016, 0.004], abs=0.0006)
+    assert leads["hard-8x8", "best@1"].sure == -1
+    anew, paper = leads["paper-9x9", "best@1"], study_page.at_those_rates("paper-9x9")
+    given = tables.difference(paper, results.SHIPPED / "paper-9x9", "vpo", "best@1")
+    assert given[:3] == pytest.approx((-0.006, -0.014, 0.003), abs=0.0006)
+    assert anew[:3] == pytest.approx((-0.017, -0.047, 0.001), abs=0.0006)
     shares = study_page.choices("programs")
     high = sum(share for (lr, _), share in shares.items() if lr == 0.002)
     assert 1 / high == pytest.approx(13, abs=0.5)
@@ -810,7 +857,22 @@ def test_evolution_at_lower_rates():
     assert best["start_set"] > max(means.values())
     told = " ".join((ROOT / "README.md").read_text().split())
     found = "VPO's searches solve 27 % and GRPO's 18 %, at other rates 5 % and 10 %"
-    assert found in told and "solve 36 %, random mutations without a policy 79 %" in told
+    prompts = (
+        "policy's solve 36 % if asked for sets, 21 % if asked for single answers, so the prompt"
+    )
+    assert found in told and prompts in told and "without a policy solve 79 %" in told
+    sets, singles = [
+        np.mean([row.solved_share for row in others[kind]], axis=0) for kind in UNTRAINED
+    ]
+    assert [sets.mean(), singles.mean()] == pytest.approx([0.36, 0.21], abs=0.006)
+    for one, other, told in (
+        (sets, singles, (19, 2, 0.0002)),
+        (share["vpo_low"], sets, (6, 21, 0.006)),
+        (share["grpo_lowest"], singles, (11, 8, 0.6)),
+    ):
+        assert ((one > other).sum(), (one < other).sum()) == told[:2]
+        assert sign_test(one, other) == pytest.approx(told[2], rel=0.15)
+    assert means["vpo_low"] - means["grpo_lowest"] < sets.mean() - singles.mean()
 
 
 def test_evolution_on_hard_mazes():
@@ -991,6 +1053,16 @@ def test_large_groups_are_worth_their_tokens_and_more_prompts_or_steps_are_not()
     readme = (ROOT / "README.md").read_text().partition("**Large groups.**")[2].partition("\n- ")[0]
     said = [float(x) for x in re.findall(r"(?<!\d)\.\d{3}", readme)]
     assert said == [told[kind][1] for kind in ("P16-G16", many, "P32-G8", "P64-G4", "long-G8")]
+    beside = {}  # the untrained policy, asked for sets, on the same problems under the same weights
+    for kind, figure in itertools.product(("P16-G16", many), ("any@30", "any@10")):
+        ours = np.array([run.per_problem[figure] for run in found[kind]])
+        gaps = ours.mean(0) - chosen("programs")["start_set"][0].per_problem[figure]
+        ends_at = t_interval(gaps.mean(), [noise(gaps), noise(ours.mean(1))])
+        beside[kind, figure] = (gaps.mean(), *ends_at)
+    assert beside["P16-G16", "any@30"] == pytest.approx((0.045, 0.019, 0.071), abs=0.0006)
+    assert beside["P16-G16", "any@10"][0] == pytest.approx(0.042, abs=0.0006)
+    assert beside["P16-G16", "any@10"][1] > 0 and beside[many, "any@10"][1] > 0
+    assert beside[many, "any@30"] == pytest.approx((0.044, -0.010, 0.097), abs=0.0006)
     low, second, *_, high = ends[many]
     assert [low, second, high] == pytest.approx([0.23, 0.28, 0.34], abs=0.006)
     assert min(ends[eight]) < low < max(ends[eight])
