@@ -41,7 +41,8 @@ def reward_vectors(collected, totals, reward_mode="linear"):
         totals: (..., 4) how many of each the maze has.
         reward_mode: ``linear`` or ``convex_bonus``.
 
-    Source: the two modes of the paper's released code (arXiv 2605.22817).
+    Source: the released code of the paper (arXiv 2605.22817), which disagrees with itself: its
+    documents describe ``linear``, its maze generator uses ``convex_bonus``.
 
     >>> reward_vectors([1, 0, 1, 1], [2, 3, 4, 1]).tolist()
     [1.0, 0.5, 0.0, 0.75]

@@ -140,6 +140,7 @@ def test_the_figures_of_a_step_are_their_definitions():
     assert rates == pytest.approx([9 / 12, 7 / 12, 7 / 12, 1 / 12, 1 / 4])
     by_slot = np.mean(vectors, axis=0)  # (3, 4): slots and objectives
     assert f["slots"] == pytest.approx(by_slot.mean(axis=1))
+    assert f["valid_slots"] == pytest.approx((np.array(vectors)[..., 0] > 0).mean(axis=0))
     assert list(f["objectives"].values()) == pytest.approx(by_slot.mean(axis=0))
     assert list(f["objectives"]) == list(envs.OBJECTIVES)
 

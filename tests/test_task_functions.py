@@ -17,7 +17,7 @@ from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
-from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
+from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions, asking
 from vpo_lite.tasks.reward_functions import RewardFunctions
 from vpo_lite.training import memory
 from vpo_lite.training.answers import judge, read_answers
@@ -146,10 +146,9 @@ BEGUN = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "
 @pytest.mark.parametrize("prompt", [PARTS, BEGUN, [], None, ["Why?", "How?"]])
 def test_a_prompt_that_ends_with_no_text_of_the_user_is_asked_for_one_answer_only(prompt):
     """The form would stand in the mouth of the assistant, or nowhere."""
-    task = OfFunctions([len])
-    assert task.asking(prompt, 1) == prompt
+    assert asking(prompt, 1) == prompt
     with pytest.raises(ValueError, match="expected a text, or messages of which the last one is "):
-        task.asking(prompt, 2)
+        asking(prompt, 2)
 
 
 @pytest.mark.parametrize("rest", [{}, {"content": None}, {"tool_calls": [{"type": "function"}]}])

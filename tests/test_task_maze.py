@@ -173,6 +173,21 @@ def test_smaller_boards_are_padded_with_walls_and_larger_ones_refused():
         TASK.prompt(envs.generate("hard-8x8", 0), 1, pocket={"board": 6})
 
 
+def test_the_words_say_how_rewards_count():
+    """By the square in convex_bonus, and what the bonus multiplies: what score_routes computes."""
+    mazes = [envs.Maze.from_text(text, budget=5) for text in ("S G E\n. . .", "S B E\n. G .")]
+    squared = MazeTask(reward_mode="convex_bonus")
+    plain, bonus = (squared.prompt(maze, 2).text for maze in mazes)
+    assert "by the square of the share that you reach." in plain
+    assert "by the square of the share that you reach, times 1.5 (1 at most) if you" in bonus
+    for maze in mazes:
+        assert "square of the share" not in TASK.prompt(maze, 2).text
+        rules = squared.prompt(maze, 2).text.replace("Each of these three goals counts", "\0")
+        assert [x for x in rules.splitlines() if "\0" not in x] == (
+            TASK.prompt(maze, 2).text.splitlines()
+        )
+
+
 def test_weights_are_written_into_the_prompt():
     w = np.array([0.1, 0.2, 0.3, 0.4])
     assert "<w1> <w2> <w3> <w4>" in TASK.prompt(MAZE, 1, weights=w, pocket={"board": 6}).symbols

@@ -1,7 +1,13 @@
 """Models that think before they answer: what stands in their thoughts is no answer."""
 
+import numpy as np
 import pytest
+import torch
+from small_models import CHAT, byte_tokenizer, model_folder
 
+from vpo_lite.integrations.rewards import RolloutReward
+from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.tasks import numbered_form, read_numbered, task_class
 from vpo_lite.tasks.functions import Asked, OfFunctions
 from vpo_lite.tasks.records import on_records
@@ -100,3 +106,47 @@ def test_any_word_may_be_the_tag_and_m_is_a_count():
             numbered_form(m, "answer")
         with pytest.raises(ValueError, match=rf"m = {m}: expected a whole number of at least 1"):
             read_numbered(FORM, m, "answer")
+
+
+# --- a template that opens the thought, whatever it is told ---------------------------------------
+
+CUT = f"I could say {BOTH}, but"  # at the token limit, before the thought was closed
+ENDED = f"I could say {FORM}.</think>{BOTH}"
+
+
+@pytest.fixture(scope="module", params=["<think>", "<think>\n", ""])
+def thinker(tmp_path_factory, request):
+    """A model whose requests end so; the last one is any other model."""
+    tokenizer = byte_tokenizer(chat=True)
+    tokenizer.chat_template = CHAT[: -len("{% endif %}")] + request.param + "{% endif %}"
+    folder = tmp_path_factory.mktemp("models") / "thinker"
+    more = dict(tie_word_embeddings=False, bos_token_id=1)
+    return str(model_folder(folder, tokenizer, 32, 48, 2, 2, 2, **more)), bool(request.param)
+
+
+def test_a_thought_that_the_prompt_opened_and_nobody_closed_holds_no_answer(thinker):
+    """A rollout that was cut off in its thoughts was paid for the drafts in them."""
+    folder, opens = thinker
+    policy = load_policy(folder, device="cpu")
+    assert policy.opens_thought == opens
+    rows = [policy.tokenizer(text, add_special_tokens=False)["input_ids"] for text in (CUT, ENDED)]
+    longest = max(map(len, rows))
+    tokens = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[i < len(row) for i in range(longest)] for row in rows])
+    alone = torch.zeros(2, dtype=torch.long)
+    texts = policy.texts(Rollouts(tokens[:1], mask[:1], alone, tokens, mask, mask * 0.0, alone > 0))
+    assert texts == [f"<think>{CUT}" if opens else CUT, ENDED]
+    assert [read_numbered(text, 2, "answer") for text in texts] == [NONE if opens else READ, READ]
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_an_engine_that_samples_is_told_that_the_prompts_open_thoughts(thinks):
+    def right(completions, **columns):
+        return [float(text == "4") for text in completions]
+
+    task = OfFunctions([right])
+    reward = RolloutReward(answers=2, K=np.inf, thinks=thinks)
+    scored = reward.score(task, [Asked("2 + 2")] * 2, ["a"] * 2, [CUT, ENDED], 0)
+    assert [one.reward for one in scored] == [1 - thinks, 1]
+    with pytest.raises(ValueError, match="thinks = 'yes': expected True or False"):
+        RolloutReward(thinks="yes")

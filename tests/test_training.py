@@ -486,6 +486,10 @@ def test_a_records_numbers_are_its_json_flattened(tiny):
     assert numbers["slots/1"] == stored["slots"][0] and numbers["tokens"] == stored["tokens"]
     assert all(math.isfinite(x) for x in numbers.values())
     assert "K" not in numbers and "method" not in numbers and "slots" not in numbers
+    assert numbers["valid_slots/2"] == stored["valid_slots"][1] and "valid_slots" not in numbers
+    without = {name: x for name, x in stored.items() if name != "valid_slots"}  # an older version's
+    older = vpo.StepRecord.from_json(without)
+    assert older.valid_slots is None and "valid_slots/1" not in older.numbers()
 
 
 def test_sets_of_single_answers_are_consecutive_and_whole():

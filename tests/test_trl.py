@@ -15,10 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -173,6 +175,38 @@ def test_functions_are_called_as_trl_calls_them_once_per_answer():
     )
     asked = ["1 + 1"] * 3
     assert seen == [(asked, ["2", "two", "345"], ["2"] * 3, state, ["log_metric"])]
+
+
+def test_environments_of_trl_need_a_name_for_the_group_and_are_not_copied():
+    """TRL adds what reset() says to each rollout's prompt: so prompts do not tell groups apart."""
+    locked = [SimpleNamespace(lock=threading.Lock()) for _ in range(2)]  # cannot be copied
+    handed = []
+
+    def spy(completions, environments, **columns):
+        handed.extend(environments)
+        return [1.0] * len(completions)
+
+    reward = SetReward.of_functions([spy], answers=2)
+    texts = ["<answer_1>4</answer_1> <answer_2>5</answer_2>"] * 2
+    given = dict(prompts=["2 + 2, 1st", "2 + 2, 2nd"], completions=texts, environments=locked)
+    with pytest.raises(ValueError, match=r"environments: .* add a column vpo_key"):
+        reward(**given)
+    assert reward(**given, vpo_key=["a", "a"]) == [1, 1]
+    assert [one is locked[i // 2] for i, one in enumerate(handed)] == [True] * 4
+
+
+def test_a_script_may_keep_its_judge_to_itself():
+    """datasets pickles what it maps with: a judge of some gigabytes was written into memory."""
+
+    class Judge:
+        def __call__(self, completions, **columns):
+            return [0.0] * len(completions)
+
+        def __reduce__(self):
+            raise AssertionError("it is not pickled")
+
+    ask = pickle.loads(pickle.dumps(SetReward.of_functions([Judge()], answers=2).ask))
+    assert "<answer_2> ... </answer_2>" in ask({"prompt": "Why?"})["prompt"]
 
 
 def test_a_script_is_told_once_that_a_function_often_had_no_reward():
@@ -1078,6 +1112,17 @@ def test_mixed_precision_that_accelerate_is_configured_for_is_said(
 
 
 @pytest.mark.parametrize(
+    ("configured", "options"), [("no", {"fp16": True}), ("fp16", {}), ("fp16", {"fp16": True})]
+)
+def test_half_precision_is_refused(configured, options, tiny, tmp_path, monkeypatch):
+    """Its scaler skips a step whose gradients overflow; a run ended there, and blamed lr."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", configured)
+    with pytest.raises(ValueError, match=r"^fp16: .* take --engine-options bf16=true"):
+        TrlRun.begin(tiny, tmp_path / "run", options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("who", "said"), [("split", "tried FSDP in version 2 only"), ("by_deepspeed", "not tried Deep")]
 )
 def test_what_we_tried_of_split_parameters_is_said(who, said, tiny, tmp_path, monkeypatch):
@@ -1085,6 +1130,19 @@ def test_what_we_tried_of_split_parameters_is_said(who, said, tiny, tmp_path, mo
     run = TrlRun.begin(tiny, tmp_path / "run")
     run.close()
     assert len(run.notes) == 1 and said in run.notes[0]
+
+
+@pytest.mark.slow
+def test_a_thought_that_the_template_opens_is_none_of_the_answers(tiny, tmp_path):
+    """TRL's completions do not say that their prompts ended in <think>."""
+    tokenizer = byte_tokenizer(chat=True)
+    tokenizer.chat_template = THINKS.replace("<think>\n\n</think>\n\n", "<think>\n")
+    more = dict(tie_word_embeddings=False, bos_token_id=1)
+    model = model_folder(tmp_path / "thinker", tokenizer, 32, 48, 2, 2, 2, **more)
+    run, seen = TrlRun.begin(tiny.but(model=str(model), steps=1), tmp_path / "run"), []
+    assert run.train(lambda record: seen.extend(record.groups[0].texts))
+    run.close()
+    assert len(seen) == 4 and all(text.startswith("<think>") for text in seen)
 
 
 @pytest.mark.slow

@@ -9,7 +9,9 @@ import contextlib
 import difflib
 import gc
 import importlib.util
+import itertools
 import json
+import math
 import os
 import re
 import secrets
@@ -128,7 +130,7 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
     assert found["data"]["max_prompt_length"] == longest
     told = (exported / "README.md").read_text()
     assert "RAY_ADDRESS=auto ./run.sh trainer.nnodes=2" in told
-    assert f'pip install "verl[vllm]==0.9.1" "{FOR_REWARDS[0]}"' in told
+    assert f'pip install "verl[vllm,fsdp]==0.9.1" "{FOR_REWARDS[0]}"' in told
     assert os.access(exported / "run.sh", os.X_OK)
 
 
@@ -445,6 +447,34 @@ def test_own_rewards_are_asked_for_one_answer_at_a_time():
         ValueError, match=r"returned 0.5: expected a dict with a number for each of a"
     ):
         wrong.score([row], [["hi"]])
+
+
+def test_own_rewards_may_be_below_0():
+    """Without worst a missing answer, which earns 0, beat every wrong one."""
+
+    def compute_score(solution_str, **_):
+        return {"right": 1 if solution_str == "4" else -1, "brief": -len(solution_str) / 10}
+
+    row = {"data_source": "x", "reward_model": {"ground_truth": "4"}, "uid": "u"}
+    given = dict(objectives=["right", "brief"], answers=2, K=math.inf, worst=[-1, -5])
+    task, reward = read_settings(given, compute_score)
+    assert task.worst(row).tolist() == [-1, -5]
+    texts = ["", "<answer_1> 5 </answer_1> <answer_2> 6 </answer_2>"]
+    none, wrong = (reward.score(task, [row], ["u"], [text], 0)[0].reward for text in texts)
+    assert [none, wrong] == pytest.approx([-3, -0.55])
+    assert read_settings(given | dict(worst=-5), compute_score)[0].worst(row).tolist() == [-5, -5]
+    for worst in ([1, 2, 3], "low", None, math.nan):
+        with pytest.raises(ValueError, match=r"algorithm\.vpo\.worst"):
+            read_settings(given | dict(worst=worst), compute_score)
+
+
+@pytest.mark.parametrize("method", ["vpo", "grpo"])
+def test_one_answer_is_the_whole_completion(method):
+    """As in functions and on TRL: else a configuration for GRPO would earn 0 throughout."""
+    given = dict(objectives=["right"], answers=1, method=method)
+    task, reward = read_settings(given, lambda solution_str, **_: {"right": solution_str == "4"})
+    row = {"data_source": "x", "reward_model": {"ground_truth": "4"}, "uid": "u"}
+    assert reward.score(task, [row], ["u"], [" 4 "], 0)[0].reward == 1
 
 
 @pytest.mark.parametrize(
@@ -826,6 +856,9 @@ def test_a_users_own_configuration_rewards_sets_of_answers(verl, monkeypatch):
     assert found["reward_extra_info"]["objectives/correct"] == pytest.approx(1 / 3)
     assert found["reward_extra_info"]["objectives/brief"] == pytest.approx((1 + 1 / 3 + 1) / 3)
     assert missed["reward_score"] == 0 and missed["reward_extra_info"]["vpo/parse_rate"] == 0
+    for prompt, asked in (("ask", 1.0), ("ask<think>\n", 0.0)):  # cut off in its thoughts
+        data = one_rollout(text, prompt, **row, global_steps=1)
+        assert managed(settings, [data])[1][0]["reward_score"] == pytest.approx(asked)
     apart = "<answer_1> it is 4 </answer_1> <answer_2> no </answer_2>"  # neither is best in both
     data = one_rollout(apart, **row, global_steps=1)
     W = sample_weights(64, 2, 1.0, rng=generator(0, "weights", 0, "u"))
@@ -849,14 +882,53 @@ def test_a_reward_function_is_called_as_veRLs_own_manager_calls_it(verl):
     row |= {"__num_turns__": 2, "tool_extra_fields": {"calls": 3}, "reward_scores": {"a": 1}}
 
     async def run():
-        tagged = "<answer_1> 4 </answer_1>"
-        for make, text in ((NaiveRewardManager, "4"), (SetRewardManager, tagged)):
-            manager = make(config, Letters(), compute_score)
+        for make, judge in itertools.product(
+            (NaiveRewardManager, SetRewardManager), ("", "judge:1")
+        ):
+            named = dict(reward_router_address=judge, reward_model_tokenizer="its") if judge else {}
+            manager = make(config, Letters(), compute_score, **named)
             for extra in ({"mine": 0}, {}):
-                await manager.run_single(one_rollout(text, **row, extra_info=extra))
+                await manager.run_single(one_rollout("4", **row, extra_info=extra))
 
     asyncio.run(run())
-    assert seen[:2] == seen[2:] and seen[0]["extra_info"]["calls"] == 3
+    assert seen[:4] == seen[4:] and seen[0]["extra_info"]["calls"] == 3
+    assert "reward_router_address" not in seen[0]
+    assert (seen[2]["reward_router_address"], seen[2]["reward_model_tokenizer"]) == (
+        "judge:1",
+        "its",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "reward", "said"),
+    [
+        ("It is 4.", 1, "100% of the answers could not be read: do the prompts ask for their form"),
+        ("<answer_1>4</answer_1> <answer_2>5</answer_2>", -1, "let algorithm.vpo.worst of task"),
+        ("<answer_1>4</answer_1> <answer_2>5</answer_2>", 1, None),
+    ],
+)
+def test_what_is_wrong_with_answers_is_logged_once(verl, caplog, text, reward, said):
+    from omegaconf import OmegaConf
+
+    settings = {"objectives": ["good", "long"], "answers": 2}
+    config = OmegaConf.create({"algorithm": {"vpo": settings}})
+    row = dict(data_source="sums", reward_model={"ground_truth": "4"}, uid="u", global_steps=1)
+
+    async def run():
+        manager = SetRewardManager(
+            config, Letters(), lambda solution_str, **_: {"good": reward, "long": ord(solution_str)}
+        )
+        for _ in range(24):
+            await manager.run_single(one_rollout(text, **row))
+        assert not caplog.records, "of 48 answers nothing is said yet"
+        for _ in range(9):
+            await manager.run_single(one_rollout(text, **row))
+
+    asyncio.run(run())
+    told = [x.getMessage() for x in caplog.records if x.name == "vpo_lite.integrations.verl"]
+    told = [x for x in told if "differ in scale" not in x and "earn the same" not in x]
+    assert len(told) == (said is not None) and (not said or said in told[0])
 
 
 # --- the way back ---------------------------------------------------------------------------------

@@ -444,7 +444,7 @@ def gdpo(R, *, w_star, eps, **_):
 
     So an objective with large rewards does not drown the others. The score is w* . r. The advantage
     does not depend on w*: other weights change what is measured, and not what is trained. GDPO's
-    own code and TRL also whiten the advantages over the batch: that is `whiten` of `advantages`.
+    own code, TRL and the paper's code also whiten them over the batch: `whiten` of `advantages`.
 
     >>> R = [[[[1, 0]], [[0, 0]], [[0, 3]]]]
     >>> advantages("gdpo", R, w_star=[9, 1]).tolist() == advantages("gdpo", R).tolist()

@@ -44,7 +44,9 @@ def run(config) -> Run:
         problems = problems_of_step(task, config.seed, step - 1, config.prompts)
         groups = tuple(group(task, maze, config) for maze in problems)
         known = FIGURES | {"step": step, "method": config.method, "groups": groups}
-        known |= {"m": config.answers, "slots": [0.5] * config.answers}
+        known |= {"m": config.answers} | dict.fromkeys(
+            ("slots", "valid_slots"), [0.5] * config.answers
+        )
         names = [f.name for f in dataclasses.fields(StepRecord)]
         records.append(StepRecord(**{name: known.get(name, 0.5) for name in names}))
     moments = tuple(Moment.of(record, config, task) for record in records)

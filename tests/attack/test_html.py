@@ -212,7 +212,7 @@ def a_run(folder, text):
     for step in (1, 2):
         groups = (group(task, task.instance(0), config),)
         known = FIGURES | {"step": step, "method": "vpo", "groups": groups, "m": 3}
-        known |= {"slots": [0.5] * 3, "solved_rate": 0.5}
+        known |= {"slots": [0.5] * 3, "valid_slots": [0.5] * 3, "solved_rate": 0.5}
         names = [f.name for f in dataclasses.fields(StepRecord)]
         record = StepRecord(**{name: known.get(name, 0.5) for name in names})
         lines.append(json.dumps(record.to_json()) + "\n")

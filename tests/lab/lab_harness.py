@@ -50,6 +50,7 @@ def record(config, step, maze, front):
         "diversity": 0.7,
         "objectives": {"gold": 0.5, "diamond": 0.5, "avoid_lava": 1.0},
         "slots": [0.5] * m,
+        "valid_slots": [1.0] * m,
         "tokens": 10,
         "seconds": 0.05,
         "valid_rate": 1.0,

@@ -15,6 +15,7 @@ import numpy as np
 from .. import checks, estimators
 from ..tasks.base import Task
 from ..tasks.by_name import method_name
+from ..tasks.wording import begun_in_thought
 from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
 from ..training.contract import check_seed, w_star_of, worst_of
@@ -36,8 +37,9 @@ class RolloutReward:
     """What a method gives one rollout, before it is compared with its group. Picklable.
 
     The engine's own z-score within the group then makes the advantage. Fields as in a TrainConfig;
-    ``answers`` is m. Raises ValueError for a method that compares a group in another way, and for
-    values that cannot work.
+    ``answers`` is m. ``thinks``: the prompts end in ``<think>``, as some chat templates write it,
+    so a completion that does not close it holds no answer. Raises ValueError for a method that
+    compares a group in another way, and for values that cannot work.
 
     >>> from vpo_lite.tasks.programs import ProgramsTask
     >>> from vpo_lite.training.config import TrainConfig
@@ -52,6 +54,7 @@ class RolloutReward:
     alpha: float = 1.0
     seed: int = 0
     pay_repeats: bool = False
+    thinks: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "method", method_name(self.method))
@@ -72,9 +75,9 @@ class RolloutReward:
             checks.check_whole(self.K, "K")
         checks.check_alpha(self.alpha)
         check_seed(self.seed)
-        if not isinstance(self.pay_repeats, bool | np.bool_):
-            said = checks.shown(self.pay_repeats)
-            raise ValueError(f"pay_repeats = {said}: expected True or False")
+        for name in ("pay_repeats", "thinks"):
+            if not isinstance(value := getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} = {checks.shown(value)}: expected True or False")
 
     @classmethod
     def of(cls, config: TrainConfig) -> "RolloutReward":
@@ -96,6 +99,7 @@ class RolloutReward:
         step: counts from 0, as in the native trainer. Raises TaskError, a ValueError, for a task
         whose scores cannot work.
         """
+        texts = [begun_in_thought(text) if self.thinks else text for text in texts]
         groups = read_answers(task, instances, [[text] for text in texts], self.answers)
         R = [g.for_training(worst_of(task, g.instance), self.pay_repeats) for g in groups]
         weights = draw_weights(task, self, instances, keys, step)

@@ -6,14 +6,14 @@ and the settings of a run of this kit, ``trl_run`` the run.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from ..checks import check_names
 from ..estimators import METHODS
-from ..tasks.base import Task, group_key
-from ..tasks.functions import Asked, OfFunctions
+from ..tasks.base import Task, TaskError, group_key
+from ..tasks.functions import Asked, OfFunctions, asking
 from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.contract import check_given
@@ -77,9 +77,12 @@ class SetReward:
         self.watch = Watch(self.task, unread=UNREAD)
 
     @classmethod
-    def of(cls, config: TrainConfig) -> "SetReward":
-        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`."""
-        return cls(config.make_task(), RolloutReward.of(config))
+    def of(cls, config: TrainConfig, *, thinks: bool = False) -> "SetReward":
+        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`.
+
+        thinks: as in a :class:`~.rewards.RolloutReward`
+        """
+        return cls(config.make_task(), replace(RolloutReward.of(config), thinks=thinks))
 
     @classmethod
     def of_functions(
@@ -109,9 +112,11 @@ class SetReward:
             )
         return cls(OfFunctions(functions, worst=worst, w_star=w_star), reward)
 
-    def ask(self, row: Mapping) -> dict:
-        """The row's prompt, which now asks for m answers in their form; for ``Dataset.map``. With
-        m = 1 it stays as it is, and the whole completion is the answer.
+    @property
+    def ask(self) -> "Asking":
+        """A function that asks for m answers in a row's prompt; for ``Dataset.map``, which pickles
+        it: so it holds no reward function, and no model of one. With m = 1 the prompt stays as it
+        is, and the whole completion is the answer.
 
         >>> reward = SetReward.of_functions([len], answers=2)
         >>> print(reward.ask({"prompt": "Name a prime."})["prompt"])
@@ -125,9 +130,7 @@ class SetReward:
                 f"ask: is for rows scored by functions; those of task {self.task.name!r} are made "
                 "by vpo_lite.integrations.trl_setup.dataset"
             )
-        if "prompt" not in row:
-            raise ValueError(f"ask: a row has no column prompt; it has {', '.join(sorted(row))}")
-        return {"prompt": self.task.asking(row["prompt"], self.reward.answers)}
+        return Asking(self.reward.answers, self.task.tag)
 
     def __call__(
         self,
@@ -164,6 +167,12 @@ class SetReward:
             rows = [
                 {name: values[i] for name, values in columns.items()} for i in range(len(texts))
             ]
+            if "environments" in columns and "vpo_key" not in columns:
+                raise TaskError(
+                    "environments: TRL adds their own words to each prompt, so prompts do not tell "
+                    "which rollouts share their weights; add a column vpo_key with a text for each "
+                    "row"
+                )
             instances = [Asked(p, row, shared or {}) for p, row in zip(prompts, rows, strict=True)]
             keys = [self.task.key(x) for x in instances] if "vpo_key" not in columns else []
         else:
@@ -196,6 +205,19 @@ class SetReward:
         instances = [made[seed] for seed in columns["seed"]]
         slots = zip(instances, columns["slot"], strict=True)
         return instances, [group_key(self.task, x, slot) for x, slot in slots]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Asks for m answers between these tags in the prompt of a row: a text, or messages."""
+
+    answers: int
+    tag: str
+
+    def __call__(self, row: Mapping) -> dict:
+        if "prompt" not in row:
+            raise ValueError(f"ask: a row has no column prompt; it has {', '.join(sorted(row))}")
+        return {"prompt": asking(row["prompt"], self.answers, self.tag)}
 
 
 def grouped(scored: Sequence[Scored], keys: Sequence[str]) -> list[Answers]:

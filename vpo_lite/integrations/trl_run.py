@@ -88,8 +88,8 @@ class TrlRun(AnyRun):
             self.notes += ("we have not tried DeepSpeed",)
         elif split(engine):
             self.notes += ("we have tried FSDP in version 2 only (--fsdp_version 2), on the CPU",)
-        mixed = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-        if mixed != "no" and not {"bf16", "fp16"} & set(engine.options):
+        mixed = _mixed()
+        if mixed != "no" and "bf16" not in engine.options:
             self.notes += (
                 f"accelerate is configured for mixed precision ({mixed}), so updates run in it; "
                 "for the model's own numbers start it with --mixed_precision no",
@@ -249,7 +249,8 @@ class TrlRun(AnyRun):
         if args.disable_dropout:
             no_dropout(base)
         ends, log = ends_of(policy, config), bool(args.report_to)
-        reward = RunReward(SetReward.of(config), ends, log, self.team)
+        reward = SetReward.of(config, thinks=policy.opens_thought)
+        reward = RunReward(reward, ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
             args=args,
@@ -311,8 +312,19 @@ def _last_checkpoint(
     return checkpoint
 
 
+def _mixed() -> str:
+    """The mixed precision that accelerate is configured for: "no", "bf16" or another."""
+    return os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+
+
 def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
-    """Refuse what TRL refuses before anything is loaded or written."""
+    """Refuse what TRL refuses, and half precision, before anything is loaded or written."""
+    configured = _mixed() == "fp16" and not engine.options.get("bf16")
+    if configured or engine.options.get("fp16"):
+        raise ValueError(
+            "fp16: its gradients overflow now and then, and a step without their norm ends the "
+            "run; take --engine-options bf16=true, or accelerate launch --mixed_precision no"
+        )
     with silence():
         limited = config.but(max_new_tokens=config.max_new_tokens or 1)  # no problem is drawn
         grpo_config(limited, "unused", team.num_processes, **engine.options)

@@ -15,24 +15,27 @@ of a group in several processes. veRL's own estimator ``grpo`` then compares the
 G - 1, eps 1e-6.
 
 Without ``task`` the run's own reward function is called, once for each answer: see
-:class:`OwnScores`. ``objectives: [correct, brief]`` then names what it returns. Written for veRL
-0.9.1.
+:class:`OwnScores`. ``objectives: [correct, brief]`` then names what it returns, and ``worst`` says
+what a missing answer earns, if not 0. Written for veRL 0.9.1.
 """
 
 import asyncio
 import dataclasses
 import functools
 import inspect
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import check_finite, shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
 from ..tasks.registry import make_task
+from ..tasks.wording import begun_in_thought
 from ..training.contract import check_seeds, early_problems, objectives_of
+from ..training.watch import Watch
 from .rewards import RolloutReward
 
 try:
@@ -41,22 +44,30 @@ except ImportError:  # everything here can be read and tested without veRL; it a
     RewardManagerBase = object
 
 HELD_OUT = "held_out"  # the split of rows that are measured, not trained on
+UNREAD = "do the prompts ask for their form, <answer_1> ... </answer_1>, <answer_2> and so on?"
 
 
 class SetRewardManager(RewardManagerBase):
     """Rewards of rollouts, one at a time, for veRL's ``reward.reward_manager``.
 
     ``config.algorithm.vpo`` holds the settings: those of a RolloutReward, ``eps`` of the estimator
-    vpo, and either ``task`` with its ``options``, or ``objectives`` with an optional ``tag``.
-    Raises ValueError for any other.
+    vpo, and either ``task`` with its ``options``, or ``objectives`` with an optional ``tag`` and
+    ``worst``. Raises ValueError for any other.
+
+    After 50 answers it logs, once each, what makes them hard to learn from: see
+    :func:`~vpo_lite.training.watch.faults`. veRL may skip a rollout whose scoring raises.
     """
 
-    def __init__(self, config, tokenizer, compute_score=None, **_):
+    def __init__(self, config, tokenizer, compute_score=None, reward_router_address=None, **judge):
         super().__init__(config, tokenizer, compute_score)
+        if compute_score is not None and reward_router_address is not None:  # as veRL's own do
+            judge = {"reward_router_address": reward_router_address} | judge
+            compute_score = functools.partial(compute_score, **judge)
         self.task, self.reward = read_settings(config.algorithm.get("vpo"), compute_score)
         self.exact = dataclasses.replace(self.reward, K=math.inf)
         self.instance = functools.lru_cache(4096)(self.task.instance)
         self.names = common_objectives(self.task)
+        self.watch = Watch(self.task, unread=UNREAD)
 
     async def run_single(self, data) -> dict:
         """The reward of a rollout: ``reward_score``, and figures in ``reward_extra_info``.
@@ -67,8 +78,12 @@ class SetRewardManager(RewardManagerBase):
         tokens = row.batch["responses"]
         written = row.batch["attention_mask"][-len(tokens) :].sum()
         text = self.tokenizer.decode(tokens[:written], skip_special_tokens=True)
+        if self.tokenizer.decode(row.batch["prompts"][-16:]).rstrip().endswith("<think>"):
+            text = begun_in_thought(text)
         scored = await asyncio.to_thread(self.score, row.non_tensor_batch, text)
         answers = scored.answers
+        for said in self.watch.look([answers]):
+            logging.getLogger(__name__).warning(said)
         rates = dict(parse="parsed", valid="valid", solved="solved", repeat="repeats")
         figures = {
             f"vpo/{rate}_rate": float(np.mean(getattr(answers, name)))
@@ -108,7 +123,7 @@ def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
     """Task and reward of ``algorithm.vpo``. ValueError for settings that cannot work."""
     given = dict(settings or {})
     rewards = [f.name for f in dataclasses.fields(RolloutReward)]
-    known = ["task", "options", "objectives", "tag", "eps", *rewards]
+    known = ["task", "options", "objectives", "tag", "worst", "eps", *rewards]
     for name in given:
         if name not in known:
             raise ValueError(f"algorithm.vpo.{name}: unknown; there are {', '.join(known)}")
@@ -127,7 +142,8 @@ def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
         task = make_task(given["task"], given.get("options") or {})
         task.check_machine()
     else:
-        task = OwnScores(compute_score, given["objectives"], given.get("tag", OwnScores.tag))
+        own = {name: given[name] for name in ("tag", "worst") if name in given}
+        task = OwnScores(compute_score, given["objectives"], **own)
     task.check_policy(reward.answers, None)
     return task, reward
 
@@ -155,9 +171,10 @@ class OwnScores(Task):
     """Rows of a user's own data, whose answers the run's own reward function scores one by one.
 
     The prompts ask for m answers in numbered tags, as `numbered_form(m, tag)` of
-    ``vpo_lite/tasks/wording.py`` says. The function is called as veRL calls it, with one answer as
-    ``solution_str``, and returns a dict with a number for each objective. A missing answer has 0 in
-    all of them, so no number should be lower.
+    ``vpo_lite/tasks/wording.py`` says. With m = 1 the whole completion is the answer. The function
+    is called as veRL calls it, with one answer as ``solution_str``, and returns a dict with a
+    number for each objective. A missing answer has ``worst``, one number or one for each objective:
+    none should be lower, or the policy learns to write no answers.
 
     >>> def brief(data_source, solution_str, ground_truth, extra_info):
     ...     return {"correct": solution_str == ground_truth, "brief": 1 / len(solution_str)}
@@ -168,8 +185,16 @@ class OwnScores(Task):
 
     name = "own"
     noun = "row"
+    tagged_alone = False
+    worst_set_by = "algorithm.vpo.worst"
 
-    def __init__(self, compute_score: Callable, objectives: Sequence[str], tag: str = "answer"):
+    def __init__(
+        self,
+        compute_score: Callable,
+        objectives: Sequence[str],
+        tag: str = "answer",
+        worst: float | Sequence[float] = 0.0,
+    ):
         super().__init__()
         if not callable(compute_score) or inspect.iscoroutinefunction(compute_score):
             raise ValueError(
@@ -180,10 +205,21 @@ class OwnScores(Task):
             raise ValueError(
                 f"algorithm.vpo.objectives = {shown(objectives)}: expected a list of names"
             )
+        listed = isinstance(worst, Sequence) and not isinstance(worst, str)  # one of OmegaConf, too
+        lowest = check_finite(list(worst) if listed else worst, self.worst_set_by, 0)
+        if lowest.shape not in ((), (len(names),)):
+            raise ValueError(
+                f"{self.worst_set_by} = {shown(lowest.tolist())}: expected one number, or one for "
+                f"each of {', '.join(names)}"
+            )
         self.compute_score, self.names, self.tag = compute_score, names, tag
+        self.lowest = np.broadcast_to(lowest, len(names)).astype(float)
 
     def objectives(self, instance) -> tuple[str, ...]:
         return self.names
+
+    def worst(self, instance) -> np.ndarray:
+        return self.lowest
 
     def score(self, instances, answers) -> list[np.ndarray]:
         rows = zip(instances, answers, strict=True)

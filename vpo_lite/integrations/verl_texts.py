@@ -223,11 +223,12 @@ def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) ->
 
 On every node, in a clone of vpo_lite, on Python 3.11 or 3.12, and in an environment of its own:
 
-    pip install "verl[vllm]==0.9.1" {" ".join(f'"{x}"' for x in FOR_REWARDS)}
+    pip install "verl[vllm,fsdp]==0.9.1" {" ".join(f'"{x}"' for x in FOR_REWARDS)}
     pip install --no-deps -e .
 
-`--no-deps`, because vLLM's extra of veRL pins transformers 5.9.0, and vpo_lite needs 5.10 to load a
-model. Its rewards load no model.
+The extra `fsdp` brings flash-attn, which veRL's models use unless told otherwise. `--no-deps`,
+because vLLM's extra of veRL pins transformers 5.9.0, and vpo_lite needs 5.10 to load a model. Its
+rewards load no model.
 
 {own}{data}
 One node with {gpus} GPU{"s" if gpus > 1 else ""}:

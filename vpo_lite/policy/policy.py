@@ -15,12 +15,13 @@ import torch
 
 from ..checks import LARGEST, check_choice, check_number, check_whole, shown
 from ..tasks.base import Prompt, TaskError
+from ..tasks.wording import begun_in_thought
 from . import DTYPES
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
 from .libraries import PeftModel
 from .sampling import Rollouts, completion_logits, pad_prompts, sample_tokens, shares_prompts
-from .tokenizer import decode, encode
+from .tokenizer import decode, encode, opens_thought
 
 
 class TokenScores(NamedTuple):
@@ -215,14 +216,21 @@ class Policy:
         """The sampled tokens (B) as text, without padding and EOS, without a prompt's prefix.
 
         prompts: the P prompts that the rollouts continue. A text is read behind its prefix in
-        words (:func:`vpo_lite.policy.tokenizer.decode`).
+        words (:func:`vpo_lite.policy.tokenizer.decode`). Where the chat template opened a thought,
+        and a text does not close it, the text begins with ``<think>``.
         """
         ends = self.eos_ids
         pairs = zip(rollouts.tokens.tolist(), rollouts.mask.sum(-1).tolist(), strict=True)
         rows = [[t for t in row[:used] if t not in ends] for row, used in pairs]
         begun = ["" if prompt.symbols else prompt.prefix for prompt in prompts]
         prefixes = [begun[p] for p in rollouts.prompt_of.tolist()] if any(begun) else None
-        return decode(self.tokenizer, rows, prefixes)
+        texts = decode(self.tokenizer, rows, prefixes)
+        return [*map(begun_in_thought, texts)] if self.opens_thought else texts
+
+    @functools.cached_property
+    def opens_thought(self) -> bool:
+        """See :func:`.tokenizer.opens_thought`."""
+        return self.pocket is None and opens_thought(self.tokenizer)
 
     def token_logprobs(
         self, rollouts: Rollouts, temperature: float = 1.0, *, entropy_gradient: bool = False

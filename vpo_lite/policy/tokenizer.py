@@ -59,6 +59,16 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
     return [*ids, *tokenizer(prompt.prefix, add_special_tokens=False)["input_ids"]]
 
 
+def opens_thought(tokenizer) -> bool:
+    """Whether a prompt in words ends in ``<think>``, so that the policy continues a thought. The
+    templates of some reasoning models do so, whatever they are told.
+    """
+    if not tokenizer.chat_template:
+        return False
+    ids = encode(tokenizer, Prompt.words("?"))
+    return tokenizer.decode(ids[-16:]).rstrip().endswith("<think>")
+
+
 def decode(tokenizer, rows: Sequence[list[int]], prefixes: Sequence[str] | None) -> list[str]:
     """Token ids (B) as text. prefixes (B): what the ids continue; their own text is cut off.
 

@@ -82,6 +82,7 @@ class Task:
     - pocket_policy: name of the shipped policy that reads these problems, or None
     - repeats_by_reward: whether answers with the same reward vector have the same effect. Training
       then reads repeats off the rewards, and does not ask :meth:`same_effect`
+    - worst_set_by: what sets the reward of a missing answer, for a warning to name
     - reward_functions: the :class:`~.reward_functions.RewardFunctions` that score the answers, or
       None for a task that scores them itself
 
@@ -112,6 +113,7 @@ class Task:
     singles_out: tuple[str, ...] = ()
     pocket_policy: str | None = None
     repeats_by_reward: bool = False
+    worst_set_by = "worst(instance)"
     reward_functions: Any = None  # its class imports this module
 
     def __init__(self, **options: Any):

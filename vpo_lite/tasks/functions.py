@@ -125,38 +125,10 @@ class ByFunctions(Task):
         self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
     ) -> Prompt:
         goals = "" if weights is None else weighed("goals", self.reward_functions.names, weights)
-        asked = self.asking(instance.prompt, m, goals)
+        asked = asking(instance.prompt, m, self.tag, goals)
         if isinstance(asked, str):
             return Prompt.words(asked)
         return Prompt(messages=tuple({k: t[k] for k in ("role", "content")} for t in asked))
-
-    def asking(self, prompt, m: int, goals: str = ""):
-        """A prompt, text or messages, that asks for m answers in their form. For one answer it is
-        unchanged. goals: a sentence to put before the form. Raises ValueError for a prompt that
-        ends with no text of the user.
-
-        >>> print(FunctionsTask().asking("Name a prime.", 2))
-        Name a prime.
-        <BLANKLINE>
-        Write 2 different answers in exactly this form:
-        <answer_1> ... </answer_1> <answer_2> ... </answer_2>
-        """
-        more = [goals] if goals else []
-        if m > 1:
-            form = numbered_form(m, self.tag)
-            more.append(f"Write {m} different answers in exactly this form:\n{form}")
-        if not more:
-            return prompt
-        if isinstance(prompt, str):
-            return "\n\n".join([prompt, *more])
-        *before, last = prompt if isinstance(prompt, list | tuple) and prompt else [None]
-        asks = isinstance(last, Mapping) and last.get("role") == "user"
-        if not asks or not isinstance(last.get("content"), str):
-            raise ValueError(
-                f"prompt {shown(prompt)}: expected a text, or messages of which the last one is "
-                "the user's and its content a text; the form of the answers is added there"
-            )
-        return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
 
     # --- scoring ----------------------------------------------------------------------------------
 
@@ -172,15 +144,43 @@ class ByFunctions(Task):
     def handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
         """What a function is called with, for one answer to each row."""
         completions = [_as_completion(x.prompt, text) for x, text in zip(asked, texts, strict=True)]
+        own = {name: [x.columns.get(name) for x in asked] for name in self.columns_of(asked)}
+        live = "environments"  # of TRL: they hold what cannot be copied
         return {
-            **{
-                name: [copy.deepcopy(x.columns.get(name)) for x in asked]
-                for name in self.columns_of(asked)
-            },
+            **{name: x if name == live else [*map(copy.deepcopy, x)] for name, x in own.items()},
             **asked[0].shared,
             "prompts": [copy.deepcopy(x.prompt) for x in asked],
             "completions": completions,
         }
+
+
+def asking(prompt, m: int, tag: str = ByFunctions.tag, goals: str = ""):
+    """A prompt, text or messages, that asks for m answers in their form. For one answer it is
+    unchanged. goals: a sentence to put before the form. Raises ValueError for a prompt that
+    ends with no text of the user.
+
+    >>> print(asking("Name a prime.", 2))
+    Name a prime.
+    <BLANKLINE>
+    Write 2 different answers in exactly this form:
+    <answer_1> ... </answer_1> <answer_2> ... </answer_2>
+    """
+    more = [goals] if goals else []
+    if m > 1:
+        form = numbered_form(m, tag)
+        more.append(f"Write {m} different answers in exactly this form:\n{form}")
+    if not more:
+        return prompt
+    if isinstance(prompt, str):
+        return "\n\n".join([prompt, *more])
+    *before, last = prompt if isinstance(prompt, list | tuple) and prompt else [None]
+    asks = isinstance(last, Mapping) and last.get("role") == "user"
+    if not asks or not isinstance(last.get("content"), str):
+        raise ValueError(
+            f"prompt {shown(prompt)}: expected a text, or messages of which the last one is "
+            "the user's and its content a text; the form of the answers is added there"
+        )
+    return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
 
 
 class _Numbers(Option):

@@ -154,19 +154,19 @@ def chains_of(question: HopQuestion) -> tuple[Chain, ...]:
 
 
 def vectors_of(levels: np.ndarray, along: str = "mean") -> np.ndarray:
-    """The rewards (..., 4) of chains of k facts with these trusts and freshnesses (..., k, 2).
+    """The rewards (..., 4) of chains of n facts with these trusts and freshnesses (..., n, 2).
 
     They are (1, trust, fresh, brevity): the mean over the facts or, with ``along="weakest"``, the
-    least; brevity is (4 - k) / 3. Levels are given in tenths, 0 to 10.
+    least; brevity is (4 - n) / 3. Levels are given in tenths, 0 to 10.
 
     >>> vectors_of(np.array([[10, 2], [1, 10]])).round(3).tolist()
     [1.0, 0.55, 0.6, 0.667]
     >>> vectors_of(np.array([[10, 2], [1, 10]]), "weakest").round(3).tolist()
     [1.0, 0.1, 0.2, 0.667]
     """
-    k = levels.shape[-2]
-    joined = (levels.sum(axis=-2) / k if along == "mean" else levels.min(axis=-2)) / 10
-    always, brevity = np.ones(levels.shape[:-2]), (MOST_HOPS - k) / (MOST_HOPS - 1)
+    n = levels.shape[-2]
+    joined = (levels.sum(axis=-2) / n if along == "mean" else levels.min(axis=-2)) / 10
+    always, brevity = np.ones(levels.shape[:-2]), (MOST_HOPS - n) / (MOST_HOPS - 1)
     return np.stack([always, *np.moveaxis(joined, -1, 0), brevity * always], axis=-1)
 
 

@@ -172,6 +172,11 @@ class MazeTask(Task):
             f"({len(maze.gold)} on the board), to collect diamonds ({len(maze.diamonds)}), "
             f"and to stay off the lava ({len(maze.lava)}).",
         ]
+        if self.reward_mode == "convex_bonus":
+            lines.append(
+                "Each of these three goals counts by the square of the share that you reach"
+                + (", times 1.5 (1 at most) if you visit the bonus." if maze.bonus else ".")
+            )
         if weights is not None:
             lines.append(weighed("goals", envs.OBJECTIVES, weights))
         lines += [

@@ -77,6 +77,15 @@ def without_thoughts(text: str, tag: str) -> str:
     return said + text[start:]
 
 
+def begun_in_thought(text: str) -> str:
+    """A completion whose prompt ends in ``<think>``: all of it is a thought unless that is closed.
+
+    >>> begun_in_thought("The first is <a_1> 4 </a_1>, then"), begun_in_thought("so </think> 4")
+    ('<think>The first is <a_1> 4 </a_1>, then', 'so </think> 4')
+    """
+    return text if "</think>" in text else f"<think>{text}"
+
+
 def _whole(tag: str, number: str) -> str:
     """The pattern of an answer between its tags; its groups are the number and the text."""
     tag = re.escape(tag)

@@ -201,7 +201,7 @@ def warning_of_worst(task: Task, share: float) -> str:
     """
     return (
         f"{share:.1%} of the answers earned less in some objective than a missing answer does, so "
-        f"training may teach the policy to write none: let worst(instance) of task "
+        f"training may teach the policy to write none: let {task.worst_set_by} of task "
         f"{task.name!r} give the least that an answer can earn"
     )
 

@@ -64,7 +64,8 @@ def step_figures(task: Task, alpha: float, size: int, groups: Sequence[Answers])
         repeat_rate=float(np.mean([g.repeats for g in groups])),
         truncated_rate=float(np.mean([g.truncated for g in groups])),
         objectives=objective_means(task, groups),
-        slots=[float(x) for x in np.mean(slots, axis=0)],
+        slots=np.mean(slots, axis=0).tolist(),
+        valid_slots=np.mean([g.valid.mean(0) for g in groups], axis=0).tolist(),
     )
 
 

@@ -70,6 +70,8 @@ class StepRecord:
     - truncated_rate: of the rollouts, those cut off at the token limit
     - objectives: means by name, empty where names differ from problem to problem
     - slots: mean ``w* . r`` of the 1st, 2nd, ... answer
+    - valid_slots: the same of the valid rate; None in a run of an older version. An answer that
+      wins under no weights earns its set nothing, so it may cease to be valid.
     - silent_groups: share of groups whose advantages were all 0 (TRL: frac_reward_zero_std)
     - entropy: nats per token
     - kl: k3 to the reference, weighted as the loss: nats per token, less with "constant"; None on
@@ -113,6 +115,7 @@ class StepRecord:
     solved_rate: Share | None = None
     truncated_rate: Share = 0.0
     scoring_seconds: Seconds | None = None
+    valid_slots: list[Share] | None = None
     groups: tuple[Group, ...] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict:
@@ -134,11 +137,15 @@ class StepRecord:
 
         >>> from vpo_lite import TrainConfig, train
         >>> config = TrainConfig.preset("demo", steps=1, prompts=1, group_size=4)
-        >>> [name for name in next(train(config)).numbers() if "/" in name][3:]
-        ['objectives/avoid_lava', 'slots/1', 'slots/2', 'slots/3']
+        >>> [name for name in next(train(config)).numbers() if "/" in name][4:]
+        ['slots/1', 'slots/2', 'slots/3', 'valid_slots/1', 'valid_slots/2', 'valid_slots/3']
         """
         values = self.to_json()
-        slots = {f"slots/{i}": x for i, x in enumerate(values.pop("slots"), 1)}
+        slots = {
+            f"{name}/{i}": x
+            for name in ("slots", "valid_slots")
+            for i, x in enumerate(values.pop(name) or [], 1)
+        }
         means = {f"objectives/{name}": x for name, x in values.pop("objectives").items()}
         numbers = {name: x for name, x in values.items() if isinstance(x, int | float)}
         return numbers | means | slots

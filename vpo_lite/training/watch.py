@@ -72,7 +72,7 @@ class Watch:
 
     task: Task
     small: bool = False
-    unread: str = "the model hardly writes the requested form, so there is nothing to reinforce yet"
+    unread: str = "the model hardly writes the requested form"
     asked: int = field(default=0, init=False)
     now: dict[str, str] = field(default_factory=dict, init=False)
     _read: int = field(default=0, init=False)
