@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from small_models import byte_model
+from transformers import GPT2Config, GPT2Model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main, records
@@ -422,6 +423,16 @@ def test_a_function_that_yields_is_refused_before_it_runs():
 
     with pytest.raises(ValueError, match="walks yields its rewards: let it return a list"):
         OfFunctions([functools.partial(walks)])
+
+
+def test_a_model_in_the_place_of_a_function_is_refused_before_training():
+    """TRL takes one. Here it failed at the first answer, deep in its own code."""
+    judge = GPT2Model(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=8))
+    with pytest.raises(
+        ValueError, match="GPT2Model is a model: give a function that asks it"
+    ):
+        OfFunctions([judge])
+    assert OfFunctions([judge.get_input_embeddings]).objectives(None) == ("get_input_embeddings",)
 
 
 def test_functions_whose_numbered_names_clash_are_refused_with_the_cure():

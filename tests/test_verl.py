@@ -559,7 +559,7 @@ class Letters:
     eos_token = ""
 
     @staticmethod
-    def decode(ids, skip_special_tokens):
+    def decode(ids, skip_special_tokens=False):
         return "".join(chr(i) for i in ids)
 
 

@@ -122,7 +122,7 @@ class SetRewardManager(RewardManagerBase):
 def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
     """Task and reward of ``algorithm.vpo``. ValueError for settings that cannot work."""
     given = dict(settings or {})
-    rewards = [f.name for f in dataclasses.fields(RolloutReward)]
+    rewards = [f.name for f in dataclasses.fields(RolloutReward) if f.name != "thinks"]
     known = ["task", "options", "objectives", "tag", "worst", "eps", *rewards]
     for name in given:
         if name not in known:

@@ -24,6 +24,7 @@ def configuration(
     """veRL's configuration of this run, as YAML. lengths: most tokens of a prompt, a completion."""
     prompt, response = lengths
     own = dataclasses.asdict(RolloutReward.of(config)) | {"eps": config.eps}
+    del own["thinks"]  # the manager sees how a prompt ends
     own["method"] = full_name(config.method)  # the workers import its module
     tenth = -(-config.steps // 10)  # rounded up: so no more than ten fit into the steps
     values = dict(

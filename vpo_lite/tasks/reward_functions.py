@@ -39,6 +39,9 @@ class RewardFunctions:
         for function in self.functions:
             if not callable(function):
                 raise ValueError(f"functions: {shown(function)} is no function")
+            if "PreTrainedModel" in [base.__name__ for base in type(function).__mro__]:
+                what = type(function).__name__
+                raise ValueError(f"functions: {what} is a model: give a function that asks it")
             called = (function, type(function).__call__)
             if any(map(inspect.iscoroutinefunction, called)):
                 raise ValueError(f"functions: {_name(function)} is asynchronous: give a plain one")
