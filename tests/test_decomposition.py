@@ -515,6 +515,25 @@ def test_the_command_says_what_the_shipped_policys_answers_show(capsys):
 
 
 @pytest.mark.slow
+def test_a_run_in_the_place_of_the_model_brings_its_task(capsys, tmp_path):
+    """It was asked about mazes, whatever it had trained on."""
+    run, few = str(tmp_path / "run"), ("--problems", "2", "--answers", "6", "--json")
+    short = ("--steps", "1", "--prompts", "1", "--group-size", "2", "--eval-problems", "2")
+    settings = ("--task", "programs", "--operations", "2", "--m", "2", "--threads", "1")
+    assert main(["train", *settings, *short, "--eval-answers", "6", "--out", run, "--json"]) == 0
+
+    def told(*asked):
+        capsys.readouterr()
+        assert main(["report", "--model", run, *asked, *few]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    alone = told()
+    assert alone["task"] == "programs"
+    assert alone == told("--task", "programs", "--operations", "2", "--m", "2")
+    assert alone != told("--m", "3") == told("--task", "programs", "--operations", "2")
+
+
+@pytest.mark.slow
 def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     page = tmp_path / "rewards.html"
     assert main([*ASKED, "--maze-seed", "1000", "--html", str(page)]) == 0

@@ -428,9 +428,7 @@ def test_a_function_that_yields_is_refused_before_it_runs():
 def test_a_model_in_the_place_of_a_function_is_refused_before_training():
     """TRL takes one. Here it failed at the first answer, deep in its own code."""
     judge = GPT2Model(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=8))
-    with pytest.raises(
-        ValueError, match="GPT2Model is a model: give a function that asks it"
-    ):
+    with pytest.raises(ValueError, match="GPT2Model is a model: give a function that asks it"):
         OfFunctions([judge])
     assert OfFunctions([judge.get_input_embeddings]).objectives(None) == ("get_input_embeddings",)
 

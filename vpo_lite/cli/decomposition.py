@@ -1,5 +1,6 @@
 """``vpo-lite report``: what a reward vector offers VPO, from answers of a policy or from a file."""
 
+import os
 from functools import partial
 
 import numpy as np
@@ -128,6 +129,19 @@ def _tell(options, report, figures: dict, head: str, more=(), seen=()) -> int:
     return 0
 
 
+def _of_the_run(chosen: dict) -> dict:
+    """The settings of the run whose folder is named as the model, where no task is: its task, and
+    what its policy was asked for.
+    """
+    from ..training.folders import METRICS, RunFolder
+
+    if "task" in chosen or not os.path.isfile(os.path.join(chosen.get("model", ""), METRICS)):
+        return {}
+    run = RunFolder.open(chosen["model"]).config()
+    kept = ("task", "m", "alpha", "max_new_tokens", "dtype", "load_in")
+    return {name: getattr(run, name) for name in kept} | {"task_options": run.task_options}
+
+
 def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
@@ -141,7 +155,8 @@ def _of_a_task(options) -> int:
         )
         from ..training.evaluate import check_answers, held_out_seeds
 
-        config = TrainConfig.preset("demo", **given_settings(_settings(), options))
+        chosen = given_settings(_settings(), options)
+        config = TrainConfig.preset("demo", **_of_the_run(chosen) | chosen)
         task = config.make_task()
         task.check_machine()
         answers = ANSWERS if options.answers is None else options.answers
