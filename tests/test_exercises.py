@@ -275,6 +275,18 @@ def test_the_general_hint_shows_the_first_case_and_which_row_goes():
     assert said.endswith("In the first case it returns 1 at [3], and 0 is right.")
 
 
+def test_numbers_that_look_alike_are_told_in_more_digits():
+    """It said: it returns -2.927 at [5], and -2.927 is right."""
+
+    def with_a_larger_eps(R, W):
+        U = (R @ W.T).max(axis=1).mean(axis=1)
+        return (U - U.mean()) / (U.std() + 1e-5)
+
+    said = check("01-a", with_a_larger_eps).text
+    ours, right = map(float, re.findall(r"it returns (\S+) at \[5\], and (\S+) is right", said)[0])
+    assert f"{ours:.4g}" == f"{right:.4g}" and 1e-4 < abs(ours - right) < 1e-3
+
+
 def test_a_drawn_maze_without_a_known_front_is_told_why():
     crowded = envs.Maze.from_text("S G G G G G\n" + "D D D D D D\n" * 2 + "L . . . . E", 100)
     feedback = check("03-c", crowded)

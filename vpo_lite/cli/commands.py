@@ -113,7 +113,7 @@ _COMMANDS = {
         "vpo-lite train --resume runs/vpo",
     ),
     "report": Command(
-        "say before any training what VPO can gain on a task or on rewards in a file",
+        "say before any training what sets of answers can gain on a task or on rewards in a file",
         decomposition.flags,
         decomposition.run,
         "vpo-lite report --task hops --show 2\nvpo-lite report --rewards rewards.npy",

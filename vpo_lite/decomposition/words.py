@@ -27,8 +27,8 @@ def verdict(report) -> str:
     gain = f"at most {report.gain:.2g} of coverage" if report.gain > 5e-5 else "nothing"
     text = (
         f"{word}: the best single answer covers {number(best)} of what all sampled answers cover "
-        f"together, the best three cover {number(three)}. So VPO can gain {gain} over a policy "
-        "that always gives the best single answer."
+        f"together, the best three cover {number(three)}. So a set of these answers can gain {gain} "
+        "over the best single one."
     )
     return text if report.target is None else f"{text} {_of_the_target(report)}"
 
@@ -265,4 +265,7 @@ def _doubts(report):
             "little. If a worthless answer earns more than 0, give `worst`, or go by 'needs a set'."
         )
     if report.coverage:
-        yield "an answer that was not sampled cannot show here. Sample more to be sure."
+        yield (
+            "an answer that was not sampled cannot show here, though training may find it: these "
+            "figures bound what sets of these answers gain, not what VPO does. Sample more."
+        )

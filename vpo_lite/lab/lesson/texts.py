@@ -50,7 +50,7 @@ WITH_FRONT = (
     ),
     (
         "Coverage",
-        "The set reward divided by that of the true front. At 1 nothing is missing. A curve shows "
+        "The set reward divided by that of the true front. At 1 no weights miss anything. A curve shows "
         "the mean over the sets of a step.",
     ),
     (

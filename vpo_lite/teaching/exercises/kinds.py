@@ -250,4 +250,7 @@ def _difference(outputs, right) -> str:
     place = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))
     entry = f" at {list(place)}" if ours.ndim else ""
     values = np.atleast_1d(ours)[place], np.atleast_1d(theirs)[place]
-    return f"{where} it returns {values[0]:.4g}{entry}, and {values[1]:.4g} is right."
+    told = [f"{x:.4g}" for x in values]
+    if told[0] == told[1]:
+        told = [f"{x:.8g}" for x in values]
+    return f"{where} it returns {told[0]}{entry}, and {told[1]} is right."
