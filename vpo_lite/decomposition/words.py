@@ -27,8 +27,8 @@ def verdict(report) -> str:
     gain = f"at most {report.gain:.2g} of coverage" if report.gain > 5e-5 else "nothing"
     text = (
         f"{word}: the best single answer covers {number(best)} of what all sampled answers cover "
-        f"together, the best three cover {number(three)}. So a set of these answers can gain {gain} "
-        "over the best single one."
+        f"together, the best three cover {number(three)}. So a set of these answers can gain "
+        f"{gain} over the best single one."
     )
     return text if report.target is None else f"{text} {_of_the_target(report)}"
 

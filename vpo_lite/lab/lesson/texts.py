@@ -50,8 +50,8 @@ WITH_FRONT = (
     ),
     (
         "Coverage",
-        "The set reward divided by that of the true front. At 1 no weights miss anything. A curve shows "
-        "the mean over the sets of a step.",
+        "The set reward divided by that of the true front. At 1 no weights miss anything. A curve "
+        "shows the mean over the sets of a step.",
     ),
     (
         "Best 1, best 2, ...",
