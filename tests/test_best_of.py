@@ -204,8 +204,23 @@ def test_two_kinds_of_two_seeds_borrow_one_estimate():
     found = intervals.t_interval(np.subtract(*runs.mean(1)), intervals.of_seeds(runs, runs))
     assert list(found) == pytest.approx(list(ttest_ind(*runs).confidence_interval(0.95)), rel=1e-9)
     mixed = [[0.0, 1.0, 2.0, 5.0], *runs]
-    own, borrowed = intervals.of_seeds(mixed, mixed)
-    assert own == intervals.noise(mixed[0]) and borrowed == intervals.pooled(mixed, 2, 2)
+    assert intervals.of_seeds(mixed[:2], mixed) == [intervals.pooled(mixed, 4, 2)]
+    assert intervals.of_seeds([], mixed) == []
+
+
+@pytest.mark.parametrize("seeds", [(3, 1), (3, 2), (5, 1)])
+def test_a_kind_with_few_seeds_beside_one_with_more(seeds):
+    """Student's test with one variance: 5 of 100 equal pairs differ. With the larger kind's own
+    variance beside the pooled one, which is mostly the same, 7 to 9 did.
+    """
+    draws = np.random.default_rng(3).normal(size=(4000, sum(seeds)))
+    wrong = 0
+    for drawn in draws:
+        kinds = np.split(drawn, seeds[:1])
+        gap = kinds[0].mean() - kinds[1].mean()
+        low, high = intervals.t_interval(gap, intervals.of_seeds(kinds, kinds))
+        wrong += not low < 0 < high
+    assert wrong / 4000 == pytest.approx(0.05, abs=0.01)
 
 
 def test_what_knows_nothing_of_a_source_leaves_it_out():

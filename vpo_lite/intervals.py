@@ -56,17 +56,18 @@ def of_seeds(compared, groups) -> list[Noise]:
     """What the choice of seeds adds to the mean of one kind of runs, or to the difference of two.
 
     - compared: of each kind the values of its runs, which differ in their seed alone. Three runs or
-      more show their own spread; fewer borrow the pooled one of all groups
+      more show their own spread. Where one kind has fewer, both borrow the pooled one of all
+      groups: the other's own is a part of it, and would count twice
     - groups: the values of all kinds
 
     >>> of_seeds([[1.0, 2.0, 3.0]], []) == [noise([1.0, 2.0, 3.0])]
     True
-    >>> of_seeds([[1.0], [2.0, 2.0]], [[1.0], [2.0, 2.0], [1.0, 2.0, 3.0]])  # 2 / 3 (1 + 1/2)
-    [Noise(variance=1.0, freedom=3)]
+    >>> of_seeds([[1.0], [1.0, 2.0, 3.0]], [[1.0], [2.0, 2.0], [1.0, 2.0, 3.0]])  # 2 / 3 (1 + 1/3)
+    [Noise(variance=0.8888888888888888, freedom=3)]
     """
-    own = [noise(values) for values in compared if len(values) >= ENOUGH]
-    few = [len(values) for values in compared if len(values) < ENOUGH]
-    return [*own, pooled(groups, *few)] if few else own
+    if any(len(values) < ENOUGH for values in compared):
+        return [pooled(groups, *map(len, compared))]
+    return [noise(values) for values in compared]
 
 
 def total(sources: Iterable[Noise]) -> Noise:

@@ -85,7 +85,7 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
 
     All runs of both kinds count, also where one has more seeds. The interval adds three sources of
     chance: the problems, paired, since both kinds were measured on the same ones; and the seeds of
-    each kind. A kind with fewer than three seeds borrows the spread of all kinds of the study, as
+    each kind. Where one has fewer than three, both borrow the spread of all kinds of the study, as
     if all had the same. Where no kind has two, the interval knows the problems only; with one
     problem it is infinite.
 
