@@ -69,6 +69,29 @@ def test_the_average_answer_is_over_all_answers_repeats_too():
 def test_answers_that_tie_under_w_star_are_averaged():
     tied = vpo.reward_report([[1, 0], [0, 0.5]], w_star=[1, 2])  # worth 1/2 and 1/4 of 7/12
     assert tied.under_w_star == pytest.approx(3 / 8 / (7 / 12))
+    assert tied.tied == 1 and "Here different answers tie: it does not choose" in one_line(
+        str(tied)
+    )
+    several = vpo.reward_report([[[1, 0], [0, 1], [1, 0]], [[1, 0], [0, 0.5]], [[1, 1], [1, 1]]])
+    assert several.tied == 1 == several.to_json()["tied"]
+    assert "On 1 problem of 3 different answers tie" in one_line(str(several))
+    assert "answers tie" not in str(vpo.reward_report([[1, 0], [0, 0.5], [1, 0]]))
+
+
+def test_components_that_say_the_same_beside_another_are_named():
+    """From three prompts of one judge: each copy takes its share of the weights, which hides the
+    conflict with brevity. Two copies alone are one quality, as the verdict says."""
+    rng = np.random.default_rng(0)
+    right = rng.random(200)
+    copies = [right + rng.normal(0, 0.01, 200) for _ in range(2)]
+    R = np.column_stack([right, *copies, 1.1 - right]).clip(0.01)
+    named = dict(objectives=["judge", "again", "once more", "brief"])
+    told = one_line(str(vpo.reward_report(R, **named)))
+    pairs = "judge and again, judge and once more, again and once more"
+    assert f"these components say the same: {pairs}. Under random weights each counts once" in told
+    assert "among valid answers (from -1.00 to 0.999)" in told  # measured: -0.9997 and 0.9988
+    assert "say the same:" not in str(vpo.reward_report(R[:, :3]))
+    assert "say the same:" not in str(vpo.reward_report(rng.random((200, 3))))
 
 
 @pytest.mark.parametrize("d", [2, 3, 4])

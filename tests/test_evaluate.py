@@ -31,7 +31,7 @@ from vpo_lite.training.folders import settings as stored
 from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
 from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.schemas import Engine
-from vpo_lite.training.side_by_side import differences, intervals, table
+from vpo_lite.training.side_by_side import UNEVEN, differences, intervals, table
 from vpo_lite.training.step import Learner, train_step
 from vpo_lite.training.unequal import in_one_line
 
@@ -451,11 +451,11 @@ def test_seeds_on_one_maze_are_repetitions_and_other_settings_other_kinds(made):
     assert rows[0]["interval"]["coverage"] == pytest.approx((0.85 - wide, 0.85 + wide))
     assert [row["per_run"]["coverage"] for row in rows] == [[0.8, 0.9], [0.7], [0.6]]
     assert rows[0]["coverage"] == pytest.approx(0.85)
-    # Row c borrows the spread of row a: s² = 0.005 for its one run, half of that for a's two.
+    # Both borrow the spread of row a: s² = 0.005 for c's one run, half of that for a's two.
     half = ONE_DEGREE * 0.0075**0.5
     assert rows[1]["ahead"]["coverage"] == pytest.approx((0.15, 0.15 - half, 0.15 + half))
     lines = differences(rows)
-    assert "the 95 % interval over seeds, on this one problem alone. A row of fewer" in lines[1]
+    assert "the 95 % interval over seeds, on this one problem alone. Where one of two" in lines[1]
     assert (
         "coverage of each run: vpo, m=3, alpha=1.0 0.800, 0.900; vpo, m=3, alpha=0.1 0.700"
         in (lines[2])
@@ -478,6 +478,23 @@ def test_one_run_each_on_one_maze_has_no_interval(made):
     assert compare([mazes[0], *rows[0]["folders"]])[0]["per_run"] == {}  # by maze, not by seed
     seeds = compare([*mazes, *rows[0]["folders"]])[0]
     assert (seeds["per_run"], seeds["problems"], seeds["runs"]) == ({}, 2, 3)
+
+
+@pytest.mark.parametrize(("lead", "said"), [(0.06, True), (0.08, False), (-0.06, True)])
+def test_a_lead_that_the_weights_of_any_at_k_may_make_is_told(lead, said):
+    """Specialists of one objective each are equal, and any@3 calls one of them better."""
+    weights = vpo.metrics.preferences(2)
+    one, other = (
+        vpo.best_at_k(weights @ (0.2 + 0.8 * np.eye(2)[[i] * 3]).T, 3).mean() for i in (0, 1)
+    )
+    assert 0.05 < abs(one - other) < UNEVEN
+    row = dict(label="vpo", ahead={}, other_problems=[], set=3, problems=9, alpha=1.0, runs=1)
+    row |= dict(any_at_k={"3": 0.5}, per_run={"any@3": [0.5]}, best_at_k={"3": 0.5})
+    ahead = row | dict(label="grpo", ahead={"any@3": (lead, lead - 0.01, lead + 0.01)})
+    told = differences([row, ahead])
+    assert any("any@3 is over 50 weights" in line for line in told) == said
+    unsure = row | dict(label="grpo", ahead={"any@3": (lead, lead - 0.2, lead + 0.2)})
+    assert not any("50 weights" in line for line in differences([row, unsure]))
 
 
 def test_the_first_kind_is_ahead_by_the_differences_problem_by_problem(made):
@@ -534,14 +551,13 @@ def test_an_interval_holds_the_chance_of_seeds_where_a_row_has_several_runs(made
     assert each == (
         "coverage of each run: vpo 0.800, 0.900, 0.850; grpo 0.600, 0.650, 0.700, 0.750."
     )
-    # One run of GDPO borrows what the others show: (0.005 + 0.0125) / (2 + 3), for a mean of one.
+    # Beside one run of GDPO both borrow what all show: (0.005 + 0.0125) / (2 + 3), for one run.
     rows = compare([gdpo_run[0], *vpo_runs, *grpo_runs])
-    shared, own = 0.0175 / 5, 0.005 / 2 / 3
-    freedom = (shared + own) ** 2 / (shared**2 / 5 + own**2 / 2)
-    half = student.ppf(0.975, freedom) * (shared + own) ** 0.5
+    shared = 0.0175 / 5
+    half = student.ppf(0.975, 5) * (shared * (1 + 1 / 3)) ** 0.5
     assert rows[1]["ahead"]["coverage"] == pytest.approx((-0.15, -0.15 - half, -0.15 + half))
     assert (
-        "fewer than 3 runs borrows the spread of all rows, as if they had the same."
+        "fewer than 3 runs, both borrow the spread of all rows, as if they had the same."
         in differences(rows)[2]
     )
     # Of a row's own mean: the problems, 0.1 apart, and the seeds.

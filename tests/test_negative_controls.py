@@ -70,7 +70,9 @@ def test_a_made_up_style_passes_every_check_but_the_target(quality, rng):
     assert report.verdict.startswith("Much") and "no target was given" in str(report)
     asked = vpo.reward_report(R, target=quality)
     assert asked.target.follows is False and asked.target.gain == pytest.approx(0, abs=1e-9)
-    assert "does not follow" in " ".join(asked.verdict.split())
+    said = " ".join(asked.verdict.split())
+    assert "does not follow, as far as these" in said
+    assert f"The difference has a standard error of {asked.target.error:.2g}." in said
     assert asked.target.highest[3] == pytest.approx(quality.max(axis=1).mean())
     rho = list(asked.target.components.values())
     assert rho[3] == pytest.approx(1) and np.allclose(rho[:3], 0, atol=0.08)

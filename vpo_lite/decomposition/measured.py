@@ -51,6 +51,7 @@ class Measured(NamedTuple):
     average: float
     utility: float  # of all answers
     under_w_star: float
+    tied: int  # different vectors that are highest under w*
     correlations_all: np.ndarray
     correlations_valid: np.ndarray
     effective: float
@@ -170,14 +171,15 @@ def measure(x: Problem, alpha: float) -> Measured:
     front = vectors[kept]
     whole = float(exact_set_reward(front, alpha))
     scores = vectors @ x.w_star
-    coverage, average, under_w_star, target = {}, np.nan, np.nan, None
+    coverage, average, under_w_star, tied, target = {}, np.nan, np.nan, 1, None
     if whole > 0:
         best = {m: best_subset(front, m, alpha, points=POINTS) for m in SIZES}
         worth = {m: float(exact_set_reward(front[s.indices], alpha)) for m, s in best.items()}
         coverage = {m: min(1.0, value / whole) for m, value in worth.items()}
         average = x.rewards.mean() / whole
         highest = scores >= scores.max() - 1e-12 * abs(scores).max()
-        under_w_star = vectors[highest].mean() / whole  # ties: GRPO has no reason to choose
+        under_w_star = vectors[highest].mean() / whole
+        tied = int(highest.sum())  # GRPO has no reason to choose among them
         if x.target is not None:
             chosen = {m: kept[found.indices] for m, found in best.items()}
             target = _follow(x, vectors, which, scores, chosen)
@@ -187,6 +189,7 @@ def measure(x: Problem, alpha: float) -> Measured:
         average=average,
         utility=whole,
         under_w_star=under_w_star,
+        tied=tied,
         correlations_all=correlations(x.rewards),
         correlations_valid=correlations(valid),
         effective=effective_dimensions(valid),

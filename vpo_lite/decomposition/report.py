@@ -82,7 +82,8 @@ class RewardReport:
     - needs_a_set: of what training could gain over an average answer, the share that needs a set:
       (U(all) - U(best 1)) / (U(all) - average), sums over the problems. A constant added to all
       rewards does not change it. None if all answers are worth the same
-    - under_w_star: coverage of the answer with the highest w* . r
+    - under_w_star: coverage of the answer with the highest w* . r; of those that tie, the mean
+    - tied: problems on which different answers tie there
     - rho_all, rho_valid: correlation of two components, mean over pairs; None where nothing varies
     - correlations_all, correlations_valid (d, d): the same pair by pair, NaN where nothing varies;
       None where d differs
@@ -109,6 +110,7 @@ class RewardReport:
     highest: float | None
     needs_a_set: float | None
     under_w_star: float | None
+    tied: int
     rho_all: float | None
     rho_valid: float | None
     correlations_all: np.ndarray | None
@@ -241,6 +243,7 @@ def reward_report(
         highest=max(best, default=None),
         needs_a_set=_needs_a_set(full),
         under_w_star=mean(row.under_w_star for row in full),
+        tied=sum(row.tied > 1 for row in full),
         rho_all=mean(map(off_diagonal, tables[0])),
         rho_valid=mean(map(off_diagonal, tables[1])),
         correlations_all=mean_table(tables[0]) if same and full else None,

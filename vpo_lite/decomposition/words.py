@@ -1,5 +1,7 @@
 """A `reward_report` in plain words: the verdict first, then every figure with its meaning."""
 
+import itertools
+
 import numpy as np
 
 from ..markup import Html, count, html, in_lines, joined
@@ -7,6 +9,7 @@ from ..odd_rewards import differ_in_scale, never_earned
 
 MUCH, HARDLY = 0.85, 0.95  # coverage of the best answer: much below, hardly anything from there on
 FAR_FROM_0 = 0.8  # coverage of an average answer: beyond, most of all rewards may be an offset
+ALIKE = 0.97  # correlation of components that say the same
 LABEL = 14  # columns of a label
 
 
@@ -135,14 +138,14 @@ def _figures(report):
         yield (
             "under w*",
             "the answer with the highest fixed score w*·r covers "
-            f"{number(report.under_w_star)}. GRPO heads for this answer.",
+            f"{number(report.under_w_star)}. GRPO heads for this answer.{_of_ties(report)}",
         )
     if report.rho_all is not None:
         yield (
             "correlation",
-            f"of two components, on average: {number(report.rho_valid)} among valid answers, "
-            f"{number(report.rho_all)} among all. Near 1 they say the same, below 0 they pull "
-            f"against each other.{_of_failures(report)}",
+            f"of two components, on average: {number(report.rho_valid)} among valid answers"
+            f"{_from_to(report)}, {number(report.rho_all)} among all. Near 1 they say the same, "
+            f"below 0 they pull against each other.{_of_failures(report)}",
         )
     if report.effective is not None:
         yield (
@@ -160,6 +163,42 @@ def _figures(report):
         )
     if report.target is not None:
         yield "target", _target_figures(report.target)
+
+
+def _of_ties(report) -> str:
+    """Where several answers are highest under w*; "" where none are."""
+    if not report.tied:
+        return ""
+    where = f"On {count(report.tied, 'problem')} of {report.problems - report.empty}"
+    where = where if report.problems - report.empty > 1 else "Here"
+    return f" {where} different answers tie: it does not choose among those, and may keep several."
+
+
+def _pairs(report) -> dict[tuple[str, str], float]:
+    """The correlation of each pair of components among valid answers, where it is known."""
+    table, names = report.correlations_valid, report.objectives
+    if table is None:
+        return {}
+    pairs = itertools.combinations(range(len(names)), 2)
+    return {(names[i], names[j]): table[i, j] for i, j in pairs if not np.isnan(table[i, j])}
+
+
+def _from_to(report) -> str:
+    """The lowest and the highest pair; "" where there are not several."""
+    found = _pairs(report).values()
+    return f" (from {number(min(found))} to {number(max(found))})" if len(found) > 1 else ""
+
+
+def _alike(report) -> str | None:
+    """A warning of components that say the same, where others say something else."""
+    pairs = _pairs(report)
+    alike = [f"{a} and {b}" for (a, b), rho in pairs.items() if rho > ALIKE]
+    if not alike or len(alike) == len(pairs):
+        return None
+    return (
+        f"among valid answers these components say the same: {', '.join(alike)}. Under random "
+        "weights each counts once more; if that is not meant, keep one of them."
+    )
 
 
 def _of_failures(report) -> str:
@@ -211,8 +250,8 @@ def _of_the_target(report) -> str:
         return f"The target follows: {compared}."
     word = "The" if report.coverage[1] >= HARDLY else "But the"
     return (
-        f"{word} target does not follow: {compared}. Covering these components does not raise the "
-        "target."
+        f"{word} target does not follow, as far as these {report.problems - report.empty} problems "
+        f"tell: {compared}. The difference has a standard error of {target.error:.2g}."
     )
 
 
@@ -247,6 +286,8 @@ def _doubts(report):
         yield f"{never}."
     if same := _same_for_all(report):
         yield f"{same}."
+    if alike := _alike(report):
+        yield alike
     if unequal := differ_in_scale(report.reached):
         yield unequal
     if report.coverage and report.valid < 0.5:

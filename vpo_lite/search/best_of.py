@@ -36,8 +36,10 @@ def best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
 
     rewards (n, d), weights (..., d). Returns (..., n): for each k the mean of max w . r over all
     k-subsets, sum_j C(j, k - 1) / C(n, k) s_j of the sorted scores s_0 <= .. <= s_(n - 1). It is
-    unbiased for k new answers. The last entry is the best score of the whole pool. Raises
-    ValueError for other shapes. Source: the pass@k estimator of arXiv 2107.03374, for real scores.
+    unbiased for k new answers that are independent of each other, as with m = 1. Answers of one
+    rollout are not: of policies that write sets compare pools of one size. The last entry is the
+    best score of the whole pool. Raises ValueError for other shapes. Source: the pass@k estimator
+    of arXiv 2107.03374, for real scores.
 
     >>> best_at([[1, 0], [0, 1]], [0.75, 0.25]).tolist()  # one answer: the mean; two: the better
     [0.5, 0.75]

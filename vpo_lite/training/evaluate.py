@@ -50,7 +50,7 @@ def evaluate(
     - coverage_best_single: coverage of the best single answer there is; None without a known front
     - diversity: mean pairwise L1 distance among valid answers, 0 to d
     - diversity_all: the same among all answers
-    - best_at_k {"1": ...}: best ``w* . r`` of k answers, unbiased over subsets
+    - best_at_k {"1": ...}: best ``w* . r`` of k of the answers, mean over all such choices
     - best_of_rollout: best ``w* . r`` of a rollout's m answers, mean over rollouts: best@m as the
       paper draws it
     - any_at_k {"1": ...}: best_at_k under 50 held-out weights instead of w*, mean over them
