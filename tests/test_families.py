@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers as hf
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
 from test_any_task import Letters
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -19,12 +20,13 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.integrations.verl_export import export
 from vpo_lite.policy import base
-from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.loading import load_policy, outline
 from vpo_lite.policy.merged import share_kept, write_merged
 from vpo_lite.policy.tokenizer import decode
 from vpo_lite.tasks import Prompt, task_class
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.records import RecordTask
+from vpo_lite.training.memory import Decoder
 from vpo_lite.training.run import Run
 
 TURNS = "{% for turn in messages %}"
@@ -60,6 +62,13 @@ PHI = (
 IM = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 SHAPE = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2)
 HEADS = dict(num_attention_heads=4, num_key_value_heads=2)
+BY_LAYER = dict(
+    layer_types=["sliding_attention", "full_attention"],
+    sliding_window=8,
+    hidden_size_per_layer_input=8,
+    vocab_size_per_layer_input=261,
+    num_kv_shared_layers=0,
+)
 EXPERTS = dict(num_experts_per_tok=2, num_local_experts=4)
 GPT2 = dict(n_embd=32, n_layer=2, n_head=4, n_positions=64)
 
@@ -120,6 +129,15 @@ FAMILIES = {
     "gemma 2, no system turn, windows": (
         "Gemma2",
         dict(**SHAPE, **HEADS, head_dim=16, sliding_window=8),
+        ["<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"],
+        GEMMA,
+        dict(bos="<bos>", eos_token="<eos>", pad_token="<pad>"),
+        [1, 4],
+        1,
+    ),
+    "gemma 4, heads that differ from layer to layer": (
+        "Gemma4Text",
+        dict(**SHAPE, **HEADS, **BY_LAYER, head_dim=8, global_head_dim=16),
         ["<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"],
         GEMMA,
         dict(bos="<bos>", eos_token="<eos>", pad_token="<pad>"),
@@ -413,6 +431,114 @@ def test_rotary_angles_that_change_with_the_length_end_the_positions(made, tmp_p
         if most:
             with pytest.raises(TaskError, match=f"need more than the model's {most} positions"):
                 policy.check_room(40, 31)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "width"),
+    [
+        ("Gemma4Text", dict(head_dim=8, global_head_dim=16), 4 * 16),
+        ("Gemma3nText", dict(head_dim=8, intermediate_size=[48, 96], laurel_rank=4), 4 * 8),
+    ],
+)
+def test_memory_is_stated_where_layers_differ_in_width(kind, more, width):
+    """Both ended in a traceback, before the first step. The widest layer counts."""
+    more = SHAPE | HEADS | BY_LAYER | more
+    if kind == "Gemma3nText":
+        more |= dict(activation_sparsity_pattern=[0.0, 0.0])
+    config = getattr(hf, f"{kind}Config")(vocab_size=261, **more)
+    sizes = Decoder.of(outline(config, None, rank=2), 2)
+    assert sizes.A == width and sizes.I == (96 if kind == "Gemma3nText" else 48)
+
+
+def larger(kind, shape, **more):
+    """A model that also sees, of tiny sizes."""
+    sight = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)
+    sight |= dict(image_size=28, patch_size=14)
+    config = getattr(hf, f"{kind}Config")(
+        text_config=dict(vocab_size=300, head_dim=8, **SHAPE, **HEADS, **shape),
+        vision_config=sight | more.pop("sight", {}),
+        **more,
+    )
+    torch.manual_seed(0)
+    return getattr(hf, f"{kind}ForConditionalGeneration")(config)
+
+
+LARGER = {
+    "gemma 3": lambda: larger(
+        "Gemma3",
+        dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"]),
+        mm_tokens_per_image=1,
+        image_token_index=299,
+        boi_token_index=298,
+        eoi_token_index=297,
+    ),
+    "gemma 4, with limits that are infinite": lambda: larger(
+        "Gemma4",
+        BY_LAYER | dict(vocab_size_per_layer_input=300),
+        sight=dict(head_dim=8, num_key_value_heads=2, use_clipped_linears=True),
+        audio_config=None,
+        image_token_id=299,
+    ),
+    "llama 4, whose text alone is loaded": lambda: larger(
+        "Llama4",
+        dict(intermediate_size_mlp=48, num_local_experts=4, attention_chunk_size=8),
+        sight=dict(vision_output_dim=16, projector_input_dim=16, projector_output_dim=16)
+        | dict(pixel_shuffle_ratio=0.5),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern")
+@pytest.mark.parametrize("name", LARGER)
+def test_of_a_model_that_sees_the_language_alone_is_trained(name, tmp_path):
+    """The tower that sees took a quarter of an adapter, and no gradient ever reached it. Llama 4
+    was refused for the tensors of its own, and Gemma 4 for limits that are infinite."""
+    *_, special, template, names, ends, _ = FAMILIES["gemma 2, no system turn, windows"]
+    model = LARGER[name]()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.1)
+    model.generation_config = hf.GenerationConfig(eos_token_id=ends)
+    model.save_pretrained(tmp_path / "model")
+    byte_tokenizer(special, template, **names).save_pretrained(tmp_path / "model")
+    policy = load_policy(tmp_path / "model", device="cpu", rank=2)
+    rollouts = policy.sample(ASKED, np.random.default_rng(0).random((2, 2, 6)), 1.0)
+    scores = policy.token_logprobs(rollouts)
+    assert torch.allclose(scores.logprobs * rollouts.mask, rollouts.logprobs, atol=1e-3)
+    (scores.logprobs * rollouts.mask).sum().backward()
+    trained = {n: p for n, p in policy.model.named_parameters() if p.requires_grad}
+    assert trained and not any("vision" in n or "multi_modal" in n for n in trained)
+    assert all(p.grad is not None for p in trained.values())
+    policy.save(tmp_path / "adapter")
+    again = load_policy(tmp_path / "adapter", device="cpu")
+    assert torch.equal(again.token_logprobs(rollouts).logprobs, scores.logprobs)
+
+
+@pytest.mark.slow
+def test_one_model_of_a_larger_one_has_the_number_format_of_its_language_model(tmp_path):
+    """Today's configurations say it there alone: the merged model was twice the size."""
+    model = LARGER["gemma 3"]().bfloat16()
+    *_, special, template, names, ends, _ = FAMILIES["gemma 2, no system turn, windows"]
+    model.generation_config = hf.GenerationConfig(eos_token_id=ends)
+    model.save_pretrained(tmp_path / "model")
+    byte_tokenizer(special, template, **names).save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config.pop("dtype", None)
+    config["text_config"]["dtype"] = "bfloat16"
+    path.write_text(json.dumps(config))
+    load_policy(tmp_path / "model", device="cpu", rank=2).save(tmp_path / "adapter")
+    merged = write_merged(tmp_path / "adapter", tmp_path / "merged")
+    assert {x.dtype for x in load_file(merged / "model.safetensors").values()} == {torch.bfloat16}
+
+
+def test_a_template_that_leaves_the_prompt_out_is_told(made):
+    """It asked for nothing, and trained on that."""
+    policy = load_policy(made("qwen3"), device="cpu", rank=2)
+    policy.tokenizer.chat_template = QWEN.replace("{{ turn['content'] }}", "{{ turn['parts'] }}")
+    with pytest.raises(TaskError, match="this model's chat template leaves the prompt out"):
+        policy.encode(Prompt.words("Which way?"))
 
 
 def test_what_is_scored_is_what_was_sampled_not_a_tidied_text(made):

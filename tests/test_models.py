@@ -308,6 +308,30 @@ def test_why_a_model_of_the_hub_is_not_to_be_had(reached, monkeypatch):
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("proxies", "by_itself", "reached"),
+    [
+        ({}, False, False),
+        ({"https": "http://proxy:3128"}, False, True),
+        ({"https": "http://proxy:3128"}, True, False),
+        ({"ftp": "http://proxy:3128"}, False, False),
+    ],
+)
+def test_behind_a_proxy_the_hub_is_asked_though_no_name_resolves(
+    proxies, by_itself, reached, monkeypatch
+):
+    """As in companies and on clusters: there no model was downloaded."""
+
+    def unknown(*_):
+        raise OSError
+
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub.socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(hub, "getproxies", lambda: proxies)
+    monkeypatch.setattr(hub, "proxy_bypass", lambda host: by_itself)
+    assert hub.hub_in_reach() == reached
+
+
 def test_of_a_hub_model_one_copy_of_the_weights_is_downloaded(monkeypatch):
     read = ["config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json"]
     read += ["tokenizer.json", "tokenizer.model", "chat_template.jinja"]

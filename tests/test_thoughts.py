@@ -18,6 +18,7 @@ READ = [" 4 ", " 5 "]
 OWN = "<answer_1> <think> a </think> 4 </answer_1> <answer_2> <think> b </think> 5 </answer_2>"
 OWN_READ = [" <think> a </think> 4 ", " <think> b </think> 5 "]
 NONE = [None, None]
+ANALYSIS = "<|channel|>analysis<|message|>"  # GPT-OSS
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,13 @@ NONE = [None, None]
         (f"<think>{FORM}</think>{OWN}", OWN_READ),
         (f"{FORM}</think>{OWN}", OWN_READ),
         (f"<Think>{BOTH}", READ),  # no such tag
+        (f"[THINK]I must write {FORM}[/THINK]{BOTH}", READ),
+        (f"I must write {FORM}[/THINK]{BOTH}", READ),
+        (f"<seed:think>I must write {FORM}</seed:think>{BOTH}", READ),
+        (f"<seed:think>{BOTH}", NONE),
+        (f"{ANALYSIS}I must write {FORM}<|end|><|start|>assistant<|channel|>final{BOTH}", READ),
+        (f"{ANALYSIS}I must write {BOTH}", NONE),
+        (f"{BOTH}<|end|>", READ),  # what it closes is no thought
     ],
 )
 def test_answers_are_read_outside_of_thoughts(text, expected):

@@ -25,6 +25,7 @@ from .libraries import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndB
 from .room import size, total_memory
 from .weights import (
     SAVE_AGAIN,
+    SENSES,
     check_tensors,
     is_constant,
     not_finite,
@@ -65,6 +66,7 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
     with _third_party(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     _check_room(name, config, found, device, number, load_in)
+    larger = config.get_text_config() is not config  # a model that sees or hears, too
     # A tensor that is missing is first drawn at random: the caller's random stream stays as it is.
     with _third_party(name, load_in=load_in, device=device), torch.random.fork_rng(devices=[]):
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -76,18 +78,23 @@ def load_base(name: str, device: torch.device, dtype: str, load_in: str | None) 
             ignore_mismatched_sizes=True,  # they are reported, and refused below
             **quantised,
         )
-    tensors = [*model.named_parameters(), *model.named_buffers()]
+    odd = not_finite(model.named_parameters())
+    odd += not_finite(model.named_buffers(), limits=True)
     check_tensors(
         folder,
         missing=report["missing_keys"],
         of_another_shape=[name for name, *_ in report["mismatched_keys"]],
-        not_finite=not_finite(tensors),
+        not_finite=odd,
     )
     check_tensors(
         folder,
         cure="get the model that they belong to, or, where they are no part of the language model "
         f"(a value head), save it without them: {SAVE_AGAIN}",
-        unexpected=[n for n in report["unexpected_keys"] if not is_constant(n, found.get(n))],
+        unexpected=[
+            n
+            for n in report["unexpected_keys"]
+            if not is_constant(n, found.get(n)) and not (larger and re.fullmatch(SENSES, n))
+        ],
     )
     tokenizer = load_tokenizer(name, folder)
     _check_ids(folder, model, tokenizer, pocket)

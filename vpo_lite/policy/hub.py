@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from huggingface_hub import constants, snapshot_download
 
@@ -68,11 +69,16 @@ def _snapshot(name: str, cached_only: bool) -> Path:
 
 
 def hub_in_reach() -> bool:
-    """Whether the model hub's name resolves. Offline, the hub client would try for a minute."""
+    """Whether the model hub's name resolves, or a proxy asks for it. Offline, the hub client would
+    try for a minute.
+    """
     if constants.HF_HUB_OFFLINE:
         return False
+    place = urlsplit(constants.ENDPOINT)
+    if getproxies().get(place.scheme) and not proxy_bypass(place.hostname):
+        return True  # where the machine itself may resolve no name
     try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+        socket.getaddrinfo(place.hostname, 443)
         return True
     except OSError:
         return False

@@ -7,6 +7,7 @@ else from JSON.
 import copy
 import functools
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from .libraries import (
 from .policy import Policy
 from .room import size, total_memory
 from .sampling import CACHE, pad_prompts
-from .weights import adapter_file, reason, weight_files
+from .weights import SENSES, adapter_file, reason, weight_files
 
 MOST_RANK, MOST_LORA_ALPHA = 2**20, 1e6
 
@@ -231,8 +232,10 @@ def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
     gradients and AdamW's two moments in float32.
     """
     layers = {n: m for n, m in base.named_modules() if isinstance(m, torch.nn.Linear | Conv1D)}
-    routers = any(name.endswith("router") for name in layers)  # those return tuples
-    linear = list(layers.values())
+    # Routers return tuples; what sees or hears never runs here.
+    left_out = [x for x in (r".*router", SENSES) if any(re.fullmatch(x, n) for n in layers)]
+    excluded = "|".join(left_out)
+    linear = [m for n, m in layers.items() if not re.fullmatch(excluded, n)]
     shapes = [_sides(m) for m in linear if m is not base.get_output_embeddings()]
     need, total = 4 * 4 * rank * sum(map(sum, shapes)), total_memory(base.device)
     if total is not None and need > total:
@@ -245,7 +248,7 @@ def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
         lora_alpha=lora_alpha,
         lora_dropout=0.0,
         target_modules="all-linear",
-        exclude_modules=r".*router" if routers else None,
+        exclude_modules=excluded or None,
         task_type="CAUSAL_LM",
     )
     with quiet(), torch.random.fork_rng(devices=[]):

@@ -79,7 +79,15 @@ def write_merged(
     card, out = check_merge(path, out, base, dtype), Path(out)
     if dtype == "auto":
         settings = read_json((base_folder(card.base) or from_hub(card.base)) / "config.json")
-        stored = settings.get("dtype", settings.get("torch_dtype"))  # today's name, and the older
+        stored = next(  # of the language model in a larger one, too; today's name, and the older
+            (
+                part[name]
+                for part in (settings, settings.get("text_config") or {})
+                for name in ("dtype", "torch_dtype")
+                if part.get(name)
+            ),
+            None,
+        )
         dtype = "bfloat16" if stored == "bfloat16" else "float32"
     with making(out) as made:
         policy = load_policy(path, base=base, dtype=dtype, device=device)

@@ -47,6 +47,11 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
             raise TaskError(
                 f"this model's chat template does not take the prompt: {reason(error)}{cure}"
             ) from error
+        words = prompt.messages[-1]["content"].split()
+        if words and not any(word in text for word in words):
+            raise TaskError(
+                "this model's chat template leaves the prompt out: it may read lists of parts only"
+            )
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
         ids = tokenizer(prompt.text + "\n")["input_ids"]

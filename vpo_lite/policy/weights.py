@@ -34,6 +34,8 @@ CONSTANTS = {  # end of a name -> dimensions: no parameters; transformers 3 and 
 }
 # Errors of a disk; others, such as of a network, have nothing to do with what is written.
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}
+# Modules and tensors of what a model sees or hears with, beside its language model.
+SENSES = r"(.*\.)?(vision|visual|audio|multi_modal|embed_vision|embed_audio).*"
 SAVE_AGAIN = (  # a cure in one line
     "python -c \"import transformers as t; [c.from_pretrained('OLD').save_pretrained('NEW') "
     'for c in (t.AutoModelForCausalLM, t.AutoTokenizer)]"'
@@ -137,15 +139,18 @@ def _readable(path: Path):
     raise DamagedError(f"{path}: a pointer of git-lfs, not the weights; cure: git lfs pull")
 
 
-def not_finite(named_tensors) -> list[str]:
-    """Names of the tensors, from (name, tensor) pairs, that hold NaN or infinity.
+def not_finite(named_tensors, *, limits: bool = False) -> list[str]:
+    """Names of the tensors, from (name, tensor) pairs, that hold NaN or infinity. limits: infinity
+    is allowed, as in buffers with limits (Gemma 4).
 
-    >>> not_finite([("a", torch.ones(2)), ("b", torch.tensor([1.0, float("nan")]))])
-    ['b']
+    >>> pairs = [("a", torch.ones(2)), ("b", torch.tensor([1.0, float("inf")]))]
+    >>> not_finite(pairs), not_finite(pairs, limits=True)
+    (['b'], [])
     """
     floating = [(n, x) for n, x in named_tensors if x.is_floating_point() and x.numel()]
     floating = [(n, x) for n, x in floating if x.dtype.itemsize > 1]  # torch cannot order float8
-    return [n for n, x in floating if not torch.stack(x.detach().aminmax()).isfinite().all()]
+    ends = {n: torch.stack(x.detach().aminmax()) for n, x in floating}  # NaN is at both
+    return [n for n, x in ends.items() if (x.isnan() if limits else ~x.isfinite()).any()]
 
 
 def is_constant(name: str, shape: tuple[int, ...] | None) -> bool:

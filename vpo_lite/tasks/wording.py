@@ -54,8 +54,24 @@ def between(text: str, tag: str) -> str | None:
     return body if closed else None
 
 
+# How models mark what they think: most, Seed-OSS, Magistral, GPT-OSS. The last one's closing mark
+# closes other things, too.
+THOUGHTS = (
+    ("<think>", "</think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|channel|>analysis<|message|>", "<|end|>"),
+)
+CLOSINGS = [closing for _, closing in THOUGHTS[:-1]]
+_THOUGHTS = "|".join(
+    [rf"{re.escape(opening)}.*?(?:{re.escape(closing)}|\Z)" for opening, closing in THOUGHTS]
+    + [re.escape(closing) for closing in CLOSINGS]
+)
+
+
 def without_thoughts(text: str, tag: str) -> str:
-    """A completion without what stands in ``<think> ... </think>`` outside of its answers.
+    """A completion without what stands in ``<think> ... </think>`` outside of its answers, or
+    between other marks of :data:`THOUGHTS`.
 
     An answer ``<tag_i> ... </tag_i>`` keeps the thoughts in it. Where ``<think>`` is never closed,
     nothing after it is left. Where ``</think>`` was never opened, since the prompt did that,
@@ -66,13 +82,13 @@ def without_thoughts(text: str, tag: str) -> str:
     >>> without_thoughts("I write <a_1> ... </a_1> </think><a_1> <think> so </think> 4 </a_1>", "a")
     '<a_1> <think> so </think> 4 </a_1>'
     """
-    if "think>" not in text:
+    if not any(mark in text for pair in THOUGHTS for mark in pair):
         return text
     said, start = "", 0
-    parts = rf"{_whole(tag, '[1-9][0-9]{0,2}')}|<think>.*?(?:</think>|\Z)|</think>"
+    parts = rf"{_whole(tag, '[1-9][0-9]{0,2}')}|{_THOUGHTS}"
     for part in re.finditer(parts, text, re.DOTALL):
         if not part[1]:  # no answer
-            said = "" if part[0] == "</think>" else said + text[start : part.start()]
+            said = "" if part[0] in CLOSINGS else said + text[start : part.start()]
             start = part.end()
     return said + text[start:]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,16 @@ class Memory:
         return f"about {size(self.peak)} ({listed})"
 
 
+def _largest(shape, name: str) -> int:
+    """The largest value of a setting, which may differ from layer to layer (Gemma 3n, Gemma 4); 0
+    where there is none.
+    """
+    layers = getattr(shape, "per_layer_config", None) or [shape]
+    layers = layers.values() if isinstance(layers, Mapping) else layers
+    found = [getattr(layer, name, None) or 0 for layer in layers]
+    return max(max(x) if isinstance(x, list | tuple) else x for x in found)
+
+
 @dataclass(frozen=True)
 class Decoder:
     """The sizes of a policy's model, by the letters of :func:`memory_needed`.
@@ -90,10 +101,10 @@ class Decoder:
     def of(cls, policy: Policy, rank: int) -> "Decoder":
         bare = policy.model.get_base_model()
         shape = bare.config.get_text_config()
-        heads = shape.num_attention_heads
-        head = getattr(shape, "head_dim", None) or shape.hidden_size // heads
-        kv_heads = getattr(shape, "num_key_value_heads", None) or heads
-        I = getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size
+        heads = _largest(shape, "num_attention_heads")
+        head = _largest(shape, "head_dim") or shape.hidden_size // heads
+        kv_heads = _largest(shape, "num_key_value_heads") or heads
+        I = _largest(shape, "intermediate_size") or 4 * shape.hidden_size
         parameters = list(policy.model.parameters())
         return cls(
             H=shape.hidden_size,
@@ -105,8 +116,8 @@ class Decoder:
             heads=heads,
             V=shape.vocab_size,
             cached=2 * shape.num_hidden_layers * kv_heads * head,
-            experts=getattr(shape, "num_experts_per_tok", None) or 0,
-            E=getattr(shape, "moe_intermediate_size", None) or I,
+            experts=_largest(shape, "num_experts_per_tok"),
+            E=_largest(shape, "moe_intermediate_size") or I,
             eager=shape._attn_implementation == "eager",
             base=_bytes([p for p in parameters if not p.requires_grad]),
             trained=_bytes([p for p in parameters if p.requires_grad]),
