@@ -146,7 +146,7 @@ def faults(view: View) -> list[str]:
     lines = {}
     for run in view.runs:
         for kind, said in run.faults.items() if run.method in view.active else ():
-            lines.setdefault(kind, f"{look(run.method).text}: {said}.")
+            lines.setdefault(kind, f"{look(run.method).text}: {said.rstrip('.')}.")
     return [*lines.values()]
 
 
