@@ -32,6 +32,9 @@ class MazeEnv(gymnasium.Env):
     `env.unwrapped.pareto_front()` returns the exact Pareto front. The environment follows the
     conventions of MO-Gymnasium.
 
+    `import envs` registers it; `gymnasium.make("envs:envs/Maze-v0")` does so by itself. The package
+    `envs` of PyPI is another one, and must not be installed beside it.
+
     ## Action Space
     `Discrete(4)`: 0 up, 1 down, 2 left, 3 right (U, D, L, R). A bump into a wall or the border
     spends the move.
@@ -55,7 +58,10 @@ class MazeEnv(gymnasium.Env):
 
     `observation="flat"`: `Box(0, 1, (rows * columns + items + 1,), float32)` for ordinary RL
     libraries: the walker's square one-hot, `taken`, and the fraction of the budget left. The maze
-    never changes, so this is the full state.
+    never changes, so this is the full state. Agents of morl-baselines need it.
+
+    Items and budget differ from maze to maze. So only `"grid"` has one space for all mazes of a
+    size: use it for vector environments of several mazes.
 
     ## Reward Space
     `Box(0, 1, (4,), float64)`, paid when the episode ends, zeros before. Higher is better in every
@@ -70,8 +76,8 @@ class MazeEnv(gymnasium.Env):
 
     `reward_mode="convex_bonus"` turns each x of the last three into min(1, b x^2): b is 1.5 if a
     bonus square was visited, else 1. `scalarize=w` pays the number w . r instead: a plain scalar
-    environment. The vector is always in `info["vector_reward"]`, and `info["is_success"]` says
-    whether E was reached.
+    environment; wrappers of MO-Gymnasium would take that number for a vector. The vector is always
+    in `info["vector_reward"]`, and `info["is_success"]` says whether E was reached.
 
     gymnasium's own vector environments and stable-baselines3 expect a number as the reward. With
     the vector, `gymnasium.make_vec("envs/Maze-v0", n)` and stable-baselines3 fail in the first
@@ -83,14 +89,17 @@ class MazeEnv(gymnasium.Env):
 
     ## Starting State
     The walker on S, nothing taken, the whole budget left. It is the same at every reset: `seed` of
-    the constructor fixes the maze, and `reset(seed=...)` changes nothing.
+    the constructor fixes the maze, and `reset(seed=..., options=...)` changes nothing.
 
     ## Episode End
-    Termination: the walker reaches E. Truncation: the budget runs out first.
+    Termination: the walker reaches E. Truncation: the budget runs out first. Nothing can be earned
+    any more then, and the observation shows it. An agent that goes on to value a truncated state,
+    as those of stable-baselines3 do, should be told `terminated or truncated`.
 
     ## Arguments
     - `preset`, `seed`: the maze is `envs.generate(preset, seed)`.
-    - `maze`: a Maze of your own, or its text, instead of these two.
+    - `maze`: a Maze of your own, or its text, instead of these two. `budget`: of that text; None
+      means as in `envs.Maze.from_text`.
     - `reward_mode`: `"linear"` (default) or `"convex_bonus"`.
     - `scalarize`: None for the vector (default), or 4 weights for the number w . r.
     - `observation`: `"dict"` (default), `"grid"` or `"flat"`.
@@ -120,6 +129,7 @@ class MazeEnv(gymnasium.Env):
         seed: int = _SEED,
         *,
         maze: Maze | str | None = None,
+        budget: int | None = None,
         reward_mode: str = "linear",
         scalarize: Sequence[float] | np.ndarray | None = None,
         observation: str = "dict",
@@ -137,7 +147,7 @@ class MazeEnv(gymnasium.Env):
                 f"render_mode: got {shown(render_mode)}, "
                 "expected None, 'ansi', 'rgb_array' or 'svg'"
             )
-        self.maze = _make_maze(preset, seed, maze)
+        self.maze = _make_maze(preset, seed, maze, budget)
         self.reward_mode = reward_mode
         self.scalarize = None if scalarize is None else _check_weights(scalarize)
         self.observation = observation
@@ -268,14 +278,16 @@ class MazeEnv(gymnasium.Env):
         }
 
 
-def _make_maze(preset, seed, maze):
+def _make_maze(preset, seed, maze, budget):
+    if budget is not None and not isinstance(maze, str):
+        raise ValueError(f"budget: got {shown(budget)} without the text of a maze")
     if maze is None:
         return generate(preset, seed)
     for name, value, usual in (("preset", preset, _PRESET), ("seed", seed, _SEED)):
         if value != usual:
             raise ValueError(f"{name}: got {shown(value)} together with maze; give one of the two")
     if isinstance(maze, str):
-        return Maze.from_text(maze)
+        return Maze.from_text(maze, budget)
     if not isinstance(maze, Maze):
         raise ValueError(
             f"maze: got {type(maze).__name__}, expected a Maze, the text of one, or None"

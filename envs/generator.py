@@ -13,7 +13,7 @@ from . import _grid
 from ._grid import shown
 from .describe import ZONE_RADIUS
 from .front import pareto_front
-from .layouts import LARGEST_SEED, PRESETS, Layout
+from .layouts import FROZEN, LARGEST_SEED, PRESETS, Layout
 from .maze import Maze
 
 ATTEMPTS = (
@@ -61,7 +61,7 @@ def _generate(layout, seed):
             return maze
     raise ValueError(
         f"preset: {ATTEMPTS} draws from {layout} gave no maze that keeps the rules; "
-        "use fewer walls, openings, treasure or lava, or less slack"
+        "use fewer walls, openings, treasure or lava, or less slack, or a larger largest_budget"
     )
 
 
@@ -118,7 +118,7 @@ def _draw(layout, draws):
 
     free = _floor(layout, grid, _grid.union(corners) | centre, draws)
     # A walk ends on E, so it reaches nothing through E. The presets, which are frozen, ignore this.
-    frozen = layout in PRESETS.values()
+    frozen = layout in FROZEN
     reached = free if frozen else free and _grid.reached(start, free & ~exit_, stride)
     budget = free and _budget(layout, start, exit_, gold_corner, diamond_corner, free, reached)
     if not budget:

@@ -23,8 +23,9 @@ LARGEST_BUDGET = 10_000  # far beyond any useful walk; keeps every episode short
 class Maze:
     """A maze with gold, diamonds and lava: a grid and a budget of moves, immutable.
 
-    Make one with :func:`envs.generate` or :meth:`Maze.from_text`. Two mazes are equal when their
-    text and budget are. A maze can be a dictionary key, and it pickles as its text and budget.
+    Make one with :func:`envs.generate` or :meth:`Maze.from_text`. All else follows from text and
+    budget, so two mazes are equal when these are. A maze can be a dictionary key, and it pickles as
+    its text and budget.
 
     Attributes:
         text: rows of symbols with blanks between, one row a line: ``. S E G D L B #``
@@ -41,14 +42,14 @@ class Maze:
 
     text: str
     budget: int
-    shape: tuple[int, int] = field(compare=False, repr=False)
-    start: tuple[int, int] = field(compare=False, repr=False)
-    exit: tuple[int, int] = field(compare=False, repr=False)
-    gold: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
-    diamonds: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
-    lava: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
-    bonus: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
-    walls: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
+    shape: tuple[int, int] = field(init=False, compare=False, repr=False)
+    start: tuple[int, int] = field(init=False, compare=False, repr=False)
+    exit: tuple[int, int] = field(init=False, compare=False, repr=False)
+    gold: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    diamonds: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    lava: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    bonus: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    walls: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
 
     @classmethod
     def from_text(cls, text: str, budget: int | None = None) -> Self:
@@ -73,7 +74,10 @@ class Maze:
         ...
         ValueError: text: row 2 has 1 symbol, but row 1 has 2; every row needs the same number
         """
-        rows = _parse_rows(text)
+        return cls(text, budget)
+
+    def __post_init__(self):
+        rows = _parse_rows(self.text)
         height, width = len(rows), len(rows[0])
         found = {symbol: [] for symbol in SYMBOLS}
         for r, row in enumerate(rows):
@@ -99,9 +103,9 @@ class Maze:
                 f"text: no path from S ({_name(start)}) to E ({_name(exit_)}); "
                 "open a wall between them"
             )
-        return cls(
+        self.__dict__.update(
             text="\n".join(" ".join(row) for row in rows),
-            budget=_check_budget(budget, shortest, max(height, width)),
+            budget=_check_budget(self.budget, shortest, max(height, width)),
             shape=(height, width),
             start=start,
             exit=exit_,

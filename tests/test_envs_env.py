@@ -316,6 +316,9 @@ def test_vector_environments_of_gymnasium():
         ({"scalarize": (1, 2)}, "scalarize: got (1, 2), expected 4 finite weights"),
         ({"scalarize": (1, 2, 3, float("nan"))}, "scalarize: got (1, 2, 3, nan)"),
         ({"scalarize": "equal"}, "scalarize: got 'equal'"),
+        ({"budget": 9}, "budget: got 9 without the text of a maze"),
+        ({"maze": Maze.from_text("S E"), "budget": 9}, "budget: got 9 without the text of a maze"),
+        ({"maze": "S . E", "budget": 1}, "budget: got 1"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):
@@ -327,6 +330,32 @@ def test_wrong_arguments_are_refused(arguments, message):
 def test_a_maze_beside_a_seed_is_refused_by_gymnasium_make_too():
     with pytest.raises(ValueError, match=r"^seed: got 3 together with maze; give one of the two$"):
         gymnasium.make("envs/Maze-v0", maze="S E", seed=3)
+
+
+def test_a_drawn_maze_is_made_again_from_the_json_of_its_spec():
+    """Its text alone lost the budget."""
+    maze = envs.generate("lite-6x6", 1000)
+    spec = gymnasium.make("envs/Maze-v0", maze=maze.text, budget=maze.budget).spec
+    again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(spec.to_json()))
+    assert again.unwrapped.maze == maze
+
+
+def test_mazes_of_one_size_share_the_space_of_planes_alone():
+    """Items and budget differ from maze to maze."""
+    spaces = {
+        how: [MazeEnv("lite-6x6", s, observation=how).observation_space for s in range(1000, 1020)]
+        for how in ("dict", "flat", "grid")
+    }
+    alike = {how: all(x == found[0] for x in found) for how, found in spaces.items()}
+    assert alike == {"dict": False, "flat": False, "grid": True}
+    makers = [
+        lambda seed=seed: MazeEnv("lite-6x6", seed, observation="grid", scalarize=EQUAL)
+        for seed in range(1000, 1004)
+    ]
+    vector = gymnasium.vector.SyncVectorEnv(makers)
+    observation, _ = vector.reset()
+    assert observation.shape == (4, 8, 6, 6) and vector.step([0] * 4)[1].shape == (4,)
+    vector.close()
 
 
 @pytest.mark.parametrize("action", [4, -1, "U", None, 1.5, np.array([1, 2])])

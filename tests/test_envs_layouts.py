@@ -147,11 +147,15 @@ def kept(maze):
 
 @pytest.mark.slow
 def test_no_path_to_treasure_leads_through_the_exit(monkeypatch):
-    """Layouts of one's own keep this; as a frozen preset this one would not."""
+    """Layouts of one's own keep this, also as a preset of one's own; as one of the frozen ones this
+    would not."""
     few = dict(walls=(7, 9), gold=(1, 1), diamonds=(1, 1), lava=(1, 1))
     layout = envs.Layout("q", size=5, slack=0, **few)
     mazes = [envs.generate(layout, seed) for seed in range(150)]
     monkeypatch.setitem(envs.PRESETS, "q", layout)
+    envs.generator._generate.cache_clear()
+    assert [envs.generate("q", seed) for seed in range(150)] == mazes
+    monkeypatch.setattr(envs.generator, "FROZEN", (layout,))
     envs.generator._generate.cache_clear()
     frozen = [envs.generate(layout, seed) for seed in range(150)]
     envs.generator._generate.cache_clear()

@@ -107,6 +107,16 @@ def test_wrong_grids_are_refused_in_one_line(text, budget, message):
     assert str(error.value).startswith(message) and "\n" not in str(error.value)
 
 
+def test_a_changed_copy_is_the_maze_of_its_own_text_and_budget():
+    """It kept the old gold, equalled the true maze of its text, and gave that one its own front."""
+    maze = envs.generate("lite-6x6", 1000)
+    bare = dataclasses.replace(maze, text=maze.text.replace("G", "."))
+    assert maze.gold and not bare.gold and bare.pareto_front().rewards[:, 1].max() == 0
+    assert envs.Maze(maze.text, maze.budget).gold == maze.gold
+    with pytest.raises(ValueError, match="budget: got 3"):
+        dataclasses.replace(maze, budget=3)
+
+
 def test_numpy_budgets_are_numbers():
     assert Maze.from_text("S E", np.int64(3)) == Maze.from_text("S E", 3)
 

@@ -19,7 +19,8 @@ from .wording import numbered_form, weighed, weight_symbols, write_numbered
 if not hasattr(envs, "PRESETS"):  # `python -m` looks into the current folder first
     raise ImportError(
         f"another module named envs, {envs.__spec__.origin}, hides the one of vpo_lite: set "
-        "PYTHONSAFEPATH=1, start from another folder, or rename it",
+        "PYTHONSAFEPATH=1, start from another folder, or rename it; an installed package: pip "
+        "uninstall envs, and install vpo_lite again",
         name="envs",
     )
 
