@@ -252,6 +252,67 @@ def test_a_refused_edit_goes_back_to_what_holds(page):
 
 
 @browser
+def test_a_refusal_is_told_until_something_else_is(page):
+    """It stood under every later maze, and the arrow keys no longer told the squares. A note that
+    is written anew, with the same words, may be read out again."""
+    wrong, note = page.locator(".note.wrong"), page.locator(".note")
+    page.locator("button.edit").click()
+    page.evaluate("() => model.set('note', 'no path from S')")
+    assert wrong.inner_text() == "no path from S"
+    page.keyboard.press("ArrowRight")
+    assert note.inner_text() == "b1: floor" and wrong.count() == 0
+    page.evaluate("() => { model.set('note', ''); model.set('note', 'no path from E'); }")
+    assert wrong.inner_text() == "no path from E"
+    page.evaluate(
+        """() => {
+        window.written = 0;
+        new MutationObserver((all) => { written += all.length; })
+          .observe(document.querySelector('.note'), { childList: true, subtree: true });
+        model.set('description', 'once more');
+      }"""
+    )
+    page.wait_for_function("() => document.querySelector('.text').textContent === 'once more'")
+    assert page.evaluate("() => written") == 0
+    page.evaluate("() => model.set('text', 'S . G\\n. # .\\nD . E')")
+    page.wait_for_function("() => !document.querySelector('.note.wrong')")
+
+
+@browser
+def test_an_answer_to_one_edit_does_not_undo_the_next(page):
+    """Who drew a wall quickly lost a third of its squares, in Python, too."""
+    drawn = "(text) => document.querySelector('.vpo-board').dataset.text === text"
+    page.locator("button.edit").click()
+    for row, column in ((0, 1), (1, 2), (2, 1)):
+        page.locator(f'figure >> nth=0 >> [data-r="{row}"][data-c="{column}"]').click()
+    first, second, third = "S # G\nL # .\nD . E", "S # G\nL # #\nD . E", "S # G\nL # #\nD # E"
+    assert page.evaluate("() => state.edit.text") == third
+    for answer in (first, second, third):
+        page.evaluate("(text) => model.set('text', text)", answer)
+        page.wait_for_function(drawn, arg=third)
+    other = "S . .\nL # .\nD . E"
+    page.evaluate("(text) => model.set('text', text)", other)  # another maze was chosen
+    page.wait_for_function(drawn, arg=other)
+
+
+@browser
+def test_a_finger_scrolls_the_page_and_shift_enter_runs_the_cell(page):
+    """Unless a maze is being painted. A lesson on a phone stood still under a finger on a board."""
+    touch = "() => getComputedStyle(document.querySelector('svg.maze')).touchAction"
+    page.evaluate(
+        "() => { window.heard = []; addEventListener('keydown', (e) => heard.push(e.key)); }"
+    )
+    page.locator("svg.maze >> nth=0").click()
+    page.keyboard.press("Shift+Enter")
+    assert page.evaluate("() => heard") == ["Shift", "Enter"]
+    assert page.locator("button.edit").get_attribute("aria-pressed") == "false"
+    assert page.evaluate(touch) == "auto"
+    page.locator("button.edit").click()
+    assert page.evaluate(touch) == "none"
+    page.evaluate("() => model.set('editable', false)")
+    assert page.evaluate(touch) == "auto"
+
+
+@browser
 def test_many_changes_are_drawn_together_and_the_last_one_stays(page):
     drawn = "() => Number(document.querySelector('.vpo-board').dataset.drawn)"
     before = page.evaluate(drawn)

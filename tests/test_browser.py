@@ -144,6 +144,20 @@ def test_the_keyboard_keeps_its_place_when_a_pressed_button_is_disabled(start):
     start.wait_text(".vpo-status", "stopped")
 
 
+def test_letters_on_the_controls_are_no_commands_of_the_notebook(start):
+    """On the list of methods "m" made the panel's cell a text; on Train "x" cut it."""
+    page = start.page
+    cells = "() => [...document.querySelectorAll('.jp-Cell')].map((c) => c.className).join('|')"
+    chosen = page.locator(".vpo-lab select").first
+    before = page.evaluate(cells).count("jp-MarkdownCell"), page.locator(".jp-Cell").count()
+    for place, keys in ((chosen, "am"), (page.locator("button.vpo-train"), "xdd")):
+        place.focus()
+        for key in keys:
+            page.keyboard.press(key)
+    now = page.evaluate(cells).count("jp-MarkdownCell"), page.locator(".jp-Cell").count()
+    assert now == before and page.locator(".vpo-lab").count() == 1
+
+
 @pytest.mark.long
 def test_run_all_twice_and_a_cell_out_of_order_leave_one_panel_training(start):
     start.kernel("old = lab; old.train()")

@@ -80,7 +80,7 @@ def test_public_functions_say_what_they_take_and_return():
     functions = public()
     missing = {name: lacks(f, name.endswith("__init__")) for name, f in functions.items()}
     assert len(functions) > 150 and not {name: m for name, m in missing.items() if m}
-    later = dict.fromkeys(("Figure", "FigureWidget", "Widget"), object)  # read by checkers alone
+    later = dict.fromkeys(("Figure", "FigureWidget", "Panel"), object)  # read by checkers alone
     later |= {"Maze": envs.Maze, "StepRecord": vpo.StepRecord}
     for function in functions.values():
         typing.get_type_hints(function, localns=later)  # raises for a name that nothing has

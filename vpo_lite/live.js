@@ -21,10 +21,12 @@ async function load(source) {
   return widget;
 }
 
-let loaded;
+const loaded = (globalThis.vpoFigures ??= new Map()); // a figure that is shown again is another module
 export default {
   async render({ model, el }) {
-    const widget = (await (loaded ??= load(model.get("_bundle"))))();
+    const source = model.get("_bundle");
+    if (!loaded.has(source)) loaded.set(source, load(source));
+    const widget = (await loaded.get(source))();
     widget.initialize({ model });
     return widget.render({ el });
   },

@@ -46,8 +46,12 @@ function assist(box) {
   changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class", "disabled"] });
   const words = new MutationObserver(speak);
   words.observe(whole, { subtree: true, childList: true });
+  const keep = (event) => { // letters are the notebook's commands: "m" on a list of methods made its cell a text
+    if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+  };
+  whole.addEventListener("keydown", keep);
   improve();
-  return () => { changes.disconnect(); words.disconnect(); };
+  return () => { changes.disconnect(); words.disconnect(); whole.removeEventListener("keydown", keep); };
 }
 
 function render({ el }) {

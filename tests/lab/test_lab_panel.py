@@ -17,7 +17,9 @@ from ipywidgets.widgets.widget import _instances
 from lab_harness import WAIT, until
 from nbclient import NotebookClient
 
+from vpo_lite.estimators import METHODS, method
 from vpo_lite.lab import Lab
+from vpo_lite.lab import panel as panels
 from vpo_lite.lab.controls import ABOVE, NO_NAME
 from vpo_lite.lab.panel import PlainPanel, renderer
 
@@ -271,14 +273,57 @@ assert lab.join({WAIT})
 until = time.monotonic() + {WAIT}
 while "finished" not in lab.panel.status.value and time.monotonic() < until: time.sleep(0.05)
 """
-    told = "print(drawn()); lab.close()"
+    again, told = "display(lab.panel)", "print(drawn())"  # the first copy stood still
     notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in (show, train, told)]
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in (show, again, train, told)]
     NotebookClient(notebook, timeout=2 * WAIT, kernel_name="python3").execute()
     outputs = [o for cell in notebook.cells for o in cell.outputs]
-    (figure,) = [o.data[PLOTLY] for o in outputs if PLOTLY in o.get("data", {})]
+    figure, copy = [o.data[PLOTLY] for o in outputs if PLOTLY in o.get("data", {})]
     before, after = [json.loads(o.text) for o in outputs if o.output_type == "stream"]
-    assert figure["data"] == after["data"] != before["data"]
+    assert figure["data"] == copy["data"] == after["data"] != before["data"]
+
+
+@pytest.mark.slow
+def test_all_copies_of_a_plain_panel_are_one_display_and_end_together(monkeypatch):
+    shown, sent = [], []
+
+    class Handle:
+        def display(self, figure, raw):
+            shown.append(self)
+
+        def update(self, figure, raw):
+            sent.append(figure)
+
+    monkeypatch.setattr(panels, "DisplayHandle", Handle)
+    monkeypatch.setattr(panels, "display", lambda box: None)
+    lab = Lab(panel="plain", maze_seed=1000)
+    lab.panel.pause = 0.0
+    for _ in range(2):
+        lab.panel._ipython_display_()
+    assert len(shown) == 2 and shown[0] is shown[1]
+    lab.change(alpha=0.1)
+    assert until(lambda: sent)
+    lab.close()
+    assert sent[-1] == {"text/plain": "This panel was closed. Run its cell again."}
+
+
+def test_a_method_that_is_defined_after_the_panel_is_refused_there():
+    """It was trained, and then the panel could not be drawn any more."""
+    lab = Lab(maze_seed=1000)
+    made = lab.panel
+    try:
+
+        @method()
+        def defined_late(R, *, eps, **_):
+            scores = R.mean(axis=-1).min(axis=-1)
+            return scores, scores - scores.mean(axis=1, keepdims=True)
+
+        with pytest.raises(ValueError, match="was opened before defined_late was defined; open"):
+            lab.change(methods="defined_late")
+        assert lab.methods == ("vpo",) and lab.panel is made
+    finally:
+        METHODS.pop("defined_late", None)
+        lab.close()
 
 
 @pytest.mark.slow

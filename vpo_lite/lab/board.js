@@ -23,7 +23,8 @@ const CSS = `
 .vpo-board figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 65%, black); }
 .vpo-board.dark figcaption { color: color-mix(in srgb, var(--colour, currentcolor) 45%, white); }
 .vpo-board figcaption { font-weight: 700; margin: 0 0 4px; display: flex; gap: 8px; align-items: center; }
-.vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; touch-action: none; }
+.vpo-board svg.maze { display: block; width: 100%; height: auto; border-radius: 4px; background: #fff; }
+.vpo-board.editing svg.maze { touch-action: none; } /* else a finger scrolls the page */
 .vpo-board .squares :not([data-r]) { pointer-events: none; }
 .vpo-board svg.maze:focus-visible, .vpo-board button:focus-visible { outline: 3px solid #0072B2; outline-offset: 2px; }
 .vpo-board.dark svg.maze:focus-visible, .vpo-board.dark button:focus-visible { outline-color: #56B4E9; }
@@ -267,6 +268,7 @@ function render({ model, el }) {
   function drawTools() {
     const editable = model.get("editable");
     tools.hidden = !editable;
+    root.classList.toggle("editing", Boolean(editable) && editing);
     const held = document.activeElement && tools.contains(document.activeElement) ? document.activeElement.dataset.tool : null;
     for (const child of [...tools.children]) if (child !== note) child.remove();
     if (!editable) return;
@@ -293,10 +295,12 @@ function render({ model, el }) {
     if (held) tools.querySelector(`[data-tool="${held}"]`)?.focus();
   }
 
-  function say(words) { said = words; drawNote(); }
+  let refused = false; // until something else is said, or another maze is there
+  function say(words) { said = words; refused = false; drawNote(); }
   function drawNote() {
-    note.textContent = model.get("note") || said;
-    note.classList.toggle("wrong", Boolean(model.get("note")));
+    const words = refused ? model.get("note") : said;
+    if (note.textContent !== words) note.textContent = words; // a screen reader reads out what is written anew
+    note.classList.toggle("wrong", refused);
   }
 
   function draw() {
@@ -360,6 +364,7 @@ function render({ model, el }) {
   }
 
   // ---- editing ----
+  let asked = []; // grids that Python has not answered yet: its answer to one must not undo the next
   function paint(r, c, symbol) {
     const grid = rows().map((row) => [...row]), there = grid[r]?.[c];
     if (there === undefined) return;
@@ -370,6 +375,7 @@ function render({ model, el }) {
     grid[r][c] = there === symbol ? "." : symbol;
     draft = grid.map((row) => row.join(" ")).join("\n");
     say(`${String.fromCharCode(97 + c)}${r + 1}: ${NAMES[grid[r][c]]}`);
+    asked.push(draft);
     model.set("edit", { text: draft, count: (model.get("edit").count || 0) + 1 });
     model.save_changes();
     redraw();
@@ -394,6 +400,7 @@ function render({ model, el }) {
     svg.addEventListener("pointermove", (event) => { if (event.buttons & 1) touch(event, false); });
     const typed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !model.get("editable")) return;
+      if (event.shiftKey && event.key === "Enter") return; // runs the notebook's cell
       const step = STEPS[event.key], key = event.key.toLowerCase();
       const chosen = TOOLS.find(([symbol, , letter]) => key === letter || key === symbol.toLowerCase());
       if (!editing && event.key !== "Enter") return; // keys paint only after Edit (or Enter on the board)
@@ -446,10 +453,17 @@ function render({ model, el }) {
   themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
   theme();
 
-  const settle = () => { draft = model.get("text"); redraw(); };
+  const settle = () => {
+    const there = model.get("text"), answered = asked.lastIndexOf(there);
+    asked = model.get("note") || answered < 0 ? [] : asked.slice(answered + 1);
+    if (!asked.length) draft = there;
+    redraw();
+  };
   const anew = () => { began = performance.now(); redraw(); };
   const heard = {
-    text: settle, note: settle, groups: anew, large: redraw, description: redraw, editable: () => { drawTools(); redraw(); },
+    text: () => { refused = false; settle(); },
+    note: () => { refused = Boolean(model.get("note")); if (refused) settle(); else redraw(); },
+    groups: anew, large: redraw, description: redraw, editable: () => { drawTools(); redraw(); },
   };
   for (const name in heard) model.on(`change:${name}`, heard[name]);
   drawTools();

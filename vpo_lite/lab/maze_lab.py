@@ -27,8 +27,9 @@ from .stretch import rehearsal
 from .words import is_maze
 
 if TYPE_CHECKING:
-    from ipywidgets import Widget
     from plotly.graph_objects import Figure
+
+    from .panel import Panel
 
 DEMONSTRATION = range(1000, 2000)  # New maze goes through these; all are held out from training
 PANELS = ("auto", "widgets", "plain")
@@ -155,9 +156,9 @@ class Lab(Session):
         raise ValueError(f"method = {shown(method)}: no answers on show; {there}")
 
     @property
-    def panel(self) -> "Widget":
-        """The panel's widgets, made once. Another lab that trains is paused then, unless this one
-        shows a recording.
+    def panel(self) -> "Panel":
+        """The panel, made once; ``panel.box`` is its widget. Another lab that trains pauses then,
+        unless this one shows a recording.
         """
         if self._panel is None:
             from .panel import panel_for
@@ -169,8 +170,12 @@ class Lab(Session):
         return self._panel
 
     def check_settings(self, settings: Settings) -> None:
-        """Refuse another task while the panel is open."""
+        """Refuse another task while the panel is open, and a method that was defined since."""
         task = settings.config.task
+        drawn = settings.methods if self._panel is None else self._panel.plots.methods
+        if late := [method for method in settings.methods if method not in drawn]:
+            said = f"methods: this panel was opened before {', '.join(late)} was defined"
+            raise ValueError(f"{said}; open a new one")
         if self._panel is not None and task != self.config.task:
             said = f"this panel shows task {self.config.task!r}; for task {task!r} use "
             raise ValueError(f"{said}Lab.from_code(code)")

@@ -12,7 +12,7 @@ import weakref
 
 import ipywidgets as widgets
 import plotly.graph_objects as go
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 
 import envs
 
@@ -29,6 +29,7 @@ from .words import is_maze, sentence, status_line
 
 PAUSE = 0.1  # seconds between two drawings
 MOST_WORDS = 6_000  # letters of a problem
+CLOSED = "This panel was closed. Run its cell again."
 
 
 class Panel:
@@ -158,7 +159,7 @@ class Panel:
     def close(self):
         """Take the panel off the page. The box stays, since a saved notebook may name it."""
         shown = self.box.children
-        self.box.children = (widgets.HTML("This panel was closed. Run its cell again."),)
+        self.box.children = (widgets.HTML(CLOSED),)
         for child in shown:
             _close(child)
 
@@ -172,7 +173,8 @@ class PlainPanel(Panel):
     spoken = 'role="status"'
 
     def _pictures(self):
-        self.plots, self.maze, self._handle = Plots(go.Figure), widgets.HTML(), None
+        self.plots, self.maze = Plots(go.Figure), widgets.HTML()
+        self._handle, self._shown = DisplayHandle(), False  # one for all copies on the page
         self.below = self.words  # there is one place for words
         return [self.maze]
 
@@ -189,12 +191,18 @@ class PlainPanel(Panel):
         put(self.maze, value=html(side_by_side, _problem(view, large), joined(parts)))
         curves = tuple(c.value for c in self.controls.curves)
         changed = self.plots.draw(view, large=large, curves=curves)
-        if changed and self._handle is not None:
+        if changed and self._shown:
             self._handle.update(bundle(self.plots.figure), raw=True)
 
     def _ipython_display_(self):
         display(self.box)
-        self._handle = display(bundle(self.plots.figure), raw=True, display_id=True)
+        self._handle.display(bundle(self.plots.figure), raw=True)
+        self._shown = True
+
+    def close(self):
+        super().close()
+        if self._shown:
+            self._handle.update({"text/plain": CLOSED}, raw=True)
 
 
 def _close(widget):

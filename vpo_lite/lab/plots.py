@@ -45,6 +45,7 @@ class Plots:
 
     def __init__(self, figure_class):
         self.names: dict[str, int] = {}
+        self.methods = tuple(METHODS)  # a method that is defined later has no traces
         traces = []
         for kind, name, drawn in _blank_traces():
             self.names[name] = len(traces)
