@@ -115,6 +115,18 @@ def test_every_method_trains_on_it(model, method):
     assert len(sizes) > 1  # d differs from prompt to prompt
 
 
+def test_a_method_that_this_task_cannot_have_is_refused_on_the_way_too(model):
+    """A new learner refused both; one that was there trained them: on prompts without weights, and
+    on texts cut out of answers that have no tags."""
+    walk = vpo.train(config(model))
+    next(walk)
+    with pytest.raises(ValueError, match="does not show its weights, and this method needs them"):
+        walk.send(config(model, method="goal_conditioned"))
+    learner = Learner(config(model))
+    with pytest.raises(ValueError, match="task 'letters' has a parser of its own: use method"):
+        next(vpo.train(config(model, method="vpo_recombined"), learner=learner))
+
+
 @pytest.mark.slow
 def test_rewards_are_the_scorers_and_figures_are_their_definitions(model):
     (record,) = vpo.train(config(model, steps=1))

@@ -1,7 +1,9 @@
 """The methods against brute force, values by hand and what their definitions promise."""
 
+import functools
 import math
 import types
+import warnings
 from itertools import combinations
 from typing import get_type_hints
 
@@ -439,6 +441,33 @@ def test_gdpo_whitens_over_the_whole_batch_where_it_is_asked_to():
     assert (vpo.advantages("gdpo", R[1:2], eps=0, whiten=True) == 0).all()
     with pytest.raises(ValueError, match=r"whiten = True: only gdpo .* not grpo"):
         vpo.advantages("grpo", R, whiten=True)
+
+
+def test_max_at_k_may_be_whitened_and_equal_successes_leave_nothing():
+    """Its advantages are not scaled: a thousandth of a z-score in a large group, beside which a KL
+    in the loss decides. Where k rollouts always hold a success, rounding is no advantage.
+    """
+    R = rng().random((3, 48, 1, 1))
+    A = vpo.advantages("max_at_k", R, k=24)
+    assert vpo.advantages("max_at_k", R, k=24, eps=0, whiten=True) == pytest.approx(
+        A / np.sqrt((A**2).mean())
+    )
+    often = (np.arange(48) < 29).astype(float).reshape(1, 48, 1, 1)
+    assert (vpo.advantages("max_at_k", often, k=24) == 0).all()
+    assert (vpo.advantages("max_at_k", often[:, 20:], k=2) != 0).all()
+
+
+@pytest.mark.parametrize(("d", "m"), [(300, 5), (40, 32), (520, 3)])
+def test_many_objectives_raise_no_warning(d, m):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vpo.exact_set_reward(rng().random((2, m, d)))
+
+
+def test_a_partial_function_is_no_method():
+    """It ended in Python's own error."""
+    with pytest.raises(ValueError, match=r"'partial\(...\)' has no name to be asked for by: def"):
+        vpo.estimators.method()(functools.partial(lambda R, **_: R, 1))
 
 
 def test_maxrl_worked_by_hand():

@@ -12,7 +12,7 @@ import torch
 import vpo_lite as vpo
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import Rollouts
-from vpo_lite.tasks.wording import read_numbered
+from vpo_lite.tasks.wording import begun_in_thought, read_numbered
 from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.answers import read_answers
@@ -327,6 +327,53 @@ def test_the_record_shows_what_the_policy_wrote(monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_set_for_a_policy_that_begins_in_thought_closes_it(policy, task, sampled, monkeypatch):
+    """Without that the kit itself would not read it: it was taught to write what earns nothing."""
+    asked = []
+
+    def ids_of(policy, theirs, text, m):
+        asked.append(text)
+        return [0]
+
+    monkeypatch.setattr(recombination, "_token_ids", ids_of)
+    weights = [np.random.default_rng(i).dirichlet(np.ones(4), 64) for i in range(2)]
+    for opens in (False, True):
+        monkeypatch.setitem(policy.__dict__, "opens_thought", opens)
+        given = (policy, task, *sampled[:2], trained_on(sampled.groups), {}, weights, 1.0)
+        recombine(*given, [LIMIT] * 2)
+    plain, thought = asked[0], asked[len(asked) // 2]
+    assert thought == f"</think>\n\n{plain}"
+    assert None not in read_numbered(begun_in_thought(thought), M, task.tag)
+
+
+def test_the_kl_is_over_what_was_sampled():
+    """Of a set that was put in, the policy may have thought nothing: k3 has no bound there."""
+    learner = Learner(vpo.TrainConfig.preset("demo", prompts=1, group_size=4, m=2, kl=0.1))
+    config, policy = learner.config, learner.policy
+    task, x = learner.task, [learner.task.instance(0)]
+    limits = token_limits(policy, task, 2, x)
+    _, rollouts, _ = sample_answers(
+        policy, task, x, 2, draw_uniforms(4, limits, [(0, "kl", 0, "a")])
+    )
+    with torch.no_grad():
+        for name, parameter in policy.model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0, 0.05, generator=torch.Generator().manual_seed(0))
+    put_in = rollouts._replace(logprobs=rollouts.logprobs.clone())
+    put_in.logprobs[1] = torch.nan
+    gain = torch.zeros(4)
+    weights = rollouts.mask / rollouts.mask.sum()
+    found = []
+    for some in (rollouts, put_in, rollouts.rows(slice(1, 2))):
+        rows = weights if len(some.mask) == 4 else weights[1:2, : some.mask.shape[1]]
+        part = steps._Part(some, gain[: len(some.mask)], rows)
+        with policy.reference(), torch.no_grad():
+            part.reference = policy.token_logprobs(some, config.temperature)[0]
+        found.append(steps._add_gradient(policy, config, part)[1].item())
+    whole, without, of_it = found
+    assert without == pytest.approx(whole - of_it, rel=1e-3) and of_it > 1e-4
+
+
 def test_the_gap_to_the_sampler_is_a_mean_over_what_it_sampled(monkeypatch):
     """The tokens of a recombined set have no sampler: a gap of 0.5 in all others is 0.5."""
     update = steps.update_policy

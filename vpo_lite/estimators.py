@@ -46,6 +46,7 @@ from .objective import set_reward
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
 ROUNDING = 1e-12  # equal, too: scores that spread less than this part of their largest rewards
 NOISE = 4  # equal, too: scores that differ by fewer standard errors than this
+WHITENED = ("gdpo", "max_at_k")  # methods whose advantages may be scaled over the batch
 MOST_ADVANTAGE = 1e30  # times a ratio and the number of tokens it must fit into float32
 Rewards = ArrayLike | Sequence[ArrayLike]  # one array, or a list of one for each prompt
 
@@ -101,7 +102,7 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
             raise ValueError(f"{name} = {shown(value)}: expected True or False")
 
     def register(function):
-        name = function.__name__
+        name = getattr(function, "__name__", type(function).__name__ + "(...)")
         if not name.isidentifier():
             raise ValueError(f"method {name!r} has no name to be asked for by: define it with def")
         if inspect.getfullargspec(function).varkw is None:
@@ -164,7 +165,8 @@ def advantages(
     w_star   the task's fixed weights, (d,) or (P, d), at most 1e40. None means 1/d each.
     k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
     eps      added to the standard deviation, or mean, that divides.
-    whiten   for `gdpo`: also divide all advantages by their standard deviation over the batch.
+    whiten   for `gdpo` and `max_at_k`: also divide all advantages by their standard deviation over
+             the batch.
     groups   for rollouts in any order and groups of any size: N labels, one for each rollout, such
              as the ids of their prompts. R is then (N, m, d), or a list of N arrays (m, d_n), and
              the result is (N,). `weights` (K, d) and `w_star` (d,) hold for all groups. Otherwise
@@ -276,8 +278,9 @@ def estimate(
 
 def check_whiten(method: str) -> None:
     """Raise ValueError for a method whose advantages are not whitened over the batch."""
-    if method != "gdpo":
-        raise ValueError(f"whiten = True: only gdpo has this option, not {method}; leave it out")
+    if method not in WHITENED:
+        told = " and ".join(WHITENED)
+        raise ValueError(f"whiten = True: only {told} have this option, not {method}; leave it out")
 
 
 def _checked_weights(method, weights, shape):
@@ -327,7 +330,7 @@ def _prompt_by_prompt(method, R, weights, w_star, settings):
     if len({r.shape[:1] for r in R}) > 1 or min(r.ndim for r in R) == 0:
         raise ValueError(
             f"R holds prompts of the shapes {shown([r.shape for r in R])}: expected (G, m, d_p) "
-            "with the same G for all prompts"
+            "with the same G for all prompts; for groups of other sizes give groups="
         )
     weights = _per_prompt(weights, "weights", range(len(R)), 2)
     w_star = _per_prompt(w_star, "w_star", range(len(R)), 1)
@@ -560,7 +563,8 @@ def max_at_k_advantage(r: ArrayLike, k: int | None = None, size: ArrayLike = 0.0
     without_i = _sum_below(r_sorted * below) + _sum_above(r_sorted * above)
     advantage = np.empty_like(r_sorted)
     np.put_along_axis(advantage, order, with_i - without_i, axis=-1)
-    return np.where(_flat(r, size), 0.0, advantage)
+    rounded = abs(advantage) < 1e-12 * abs(r).max(axis=-1, keepdims=True)
+    return np.where(_flat(r, size) | rounded, 0.0, advantage)
 
 
 def max_weights(n: int, k: int) -> np.ndarray:

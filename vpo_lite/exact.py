@@ -283,7 +283,8 @@ def _cut(R, alive, compared):
     d, n = R.shape[-1], alive.sum(axis=1)
     limit = np.maximum(1, PIECE_LIMIT / d**2 * np.minimum(n, 256 / np.maximum(n - 1, 1)))
     per_cut = comb(d - 1, (d - 1) // 2)  # the most pieces that one cut can make of a simplex
-    most = np.minimum(limit, n * per_cut ** np.minimum(n - 1.0, 30.0))
+    with np.errstate(over="ignore"):  # of many objectives; the limit is smaller
+        most = np.minimum(limit, n * per_cut ** np.minimum(n - 1.0, 30.0))
     fit = np.flatnonzero(n <= limit)
     m = n[fit].max(initial=1)
     M = np.full(R.shape, np.nan)

@@ -114,7 +114,7 @@ class TrainConfig:
     )
     clip: float = setting(0.2, "PPO's clip: ratios count in [1 - X, 1 + X]", above=0, most=1e6)
     eps: float = setting(1e-4, "added to the divisor of advantages", above=0, most=1e6)
-    whiten: bool = setting(False, "gdpo: also divide by the standard deviation of the batch")
+    whiten: bool = setting(False, "gdpo, max_at_k: also divide by the batch's deviation")
     aggregation: str = setting(
         "token",
         "what counts equally in the loss: token: all tokens; sequence: all rollouts; constant: all "

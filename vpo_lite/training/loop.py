@@ -85,7 +85,9 @@ def _checked(config) -> TrainConfig:
 
 
 def _check_built(learner: Learner, config: TrainConfig) -> None:
-    """Refuse a setting that the learner was built with otherwise: it would have no effect."""
+    """Refuse a setting that the learner was built with otherwise, which would have no effect, and
+    a method that it cannot train.
+    """
     for name in learner.built_with:
         built, asked = getattr(learner.config, name), getattr(config, name)
         if asked != built:
@@ -93,3 +95,4 @@ def _check_built(learner: Learner, config: TrainConfig) -> None:
                 f"{name} = {shown(asked)}: this learner was built with {shown(built)}, which "
                 "cannot change. Make a new Learner(config), or keep the value"
             )
+    learner.check(config)

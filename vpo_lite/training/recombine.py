@@ -83,7 +83,8 @@ def recombine(
         worth = rollout_scores("vpo", [vectors], weights=own, alpha=alpha)[0, 0]
         first = p * len(R[p])
         theirs = rollouts.rows(slice(first, first + len(R[p])))
-        ids = _token_ids(policy, theirs, _text_of(task, best), len(best))
+        text = "</think>\n\n" * policy.opens_thought + _text_of(task, best)  # else none is read
+        ids = _token_ids(policy, theirs, text, len(best))
         if worth >= scores[p].max() and len(ids) <= limits[p]:
             place = int(abs(scores[p] - scores[p].mean()).argmin())
             gave_way[p, place], R[p][place], rows[first + place] = True, vectors[0], ids

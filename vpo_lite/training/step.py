@@ -60,7 +60,7 @@ class Learner:
     """
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
-        self.config, self.steps = config, 0
+        self.config, self.steps, self.checked = config, 0, None
         self.built_with = OF_THE_TASK * (task is None) + OF_THE_POLICY * (policy is None)
         self.task = task or config.make_task()
         self.task.check_machine()
@@ -82,9 +82,16 @@ class Learner:
         self.found: BestSets = {}  # of a method that recombines
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
+        self.check(config)
+
+    def check(self, config: TrainConfig) -> None:
+        """ValueError for settings with which this policy cannot train on this task: what it cannot
+        read or write, and a method that fails. Before anything runs.
+        """
+        if self.checked == (asked := (config.method, config.answers, config.K)):
+            return
         if estimators.METHODS[config.method].recombines:
             check_task(self.task)
-        # What this policy cannot read or write is refused before anything runs.
         pocket = self.policy.pocket
         self.task.check_policy(config.answers, pocket)
         shown = estimators.METHODS[config.method].weight_in_prompt
@@ -97,6 +104,7 @@ class Learner:
                 f"most {most:,} are allowed: lower K, or K = inf"
             )
         check_method(self.task, config)
+        self.checked = asked
 
 
 @torch.inference_mode(False)  # a notebook may have turned it on around the whole loop
@@ -268,7 +276,8 @@ def _add_gradient(policy: Policy, config: TrainConfig, part: _Part) -> tuple[tor
     loss, clipped = clipped_loss(logp, part.old, part.gain, part.weights, config.clip)
     kl = torch.zeros_like(loss)
     if part.reference is not None:
-        kl = kl_to_reference(logp, part.reference, part.weights)
+        drawn = part.weights * ~part.rollouts.logprobs.isnan()  # of a set that was put in, none is
+        kl = kl_to_reference(logp, part.reference, drawn)
         loss = loss + config.kl * kl if config.kl else loss
     if config.entropy:
         loss = loss - config.entropy * entropy_bonus(entropy, part.weights)
