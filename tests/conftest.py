@@ -8,6 +8,7 @@ import gc
 import importlib.metadata
 import os
 import shutil
+import signal
 
 # before torch is imported: spinning threads starve shared cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -19,6 +20,9 @@ os.environ["VPO_LITE_UNSAFE_CODE"] = "1"
 
 import browser_setup
 import pytest
+
+# A suite behind `&` of a script is begun with Ctrl-C ignored. The tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from printed import without_bars
 import envs
 import vpo_lite as vpo
 from vpo_lite.cli import flags, main, told
+from vpo_lite.cli import train as train_command
 from vpo_lite.cli.commands import _COMMANDS, parser
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.unused import alpha_is_only_measured, unused
@@ -122,6 +123,10 @@ def test_two_runs_of_one_second_have_folders_of_their_own(small, tmp_path, capsy
         assert main(short) == 0
     assert sorted(os.listdir("runs")) == [f"20261128-120000-vpo{x}" for x in ("", "-2", "-3")]
     assert capsys.readouterr().out.endswith("20261128-120000-vpo-3\n"), "it says which"
+    # Another process took the folder while the model was being loaded.
+    names = iter(f"runs/20261128-120000-vpo{x}" for x in ("-3", "-4"))
+    monkeypatch.setattr(train_command, "_new_folder", lambda method: Path(next(names)))
+    assert main(short) == 0 and capsys.readouterr().out.endswith("-4\n")
 
 
 @pytest.mark.slow
@@ -267,6 +272,17 @@ def test_a_signal_finishes_the_step_and_says_how_to_go_on(small, tmp_path, name)
 
     with safe_open(tmp_path / "run" / "state.safetensors", "pt") as file:
         assert int(file.metadata()["step"]) == len(metrics.read_text().splitlines())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_signal_that_is_ignored_stays_ignored():
+    """`vpo-lite train &` in a script: a Ctrl-C for what runs in front is not meant for it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert signal.SIGINT not in train_command._signals()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert signal.SIGINT in train_command._signals()
 
 
 @pytest.mark.slow

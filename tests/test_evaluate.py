@@ -822,6 +822,9 @@ def test_what_an_evaluation_printed_stands_for_its_run(made, tmp_path):
     )
     rows = compare([measured("b", first, files={"task": "1" * 64}), at_one[1]])
     assert [row["runs"] for row in rows] == [1, 1]
+    other = measured("b", first, settings="0" * 64)
+    with pytest.raises(ValueError, match=r"b has changed since: measure it again"):
+        compare([other])
     for files in ([at_one[0], at_one[0]], [at_one[1], at_own[1]]):
         with pytest.raises(ValueError, match=r"given twice|the same run as"):
             compare(files)

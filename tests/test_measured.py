@@ -72,6 +72,10 @@ def test_a_run_whose_method_was_edited_is_neither_compared_nor_evaluated(whole, 
         assert vpo.compare([tmp_path / "marked.json"]) == [row]
     settings = json.loads((tmp_path / "a" / "config.json").read_text())
     (tmp_path / "a" / "config.json").write_text(json.dumps(settings | {"method": "set_max"}))
+    with pytest.raises(ValueError, match=r"a has changed since: measure it again"):
+        vpo.compare([tmp_path / "again.json"])
+    printed = json.loads((tmp_path / "again.json").read_text()) | {"settings": None}
+    (tmp_path / "again.json").write_text(json.dumps(printed))  # as an older version printed it
     for run in ("a", "again.json"):
         with pytest.raises(ValueError, match=r"method is set_max, and .* tells of vpo"):
             vpo.compare([tmp_path / run])

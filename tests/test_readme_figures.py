@@ -173,7 +173,7 @@ def test_the_leads_at_the_rates_of_five_runs_and_of_one():
     text = text.format(leads["hard-8x8"].mean, at_tokens, leads["paper-9x9"].mean)
     assert text.replace("0.", ".") in told, text
     assert gains == {"programs": [False] * 2, "hard-8x8": [True, False], "paper-9x9": [True] * 2}
-    text = "VPO led by {hard-8x8:.3f} (hard mazes), {paper-9x9:.3f} (`paper-9x9`), {programs:.3f} (`pro"
+    text = "VPO led by {hard-8x8:.3f} (hard mazes), {paper-9x9:.3f} (`paper-9x9`), {programs:.3f} ("
     text = text.format(**one_run)
     assert text.replace(" 0.", " .") in told, text
 

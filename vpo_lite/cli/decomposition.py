@@ -138,8 +138,9 @@ def _of_the_run(chosen: dict) -> dict:
     if "task" in chosen or not os.path.isfile(os.path.join(chosen.get("model", ""), METRICS)):
         return {}
     run = RunFolder.open(chosen["model"]).config()
-    kept = ("task", "m", "alpha", "max_new_tokens", "dtype", "load_in")
-    return {name: getattr(run, name) for name in kept} | {"task_options": run.task_options}
+    kept = ("task", "alpha", "max_new_tokens", "dtype", "load_in")
+    asked = {"m": run.answers, "task_options": run.task_options}
+    return {name: getattr(run, name) for name in kept} | asked
 
 
 def _of_a_task(options) -> int:

@@ -51,12 +51,13 @@ def evaluate_flags(made, arguments) -> None:
 
 def evaluate_runs(options) -> int:
     with requests():
+        from ..files import digest
         from ..policy.loading import load_policy
         from ..policy.shipped import name_of_folder
         from ..training.contents import contents, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.finished import check_method
-        from ..training.folders import ADAPTER, RunFolder
+        from ..training.folders import ADAPTER, CONFIG, RunFolder
         from ..training.memory import enough_memory
         from ..training.side_by_side import intervals, table
 
@@ -113,6 +114,7 @@ def evaluate_runs(options) -> int:
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
         how |= {"alpha": config.alpha, "seed": seed, "files": contents(config)}
+        how |= {"settings": digest(folder.path / CONFIG)}
         print_json(how | figures)
     else:
         size = min(config.compared_size, answers)

@@ -137,20 +137,30 @@ def _commands(study, folder, options) -> None:
         print(for_shell([*_command(options, folder), "--run", job.key]))
 
 
-def _run_one(study, folder, key: str) -> None:
-    from ..studies.results import is_done
+def _run_one(study, folder, key: str) -> int:
+    """Do the run with this key. Returns 1 where it failed, now or before: what a scheduler has
+    waiting for it must not start.
+    """
+    from ..studies.results import Failure, failure_path, state
 
     with requests():
         every = study.every_job()
         if key not in every:
             raise Wrong(f"--run {shown(key)}: there are {', '.join(every)}")
         _make(folder)
-    if is_done(folder, every[key]):
+    if (there := state(folder, every[key])) == "finished":
         print(f"{key}: is done")
-    else:
-        from ..studies.runner import run_job
+        return 0
+    if there == "failed":
+        why = failure_path(folder, every[key])
+        return say(f"{key}: failed before; {why} says why, delete it to retry", 1)
+    from ..studies.runner import run_job
 
-        print(_line(run_job(study, every[key], folder)))
+    found = run_job(study, every[key], folder)
+    if isinstance(found, Failure):
+        return say(_line(found), 1)
+    print(_line(found))
+    return 0
 
 
 def _plan(study, folder, options) -> None:
@@ -199,7 +209,10 @@ def _share(study, folder, options) -> int:
     arguments += ["--kinds", *options.kinds] if options.kinds else []
     arguments += ["--seeds", str(options.seeds)] if options.seeds else []
     arguments += ["--every-rate"] * options.every_rate + ["--search"] * options.search
-    command = [sys.executable, "-m", "vpo_lite.cli", *arguments]
+    # With -m Python would look into the current folder first: another checkout may lie there.
+    main = "from vpo_lite.cli import main; sys.exit(main())"
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; {main}"]
+    command += arguments
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     hidden = options.search or not sys.stderr.isatty()
     failed = [] if options.search else _failed(study, folder, options)

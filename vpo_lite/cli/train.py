@@ -96,9 +96,8 @@ def run(options) -> int:
             config = TrainConfig.preset(
                 "demo" if options.preset is None else options.preset, **chosen
             )
-            out = options.out or _new_folder(config.method)
             extra = [_engine_options(options)] if options.engine_options else []
-            started = _engine(options.engine or "native").begin(config, out, *extra)
+            started = _begun(_engine(options.engine or "native"), config, options.out, extra)
             if started.main:
                 warn_of_unused(config, chosen)
     go_on = started.folder.go_on
@@ -129,6 +128,18 @@ def run(options) -> int:
         raise
     finally:
         started.close()
+
+
+def _begun(engine, config, out: Path | None, extra: list):
+    """A new run. Of two that begin in one second without a folder the later one takes another."""
+    for _ in range(3):
+        folder = out or _new_folder(config.method)
+        try:
+            return engine.begin(config, folder, *extra)
+        except ValueError:
+            if out or not os.path.lexists(folder):
+                raise
+    return engine.begin(config, _new_folder(config.method), *extra)
 
 
 def _new_folder(method: str) -> Path:
@@ -280,13 +291,14 @@ def _patient(run, asked: list[int]):
 
 
 def _signals() -> list[int]:
-    """Those that ask a run to stop. Not SIGHUP under `nohup`, which has it ignored, and none that a
-    library in C has taken. A launcher ends its processes by SIGTERM when one of them has failed.
+    """Those that ask a run to stop. Not one that is ignored, as SIGHUP is under `nohup` and SIGINT
+    behind `&` of a script, and none that a library in C has taken. A launcher ends its processes by
+    SIGTERM when one of them has failed.
     """
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    more = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP") if alone]
-    taken = (None, signal.SIG_IGN)
-    return [signal.SIGINT, *(n for n in more if n and signal.getsignal(n) not in taken)]
+    names = ("SIGINT", *("SIGTERM", "SIGHUP") * alone)
+    there = [n for name in names if (n := getattr(signal, name, None)) is not None]
+    return [n for n in there if signal.getsignal(n) not in (None, signal.SIG_IGN)]
 
 
 def _status(asked: list[int]) -> int:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..checks import command, told_of
-from ..files import check, read_json
+from ..files import check, digest, read_json
 from ..policy import CARD
 from .config import TrainConfig
 from .contents import TOKENIZER, shortly
@@ -101,6 +101,8 @@ def _read(path: Path) -> Finished:
     again = check(stored, Evaluation, str(path))
     with told_of(f"{path}"):
         run = RunFolder.open(again.run)
+        if again.settings not in (None, digest(run.path / CONFIG)):
+            raise ValueError(f"the run in {run.path} has changed since: measure it again")
         config = run.config().but(eval_answers=again.answers)
     measured = {"adapter": _within(again.adapter, again.run)} if again.adapter else {}
     if again.alpha not in (None, config.alpha):

@@ -149,6 +149,7 @@ class Evaluation(Figures):
     - run: its folder; adapter: another one of it that was measured
     - alpha: of the set reward; None for the run's own
     - files: digests of data and code at that time, as config.json has them
+    - settings: the digest of config.json at that time; None where an older version printed it
     """
 
     run: str
@@ -156,6 +157,7 @@ class Evaluation(Figures):
     alpha: float | None = None
     seed: Count | None = None
     files: dict[str, str] = Field(default_factory=dict)
+    settings: str | None = None
 
 
 OF_PROBLEMS = ("answers", "problems", "per_problem")  # no means over problems
