@@ -195,6 +195,7 @@ def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path):
     ]
     assert plan.total(study, tmp_path, every_rate=True) == 7 and plan.total(study, tmp_path) == 6
     assert plan.total(study, tmp_path, ["vpo"], 1, every_rate=True) == 2
+    assert plan.total(study, tmp_path, ["vpo", "vpo"]) == plan.total(study, tmp_path, ["vpo"])
 
 
 def test_rates_beyond_are_tried_and_never_chosen(study, folder, tmp_path):

@@ -13,11 +13,11 @@ def jobs(
     at the chosen rate. The rate is chosen when the iterator gets there, so do each run before the
     next.
 
-    - kinds: these alone, in their order
+    - kinds: these alone, in their order; one that is named twice counts once
     - seeds: at most so many
     - every_rate: every seed at every rate, also at those beyond
     """
-    for kind in study.kinds if kinds is None else kinds:
+    for kind in study.kinds if kinds is None else dict.fromkeys(kinds):
         most = _seeds(study, kind, seeds)
         if every_rate:
             rates = study.every_rate(kind)
@@ -35,7 +35,7 @@ def total(
     failed, no other seed follows.
     """
     found = 0
-    for kind in study.kinds if kinds is None else kinds:
+    for kind in study.kinds if kinds is None else dict.fromkeys(kinds):
         most = _seeds(study, kind, seeds)
         if every_rate:
             found += len(study.every_rate(kind)) * most
