@@ -33,7 +33,7 @@ from ..checks import check_finite, shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
 from ..tasks.registry import make_task
-from ..tasks.wording import begun_in_thought
+from ..tasks.wording import begun_in_thought, ends_in_thought
 from ..training.contract import check_seeds, early_problems, objectives_of
 from ..training.watch import Watch
 from .rewards import RolloutReward
@@ -78,7 +78,7 @@ class SetRewardManager(RewardManagerBase):
         tokens = row.batch["responses"]
         written = row.batch["attention_mask"][-len(tokens) :].sum()
         text = self.tokenizer.decode(tokens[:written], skip_special_tokens=True)
-        if self.tokenizer.decode(row.batch["prompts"][-16:]).rstrip().endswith("<think>"):
+        if ends_in_thought(self.tokenizer, row.batch["prompts"]):
             text = begun_in_thought(text)
         scored = await asyncio.to_thread(self.score, row.non_tensor_batch, text)
         answers = scored.answers

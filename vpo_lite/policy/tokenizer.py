@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ..tasks.base import Prompt, TaskError
+from ..tasks.wording import ends_in_thought
 from .libraries import PreTrainedTokenizerFast
 from .weights import reason
 
@@ -70,8 +71,7 @@ def opens_thought(tokenizer) -> bool:
     """
     if not tokenizer.chat_template:
         return False
-    ids = encode(tokenizer, Prompt.words("?"))
-    return tokenizer.decode(ids[-16:]).rstrip().endswith("<think>")
+    return ends_in_thought(tokenizer, encode(tokenizer, Prompt.words("?")))
 
 
 def decode(tokenizer, rows: Sequence[list[int]], prefixes: Sequence[str] | None) -> list[str]:

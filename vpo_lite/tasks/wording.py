@@ -93,6 +93,11 @@ def without_thoughts(text: str, tag: str) -> str:
     return said + text[start:]
 
 
+def ends_in_thought(tokenizer, ids) -> bool:
+    """Whether these token ids of a prompt end in ``<think>``, so that the policy goes on in it."""
+    return tokenizer.decode(ids[-16:]).rstrip().endswith("<think>")
+
+
 def begun_in_thought(text: str) -> str:
     """A completion whose prompt ends in ``<think>``: all of it is a thought unless that is closed.
 

@@ -16,9 +16,8 @@ from ..markup import html
 
 KEPT: dict[str, "Prediction"] = {}  # by key, for as long as the kernel lives
 NUMBER = "a finite number"
-TWO_NUMBERS = re.compile(
-    r"(?<!\d)[1-9]\d{0,2},\d{3}(?!\d)"
-)  # 1,728 is 1728 to some, 1.728 to others
+# 1,728 is 1728 to some, 1.728 to others
+TWO_NUMBERS = re.compile(r"(?<!\d)[1-9]\d{0,2},\d{3}(?!\d)")
 
 
 def predict(key: str, question: str, options: Sequence[str] | None = None) -> "Prediction":
@@ -128,8 +127,10 @@ class Prediction:
             except ValueError:
                 said = f"Please type {NUMBER}, such as 0.95, 95 % or 3/4."
                 if TWO_NUMBERS.search(given):
-                    said = f"{given} may be two numbers: leave out the comma of thousands, or "
-                    said += "write a decimal point."
+                    said = (
+                        f"{given} may be two numbers: leave out the comma of thousands, or write a "
+                        "decimal point."
+                    )
                 said += "" if self.value is None else f" {_text(self.value)} is still stored."
             else:
                 kept = f"Stored: {_text(self.value)}. You can still change it."
