@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 
 import vpo_lite as vpo
 from vpo_lite import cli
-from vpo_lite.files import BusyError, DamagedError, lock_folder
+from vpo_lite.files import DamagedError
+from vpo_lite.locks import BusyError, lock_folder
 from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.evolution import evolve
@@ -495,20 +496,22 @@ def test_a_run_whose_learner_cannot_be_made_is_free_for_another_process(study, f
 
     with pytest.raises(ValueError, match="too little memory") as kept:
         under_way.UnderWay(place, job.config, {}, cannot)
-    locks = "import sys; from vpo_lite.files import lock_folder; lock_folder(sys.argv[1])"
+    locks = "import sys; from vpo_lite.locks import lock_folder; lock_folder(sys.argv[1])"
     command = [sys.executable, "-c", locks, str(place / under_way.RUN)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and kept.value is not None, done.stderr
 
 
-def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path, capsys):
+def test_a_run_that_another_process_does_is_left_to_it(
+    study, folder, tmp_path, capsys, monkeypatch
+):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     (copy / "grpo-lr0.001-seed1.json").unlink()
     job, file = study.job("grpo", 1e-3, 1), tmp_path / "small.toml"
     file.write_text(SMALL)
     holds = (
-        "import sys; from vpo_lite.files import lock_folder; "
+        "import sys; from vpo_lite.locks import lock_folder; "
         "lock = lock_folder(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
     )
     place = str(copy / "policies" / job.key)
@@ -522,8 +525,25 @@ def test_a_run_that_another_process_does_is_left_to_it(study, folder, tmp_path, 
         assert cli.main(["study", str(file), "--out", str(copy), "--run", job.key]) == 1
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and "another process is writing there" in said
+        asked = ["study", str(file), "--out", str(copy)]
+        assert cli.main([*asked, "--plan"]) == 0
+        assert f"running   {job.key}  " in capsys.readouterr().out
+        assert cli.main([*asked, "--commands"]) == 0 and capsys.readouterr().out == ""
+        waits = []
+
+        def let_go(seconds):
+            waits.append(seconds)
+            if len(waits) == 3:
+                other.communicate()
+
+        monkeypatch.setattr(runner.time, "sleep", let_go)
+        assert cli.main(asked) == 0 and len(waits) == 3
+        out, said = capsys.readouterr()
+        assert out.startswith("grpo, lr 0.001, seed 1: ")
+        assert said.count(f"waiting: another process does {job.key}\n") == 1  # no terminal
     finally:
-        other.communicate()
+        other.kill()
+        other.wait()
     assert runner.run_job(study, job, copy).seed == 1
     lock_folder(place).release()  # it was let go
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vpo_lite import checks
-from vpo_lite.files import lock_folder
+from vpo_lite.locks import lock_folder
 
 HERE = Path(__file__).parent
 EMULATED = HERE / "windows"

@@ -1,4 +1,4 @@
-"""Files and texts that come from outside: read by a schema, written whole, by one writer at a time.
+"""Files and texts that come from outside: read by a schema, and written whole.
 
 A run folder, a card, a recording or a share code may be cut, mistyped, made by somebody else, or of
 another version. So each is read here, into a pydantic type that states every field with its type
@@ -14,27 +14,21 @@ import os
 import secrets
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from .checks import is_encodable, shortened, shown, shown_path
+from .locks import LOCK, lock_of
 
-LOCK = ".lock"
 STAGED = "staged"  # what write_files has not put in place yet
 MOST_BYTES = 64 * 2**20  # of a JSON file; the largest that the kit writes has a tenth of it
 
 
 class DamagedError(ValueError):
     """A file or a text from outside cannot be used. One line: where, which field, and why."""
-
-
-class BusyError(ValueError):
-    """Another process writes to this folder."""
 
 
 class Schema(BaseModel):
@@ -235,11 +229,11 @@ def making(folder) -> Iterator[Path]:
         for left in leftovers(place.parent, [place.name]):
             with contextlib.suppress(OSError):  # a file, somebody else's, or (Timeout) being made
                 if set(os.listdir(left)) - {LOCK} == {place.name}:  # no other folder is like this
-                    with _lock(left):
+                    with lock_of(left):
                         pass
                     shutil.rmtree(left)
         beside = tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent)
-        with beside as staging, _lock(staging):
+        with beside as staging, lock_of(staging):
             made = Path(staging, place.name)
             made.mkdir()  # with the umask's permissions
             yield made
@@ -286,65 +280,3 @@ def tidy(folder, names) -> None:
     """Remove the :func:`leftovers` of these files. The folder must be locked."""
     for left in leftovers(folder, names):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-# --- one writer -----------------------------------------------------------------------------------
-
-
-class FolderLock:
-    """The right to write to a folder, as :func:`lock_folder` gives it."""
-
-    def __init__(self, folder: Path, lock: FileLock):
-        self._path, self._lock, self._file = folder / LOCK, lock, _identity(folder / LOCK)
-
-    @property
-    def held(self) -> bool:
-        """Whether this process may still write: the folder was not replaced by another one."""
-        return self._lock.is_locked and _identity(self._path) == self._file
-
-    def release(self, *, remove: bool = False) -> None:
-        """Let others write; remove: leave no file behind."""
-        remove = remove and self.held
-        with contextlib.suppress(PermissionError):  # Windows removes no open file, this or another
-            if remove:  # before it is free: afterwards it may be another one's
-                self._path.unlink(missing_ok=True)
-                remove = False
-        self._lock.release()
-        if remove:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
-
-
-_held: weakref.WeakValueDictionary[Path, FolderLock] = weakref.WeakValueDictionary()
-
-
-def lock_folder(folder) -> FolderLock:
-    """Become the one writer of a folder. ``release()`` ends it, and so does the process's end.
-
-    The operating system keeps the lock, on the file ``.lock``; the file alone means nothing. A lock
-    that this process holds already is taken over: its ``held`` is False from then on. So an
-    interrupted notebook can go on with its run.
-
-    Raises BusyError where another process holds it.
-    """
-    place = Path(folder).resolve()
-    if (mine := _held.get(place)) is not None:
-        mine.release()
-    lock = _lock(place)
-    try:
-        lock.acquire()
-    except Timeout as busy:
-        raise BusyError(f"{folder}: another process is writing there; wait until it ends") from busy
-    _held[place] = made = FolderLock(place, lock)
-    return made
-
-
-def _lock(folder) -> FileLock:
-    return FileLock(Path(folder, LOCK), timeout=0, thread_local=False, is_singleton=False)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    with contextlib.suppress(OSError):
-        there = os.stat(path)
-        return there.st_dev, there.st_ino
-    return None

@@ -92,7 +92,7 @@ def test_a_second_process_gets_one_line(tmp_path, capsys):
     out = worked(tmp_path / "p", updates=3)
     hold = (
         "import sys, time\n"
-        "from vpo_lite.files import lock_folder\n"
+        "from vpo_lite.locks import lock_folder\n"
         "lock = lock_folder(sys.argv[1])\n"
         "print(1, flush=True)\n"
         "time.sleep(600)\n"

@@ -31,7 +31,8 @@ from safetensors.torch import load_file, save_file
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.files import BusyError, DamagedError
+from vpo_lite.files import DamagedError
+from vpo_lite.locks import BusyError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.training import run as runs_of_training
 from vpo_lite.training import step as steps_of_training
@@ -216,6 +217,44 @@ def test_h1_of_two_that_begin_in_one_folder_at_once_one_runs(small_config, tmp_p
     assert len(loser.splitlines()) <= 2 and re.search("another process|holds a run", loser)
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == sorted(FILES)
     assert [r.step for r in RunFolder(tmp_path / "run").records()] == [1, 2, 3]
+
+
+NO_LOCKS = """
+import errno, fcntl, os
+def flock(file, operation):
+    if operation != fcntl.LOCK_UN:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+fcntl.flock = flock
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks otherwise")
+def test_one_writer_where_the_file_system_has_no_locks(tmp_path):
+    """Lustre as many clusters mount it. filelock before 3.24 ended in a traceback."""
+    lock = "from vpo_lite.locks import lock_folder; mine = lock_folder(sys.argv[1])"
+    holds = f"import sys{NO_LOCKS}{lock}; print('held', flush=True); sys.stdin.read()"
+
+    def tries():
+        return subprocess.run(
+            [sys.executable, "-c", f"import sys{NO_LOCKS}{lock}", str(tmp_path)],
+            capture_output=True,
+            text=True,
+        )
+
+    first = subprocess.Popen(
+        [sys.executable, "-c", holds, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert first.stdout.readline().strip() == b"held"
+        assert "BusyError" in tries().stderr
+    finally:
+        first.kill()
+        first.communicate()
+    done = tries()  # a process that was killed holds nothing
+    assert done.returncode == 0, done.stderr
 
 
 def test_in_one_process_the_later_run_takes_over(stopped):

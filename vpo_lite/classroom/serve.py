@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..checks import shown
-from ..files import LOCK, BusyError, lock_folder
+from ..locks import LOCK, BusyError, lock_folder
 from .kernels import connection_class, kernels_for, write_kernel
 from .notebooks import install_command
 

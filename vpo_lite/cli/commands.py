@@ -7,7 +7,8 @@ import sys
 
 from .. import __version__
 from ..checks import did_you_mean
-from ..files import BusyError, DamagedError
+from ..files import DamagedError
+from ..locks import BusyError
 from ..tasks import task_class, task_names
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError

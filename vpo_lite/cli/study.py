@@ -1,19 +1,13 @@
 """``vpo-lite study``: run a declared study, one run after the other, and print what came out."""
 
-import contextlib
-import os
-import subprocess
 import sys
-import tempfile
-import threading
-import time
 
 from ..checks import for_shell, shown
+from . import study_workers
 from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, requests, say
 from .study_tables import FIGURES, print_table
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
-WORKER = "VPO_LITE_STUDY_WORKER"  # in the environment of a worker
 OF_A_STUDY = (*WANTED, "out", "workers", "plan", "commands", "run_key", "search", "table")
 
 
@@ -56,8 +50,7 @@ def flags(made, arguments) -> None:
 
 
 def run(options) -> int | None:
-    if os.environ.get(WORKER):
-        threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    study_workers.end_with_the_parent()
     with requests():
         from ..studies import declaration
 
@@ -114,12 +107,22 @@ def _wanted(options) -> dict:
     return {name: getattr(options, name) for name in WANTED}
 
 
-def _jobs(study, folder, options, state: str) -> list:
-    """The chosen runs that are known by now and stand like this; see `results.state`."""
-    from ..studies import plan, results
+def _jobs(study, folder, options, *states: str) -> list:
+    """The chosen runs that are known by now and stand in one of these states; see `_state`."""
+    from ..studies import plan
 
     chosen = plan.jobs(study, folder, **_wanted(options))
-    return [job for job in chosen if results.state(folder, job) == state]
+    return [job for job in chosen if _state(folder, job) in states]
+
+
+def _state(folder, job) -> str:
+    """As `results.state`, and "running" where a process works on it now."""
+    from ..locks import is_locked
+    from ..studies import results
+
+    state = results.state(folder, job)
+    running = state == "to do" and is_locked(results.workplace(folder, job.key))
+    return "running" if running else state
 
 
 def _make(folder) -> None:
@@ -168,7 +171,7 @@ def _plan(study, folder, options) -> None:
     from ..studies import results
     from ..studies.plan import jobs, total
 
-    if left := _jobs(study, folder, options, "to do"):
+    if left := _jobs(study, folder, options, "to do", "running"):
         from ..studies.runner import check_sources
 
         with requests():
@@ -176,7 +179,7 @@ def _plan(study, folder, options) -> None:
     seconds, done, every = [], 0, total(study, folder, **_wanted(options))
     known = list(jobs(study, folder, **_wanted(options)))
     for job in known:
-        state = results.state(folder, job)
+        state = _state(folder, job)
         if state == "finished":
             try:
                 seconds.append(results.read_result(study, folder, job).seconds)
@@ -199,61 +202,26 @@ def _command(options, folder) -> list[str]:
 
 
 def _share(study, folder, options) -> int:
-    """Start the same command several times. Each run goes to the process that locks it first."""
+    """Let several processes do these runs."""
     from ..studies.plan import total
     from ..studies.results import is_done
 
-    many, kinds, most = options.workers, options.kinds or study.kinds, options.seeds or 10**6
+    kinds, most = options.kinds or study.kinds, options.seeds or 10**6
     mine = [j for j in study.every_job().values() if j.kind in kinds and j.seed < most]
     arguments = _command(options, folder)[1:]
     arguments += ["--kinds", *options.kinds] if options.kinds else []
     arguments += ["--seeds", str(options.seeds)] if options.seeds else []
     arguments += ["--every-rate"] * options.every_rate + ["--search"] * options.search
-    # With -m Python would look into the current folder first: another checkout may lie there.
-    main = "from vpo_lite.cli import main; sys.exit(main())"
-    command = [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; {main}"]
-    command += arguments
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    hidden = options.search or not sys.stderr.isatty()
     failed = [] if options.search else _failed(study, folder, options)
-    with contextlib.ExitStack() as open_ones:
-        logs = [
-            open_ones.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
-            for _ in range(many)
-        ]
-        how = dict(stdin=subprocess.PIPE, env=environment | {WORKER: "1"})
-        workers = [subprocess.Popen(command, stderr=log, **how) for log in logs]
-        try:
-            bar = open_ones.enter_context(
-                bars()(total=total(study, folder, **_wanted(options)), unit="run", disable=hidden)
-            )
-            while any(worker.poll() is None for worker in workers):
-                time.sleep(0.2)
-                bar.n = min(bar.total, sum(is_done(folder, job) for job in mine))
-                bar.refresh()
-        finally:
-            for worker in workers:  # after Ctrl-C
-                worker.terminate()
-                worker.wait()
-                worker.stdin.close()
-        errors = []
-        for worker, log in zip(workers, logs, strict=True):
-            log.seek(0)
-            errors += [log.read().strip()] if worker.returncode else []
-    for error in dict.fromkeys(errors):  # often all of them say the same
-        note(error.removeprefix("vpo-lite: ") or "a worker ended without a message")
-    if not errors:
+    status = study_workers.share(
+        arguments,
+        options.workers,
+        runs=None if options.search else total(study, folder, **_wanted(options)),
+        done=lambda: sum(is_done(folder, job) for job in mine),
+    )
+    if status == 0:
         _tell_end(failed, options)
-    return int(bool(errors))
-
-
-def _end_with_the_parent() -> None:
-    """End this worker when whoever started it is gone, also by kill -9: its end of the pipe is
-    closed then. What is under way is done again by the next study.
-    """
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+    return status
 
 
 def _failed(study, folder, options) -> list[str]:
@@ -274,7 +242,7 @@ def _tell_end(failed: list[str], options) -> None:
 def _run_all(study, folder, options) -> int | None:
     from ..studies.runner import check_sources, run_study
 
-    left = _jobs(study, folder, options, "to do")
+    left = _jobs(study, folder, options, "to do", "running")
     with requests():
         check_sources(study, folder, left, download=True)
         _make(folder)
@@ -289,16 +257,27 @@ def _run_all(study, folder, options) -> int | None:
                 bar.set_description(key)
             bar.update()
 
-        def wait(key):
-            bar.set_description(f"waiting: another process does {key}")
-
-        found = None
+        found, wait = None, _waiting(bar, "does")
         for found in run_study(study, folder, **_wanted(options), tell=tell, wait=wait):
             bar.write(_line(found))
             sys.stdout.flush()
     if found is None and not failed:
         note("all these runs are finished")
     _tell_end(failed, options)
+
+
+def _waiting(bar, what: str):
+    """What says on the bar, or else once in a line, which run another process does."""
+    told = set()
+
+    def wait(run):
+        text = f"waiting: another process {what} {run}"
+        bar.set_description(text)
+        if bar.disable and run not in told and not study_workers.is_one():
+            told.add(run)
+            note(text)
+
+    return wait
 
 
 def _line(found) -> str:
@@ -327,18 +306,14 @@ def _search(study, folder, options) -> int | None:
             raise Wrong(f"{folder}: no finished run to search with; see --plan")
         policies, waiting = len(to_do(study, folder)), waits_for_runs(study, known)
         _make(folder)
-    if waiting and WORKER not in os.environ:
+    if waiting and not study_workers.is_one():
         note(f"leaving out policies of unfinished runs: {', '.join(waiting)}; see --plan")
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     from ..studies.searching import run_searches
 
     with bars()(total=policies, disable=not sys.stderr.isatty(), unit="policy") as bar:
-
-        def wait(run):
-            bar.set_description(f"waiting: another process searches with {run}")
-
-        for found in run_searches(study, folder, wait=wait):
+        for found in run_searches(study, folder, wait=_waiting(bar, "searches with")):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "
                 f"answers, {found.seconds:.0f} s"

@@ -194,7 +194,7 @@ exec python3 -m verl.trainer.main_ppo --config-path "$here" --config-name vpo \\
 
 
 # What vpo_lite needs to score rollouts, without a model; the bounds are those of pyproject.toml.
-FOR_REWARDS = ("gymnasium>=1.0,<2", "scipy>=1.11", "pydantic>=2.8", "filelock>=3.16")
+FOR_REWARDS = ("gymnasium>=1.0,<2", "scipy>=1.11", "pydantic>=2.8", "filelock>=3.24")
 
 MERGE = (
     "python3 -m verl.model_merger merge --backend fsdp "

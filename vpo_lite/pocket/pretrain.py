@@ -20,18 +20,16 @@ from torch.utils.data import DataLoader
 
 from ..checks import told_of
 from ..files import (
-    BusyError,
     DamagedError,
-    FolderLock,
     Schema,
     check_path,
     is_free,
-    lock_folder,
     read_json,
     tidy,
     write_atomically,
     write_json,
 )
+from ..locks import BusyError, FolderLock, lock_folder
 from ..policy.adapter import quiet
 from ..policy.libraries import LlamaConfig, LlamaForCausalLM
 from ..policy.loading import load_policy

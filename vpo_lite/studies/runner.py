@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ..checks import told_of
-from ..files import BusyError, lock_folder, read_json, tidy, write_atomically
+from ..files import read_json, tidy, write_atomically
+from ..locks import BusyError, lock_folder
 from ..policy.loading import check_there
 from ..tasks.base import TaskError
 from ..tasks.sandbox import cores

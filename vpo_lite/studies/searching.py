@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ..checks import told_of
-from ..files import BusyError, DamagedError
+from ..files import DamagedError
+from ..locks import BusyError
 from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve

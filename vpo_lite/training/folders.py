@@ -14,12 +14,10 @@ from pathlib import Path
 
 from ..checks import command, shown, shown_path, told_of
 from ..files import (
-    BusyError,
     DamagedError,
     check,
     digest,
     is_free,
-    lock_folder,
     parse_json,
     read_json,
     sync,
@@ -27,6 +25,7 @@ from ..files import (
     write_atomically,
     write_json,
 )
+from ..locks import BusyError, lock_folder
 from ..markup import count
 from ..tasks.by_name import MOST_NAMES, in_modules, lies_in
 from .config import TrainConfig

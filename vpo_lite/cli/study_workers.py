@@ -1,0 +1,74 @@
+"""``vpo-lite study --workers``: several processes share the runs of one study. A run goes to the
+process that locks it first.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+from .flags import bars, note
+
+WORKER = "VPO_LITE_STUDY_WORKER"  # in the environment of a worker
+
+
+def is_one() -> bool:
+    """Whether this process is such a worker."""
+    return WORKER in os.environ
+
+
+def share(arguments: list[str], many: int, *, runs: int | None, done: Callable[[], int]) -> int:
+    """Run ``vpo-lite ARGUMENTS`` in so many processes. Returns 1 where one of them failed, after
+    printing why; what they print of their runs goes to stdout.
+
+    - runs: what the progress bar counts to; None for no bar
+    - done(): how many of them are done by now
+    """
+    # With -m Python would look into the current folder first: another checkout may lie there.
+    main = "from vpo_lite.cli import main; sys.exit(main())"
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; {main}"]
+    how = dict(stdin=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1", WORKER: "1"})
+    hidden = runs is None or not sys.stderr.isatty()
+    with contextlib.ExitStack() as open_ones:
+        logs = [
+            open_ones.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+            for _ in range(many)
+        ]
+        workers = [subprocess.Popen([*command, *arguments], stderr=log, **how) for log in logs]
+        try:
+            bar = open_ones.enter_context(bars()(total=runs, unit="run", disable=hidden))
+            while any(worker.poll() is None for worker in workers):
+                time.sleep(0.2)
+                if not hidden:
+                    bar.n = min(runs, done())
+                    bar.refresh()
+        finally:
+            for worker in workers:  # after Ctrl-C
+                worker.terminate()
+                worker.wait()
+                worker.stdin.close()
+        errors = []
+        for worker, log in zip(workers, logs, strict=True):
+            log.seek(0)
+            errors += [log.read().strip()] if worker.returncode else []
+    for error in dict.fromkeys(errors):  # often all of them say the same
+        note(error.removeprefix("vpo-lite: ") or "a worker ended without a message")
+    return int(bool(errors))
+
+
+def end_with_the_parent() -> None:
+    """Let a worker end when whoever started it is gone, also by kill -9: its end of the pipe is
+    closed then. What is under way is done again by the next study.
+    """
+    if is_one():
+        threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)
