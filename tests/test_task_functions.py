@@ -385,7 +385,7 @@ def test_functions_without_rows_are_refused(mine):
         ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
         (b"01", "f returned b'01': expected a list"),
         ("01", "f returned '01': expected a list"),
-        (np.float64(1), r"f returned np.float64\(1.0\): expected a list"),
+        (np.float64(1), r"f returned (np.float64\()?1.0\)?: expected a list"),  # NumPy 1 says 1.0
         (iter([0.5, 1.0]), "f returned <list_iterator .*: expected a list"),  # others never end
     ],
 )

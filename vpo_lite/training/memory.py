@@ -62,12 +62,13 @@ class Memory:
 
 
 def _largest(shape, name: str) -> int:
-    """The largest value of a setting, which may differ from layer to layer (Gemma 3n, Gemma 4); 0
-    where there is none.
+    """The largest value of a setting, which may differ from layer to layer (Gemma 3n, Gemma 4, the
+    latter as ``global_NAME`` in transformers 5.10); 0 where there is none.
     """
+    names = name, f"global_{name}"
     layers = getattr(shape, "per_layer_config", None) or [shape]
     layers = layers.values() if isinstance(layers, Mapping) else layers
-    found = [getattr(layer, name, None) or 0 for layer in layers]
+    found = [getattr(layer, n, None) or 0 for layer in layers for n in names]
     return max(max(x) if isinstance(x, list | tuple) else x for x in found)
 
 
