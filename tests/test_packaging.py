@@ -62,7 +62,6 @@ def test_the_lower_bounds_that_were_tried_are_those_that_are_required():
     text = " ".join((ROOT / "notebooks" / "WHERE.md").read_text().split())
     tried = re.search(r"passed on Python (\S+) with ([^:]*?)\. JupyterLab", text)
     versions = dict(re.findall(r"([a-z]+) (\d+\.\d+)", tried[2].lower()))
-    versions |= re.findall(r"With (pydantic) (\d+\.\d+), and else", text)  # tried later
     required = (parse(d) for d in PROJECT["dependencies"])
     assert versions == {name: re.match(r">=([\d.]+)", ranges)[1] for name, ranges in required}
     assert PROJECT["requires-python"] == f">={tried[1]}"
