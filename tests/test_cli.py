@@ -528,6 +528,13 @@ WRONG = {
         ["--task", "hops", "--layout", "x"],
         "--layout is an option of task maze (see",
     ),
+    "options of a task that is not named": (
+        ["--data", "x", "--reward-funcs", "a:b"],
+        "--data, --reward-funcs are options of task functions; add --task functions (see",
+    ),
+    "an option of several tasks": (["--problem", "3"], "programs; add --task NAME (see"),
+    "resume with an option of a task": (["--resume", ".", "--data", "x"], "leave out --data: the"),
+    "K by another name": (["--K", "infinity"], "'infinity': is no whole number, and not inf"),
     "one by its letter": (["-G", "8"], "did you mean --group-size? (see"),
     "a value that looks like an option": (["--layout", "-x"], "or --layout=VALUE where"),
     "resume": (["--resume", "."], "no run folder"),

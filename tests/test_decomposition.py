@@ -376,6 +376,9 @@ def test_components_of_different_scale_are_named():
     R = [[[1000, 0.0], [0, -1]], [[3000, 0], [0, 0]]]
     report = vpo.reward_report(R, worst=[0, -1], objectives=("cost", "style"))
     assert report.reached == {"cost": 2000, "style": 1} and beware in " ".join(str(report).split())
+    assert report.verdict.startswith("Rescale first, since the components differ in scale: cost ")
+    assert "As they are, hardly anything: the" in " ".join(report.verdict.split())
+    assert report.to_json()["verdict"].startswith("Rescale first")  # who decides by it alone
     R = np.array(R) / [1000, 1]
     report = vpo.reward_report(R, worst=[0, -1], objectives=("cost", "style"))
     assert report.reached == {"cost": 2, "style": 1} and "differ in scale" not in str(report)

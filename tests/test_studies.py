@@ -129,7 +129,7 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
         (("rates = {grpo =", "rates = {nobody ="), "rates: 'nobody' is none of the kinds"),
         (("lr = [1e-4, 1e-3]", "lr = []"), "lr"),
         (("steps = 3", "steps = = 3"), "no TOML"),
-        (("answers = 6", 'answers = 6, chosen_by = "any"'), "chosen_by"),
+        (("answers = 6", 'answers = 6, chosen_by = "any"'), "chosen_by should be any@k, best@k"),
         (("answers = 6", 'answers = 6, chosen_by = "best@0"'), "chosen_by"),
         (("operations = 2", "colour = 2"), "colour"),
     ],

@@ -18,7 +18,8 @@ from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
-from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions, asking
+from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
+from vpo_lite.tasks.numbered_prompts import asking, without_form
 from vpo_lite.tasks.reward_functions import RewardFunctions
 from vpo_lite.training import memory
 from vpo_lite.training.answers import judge, read_answers
@@ -150,6 +151,18 @@ def test_a_prompt_that_ends_with_no_text_of_the_user_is_asked_for_one_answer_onl
     assert asking(prompt, 1) == prompt
     with pytest.raises(ValueError, match="expected a text, or messages of which the last one is "):
         asking(prompt, 2)
+
+
+@pytest.mark.parametrize("prompt", ["Why?", [*PARTS, {"role": "user", "content": "Why?"}]])
+def test_a_form_that_was_asked_for_is_replaced_and_removed(prompt):
+    assert without_form(prompt) is prompt and without_form(asking(prompt, 1)) is prompt
+    for m in (2, 12, 100):
+        assert asking(asking(prompt, 3), m) == asking(prompt, m)
+        assert without_form(asking(prompt, m)) == prompt == asking(asking(prompt, m), 1)
+    asked = asking(prompt, 2, "route")
+    assert without_form(asked) is asked and without_form(asked, "route") == prompt
+    for own in ("Write 2 different answers in exactly this form:\n<answer_1> ... </answer_1>",):
+        assert without_form(f"Why?\n\n{own}") == f"Why?\n\n{own}"  # not m forms: not ours
 
 
 @pytest.mark.parametrize("rest", [{}, {"content": None}, {"tool_calls": [{"type": "function"}]}])
@@ -710,7 +723,8 @@ def test_data_check_also_scores_rows_in_one_call_as_training_does(mine, capsys):
 def test_a_fault_of_every_row_is_told_once(mine, capsys):
     mine([{"prompt": f"{i}?"} for i in range(5)])
     (mine.folder / "calls.py").write_text(
-        "def f(prompts, **_):\n    raise KeyError('a' if prompts[0] < '4' else 'b')\n"
+        "def f(prompts, **_):\n"
+        "    raise KeyError(f'a{prompts[0]}.5e-3' if prompts[0] < '4' else 'b')\n"
     )
     sys.modules.pop("calls", None)
     check = "data check rows.jsonl --task functions --score 4 --reward-funcs calls:f"

@@ -271,7 +271,7 @@ def test_a_script_whose_prompts_do_not_ask_for_the_form_is_told_once():
     rows = [("1 + 1", "2", "It is 2.")] * 19 + [
         ("1 + 1", "2", "<answer_1>2</answer_1> <answer_2>3</answer_2>")
     ]
-    with pytest.warns(UserWarning, match="^95% of the answers could not be read: do the") as told:
+    with pytest.warns(UserWarning, match="^95% of the answers could not be read: their") as told:
         call(reward, rows)
         assert not told, "of 40 answers nothing is said yet"
         call(reward, rows), call(reward, rows)
@@ -279,6 +279,48 @@ def test_a_script_whose_prompts_do_not_ask_for_the_form_is_told_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         call(SetReward.of_functions([correct], answers=2), rows[-1:] * 6 + rows)
+
+
+def test_a_data_set_of_evaluation_whose_prompts_do_not_ask_is_told_too():
+    """Beside the readable answers of training it went under."""
+    reward = SetReward.of_functions([correct], answers=2)
+    asked = reward.ask({"prompt": "1 + 1"})["prompt"]
+    good = [(asked, "2", "<answer_1>2</answer_1> <answer_2>3</answer_2>")] * 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(reward, good)
+    with pytest.warns(UserWarning, match="^100% .*do not ask for their form; map each data set"):
+        call(reward, [("1 + 1", "2", "It is 2.")] * 30)
+
+
+def test_functions_see_the_prompts_of_the_rows_as_on_the_command_line():
+    """They saw the lines that ask for m answers, too: a judge's or a pattern's prompt."""
+    seen = []
+
+    def look(prompts, completions, **columns):
+        seen.extend(prompts)
+        return [0.0] * len(completions)
+
+    for prompt in ("1 + 1", [{"role": "system", "content": "Be brief."}, *message("1 + 1")]):
+        reward = SetReward.of_functions([look], answers=3)
+        asked = reward.ask({"prompt": prompt})["prompt"]
+        assert asked != prompt and asked == reward.ask({"prompt": asked})["prompt"]  # asked once
+        reward([asked], ["<answer_1>2</answer_1> <answer_2>3</answer_2> <answer_3>4</answer_3>"])
+        assert seen == [prompt] * 3
+        seen.clear()
+
+
+def message(text):
+    return [{"role": "user", "content": text}]
+
+
+def test_weights_that_the_method_does_not_use_are_said():
+    with pytest.warns(UserWarning, match="w_star: method vpo does not use it") as told:
+        SetReward.of_functions([correct, brief], w_star=[2, 1])
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SetReward.of_functions([correct, brief], method="set_max", w_star=[2, 1])
 
 
 def test_what_is_logged():

@@ -148,6 +148,7 @@ class Option:
             return _TRUTH[text] if self.type is bool else self.type(text)
         except (ValueError, KeyError):
             kind = {int: "whole number", float: "number", bool: "truth value"}[self.type]
+            kind += ", and not inf" * self.inf
             raise ValueError(f"{self.flag} {shown(text)}: is no {kind}") from None
 
     def _read_file(self, path: str) -> str:

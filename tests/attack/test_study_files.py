@@ -165,12 +165,13 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
         (SMALL + MORE + 'judged = {task = "maze"}', "made for task 'programs', not for 'maze'"),
         (
             SMALL.replace("problems = 3", "problems = 10000"),
-            "lower measured.problems and measured.between",
+            "measured.problems = 10,000: task 'programs' has ",
         ),
-        (SMALL.replace("validation = 2", "validation = 10000"), "10,000 problems (validation)"),
+        (SMALL.replace("between = 2", "between = 9998"), "vpo: measured.between = 9,998: task 'p"),
+        (SMALL.replace("validation = 2", "validation = 9998"), "measured.validation = 9,998"),
         (
             SMALL.replace("problems = 3", "problems = 9999").replace("n = 2", "n = 9999"),
-            "lower measured.problems and measured.between; 9,999 problems (validation)",
+            "(held_out); ask for fewer; measured.validation = 9,999: task",
         ),
         (
             SMALL.replace("answers = 4", "answers = 2"),
@@ -188,7 +189,10 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
         (SMALL + SEARCH.replace('"vpo"', '"vqo"'), "search: kinds: 'vqo' is none of the kinds"),
         (SMALL + SEARCH.replace('"grpo"', '"vpo"'), "kinds: vpo is there twice"),
         (SMALL + SEARCH + "m = 4", "kind vpo writes 3 answers in a rollout"),
-        (SMALL + SEARCH.replace("problems = 3", "problems = 10000"), "search: 10,000 problems"),
+        (
+            SMALL + SEARCH.replace("problems = 3", "problems = 10000"),
+            "search.problems = 10,000",
+        ),
     ],
 )
 def test_a_study_that_cannot_work_is_refused_before_it_begins(here, capsys, text, said):

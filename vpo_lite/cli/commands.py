@@ -1,7 +1,6 @@
 """The commands: parse, call, print. They stand in a table below."""
 
 import argparse
-import itertools
 import os
 import sys
 
@@ -53,7 +52,7 @@ def run(arguments=None) -> int:
         with json_alone(arguments):
             options, unknown = parser(arguments).parse_known_args(arguments)
             if unknown:  # here, since argparse would name the help of `vpo-lite`
-                hint = _hint([text.split("=")[0] for text in unknown], options._parser)
+                hint = _hint([text.split("=")[0] for text in unknown], options, arguments)
                 options._parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             try:
                 with loading():
@@ -71,17 +70,28 @@ def run(arguments=None) -> int:
         return say(str(error) or type(error).__name__, 1)
 
 
-def _hint(unknown: list[str], made: argparse.ArgumentParser) -> str:
-    """What to add to the error on these arguments: the task whose options they are, or the flags
+def _hint(unknown: list[str], options, arguments: list[str]) -> str:
+    """What to add to the error on these arguments: the tasks whose options they are, or the flags
     that were probably meant.
     """
-    shown = (a for a in made._actions if a.help != argparse.SUPPRESS)
+    shown = (a for a in options._parser._actions if a.help != argparse.SUPPRESS)
     flags = [flag for action in shown for flag in action.option_strings]
-    if "--task" in flags:
-        for flag, name in itertools.product(unknown, task_names()):
-            if flag in [option.flag for option in task_class(name).options]:
-                return f"; {flag} is an option of task {name}"
-    return did_you_mean(unknown, flags)
+    if "--task" not in flags:
+        return did_you_mean(unknown, flags)
+    tasks = {name: {option.flag for option in task_class(name).options} for name in task_names()}
+    known = [flag for flag in dict.fromkeys(unknown) if any(flag in own for own in tasks.values())]
+    if not known:
+        return did_you_mean(unknown, flags)
+    named = ", ".join(known)
+    if getattr(options, "resume", None):
+        return f"; leave out {named}: the task and its options come from the run"
+    most = max(len(own & {*known}) for own in tasks.values())
+    fit = [name for name, own in tasks.items() if len(own & {*known}) == most]
+    are = "is an option" if len(known) == 1 else "are options"
+    there = f"task {fit[0]}" if len(fit) == 1 else f"the tasks {', '.join(fit)}"
+    given = any(x.startswith("--task") for x in arguments)
+    cure = "" if given else f"; add --task {fit[0] if len(fit) == 1 else 'NAME'}"
+    return f"; {named} {are} of {there}{cure}"
 
 
 def parser(arguments=()) -> argparse.ArgumentParser:

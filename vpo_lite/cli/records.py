@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -255,10 +256,11 @@ def _said(error: Exception) -> str:
 
 
 def _each_once(failed: dict[int, str]) -> Iterator[tuple[int, str]]:
-    """The first few failures of different words."""
-    first = {message: line for line, message in reversed(failed.items())}
-    by_line = sorted((line, message) for message, line in first.items())
-    yield from by_line[:SHOWN]
+    """The first few failures that differ in more than their numbers."""
+    first = {}
+    for line, message in sorted(failed.items()):
+        first.setdefault(re.sub(r"[0-9.]+(e[+-]?[0-9]+)?", "", message), (line, message))
+    yield from list(first.values())[:SHOWN]
 
 
 def score_flags(made, arguments) -> None:

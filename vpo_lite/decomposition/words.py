@@ -27,6 +27,8 @@ def verdict(report) -> str:
         word = "Hardly anything"
     else:
         word = ("Much" if best < MUCH else "Something") + ", as far as the rewards can tell"
+    if unequal := differ_in_scale(report.reached):
+        word = f"Rescale first, since {unequal} As they are, {word[0].lower()}{word[1:]}"
     gain = f"at most {report.gain:.2g} of coverage" if report.gain > 5e-5 else "nothing"
     text = (
         f"{word}: the best single answer covers {number(best)} of what all sampled answers cover "
@@ -288,7 +290,7 @@ def _doubts(report):
         yield f"{same}."
     if alike := _alike(report):
         yield alike
-    if unequal := differ_in_scale(report.reached):
+    if not report.coverage and (unequal := differ_in_scale(report.reached)):  # else in the verdict
         yield unequal
     if report.coverage and report.valid < 0.5:
         few, first = "are valid", "reduce failures"

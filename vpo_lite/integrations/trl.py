@@ -13,11 +13,13 @@ import numpy as np
 from ..checks import check_names
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
-from ..tasks.functions import Asked, OfFunctions, asking
+from ..tasks.functions import Asked, OfFunctions
+from ..tasks.numbered_prompts import asking, without_form
 from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.contract import check_given
 from ..training.measure import step_figures
+from ..training.unused import reads
 from ..training.watch import Watch
 from .rewards import RolloutReward, Scored
 
@@ -30,7 +32,10 @@ LOGGED = (
     "solved_rate",
     "repeat_rate",
 )
-UNREAD = "do the prompts ask for their form, as those of dataset.map(reward.ask) do?"
+UNASKED = (
+    "their prompts do not ask for their form; map each data set, that of evaluation, too: "
+    "dataset.map(reward.ask)"
+)
 
 
 @dataclass
@@ -51,7 +56,8 @@ class SetReward:
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
     After 50 answers the main process warns, once each, of what makes them hard to learn from: see
-    :func:`~vpo_lite.training.watch.faults`. So it does where nine in ten cannot be read.
+    :func:`~vpo_lite.training.watch.faults`. So it does where nine in ten cannot be read. Answers to
+    prompts that do not ask for the form of :attr:`ask` are looked at by themselves.
 
     It logs means through TRL's ``log_metric``: ``vpo/coverage``, ``vpo/valid_rate`` and so on, as
     in a StepRecord, and ``vpo/objective/NAME``. A set is one rollout here, also of one answer.
@@ -70,11 +76,12 @@ class SetReward:
     reward: RolloutReward = field(default_factory=RolloutReward)
     calls: int = field(default=0, init=False)
     watch: Watch = field(init=False)
+    watch_unasked: Watch = field(init=False)
 
     def __post_init__(self):
         check_given(self.task)
         self.task.check_policy(self.reward.answers, None)
-        self.watch = Watch(self.task, unread=UNREAD)
+        self.watch, self.watch_unasked = Watch(self.task), Watch(self.task, unread=UNASKED)
 
     @classmethod
     def of(cls, config: TrainConfig, *, thinks: bool = False) -> "SetReward":
@@ -110,7 +117,14 @@ class SetReward:
                 f"method = {reward.method!r}: its weights stand in the prompts, and your rows are "
                 "written before a step draws them; train it with vpo-lite train --engine trl"
             )
-        return cls(OfFunctions(functions, worst=worst, w_star=w_star), reward)
+        made = cls(OfFunctions(functions, worst=worst, w_star=w_star), reward)
+        if w_star is not None and not reads(reward.method, "w_star"):
+            warnings.warn(
+                f"w_star: method {reward.method} does not use it; leave it out, or name another "
+                "method, such as grpo with answers=1",
+                stacklevel=2,
+            )
+        return made
 
     @property
     def ask(self) -> "Asking":
@@ -148,7 +162,7 @@ class SetReward:
         shared = {"trainer_state": trainer_state, "log_metric": log_metric}
         scored, keys = self.score(prompts, completions, step, columns, shared)
         if getattr(trainer_state, "is_world_process_zero", True):
-            for said in self.watch.look(grouped(scored, keys)):
+            for said in self._look(prompts, scored, keys):
                 warnings.warn(said, stacklevel=2)
         if log_metric is not None:
             self.log(grouped(scored, keys), log_metric)
@@ -173,8 +187,9 @@ class SetReward:
                     "which rollouts share their weights; add a column vpo_key with a text for each "
                     "row"
                 )
-            instances = [Asked(p, row, shared or {}) for p, row in zip(prompts, rows, strict=True)]
-            keys = [self.task.key(x) for x in instances] if "vpo_key" not in columns else []
+            own = [without_form(p, self.task.tag) for p in prompts]
+            instances = [Asked(p, row, shared or {}) for p, row in zip(own, rows, strict=True)]
+            keys = [] if "vpo_key" in columns else [self.task.key(Asked(p)) for p in prompts]
         else:
             instances, keys = self._problems(columns)
         keys = list(columns.get("vpo_key", keys))
@@ -194,6 +209,16 @@ class SetReward:
             values = [row.get(name) for row in rows]
             if None not in values:
                 log_metric(f"vpo/{name}", float(np.average(values, weights=rollouts)))
+
+    def _look(self, prompts, scored: Sequence[Scored], keys: Sequence[str]) -> list[str]:
+        """What is to be said for the first time of these rollouts."""
+        asks = isinstance(self.task, OfFunctions) and self.reward.answers > 1
+        unasked = [asks and without_form(p, self.task.tag) is p for p in prompts]
+        said = []
+        for watch, which in ((self.watch, False), (self.watch_unasked, True)):
+            chosen = [i for i, one in enumerate(unasked) if one == which]
+            said += watch.look(grouped([scored[i] for i in chosen], [keys[i] for i in chosen]))
+        return said
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):

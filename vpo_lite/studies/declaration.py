@@ -34,7 +34,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown, told_of
 from ..files import DamagedError, Schema, check, read_bytes
@@ -48,7 +48,14 @@ MOST_KINDS = 1_000
 OF_THE_STUDY = ("lr", "seed", "threads")  # settings that the study itself gives to each run
 RESERVED = ("search-", "failed-")  # how the names of other files begin
 MUTATION = "mutation"  # in a search: mutations without a policy; no kind has this name
-CHOOSING = r"^((any|best|solved)@[1-9][0-9]{0,2}|set_reward)$"  # figures
+
+
+def _choosing(figure: str) -> str:
+    if not re.fullmatch("(any|best|solved)@[1-9][0-9]{0,2}|set_reward", figure):
+        raise ValueError("should be any@k, best@k or solved@k, such as any@10, or set_reward")
+    return figure
+
+
 Name = Annotated[str, Field(pattern=NAME, max_length=LONGEST)]
 Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1, max_length=100)]
 Values = Annotated[list[bool | int | float | str], Field(min_length=1, max_length=MOST_KINDS)]
@@ -92,7 +99,7 @@ class Measured(Schema):
     alphas: list[Annotated[float, Field(ge=LEAST_ALPHA, le=MOST_ALPHA)]] = Field(
         default_factory=list
     )
-    chosen_by: Annotated[str, Field(pattern=CHOOSING)] = "any@10"
+    chosen_by: Annotated[str, AfterValidator(_choosing)] = "any@10"
 
 
 class Searched(Schema):
@@ -226,8 +233,9 @@ class Study:
             )
         if judged.single:
             return
-        asked = {"held_out": max(measured.problems, measured.between)}
-        _check_problems(judged, asked | {"validation": measured.validation}, "measured")
+        splits = {"problems": "held_out", "between": "held_out", "validation": "validation"}
+        asked = {f"measured.{n}": (split, getattr(measured, n)) for n, split in splits.items()}
+        _check_problems(judged, asked)
 
     def _check_search(self, stated: Searched) -> None:
         """ValueError where a search could not be done, or not be compared with the others."""
@@ -243,7 +251,7 @@ class Study:
                     "m must be a multiple, so that all calls give equally many answers"
                 )
             if not config.single:
-                _check_problems(config, {"held_out": stated.problems}, "search")
+                _check_problems(config, {"search.problems": ("held_out", stated.problems)})
 
 
 def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
@@ -284,30 +292,22 @@ def _first_twice(names: Iterable[str]) -> str | None:
 
 
 def _check_named(names: Iterable[str], there: Iterable[str], what: str) -> None:
-    for name in names:
-        if name not in there:
-            raise ValueError(f"{what}: {shown(name)} is none of the kinds {', '.join(there)}")
+    if unknown := [name for name in names if name not in there]:
+        raise ValueError(f"{what}: {shown(unknown[0])} is none of the kinds {', '.join(there)}")
 
 
-def _check_problems(config: TrainConfig, asked: dict[str, int], what: str) -> None:
-    """ValueError where a task has fewer problems than asked for."""
-    seeds = config.make_task().seeds
-    between = " and measured.between" if what == "measured" else ""
-    fields = {"held_out": f"{what}.problems{between}", "validation": f"{what}.validation"}
-    faults = []
-    for split, count in asked.items():
+def _check_problems(config: TrainConfig, asked: dict[str, tuple[str, int]]) -> None:
+    """ValueError where a task has fewer problems than asked for: by field, split and number."""
+    seeds, faults = config.make_task().seeds, []
+    for field, (split, count) in asked.items():
         if split not in seeds:
-            faults.append(
-                f"task {config.task!r} with these options has no problems for {split}, and a study "
-                "needs them"
-            )
+            has = f"has no problems for {split} with these options, and a study needs them"
+            faults.append(f"task {config.task!r} {has}")
         elif count > len(seeds[split]):
-            faults.append(
-                f"{count:,} problems ({split}), and task {config.task!r} has "
-                f"{len(seeds[split]):,}; ask for fewer: lower {fields[split]}"
-            )
+            has = f"has {len(seeds[split]):,} problems ({split}); ask for fewer"
+            faults.append(f"{field} = {count:,}: task {config.task!r} {has}")
     if faults:
-        raise ValueError(f"{what}: {'; '.join(faults)}")
+        raise ValueError("; ".join(dict.fromkeys(faults)))
 
 
 def names() -> list[str]:

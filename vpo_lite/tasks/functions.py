@@ -19,10 +19,11 @@ from pydantic import AfterValidator, Field, JsonValue, field_validator
 from ..checks import LARGEST, check_finite, is_encodable, shown
 from ..options import Option, numbers_of
 from .base import Prompt, Task, TaskError
+from .numbered_prompts import asking
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .reward_functions import OF_TRL, RewardFunctions
 from .rows import Row
-from .wording import numbered_form, weighed
+from .wording import weighed
 
 EXAMPLE_REWARDS = "vpo_lite.tasks.example_rewards"
 EXAMPLE = f"{EXAMPLE_REWARDS}:small,many_divisors"  # for the rows that ship
@@ -152,35 +153,6 @@ class ByFunctions(Task):
             "prompts": [copy.deepcopy(x.prompt) for x in asked],
             "completions": completions,
         }
-
-
-def asking(prompt, m: int, tag: str = ByFunctions.tag, goals: str = ""):
-    """A prompt, text or messages, that asks for m answers in their form. For one answer it is
-    unchanged. goals: a sentence to put before the form. Raises ValueError for a prompt that
-    ends with no text of the user.
-
-    >>> print(asking("Name a prime.", 2))
-    Name a prime.
-    <BLANKLINE>
-    Write 2 different answers in exactly this form:
-    <answer_1> ... </answer_1> <answer_2> ... </answer_2>
-    """
-    more = [goals] if goals else []
-    if m > 1:
-        form = numbered_form(m, tag)
-        more.append(f"Write {m} different answers in exactly this form:\n{form}")
-    if not more:
-        return prompt
-    if isinstance(prompt, str):
-        return "\n\n".join([prompt, *more])
-    *before, last = prompt if isinstance(prompt, list | tuple) and prompt else [None]
-    asks = isinstance(last, Mapping) and last.get("role") == "user"
-    if not asks or not isinstance(last.get("content"), str):
-        raise ValueError(
-            f"prompt {shown(prompt)}: expected a text, or messages of which the last one is "
-            "the user's and its content a text; the form of the answers is added there"
-        )
-    return [*before, {**last, "content": "\n\n".join([last["content"], *more])}]
 
 
 class _Numbers(Option):

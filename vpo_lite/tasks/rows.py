@@ -32,7 +32,8 @@ def rows_of(path, schema) -> Iterator[Any]:
         raise DamagedError(
             f"{path}: a table of texts; write the rows as JSON lines or parquet, such as with "
             "pandas: read_csv(..., dtype=str, keep_default_na=False).to_json('rows.jsonl', "
-            "orient='records', lines=True)"
+            "orient='records', lines=True); all columns become texts: before .to_json convert "
+            "those of numbers, such as with .astype({'limit': int})"
         )
     return (_parquet if place.endswith(".parquet") else _json_lines)(path, schema)
 

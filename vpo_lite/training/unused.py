@@ -19,9 +19,19 @@ def unused(config: TrainConfig) -> list[str]:
         "K": method.weights != "many",
         "pay_repeats": one,  # an answer repeats an earlier one of its rollout
     }
-    if method.estimate.__module__ == estimators.__name__:  # others may read more than they name
-        found |= {name: name not in signature(method.estimate).parameters for name in ("k", "eps")}
+    found |= {name: not reads(config.method, name) for name in ("k", "eps")}
     return [name for name, does_nothing in found.items() if does_nothing]
+
+
+def reads(method: str, name: str) -> bool:
+    """Whether a method may read this argument of its function. One of yours may read more than it
+    names.
+
+    >>> reads("grpo", "w_star"), reads("vpo", "w_star")
+    (True, False)
+    """
+    estimate = estimators.METHODS[method].estimate
+    return estimate.__module__ != estimators.__name__ or name in signature(estimate).parameters
 
 
 def alpha_is_only_measured(config: TrainConfig) -> bool:

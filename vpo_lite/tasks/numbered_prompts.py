@@ -1,0 +1,68 @@
+"""Prompts of rows, texts or chat messages, that ask for m answers in their numbered form."""
+
+import re
+from collections.abc import Mapping
+
+from ..checks import shown
+from .wording import numbered_form
+
+_FORM = re.compile(
+    r"\n\nWrite ([1-9][0-9]{0,2}) different answers in exactly this form:\n(<[^\n]*)\Z"
+)
+
+
+def asking(prompt, m: int, tag: str = "answer", goals: str = ""):
+    """A prompt, text or messages, that asks for m answers in their form; for one answer it asks for
+    no form. A form that an earlier call wrote is replaced.
+
+    goals: a sentence to put before the form. Raises ValueError for a prompt that ends with no text
+    of the user.
+
+    >>> print(asking("Name a prime.", 2))
+    Name a prime.
+    <BLANKLINE>
+    Write 2 different answers in exactly this form:
+    <answer_1> ... </answer_1> <answer_2> ... </answer_2>
+    """
+    prompt, more = without_form(prompt, tag), [goals] if goals else []
+    if m > 1:
+        form = numbered_form(m, tag)
+        more.append(f"Write {m} different answers in exactly this form:\n{form}")
+    if not more:
+        return prompt
+    if (text := _last_text(prompt)) is None:
+        raise ValueError(
+            f"prompt {shown(prompt)}: expected a text, or messages of which the last one is "
+            "the user's and its content a text; the form of the answers is added there"
+        )
+    return _with_text(prompt, "\n\n".join([text, *more]))
+
+
+def without_form(prompt, tag: str = "answer"):
+    """A prompt as it was before :func:`asking`. One that asks for no such form is given back as
+    this same object.
+
+    >>> without_form(asking("Name a prime.", 2))
+    'Name a prime.'
+    """
+    text = _last_text(prompt)
+    found = None if text is None else _FORM.search(text)
+    if found is None or found[2] != numbered_form(int(found[1]), tag):
+        return prompt
+    return _with_text(prompt, text[: found.start()])
+
+
+def _last_text(prompt) -> str | None:
+    """What the user says last; None where that is no text."""
+    if isinstance(prompt, str):
+        return prompt
+    last = prompt[-1] if isinstance(prompt, list | tuple) and prompt else None
+    asks = isinstance(last, Mapping) and last.get("role") == "user"
+    return last["content"] if asks and isinstance(last.get("content"), str) else None
+
+
+def _with_text(prompt, text: str):
+    if isinstance(prompt, str):
+        return text
+    *before, last = prompt
+    return [*before, {**last, "content": text}]
