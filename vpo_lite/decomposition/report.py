@@ -204,7 +204,8 @@ def reward_report(
     The verdict is "much" where the best single answer covers less than 0.85, "hardly anything" from
     0.95 on, and "something" in between. Two points of reference: in the demo (notebooks/
     REFERENCE.md) it covers 0.89, where VPO ends at 0.95 and GRPO at 0.88. With one quality and
-    little noise (`negative_controls.noisy_copies`) it covers 0.99.
+    little noise (`negative_controls.noisy_copies`) it covers 0.99. Where one component reaches over
+    20 times as far as another, the verdict begins with the advice to rescale.
 
     Returns a `RewardReport`. Raises ValueError, in one line, for shapes and values that do not fit,
     and for rewards below `worst`.
