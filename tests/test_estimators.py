@@ -497,18 +497,44 @@ def test_a_group_of_two_has_no_size_only_a_sign():
 
 
 def test_a_new_method_is_one_function_with_a_decorator():
+    @estimators.method(z_score=True)
+    def worst_answer(R, *, w_star, **_):
+        return estimators.scalar(R, w_star).min(axis=-1)
+
     @estimators.method()
-    def worst_answer(R, *, w_star, eps, **_):
+    def above_the_median(R, *, w_star, **_):
         r = estimators.scalar(R, w_star).min(axis=-1)
-        return r, zscore(r, eps)
+        return r, r - np.median(r, axis=-1, keepdims=True)
 
     R = rng().random((2, 4, 3, 2))
-    assert "worst_answer" in estimators.METHODS
-    assert vpo.advantages("worst_answer", R) == pytest.approx(zscore(R.mean(axis=-1).min(axis=-1)))
+    r = R.mean(axis=-1).min(axis=-1)
+    assert {"worst_answer", "above_the_median"} <= set(estimators.METHODS)
+    assert vpo.advantages("worst_answer", R) == pytest.approx(zscore(r))
+    assert vpo.advantages("worst_answer", R, eps=0.5) == pytest.approx(zscore(r, 0.5))
+    assert vpo.estimators.rollout_scores("worst_answer", R) == pytest.approx(r)
+    ordered = np.sort(vpo.advantages("above_the_median", R), axis=-1)
+    assert ordered[:, 1] == pytest.approx(-ordered[:, 2])  # the two in the middle
+
+
+@pytest.mark.parametrize("weights", ["none", "one", "many"])
+def test_scores_that_differ_by_rounding_alone_are_equal_in_a_method_of_ones_own_too(weights):
+    """Its rewards of 1e9 cancel: what is left of them, some 1e-7, is rounding."""
+
+    @estimators.method(weights=weights, z_score=True)
+    def cancelled(R, **_):
+        R *= 2  # works in place
+        return R[..., 0, 0] - R[..., 0, 1]
+
+    R = np.stack([x := 1e9 + rng().random((1, 4, 1)), x + 1e-7 * rng(1).random(x.shape)], axis=-1)
+    W = None if weights == "none" else np.ones((1, 1, 2)) / 2
+    assert not vpo.advantages("cancelled", R, weights=W).any()
+    assert vpo.advantages("cancelled", R * [1, 0.5], weights=W).any()
+    if weights == "many":
+        assert not vpo.advantages("cancelled", R).any()
 
 
 RETURNED = {  # by a method of a reader's own, for R (2, 4, 3, 3)
-    "no pair": (lambda R: R[..., 0, 0], "returned no pair (score, advantage), each (2, 4)"),
+    "no pair": (lambda R: R[..., 0, 0], "each (2, 4); for scores alone write method(z_score=True)"),
     "one per answer": (lambda R: (R[..., 0, 0], R[..., 0]), "has shape (2, 4, 3): expected (2, 4)"),
     "one per prompt": (lambda R: (R[:, 0, 0, 0],) * 2, "has shape (2,): expected (2, 4)"),
     "NaN": (
@@ -529,6 +555,15 @@ def test_what_a_method_of_ones_own_returns_is_checked(returned, words):
     with pytest.raises(ValueError) as error:
         estimators.estimate("mine", R3)
     assert words in str(error.value) and "'mine'" in str(error.value)
+
+
+def test_a_method_of_scores_alone_returns_nothing_else():
+    @estimators.method(z_score=True)
+    def paired(R, **_):
+        return R[..., 0, 0], R[..., 0, 0]
+
+    with pytest.raises(ValueError, match=r"'paired' returned shape \(2, 2, 4\): .* alone, \(2, "):
+        estimators.estimate("paired", R3)
 
 
 def test_a_method_of_ones_own_has_a_name_of_its_own():

@@ -290,7 +290,7 @@ def test_a_folder_of_ones_own(tmp_path, capsys):
 
 def test_a_method_without_a_docstring_has_a_page_too(tmp_path, monkeypatch):
     """As the one of the reference: it was an AttributeError."""
-    method = replace(METHODS["vpo"], estimate=lambda R, **_: (R, R))
+    method = replace(METHODS["vpo"], estimate=lambda R, **_: R)
     monkeypatch.setitem(METHODS, "vpo", method)
     write_lesson("few_weights/K-64", tmp_path / "x.html")  # one needs no list
     assert ": a method without a description" in (tmp_path / "x.html").read_text()

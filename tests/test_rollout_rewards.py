@@ -13,7 +13,7 @@ from vpo_lite.tasks.base import group_key
 from vpo_lite.tasks.functions import Asked, OfFunctions
 from vpo_lite.training.step import Learner, train_step
 
-COMPARABLE = [name for name, method in vpo.METHODS.items() if method.z_score]
+COMPARABLE = [n for n, method in vpo.METHODS.items() if method.z_score and not method.recombines]
 OF_TASKS = {"maze": dict(layout="lite-6x6"), "programs": {}}  # of programs, d differs
 
 
@@ -35,9 +35,8 @@ import vpo_lite as vpo
 
 
 @vpo.estimators.method(z_score=True)
-def first_answer(R, *, w_star, eps, **_):
-    score = vpo.estimators.scalar(R, w_star)[..., 0]
-    return score, vpo.estimators.zscore(score, eps)
+def first_answer(R, *, w_star, **_):
+    return vpo.estimators.scalar(R, w_star)[..., 0]
 
 
 @vpo.estimators.method()

@@ -396,8 +396,7 @@ def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatc
     pytest.importorskip("pyarrow")
     (tmp_path / "of_the_export.py").write_text(
         "import vpo_lite as vpo\n\n\n@vpo.estimators.method(z_score=True)\n"
-        "def exported_too(R, *, eps, **_):\n    score = R.mean(axis=(2, 3))\n"
-        "    return score, vpo.estimators.zscore(score, eps)\n"
+        "def exported_too(R, **_):\n    return R.mean(axis=(2, 3))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     named = "of_the_export:exported_too"

@@ -40,7 +40,7 @@ from .checks import (
     shown,
     told_of,
 )
-from .exact import compared_set_rewards
+from .exact import ExactReward, compared_set_rewards
 from .objective import set_reward
 
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
@@ -63,15 +63,20 @@ class Method:
     """One row of the table of methods."""
 
     name: str
-    estimate: Callable  # (R, *, weights, alpha, w_star, k, eps) -> Estimate
+    estimate: Callable  # (R, *, weights, alpha, w_star, k, eps) -> (score, advantage), or scores
     single_answer: bool = False  # defined for one answer per rollout, so it sets m = 1
     weights: str = "none"  # drawn per prompt: "none", "one" (P, 1, d) or "many" (P, K, d)
     weight_in_prompt: bool = False  # the policy reads its weights in the prompt
     recombines: bool = False  # a group's answers make one more rollout (training/recombine.py)
-    z_score: bool = False  # advantage = z-score of the score in its group, as TRL and veRL compare
+    z_score: bool = False  # it gives scores alone; their z-scores in the group are the advantages
 
     def __post_init__(self):
         check_choice(self.weights, "weights", ("none", "one", "many"))
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is one of this module."""
+        return self.estimate.__module__ == __name__
 
 
 ARGUMENTS = ("weights", "alpha", "w_star", "k", "eps")  # that a method may name
@@ -83,10 +88,13 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
 
     `properties` are fields of `Method`. The function takes R (P, G, m, d) and names the keyword
     arguments it needs, out of weights (P, K, d), alpha, w_star (P, d), k and eps. It ends in `**_`,
-    which takes the others. It returns an `Estimate`, or the plain pair (score, advantage).
-    `weights` is None where the exact mean is asked for (K = infinity). The function must not
-    compare prompts: with `groups=`, and where d differs, it is called for each alone (P = 1).
-    Training calls it once before the first step, too, for a group without any answer.
+    which takes the others.
+
+    - With `z_score=True` it returns the scores (P, G) alone. The library compares a group by their
+      z-scores, and so do TRL and veRL. Otherwise it returns the pair (score, advantage).
+    - `weights` is None where the exact mean is asked for (K = infinity).
+    - It must not compare prompts: with `groups=`, and where d differs, it is called for each alone
+      (P = 1). Training calls it once before the first step, too, for a group without any answer.
 
     Raises ValueError for the name of a method of another module, since runs and figures go by the
     name; for an unknown property; for a function without ``**_``, with an argument that it will
@@ -262,17 +270,23 @@ def estimate(
     if w_star.shape not in {(d,), (P, d)}:
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
-    ours = METHODS[method].estimate.__module__ == __name__
-    if not ours:  # it may work in place
-        R, weights, w_star = (None if x is None else x.copy() for x in (R, weights, w_star))
+    how = METHODS[method]
+    given = R, weights, w_star
+    if not how.ours:  # it may work in place
+        given = (None if x is None else x.copy() for x in given)
+    r, W, w = given
     try:
-        found = METHODS[method].estimate(R, weights=weights, w_star=w_star, **settings)
+        found = how.estimate(r, weights=W, w_star=w, **settings)
     except Exception as error:
-        if ours or isinstance(error, MemoryError):  # of full memory training says what to lower
+        if how.ours or isinstance(error, MemoryError):  # of full memory training says what to lower
             raise
-        exact = weights is None and METHODS[method].weights == "many"
+        exact = weights is None and how.weights == "many"
         cure = "; with K = inf its weights are None: let it handle that, or give a finite K" * exact
         raise ValueError(f"method {method!r} raised {raised_by(error)}{cure}") from error
+    if how.z_score:
+        return _compared(
+            method, found, R, w_star[:, None] if how.weights == "none" else weights, eps
+        )
     return _checked(method, found, R.shape[:2])
 
 
@@ -307,14 +321,30 @@ def _checked_weights(method, weights, shape):
     return weights
 
 
+def _compared(method, found, R, W, eps):
+    """The `Estimate` of scores alone. W: the weights that made them, None for all of them."""
+    score, error = found[:2] if isinstance(found, ExactReward) else (found, 0.0)
+    score = check_finite(score, f"what method {method!r} returned", 0, np.inf)
+    if score.shape != R.shape[:2]:
+        raise ValueError(
+            f"method {method!r} returned shape {score.shape}: with z_score=True expected its "
+            f"scores alone, {R.shape[:2]}"
+        )
+    size = abs(R).max(axis=(1, 2, 3))[:, None] if W is None else _size(R, W)
+    return Estimate(score, zscore(score, eps, size, error))
+
+
 def _checked(method, found, shape):
     """What a method returned, as an `Estimate`: a method of a reader's own may return anything."""
     if not isinstance(found, tuple) or len(found) != 2:
-        raise ValueError(f"method {method!r} returned no pair (score, advantage), each {shape}")
+        raise ValueError(
+            f"method {method!r} returned no pair (score, advantage), each {shape}; for scores "
+            "alone write method(z_score=True)"
+        )
     named = zip(("score", "advantage"), found, strict=True)
     parts = [check_finite(x, f"{name} of method {method!r}", 0, np.inf) for name, x in named]
-    most, ours = abs(parts[1]).max(initial=0), METHODS[method].estimate.__module__ == __name__
-    if most > MOST_ADVANTAGE and not ours:  # of ours some grow with the rewards
+    most = abs(parts[1]).max(initial=0)
+    if most > MOST_ADVANTAGE and not METHODS[method].ours:  # of ours some grow with the rewards
         raise ValueError(
             f"advantage of method {method!r} is up to {most:.3g}: a loss in float32 cannot hold "
             f"more than {MOST_ADVANTAGE:g}; divide by the group's spread, as estimators.zscore does"
@@ -327,22 +357,18 @@ def _checked(method, found, shape):
 
 def _prompt_by_prompt(method, R, weights, w_star, settings):
     """`estimate` of prompts that differ in shape: a list of arrays (G, m, d_p)."""
-    if len({r.shape[:1] for r in R}) > 1 or min(r.ndim for r in R) == 0:
+    if len({r.shape[:1] for r in R}) > 1 or {r.ndim for r in R} != {3}:
         raise ValueError(
             f"R holds prompts of the shapes {shown([r.shape for r in R])}: expected (G, m, d_p) "
             "with the same G for all prompts; for groups of other sizes give groups="
         )
-    weights = _per_prompt(weights, "weights", range(len(R)), 2)
-    w_star = _per_prompt(w_star, "w_star", range(len(R)), 1)
-    parts = [
-        _one_of_several(f"prompt {p}", method, r[None], W, w, settings)
-        for p, (r, W, w) in enumerate(zip(R, weights, w_star, strict=True))
-    ]
-    return Estimate(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+    rollouts, prompts = [r for group in R for r in group], [p for p, r in enumerate(R) for _ in r]
+    found = _group_by_group(method, rollouts, prompts, weights, w_star, settings, "prompt")
+    return Estimate(*(x.reshape(len(R), -1) for x in found))
 
 
-def _group_by_group(method, R, groups, weights, w_star, settings):
-    """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels."""
+def _group_by_group(method, R, groups, weights, w_star, settings, what="group"):
+    """`estimate` of N rollouts in any order: R (N, m, d), groups (N,) labels; what: their word."""
     listed = isinstance(R, list | tuple)
     R = [check_finite(r, f"R[{n}]", 0) for n, r in enumerate(R)] if listed else check_rewards(R)
     shapes = {f"R[{n}]": r.shape for n, r in enumerate(R)} if listed else {"R": R.shape}
@@ -369,59 +395,48 @@ def _group_by_group(method, R, groups, weights, w_star, settings):
         shapes = {R[n].shape for n in members}
         if len(shapes) > 1:
             raise ValueError(
-                f"group {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
+                f"{what} {shown(label)} has rollouts of the shapes {shown(shapes)}: expected one "
                 "(m, d); let a missing answer have the worst rewards"
             )
         one = np.array([[R[n] for n in members]])
-        part = _one_of_several(f"group {shown(label)}", method, one, W, w, settings)
+        W, w = (None if x is None else [x] for x in (W, w))
+        with told_of(f"{what} {shown(label)}"):
+            part = estimate(method, one, weights=W, w_star=w, **settings)
         for whole, values in zip(found, part, strict=True):
             whole[members] = values[0]
     return found
-
-
-def _one_of_several(where, method, R, W, w, settings):
-    """`estimate` of one prompt or group, R (1, G, m, d); an error says of which."""
-    weights, w_star = (None if x is None else [x] for x in (W, w))
-    with told_of(where):
-        return estimate(method, R, weights=weights, w_star=w_star, **settings)
 
 
 # ---- the methods ----
 
 
 @method(weights="many", z_score=True)
-def vpo(R, *, weights, alpha, eps, **_):
+def vpo(R, *, weights, alpha, **_):
     """(1/K) sum_j max_i w_j . r_i (2605.22817).
 
     The max stands inside the mean: an answer pays if it is the best for some of the weights.
     """
-    if weights is None:
-        U, error, _ = compared_set_rewards(R, alpha)
-        return Estimate(U, zscore(U, eps, abs(R).max(axis=(1, 2, 3))[:, None], error))
-    U = set_reward(R, weights)
-    return Estimate(U, zscore(U, eps, _size(R, weights)))
+    return compared_set_rewards(R, alpha) if weights is None else set_reward(R, weights)
 
 
 @method(single_answer=True, z_score=True)
-def grpo(R, *, w_star, eps, **_):
+def grpo(R, *, w_star, **_):
     """w* . r of the one answer (2402.03300)."""
-    r = scalar(R, w_star)[..., 0]
-    return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
+    return scalar(R, w_star)[..., 0]
 
 
 @method(z_score=True)
-def multi_rlvr(R, *, w_star, eps, **_):
+def multi_rlvr(R, *, w_star, **_):
     """The sum of w* . r over the m answers (2603.24844).
 
     The prompt is VPO's. But the sum is highest if the best answer is repeated m times, so training
     gives a repeated answer the task's worst rewards.
     """
-    r = scalar(R, w_star).sum(axis=-1)
-    return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
+    return scalar(R, w_star).sum(axis=-1)
 
 
 @method(z_score=True)
-def set_max(R, *, w_star, eps, **_):
+def set_max(R, *, w_star, **_):
     """The max of w* . r over the m answers (ours).
 
     VPO's prompt and its max, but under the fixed weights w* alone: VPO with K = 1 and w = w*. It
@@ -430,8 +445,7 @@ def set_max(R, *, w_star, eps, **_):
     >>> rollout_scores("set_max", [[[[1, 0], [0, 1]], [[0.6, 0.6], [0, 0]]]]).tolist()
     [[0.5, 0.6]]
     """
-    r = scalar(R, w_star).max(axis=-1)
-    return Estimate(r, zscore(r, eps, _size(R, w_star[:, None])))
+    return scalar(R, w_star).max(axis=-1)
 
 
 @method(single_answer=True)
@@ -475,31 +489,30 @@ def maxrl(R, *, w_star, eps, **_):
 
 
 @method(single_answer=True, weights="one", z_score=True)
-def random_weighting(R, *, weights, eps, **_):
+def random_weighting(R, *, weights, **_):
     """w . r with one w ~ Dir(alpha) per prompt, not shown to the policy (ablation, 2605.22817)."""
-    r = set_reward(R, weights)
-    return Estimate(r, zscore(r, eps, _size(R, weights)))
+    return set_reward(R, weights)
 
 
 @method(single_answer=True, weights="one", weight_in_prompt=True, z_score=True)
-def goal_conditioned(R, *, weights, eps, **_):
+def goal_conditioned(R, *, weights, **_):
     """w . r with one w ~ Dir(alpha) per prompt, written into it (ablation, 2605.22817).
 
     The numbers are those of `random_weighting`. Training writes w into the prompt: see
     `vpo_lite.training.rollouts`. In another loop that is for you to do.
     """
-    return random_weighting(R, weights=weights, eps=eps)
+    return random_weighting(R, weights=weights)
 
 
-@method(weights="many", recombines=True)
-def vpo_recombined(R, *, weights, alpha, eps, **_):
+@method(weights="many", recombines=True, z_score=True)
+def vpo_recombined(R, *, weights, alpha, **_):
     """VPO's number, for groups in which one rollout is recombined (ours).
 
     Before it is compared, the best set of m answers found so far, whoever wrote them, takes the
     place of one rollout of the group: see `vpo_lite.training.recombine`. Rare answers are then
     learnt from at once. Only the native trainer does this. Here the numbers are those of `vpo`.
     """
-    return vpo(R, weights=weights, alpha=alpha, eps=eps)
+    return vpo(R, weights=weights, alpha=alpha)
 
 
 # ---- what they are made of ----
@@ -598,9 +611,9 @@ def _flat(x, size=0.0):
 def _size(R, W):
     """What the largest rewards of each group would score, if nothing cancelled: (P, 1).
 
-    W (K, d), (P, K, d) or (P, G, K, d).
+    W (P, K, d) or (P, G, K, d).
     """
-    W = abs(W).reshape(len(W) if W.ndim > 2 else 1, -1, W.shape[-1]).mean(axis=1)
+    W = abs(W).reshape(len(W), -1, W.shape[-1]).mean(axis=1)
     return (abs(R).max(axis=(1, 2)) * W).sum(axis=-1, keepdims=True)
 
 

@@ -58,8 +58,9 @@ class RolloutReward:
 
     def __post_init__(self):
         object.__setattr__(self, "method", method_name(self.method))
-        if not estimators.METHODS[self.method].z_score:
-            there = ", ".join(name for name, m in estimators.METHODS.items() if m.z_score)
+        comparable = [n for n, m in estimators.METHODS.items() if m.z_score and not m.recombines]
+        if self.method not in comparable:
+            there = ", ".join(comparable)
             raise ValueError(
                 f"method = {checks.shown(self.method)}: another engine compares rollouts by the "
                 f"z-score of their rewards, so there is {there}, and yours with "

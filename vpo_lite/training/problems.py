@@ -106,7 +106,7 @@ def check_method(task: Task, config: TrainConfig) -> None:
     worst: maxrl where they are negative, or one of a reader's own. Training may meet such a group
     in any step; this says it before the policy is measured.
     """
-    ours = estimators.METHODS[config.method].estimate.__module__ == estimators.__name__
+    ours = estimators.METHODS[config.method].ours
     if ours and config.method != "maxrl":  # the others take any finite rewards
         return
     x = task.instance(task.seeds["train"][0])

@@ -30,8 +30,9 @@ def reads(method: str, name: str) -> bool:
     >>> reads("grpo", "w_star"), reads("vpo", "w_star")
     (True, False)
     """
-    estimate = estimators.METHODS[method].estimate
-    return estimate.__module__ != estimators.__name__ or name in signature(estimate).parameters
+    how = estimators.METHODS[method]
+    named = name in signature(how.estimate).parameters or (name == "eps" and how.z_score)
+    return named or not how.ours
 
 
 def alpha_is_only_measured(config: TrainConfig) -> bool:
