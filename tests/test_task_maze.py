@@ -76,6 +76,7 @@ def test_moves_and_squares_mean_the_same():
         ),  # repeated tag: the first counts
         ("<route_1> R </route_1> <route_2> R R D", ["R", None, None]),  # truncated
         ("<route_1> R </route_2>", [None, None, None]),  # wrong end
+        ("<route_1> , </route_1>", [None, None, None]),
         ("<route_1> </route_1>", ["", None, None]),  # an empty route is a route that goes nowhere
         ("<route_1> go RIGHT then DOWN </route_1>", [None, None, None]),  # prose
         ("I would go RIGHT RIGHT DOWN", [None, None, None]),

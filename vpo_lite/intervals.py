@@ -110,15 +110,10 @@ def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float
     return mean - half, mean + half
 
 
-def _rows(values):
+def _flat(values):
     values = check_finite(values, "values", 1)
     if not len(values):
         raise ValueError(f"values has shape {values.shape}: expected at least one row")
-    return values
-
-
-def _flat(values):
-    values = _rows(values)
     if values.ndim > 1:
         raise ValueError(f"values has shape {values.shape}: expected one number each")
     return values

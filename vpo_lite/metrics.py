@@ -161,7 +161,7 @@ def diversity(R: ArrayLike, valid: ArrayLike | None = None) -> np.ndarray:
             "of R"
         )
     n, total = R.shape[-2], 0.0
-    rows = max(1, BLOCK * n // max(R.size * n, 1))  # all of them, but for large pools
+    rows = max(1, BLOCK // max(R.size, 1))  # all of them, but for large pools
     for low in range(0, n, rows):
         i = slice(low, low + rows)
         distance = abs(R[..., i, None, :] - R[..., None, :, :]).sum(axis=-1)

@@ -193,6 +193,8 @@ class MazeTask(Task):
         Squares that are walls, off the board or not adjacent make it malformed.
         """
         words = body.replace(",", " ").split()
+        if not words:  # no move at all is a route, a comma alone is not
+            return None if body.strip() else ""
         moves = [_MOVE_WORDS.get(word.upper() if word.isascii() else None) for word in words]
         if all(moves):
             return "".join(moves)

@@ -92,11 +92,12 @@ def _of_seeds(name: str, compared: list[_Kind], peers: list[_Kind]) -> list[Nois
     """What the choice of the seeds adds to the mean of a figure of one kind, or to the difference
     of two. peers: the kinds on the same problems, these too.
     """
-    mine, all_of_them = (
-        [values for kind in kinds if None not in (values := kind.by_run.get(name, [None]))]
-        for kinds in (compared, peers)
-    )
-    return of_seeds(mine, all_of_them)
+
+    def known(kinds: list[_Kind]) -> list:
+        found = [kind.by_run.get(name) for kind in kinds]
+        return [values for values in found if values is not None and None not in values]
+
+    return of_seeds(known(compared), known(peers))
 
 
 def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:

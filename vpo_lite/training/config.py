@@ -148,10 +148,10 @@ class TrainConfig:
     ignore_memory: bool = setting(False, "train even if the memory needed exceeds the machine's")
     rollout_dtype: str = setting(
         "auto",
-        "number format of sampling: auto (as the parameters), bfloat16, float32",
+        "number format of sampling in training: auto (as the parameters), bfloat16, float32",
         choices=DTYPES,
     )
-    compile: bool = setting(False, "sample through torch.compile, for runs of many minutes")
+    compile: bool = setting(False, "sample through torch.compile in training: for long runs")
     eval_problems: int | None = setting(
         None,
         "held-out problems measured before and after; default: 64, or all where there are fewer",
