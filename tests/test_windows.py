@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vpo_lite import checks
+from vpo_lite import messages
 from vpo_lite.locks import lock_folder
 
 HERE = Path(__file__).parent
@@ -157,7 +157,7 @@ def test_a_lock_in_use_is_removed_once_it_is_free(tmp_path, monkeypatch):
 
 def test_a_command_is_quoted_as_the_shell_of_the_system_reads_it(monkeypatch):
     path = r"my runs\a"
-    assert shlex.split(checks.command("train", "--resume", path))[-1] == path
-    monkeypatch.setattr(checks, "WINDOWS", True)
-    assert checks.command("train", "--resume", path) == r'vpo-lite train --resume "my runs\a"'
-    assert checks.command("train", "--resume", r"runs\a") == r"vpo-lite train --resume runs\a"
+    assert shlex.split(messages.command("train", "--resume", path))[-1] == path
+    monkeypatch.setattr(messages, "WINDOWS", True)
+    assert messages.command("train", "--resume", path) == r'vpo-lite train --resume "my runs\a"'
+    assert messages.command("train", "--resume", r"runs\a") == r"vpo-lite train --resume runs\a"

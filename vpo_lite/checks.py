@@ -9,17 +9,11 @@ The functions of the core are right within these limits, and refuse what lies be
 
 A result is right to 1e-12 of the largest reward of its set, or it states its own error. Advantages
 are the exception: scores that spread less than 1e-9 count as equal, so scale up smaller rewards.
-
-Longer than 350 lines because it is one of the four files that can be copied by themselves.
 """
 
 import contextlib
-import os
-import shlex
-import subprocess
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from pathlib import Path
 
@@ -34,11 +28,7 @@ MOST_VALUES = 2**26  # numbers in an array: half a gigabyte
 MOST_PAIRS = 10**10  # comparisons of answers in pairs, over all sets and objectives: some 10 s
 MOST_POINTS = 2**20
 DEEPEST = 16  # lists in lists
-# What the documents write as a letter: the setting, and its flag.
-_OF_LETTERS = {"G": ("group_size", "--group-size"), "P": ("prompts", "--prompts")}
 ROUNDING = 1e-6  # sums in float32 miss the least reward there is by a part of this
-LONGEST = 900  # characters of a message
-WINDOWS = os.name == "nt"
 INTEGERS = 2**63  # whole numbers stay below this, as in NumPy, torch and JSON readers
 
 
@@ -100,91 +90,12 @@ def raised_by(error: BaseException) -> str:
     return raised(error) + where
 
 
-def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
-    """What to add to a message on unknown names: the nearest known one of each; "" without any.
-
-    >>> did_you_mean(["lrr", "zzz"], ["lr", "rank"]), did_you_mean(["zzz"], ["lr", "rank"])
-    ('; did you mean lr?', '')
-    >>> did_you_mean(["--G"], ["--group-size"])
-    '; did you mean --group-size?'
-    >>> did_you_mean(["VPO"], ["grpo", "vpo"])
-    '; did you mean vpo?'
-    """
-    names, near = list(names), []
-    for name in unknown:
-        spelled = [n for n in _OF_LETTERS.get(name.lstrip("-"), ()) if n in names]
-        near += (
-            spelled
-            or get_close_matches(name, names, 1, 0.7)
-            or [n for n in names if n.casefold() == name.casefold()]
-        )
-    return f"; did you mean {', '.join(near)}?" if near else ""
-
-
-def check_names(call: str, given, known, cure: str = "") -> None:
-    """Raise ValueError for arguments, given by name, that this call does not take.
-
-    >>> check_names("figure", {"drak": True}, ["width", "dark"])
-    Traceback (most recent call last):
-    ...
-    ValueError: 'drak': figure takes width, dark; did you mean dark?
-    """
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        cure = f"; {cure}" if cure else did_you_mean(unknown, known)
-        said = f"{shown(', '.join(unknown))}: {call} takes {', '.join(known)}"
-        raise ValueError(said + cure)
-
-
 def printable(text: str) -> str:
     """A text whose control characters are written out, but for the ends of lines."""
     if text.isprintable():
         return text
     kept = "\n\u200c\u200d"  # Persian and emoji need the two joiners
     return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
-
-
-def command(*words) -> str:
-    """A command of ours, to be pasted into a shell; see :func:`for_shell`. A path that begins with
-    a dash would read as a flag.
-
-    >>> command("train", "--steps", 60), command("train", "--resume", Path("-a"))
-    ('vpo-lite train --steps 60', 'vpo-lite train --resume ./-a')
-    """
-    typed = [f"./{w}" if isinstance(w, Path) and str(w).startswith("-") else str(w) for w in words]
-    return for_shell(["vpo-lite", *typed])
-
-
-def for_shell(words: Sequence[str]) -> str:
-    """A line to be pasted into a shell of this system: on Windows, into PowerShell or cmd."""
-    return (subprocess.list2cmdline if WINDOWS else shlex.join)(words)
-
-
-def shown_path(path) -> str:
-    """A file or folder for a message: its path in one line, cut where it is long.
-
-    >>> shown_path("runs/first"), shown_path("x" * 300)[-20:]
-    ('runs/first', 'xx… (300 characters)')
-    """
-    return shortened(str(path), 200)
-
-
-def is_encodable(text: str) -> bool:
-    """Whether a text can be written to a file: it has no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def is_plain(text) -> bool:
-    """Whether a value is a text for files and the operating system: no lone surrogate, no NUL.
-
-    >>> is_plain("ü"), is_plain("a\\0b"), is_plain("\\ud800"), is_plain(5)
-    (True, False, False, False)
-    """
-    return isinstance(text, str) and is_encodable(text) and "\0" not in text
 
 
 @contextlib.contextmanager

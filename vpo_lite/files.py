@@ -20,8 +20,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from .checks import is_encodable, shortened, shown, shown_path
+from .checks import shortened, shown
 from .locks import LOCK, lock_of
+from .messages import is_encodable, shown_path
 
 STAGED = "staged"  # what write_files has not put in place yet
 MOST_BYTES = 64 * 2**20  # of a JSON file; the largest that the kit writes has a tenth of it

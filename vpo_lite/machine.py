@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from .checks import shown_path
 from .classroom import notebooks
 from .classroom.check import CHROMIUM, LAB, version
 from .classroom.notebooks import install_command
 from .classroom.serve import check_jupyter_writes
+from .messages import shown_path
 from .policy import shipped
 from .tasks import sandbox
 

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Sequence
 from html import escape, unescape
 from pathlib import Path
 
-from .checks import shown, shown_path
+from .checks import shown
 from .files import DamagedError, not_written, read_bytes, write_atomically
+from .messages import shown_path
 
 PACKAGE = Path(__file__).parent
 WIDTH = 100  # columns of a printed text

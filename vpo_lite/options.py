@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .checks import INTEGERS, is_plain, shortened, shown
+from .checks import INTEGERS, shortened, shown
+from .messages import is_plain
 
 DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?|mps")
 MOST_TEXT = 2**20  # characters that a file option reads

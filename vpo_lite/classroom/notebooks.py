@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from ..checks import shown_path
 from ..files import STAGED, is_free, write_files
+from ..messages import shown_path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 FIRST = "00_start_here.ipynb"

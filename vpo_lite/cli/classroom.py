@@ -2,9 +2,10 @@
 
 import sys
 
-from ..checks import command, shown
+from ..checks import shown
 from ..classroom import notebooks, serve
 from ..markup import count
+from ..messages import command
 from .flags import Command, Wrong, add_number, at_home, bars, path, requests
 
 BROWSER = ("auto", "yes", "no")

@@ -5,9 +5,9 @@ import os
 import sys
 
 from .. import __version__
-from ..checks import did_you_mean
 from ..files import DamagedError
 from ..locks import BusyError
+from ..messages import did_you_mean
 from ..tasks import task_class, task_names
 from ..tasks.base import TaskError
 from ..training.errors import TrainingError

@@ -1,7 +1,7 @@
 """``vpo-lite course KIND``: what a teacher takes into a class."""
 
-from ..checks import command
 from ..classroom import notebooks
+from ..messages import command
 from .flags import Command, Wrong, path, requests
 
 

@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import printable, shown_path, told_of
+from ..checks import printable, told_of
 from ..markup import count, in_lines
+from ..messages import shown_path
 from ..options import numbers_of
 from .flags import (
     OF_A_PAGE,

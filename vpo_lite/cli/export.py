@@ -4,7 +4,7 @@ import contextlib
 import sys
 from functools import partial
 
-from ..checks import command
+from ..messages import command
 from .flags import (
     OF_A_PAGE,
     Command,

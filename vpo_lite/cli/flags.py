@@ -16,7 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks import LONGEST, raised, shown, shown_path
+from ..checks import raised, shown
+from ..messages import LONGEST, shown_path
 from ..options import Option
 from ..tasks import DEFAULT, task_class
 

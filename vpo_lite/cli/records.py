@@ -9,8 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import LONGEST, raised, shortened, shown
+from ..checks import raised, shortened, shown
 from ..files import DamagedError
+from ..messages import LONGEST
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
 from ..tasks.modes import TaskInModes

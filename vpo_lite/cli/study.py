@@ -2,7 +2,8 @@
 
 import sys
 
-from ..checks import for_shell, shown
+from ..checks import shown
+from ..messages import for_shell
 from . import study_workers
 from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, requests, say
 from .study_tables import FIGURES, print_table

@@ -1,6 +1,7 @@
 """The tables that ``vpo-lite study NAME --table`` prints."""
 
-from ..checks import for_shell, shown
+from ..checks import shown
+from ..messages import for_shell
 from .flags import Wrong, note, requests
 
 RATES = ["any@1", "any@3", "any@30"]

@@ -5,16 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import (
-    LARGEST_WEIGHT,
-    check_finite,
-    check_flags,
-    check_rewards,
-    is_below,
-    is_plain,
-    shown,
-)
+from ..checks import LARGEST_WEIGHT, check_finite, check_flags, check_rewards, is_below, shown
 from ..exact import exact_set_reward
+from ..messages import is_plain
 from ..metrics import best_at_k, best_subset
 from ..objective import nondominated
 

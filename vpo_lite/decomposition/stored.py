@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checks import MOST_VALUES, shortened, shown_path
+from ..checks import MOST_VALUES, shortened
 from ..files import DamagedError, read_json
+from ..messages import shown_path
 from .measured import depth
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from ..checks import check_names
 from ..estimators import METHODS
+from ..messages import check_names
 from ..tasks.base import Task, TaskError, group_key
 from ..tasks.functions import Asked, OfFunctions
 from ..tasks.numbered_prompts import asking, without_form

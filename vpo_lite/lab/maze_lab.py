@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import envs
 
-from ..checks import check_names, shown
+from ..checks import shown
 from ..looks import WIDE
+from ..messages import check_names
 from ..tasks import DEFAULT
 from ..tasks.maze import MazeTask
 from ..tasks.registry import task_class, task_name

@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ..checks import LONGEST, check_names, raised, shown
+from ..checks import raised, shown
+from ..messages import LONGEST, check_names
 from ..training.config import TrainConfig
 from .arguments import check
 from .codes import decode, encode

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..checks import did_you_mean, shown
+from ..checks import shown
 from ..estimators import METHODS
+from ..messages import did_you_mean
 from ..options import Option
 from ..tasks.base import Task
 from ..tasks.by_name import method_name

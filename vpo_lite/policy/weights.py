@@ -16,9 +16,10 @@ import torch
 from pydantic import ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 
-from ..checks import command, shortened, shown
+from ..checks import shortened, shown
 from ..files import DamagedError, Schema, read_json
 from ..markup import count
+from ..messages import command
 from .room import is_short
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"

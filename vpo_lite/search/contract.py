@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..checks import check_number, is_plain, shown
+from ..checks import check_number, shown
+from ..messages import is_plain
 from ..tasks.base import Task, TaskError
 from ..training.contract import blamed
 

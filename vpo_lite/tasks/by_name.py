@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import estimators
-from ..checks import did_you_mean, raised, shortened, shown
+from ..checks import raised, shortened, shown
+from ..messages import did_you_mean
 
 MOST_NAMES = 10_000  # characters
 HERE = f"{Path(__file__).parent.parent}{os.sep}"

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 
-from ..checks import LARGEST, check_finite, is_encodable, shown
+from ..checks import LARGEST, check_finite, shown
+from ..messages import is_encodable
 from ..options import Option, numbers_of
 from .base import Prompt, Task, TaskError
 from .numbered_prompts import asking

@@ -9,8 +9,9 @@ import json
 import re
 from pathlib import Path
 
-from ..checks import shortened, shown, shown_path, told_of
+from ..checks import shortened, shown, told_of
 from ..files import STAGED, Schema, check, is_free, read_json, write_files
+from ..messages import shown_path
 from .exercises import exercise
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # nbgrader's own words

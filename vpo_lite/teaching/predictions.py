@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..checks import LARGEST, check_choice, check_number, is_plain, shown
+from ..checks import LARGEST, check_choice, check_number, shown
 from ..markup import html
+from ..messages import is_plain
 
 KEPT: dict[str, "Prediction"] = {}  # by key, for as long as the kernel lives
 NUMBER = "a finite number"

@@ -7,8 +7,9 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..checks import LEAST_ALPHA, MOST_ALPHA, did_you_mean, shown
+from ..checks import LEAST_ALPHA, MOST_ALPHA, shown
 from ..estimators import METHODS, check_whiten
+from ..messages import did_you_mean
 from ..options import Option, device_name, options_of, setting
 from ..policy import DTYPES, LOAD_IN, shipped
 from ..tasks import DEFAULT, Task, make_task, task_class, task_name, task_names
@@ -329,8 +330,7 @@ def _sorted_out(changes: dict) -> dict:
     settings = {option.name for option in _OPTIONS} | {"task_options"}
     task = task_class(task_name(changes.get("task", DEFAULT)))
     own = {option.name for option in task.options}
-    if own & settings:
-        taken = ", ".join(sorted(own & settings))
+    if taken := ", ".join(sorted(own & settings)):
         raise ValueError(
             f"task {task.name!r}: its option {taken} has the name of a setting; rename it"
         )

@@ -20,12 +20,11 @@ from ..checks import (
     check_rewards,
     check_whole,
     is_below,
-    is_encodable,
-    is_plain,
     is_whole,
     shown,
     told_of,
 )
+from ..messages import is_encodable, is_plain
 from ..options import Option
 from ..tasks.base import Prompt, Task, TaskError
 from ..tasks.reward_functions import RewardFunctions

@@ -6,8 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..checks import command, told_of
+from ..checks import told_of
 from ..files import check, digest, read_json
+from ..messages import command
 from ..policy import CARD
 from .config import TrainConfig
 from .contents import TOKENIZER, shortly

@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 
-from ..checks import command, shown, shown_path, told_of
+from ..checks import shown, told_of
 from ..files import (
     DamagedError,
     check,
@@ -27,6 +27,7 @@ from ..files import (
 )
 from ..locks import BusyError, lock_folder
 from ..markup import count
+from ..messages import command, shown_path
 from ..tasks.by_name import MOST_NAMES, in_modules, lies_in
 from .config import TrainConfig
 from .contents import contents, named, other_now

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..checks import command
 from ..markup import count
+from ..messages import command
 from ..policy import shipped
 from ..policy.adapter import check_place
 from .answers import Answers, by_chance

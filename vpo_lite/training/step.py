@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .. import checks, estimators
+from .. import checks, estimators, messages
 from ..policy.adapter import adapter_folder
 from ..policy.decoder import DecoderView, compiler_missing
 from ..policy.loading import load_policy
@@ -331,6 +331,6 @@ def _base_of(model: str) -> str:
         raise ValueError(
             f"model = {model!r}: holds a trained adapter, but training starts from a base model; "
             "to go on with a run, use --resume; to start from an adapter, make one model of it and "
-            f"its base first: {checks.command('export', 'model', model, '--out', 'FOLDER')}"
+            f"its base first: {messages.command('export', 'model', model, '--out', 'FOLDER')}"
         )
     return model

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...checks import did_you_mean, shown, shown_path, told_of
+from ...checks import shown, told_of
 from ...files import not_written, parse_json, read_bytes, write_atomically
+from ...messages import did_you_mean, shown_path
 from ..codes import decode
 from ..packing import packed, packed_numbers
 from ..view import Run
