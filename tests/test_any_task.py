@@ -29,8 +29,8 @@ from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_nam
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.contract import below_worst
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner
 from vpo_lite.training.unchanged import check_unchanged
 
 ROOT = Path(__file__).resolve().parent.parent

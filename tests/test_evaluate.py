@@ -28,11 +28,12 @@ from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.folders import settings as stored
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.measure import means, objective_means, pool_figures, rollout_fields
 from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.schemas import Engine
 from vpo_lite.training.side_by_side import UNEVEN, differences, intervals, table
-from vpo_lite.training.step import Learner, train_step
+from vpo_lite.training.step import train_step
 from vpo_lite.training.unequal import in_one_line
 
 ONE_DEGREE = float(student.ppf(0.975, 1))  # 12.7: what Student's t makes of two values

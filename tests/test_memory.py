@@ -25,9 +25,10 @@ from vpo_lite.policy.decoder import DecoderView, decoder_for
 from vpo_lite.policy.loading import load_policy, outline
 from vpo_lite.policy.sampling import Rollouts
 from vpo_lite.training import loop, memory, step
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.memory import Decoder, available_memory, cures, fitted, memory_needed
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner, update_policy
+from vpo_lite.training.step import update_policy
 
 # P, G, prompt tokens, new tokens, rank; hidden, MLP, layers, query heads, key heads, vocabulary
 SHAPES = {

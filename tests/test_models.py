@@ -34,8 +34,8 @@ from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training.compare import _settings
 from vpo_lite.training.finished import Finished
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.schemas import Engine
-from vpo_lite.training.step import Learner
 
 ASKED = [Prompt.words("Go."), Prompt.words("Go on now.")]
 

@@ -162,7 +162,7 @@ def test_train_step_fits_one_screen_and_reads_in_the_order_of_the_data():
         "draw_uniforms",
         "sample_answers",
         "for_training",
-        "estimators.estimate",
+        "estimate",
         "update_policy",
         "StepRecord",
     ]

@@ -16,10 +16,10 @@ from vpo_lite.tasks.wording import begun_in_thought, read_numbered
 from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.answers import read_answers
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.recombine import Found, recombine
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers, token_limits
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner
 
 G, M = 6, 2
 LIMIT = 200  # tokens of a rollout: more than any set of two routes takes

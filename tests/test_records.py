@@ -21,8 +21,8 @@ from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, on_records
 from vpo_lite.tasks.rows import Row
 from vpo_lite.training.answers import judge, read_answers
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner
 from vpo_lite.training.unchanged import check_unchanged
 
 NAMES = ("calls", "hops", "chains")

@@ -11,7 +11,8 @@ from vpo_lite.estimators import rollout_scores, zscore
 from vpo_lite.integrations.rewards import RolloutReward
 from vpo_lite.tasks.base import group_key
 from vpo_lite.tasks.functions import Asked, OfFunctions
-from vpo_lite.training.step import Learner, train_step
+from vpo_lite.training.learner import Learner
+from vpo_lite.training.step import train_step
 
 COMPARABLE = [n for n, method in vpo.METHODS.items() if method.z_score and not method.recombines]
 OF_TASKS = {"maze": dict(layout="lite-6x6"), "programs": {}}  # of programs, d differs

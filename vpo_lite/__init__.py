@@ -26,7 +26,7 @@ _NAMES = {  # module -> what is public of it, loaded on first use; its own name 
     "training.config": "TrainConfig",
     "training.record": "StepRecord",
     "training.loop": "train",
-    "training.step": "Learner",
+    "training.learner": "Learner",
     "training.run": "Run",
     "training.evaluate": "evaluate",
     "training.compare": "compare",
@@ -71,10 +71,10 @@ if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow
     from .training.compare import compare as compare
     from .training.config import TrainConfig as TrainConfig
     from .training.evaluate import evaluate as evaluate
+    from .training.learner import Learner as Learner
     from .training.loop import train as train
     from .training.record import StepRecord as StepRecord
     from .training.run import Run as Run
-    from .training.step import Learner as Learner
 else:
 
     def __getattr__(name):

@@ -25,8 +25,8 @@ import torch
 from safetensors import safe_open
 
 from vpo_lite import TrainConfig
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner
 
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.unlink")
 FAILED = 3

@@ -37,8 +37,8 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.training import run as runs_of_training
 from vpo_lite.training import step as steps_of_training
 from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "vpo_lite.cli", "train"]

@@ -20,10 +20,11 @@ from vpo_lite.cli import main
 from vpo_lite.tasks import Prompt, Task
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.contract import EARLY
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.memory import memory_needed
 from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.record import StepRecord
-from vpo_lite.training.step import Learner, train_step
+from vpo_lite.training.step import train_step
 
 D = 3
 TRAIN, HELD_OUT = range(100, 200), (0, 1)

@@ -25,8 +25,8 @@ from vpo_lite.randomness import generator
 from vpo_lite.search import best_of
 from vpo_lite.studies.results import BUDGETS
 from vpo_lite.training.evaluate import sample_pools
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
-from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "any_at_k.jsonl"
 POINTS = 4096

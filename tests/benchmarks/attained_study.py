@@ -30,8 +30,8 @@ import resumable
 import vpo_lite as vpo
 from vpo_lite.markup import markdown_table
 from vpo_lite.training.evaluate import sample_pools
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
-from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "attained.jsonl"
 FIRST = 1600

@@ -31,8 +31,8 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
-from vpo_lite.training.step import Learner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from small_models import config_of

@@ -62,8 +62,8 @@ from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.problems import draw_weights
-from vpo_lite.training.step import Learner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from small_models import QWEN, model_folder

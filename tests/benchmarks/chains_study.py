@@ -35,8 +35,8 @@ from vpo_lite.hedging import Expected, best_sets, expected_rewards
 from vpo_lite.markup import markdown_table
 from vpo_lite.tasks.ambiguous_chains import consistent
 from vpo_lite.training.evaluate import sample_pools
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
-from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results" / "chains.jsonl"
 MODES = ("independent", "spreading")

@@ -28,8 +28,8 @@ import resumable
 
 import vpo_lite as vpo
 from vpo_lite.markup import markdown_table
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
-from vpo_lite.training.step import Learner
 
 RESULTS = Path(__file__).parent / "results"
 MANY = {"steps": 60, "prompts": 8, "group_size": 8, "lr": 1e-3}

@@ -38,9 +38,9 @@ from vpo_lite.randomness import generator
 from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.studies.results import SHIPPED
 from vpo_lite.tasks.programs import PROGRAMS
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers, token_limits
-from vpo_lite.training.step import Learner
 
 RESULTS = SHIPPED / "tree.jsonl"
 SIZE = 3  # answers in the sets that are compared

@@ -25,9 +25,10 @@ from vpo_lite.policy.decoder import DecoderView, compiler_missing
 from vpo_lite.policy.sampling import HFForward, pad_prompts, sample_tokens
 from vpo_lite.training import memory
 from vpo_lite.training.errors import TrainingError
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner, train_step, update_policy
+from vpo_lite.training.step import train_step, update_policy
 
 CPU = torch.device("cpu")
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [12, 13, 14]]  # the second is padded

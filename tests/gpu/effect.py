@@ -7,8 +7,8 @@ from here import ROOT, Here
 
 from vpo_lite import TrainConfig, evaluate
 from vpo_lite.studies.measure import measure
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
-from vpo_lite.training.step import Learner
 
 
 def demo(here: Here) -> dict:

@@ -18,7 +18,8 @@ from vpo_lite.policy.sampling import HFForward, sample_tokens
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import step as training_step
 from vpo_lite.training.config import TrainConfig
-from vpo_lite.training.step import Learner, update_policy
+from vpo_lite.training.learner import Learner
+from vpo_lite.training.step import update_policy
 
 
 def bandwidth(here: Here) -> float:

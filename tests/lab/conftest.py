@@ -34,7 +34,7 @@ def slow(monkeypatch):
             seen.append((config.method, learner.steps, config.alpha, config.seed, thread))
             config = (yield record(config, learner.steps, maze, front)) or config
 
-    monkeypatch.setattr("vpo_lite.training.step.Learner", FakeLearner)
+    monkeypatch.setattr("vpo_lite.training.learner.Learner", FakeLearner)
     monkeypatch.setattr(loop, "train", train)
     return seen
 
@@ -42,7 +42,7 @@ def slow(monkeypatch):
 @pytest.fixture
 def gate(monkeypatch):
     made = Gate()
-    monkeypatch.setattr("vpo_lite.training.step.Learner", FakeLearner)
+    monkeypatch.setattr("vpo_lite.training.learner.Learner", FakeLearner)
     monkeypatch.setattr(loop, "train", made.train)
     yield made
     made.open(1000)

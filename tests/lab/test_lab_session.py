@@ -478,7 +478,7 @@ def test_fresh_runs_stopped_before_their_first_step_keep_the_runs_before(slow, m
             super().__init__(config)
             getattr(lab, halts[0])()
 
-    monkeypatch.setattr("vpo_lite.training.step.Learner", Loading)
+    monkeypatch.setattr("vpo_lite.training.learner.Learner", Loading)
     lab.train()
     assert lab.join(WAIT)
     for halt in halts[1:]:

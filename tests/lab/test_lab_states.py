@@ -145,7 +145,7 @@ def test_a_change_while_the_policy_loads_acts_from_the_first_step(slow, monkeypa
             super().__init__(config)
             lab.change(alpha=0.25, m=2)
 
-    monkeypatch.setattr("vpo_lite.training.step.Learner", Loading)
+    monkeypatch.setattr("vpo_lite.training.learner.Learner", Loading)
     lab.train()
     assert lab.join(WAIT) and lab.state == "finished", lab.last_error
     (record,), (moment,) = lab.records, lab.runs["vpo"].moments

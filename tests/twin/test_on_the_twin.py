@@ -19,8 +19,9 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.evolution import evolve
 from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.tasks import task_class
+from vpo_lite.training.learner import Learner
 from vpo_lite.training.run import Run
-from vpo_lite.training.step import Learner, train_step
+from vpo_lite.training.step import train_step
 
 # --- the device itself ----------------------------------------------------------------------------
 

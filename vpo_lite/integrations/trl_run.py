@@ -24,11 +24,11 @@ from ..policy.weights import writing
 from ..training.answers import Answers
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
+from ..training.learner import Learner
 from ..training.memory import Memory, check_fits, check_measured, enough_memory, made_to_fit
 from ..training.record import StepRecord
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
-from ..training.step import Learner
 from ..training.unchanged import changed
 from .trl import SetReward
 from .trl_memory import memory_needed

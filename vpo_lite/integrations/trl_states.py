@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from ..files import DamagedError, read_bytes, read_json, write_json
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, RunFolder
-from ..training.step import Learner
+from ..training.learner import Learner
 from ..training.unchanged import check_unchanged
 
 PLAIN, FSDP = "optimizer.pt", "optimizer.bin"  # the optimizer, by who shares the parameters

@@ -111,8 +111,8 @@ class Stretch:
 
     def _train(self, config_of, seen) -> bool:
         """Step the runs in turn; whether all steps are done."""
+        from ..training.learner import Learner
         from ..training.loop import train
-        from ..training.step import Learner
         from ..training.watch import Watch
 
         for method, track in self.tracks.items():

@@ -23,10 +23,10 @@ from ..policy.loading import check_there
 from ..tasks.base import TaskError
 from ..tasks.sandbox import cores
 from ..training.errors import TrainingError
+from ..training.learner import Learner
 from ..training.memory import check_fits
 from ..training.record import StepRecord
 from ..training.run import versions_of
-from ..training.step import Learner
 from .declaration import Job, Study
 from .made_from import made_from
 from .measure import by_problem, measure, summary

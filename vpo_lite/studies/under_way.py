@@ -13,9 +13,9 @@ from pathlib import Path
 from ..files import Schema, read_json, write_json
 from ..training.config import TrainConfig
 from ..training.folders import RunFolder
+from ..training.learner import Learner
 from ..training.loop import train
 from ..training.record import StepRecord
-from ..training.step import Learner
 from .results import Checkpoint
 
 EVERY = 20.0  # seconds between two states: a kill costs these, and the step that it falls into

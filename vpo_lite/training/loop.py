@@ -8,9 +8,10 @@ from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from .config import TrainConfig
 from .contract import check_given
+from .learner import Learner
 from .memory import check_fits, enough_memory, made_to_fit
 from .record import StepRecord
-from .step import Learner, train_step
+from .step import train_step
 from .watch import Watch
 
 

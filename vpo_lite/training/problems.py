@@ -1,5 +1,5 @@
-"""The problems of a training step and their weights. No torch is needed: recordings and other
-engines look them up, too.
+"""The problems of a training step, their weights and advantages. No torch is needed: recordings
+and other engines look them up, too.
 """
 
 import functools
@@ -101,6 +101,23 @@ def single_weights(method: str, weights, groups: int) -> list:
     return [W[0] for W in weights] if one else [None] * groups
 
 
+def estimate(task: Task, config: TrainConfig, instances, R, weights) -> estimators.Estimate:
+    """Score and advantage (P, G) of every rollout under a run's method.
+
+    R: P times the rewards (G, m, d); weights: as :func:`draw_weights` gives them
+    """
+    return estimators.estimate(
+        config.method,
+        R,
+        weights=weights,
+        alpha=config.alpha,
+        w_star=[w_star_of(task, x) for x in instances],
+        k=config.k,
+        eps=config.eps,
+        whiten=config.whiten,
+    )
+
+
 def check_method(task: Task, config: TrainConfig) -> None:
     """ValueError for a method that fails on a group without any answer, whose rewards are all the
     worst: maxrl where they are negative, or one of a reader's own. Training may meet such a group
@@ -111,7 +128,6 @@ def check_method(task: Task, config: TrainConfig) -> None:
         return
     x = task.instance(task.seeds["train"][0])
     R = np.tile(worst_of(task, x), (config.group_size, config.answers, 1))
-    how = dict(weights=draw_weights(task, config, [x], [group_key(task, x, 0)], 0))
-    how |= dict(w_star=[w_star_of(task, x)], alpha=config.alpha, k=config.k, eps=config.eps)
+    weights = draw_weights(task, config, [x], [group_key(task, x, 0)], 0)
     with told_of("for a group in which no answer can be read"):
-        estimators.estimate(config.method, [R], **how)
+        estimate(task, config, [x], [R], weights)

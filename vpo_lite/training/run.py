@@ -19,6 +19,7 @@ from .answers import Answers, by_chance
 from .config import TrainConfig
 from .evaluate import check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER, RunFolder
+from .learner import Learner
 from .loop import train
 from .memory import (
     Memory,
@@ -30,7 +31,6 @@ from .memory import (
 )
 from .record import StepRecord
 from .schemas import Engine
-from .step import Learner
 from .texts import written
 from .unchanged import changed
 
