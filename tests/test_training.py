@@ -32,6 +32,7 @@ from vpo_lite.policy.sampling import Rollouts, completion_logits
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import problems
+from vpo_lite.training import learner as learner_module
 from vpo_lite.training import step as step_module
 from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
@@ -367,16 +368,16 @@ def test_compile_is_refused_where_it_would_fail_or_do_nothing(tiny, monkeypatch)
         Learner(tiny(compile=True))
     monkeypatch.undo()
     monkeypatch.setenv("CXX", "one")  # also where there is none
-    monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
+    monkeypatch.setattr(DecoderView, "knows", staticmethod(lambda model: False))
     with pytest.raises(ValueError, match=r"compile = True: LlamaForCausalLM .* own forward pass"):
         Learner(tiny(compile=True))
     monkeypatch.undo()
-    monkeypatch.setattr(step_module, "compiler_missing", lambda device: None)
+    monkeypatch.setattr(learner_module, "compiler_missing", lambda device: None)
     Learner(tiny(compile=True))
 
 
 def test_a_number_format_of_sampling_is_refused_where_it_would_do_nothing(tiny, monkeypatch):
-    monkeypatch.setattr(step_module.DecoderView, "knows", staticmethod(lambda model: False))
+    monkeypatch.setattr(DecoderView, "knows", staticmethod(lambda model: False))
     words = r"rollout_dtype = 'bfloat16': LlamaForCausalLM .* own forward pass.* with dtype$"
     with pytest.raises(ValueError, match=words):
         Learner(tiny(rollout_dtype="bfloat16"))
