@@ -31,8 +31,8 @@ from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import Rollouts, completion_logits
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.maze import MazeTask
-from vpo_lite.training import problems
 from vpo_lite.training import learner as learner_module
+from vpo_lite.training import problems
 from vpo_lite.training import step as step_module
 from vpo_lite.training.config import SCHEDULES
 from vpo_lite.training.folders import RunFolder
