@@ -112,7 +112,7 @@ def test_weights_belong_to_the_seed_the_step_and_the_group():
         (dict(answers=0), "answers = 0: expected a whole number of at least 1"),
         (dict(answers="3"), "answers = '3': expected a whole number of at least 1"),
         (dict(K=0), "K = 0"),
-        (dict(K=8.5), "K = 8.5: expected a whole number"),
+        (dict(K=8.5), "K = 8.5: must be a whole number"),
         (dict(alpha=0.0), "alpha = 0"),
     ],
 )

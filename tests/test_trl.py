@@ -247,7 +247,7 @@ def test_a_script_whose_functions_differ_in_scale_is_told_once():
         (dict(alpah=1), "'alpah': of_functions takes .*; did you mean alpha?"),
         (dict(seed="x"), "seed = 'x'"),
         (dict(seed=1.5), "seed = 1.5"),
-        (dict(pay_repeats="no"), "pay_repeats = 'no': expected True or False"),
+        (dict(pay_repeats="no"), "pay_repeats = 'no': must be True or False"),
     ],
 )
 def test_a_reward_that_cannot_be_is_refused_when_it_is_made(how, said):

@@ -5,7 +5,6 @@ must depend on nothing but itself and its name: (seed, step, key of its group). 
 drawn from that name, as the native trainer draws them. The engine then compares the group.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from ..tasks.by_name import method_name
 from ..tasks.wording import begun_in_thought
 from ..training.answers import Answers, read_answers
 from ..training.config import TrainConfig
-from ..training.contract import check_seed, w_star_of, worst_of
+from ..training.contract import w_star_of, worst_of
 from ..training.problems import draw_weights, single_weights
 
 
@@ -70,15 +69,11 @@ class RolloutReward:
         single = estimators.METHODS[self.method].single_answer
         if single and self.answers != 1:
             raise ValueError(f"answers = {self.answers}: {self.method} takes 1 answer in a rollout")
-        if self.K != math.inf:
-            whole = isinstance(self.K, float) and self.K.is_integer()
-            object.__setattr__(self, "K", int(self.K) if whole else self.K)
-            checks.check_whole(self.K, "K")
-        checks.check_alpha(self.alpha)
-        check_seed(self.seed)
-        for name in ("pay_repeats", "thinks"):
-            if not isinstance(value := getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name} = {checks.shown(value)}: expected True or False")
+        rules = {option.name: option for option in TrainConfig.options()}
+        for name in ("K", "alpha", "seed", "pay_repeats"):
+            object.__setattr__(self, name, rules[name].check(getattr(self, name)))
+        if not isinstance(self.thinks, bool):
+            raise ValueError(f"thinks = {checks.shown(self.thinks)}: expected True or False")
 
     @classmethod
     def of(cls, config: TrainConfig) -> "RolloutReward":

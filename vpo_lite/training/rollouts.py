@@ -91,9 +91,8 @@ def last_word(policy: Policy, m: int) -> str | None:
 def token_limits(
     policy: Policy, task: Task, m: int, instances, limit: int | None = None
 ) -> list[int]:
-    """The token limit of a rollout on each problem: ``limit``, or what m answers may need.
-
-    Each batch of problems comes here first. TaskError for a problem that no trainer can use.
+    """Check each problem, and give the token limit of a rollout on it: ``limit``, or what m answers
+    may need. Whoever samples begins here. TaskError for a problem that no trainer can use.
     """
     for x in instances:
         check_problem(task, x)
