@@ -205,6 +205,13 @@ def test_the_envelope_is_the_max_of_the_lines():
     assert drawn(figure, name="answer 3 wins 20 %")
 
 
+def test_an_answer_that_wins_nowhere_is_in_the_legend_of_the_simplex():
+    """Of three equal answers two vanished, as if m were 1."""
+    figure = figures.weight_simplex(np.full((3, 3), 0.5), np.array([1.0, 0, 0]))
+    shown = [trace.name for trace in figure.data if trace.showlegend is not False]
+    assert shown == [f"answer {i} wins {share} %" for i, share in ((1, 100), (2, 0), (3, 0))]
+
+
 def area(trace, total=1.0):
     """Share of the triangle that an outline in ternary coordinates covers."""
     corners = np.stack([trace.a, trace.b], axis=1) / total

@@ -89,6 +89,8 @@ def test_a_compromise_wins(weights):
     for W in weights.values():
         best = utilities(front, 1, W)
         assert max(best, key=best.get) == (middle,)
+    two = front[list(vpo.best_subset(front, 2).indices)]
+    assert abs(exact_shares(two).max() - 0.67) < ROUNDED
     said = "two thirds of the gold, one third of the diamonds and no lava"
     assert said in by_name("compromise").look_for and "42 %" in by_name("compromise").look_for
 

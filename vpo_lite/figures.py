@@ -280,6 +280,10 @@ def weight_simplex(
     for i in range(len(R)):
         _, colour, symbol, _ = ANSWERS[i % len(ANSWERS)]
         region = _winning_region(scores, i)
+        if not len(region) and len(R) <= 5:  # it wins nowhere: the legend says so
+            none = figure.add_scatterternary(a=[None], b=[None], c=[None], mode="markers").data[-1]
+            none.update(marker={"symbol": symbol, "size": 9, "color": colour}, showlegend=True)
+            none.update(name=_answer(i, shares))
         if len(region):
             a, b, c = np.vstack([region, region[:1]]).T * left
             fill, edge = _see_through(colour, 0.35), {"color": colour, "width": 2}

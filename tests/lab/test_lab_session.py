@@ -548,6 +548,21 @@ def test_wrong_mazes_are_refused_and_nothing_changes():
     assert lab.maze is maze
 
 
+@pytest.mark.slow
+def test_a_run_that_an_edit_drops_is_named(slow):
+    """One click in the editor took a training away, without a word."""
+    lab = Lab(maze="S . E\n. . .\n. . .", steps=1000)
+    lab.train()
+    assert until(lambda: len(lab.records) >= 2)
+    lab.pause()
+    lab.join(WAIT)
+    done = len(lab.records)
+    lab.set_maze("S . E\n. . .\nG . .")
+    assert f"Your maze; 8 moves. The run of {done} steps is gone." in status_line(lab.view())
+    lab.set_maze("S . E\n. . .\nG . D")
+    assert "gone" not in status_line(lab.view())
+
+
 def test_painted_maze_keeps_its_budget_while_the_exit_is_in_reach():
     lab = Lab(maze="S . E\n. . .\n. . .", steps=1)
     assert lab.maze.budget == 8

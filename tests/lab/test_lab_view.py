@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import types
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,7 +15,7 @@ from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward
 from vpo_lite.lab import Lab
-from vpo_lite.lab.curves import COVERAGE, DIVERSITY, offered, span
+from vpo_lite.lab.curves import COVERAGE, DIVERSITY, changes, offered, span
 from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.faces import MAZE
 from vpo_lite.lab.plots import Plots, still
@@ -172,6 +173,10 @@ def test_before_training_alpha_and_m_move_rings_ceilings_and_simplex(alpha, m):
     levels = sorted({y for y in trace(figure, "level curve 0").y if y is not None})
     expected = [best_of_all(front, size, alpha)[1] for size in range(1, lab.view().asked_for + 1)]
     assert levels == pytest.approx(sorted(set(expected)), abs=2e-3)
+    for name in ("level curve 0", "level search"):  # words stand at points alone
+        x = [value for value in trace(figure, name).x if value is not None]
+        gaps = np.diff(np.log(x))
+        assert gaps[gaps > 0].max() < 0.05 * math.log(max(x) / min(x))
     dots = trace(figure, "weightings")
     assert list(dots.a) != before
     W = lab.view().weights
@@ -354,11 +359,25 @@ def test_texts_of_changes_do_not_lie_on_each_other(trained):
         for step, (alpha, m) in enumerate(zip(alphas, sizes, strict=True), start=1)
     ]
     run = dataclasses.replace(run, records=tuple(records), moments=(run.moment,) * len(records))
-    marks = trace(still(dataclasses.replace(view, runs=(run,))), "marks 0")
-    steps = [step for step in marks.x if step is not None]
-    assert sorted(set(steps)) == [4, 5, 6, 7, 13], "a line for each"
+    drawn = still(dataclasses.replace(view, runs=(run,)))
+    marks, lines = trace(drawn, "marks 0"), trace(drawn, "mark lines 0")
+    assert sorted({step for step in lines.x if step is not None}) == [4, 5, 6, 7, 13]
+    assert None not in marks.x[1:], "plotly.js loses texts at gaps"
     texts = {step: text for step, text in zip(marks.x, marks.text, strict=True) if text}
     assert texts == {7: "α 7, m 2", 13: "α 0.5"}
+
+
+def test_a_long_text_of_a_change_holds_the_next_one_further_off():
+    """With α, K and m it is as long as nine steps."""
+
+    def step(number, alpha, K, m):
+        return types.SimpleNamespace(step=number, alpha=alpha, K=K, m=m)
+
+    before = [step(n, 1.0, 64, 3) for n in (8, 9)]
+    short = [step(n, 3.0, 64, 3) for n in range(10, 18)] + [step(18, 3.0, 64, 5)]
+    assert changes(before + short, near=40 / 6) == [(10, "α 3"), (18, "m 5")]
+    long = [step(n, 3.0, 1, 2) for n in range(10, 18)] + [step(18, 3.0, 1, 5)]
+    assert changes(before + long, near=40 / 6) == [(10, ""), (18, "α 3, K 1, m 5")]
 
 
 @pytest.mark.slow

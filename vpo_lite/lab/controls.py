@@ -188,6 +188,8 @@ class Controls:
     def _load(self, code):
         if code.strip() != self.lab.view().code:
             self.lab.load(code)
+        else:  # an earlier one was wrong
+            self.lab.report(None)
 
     def _play_on(self, step):
         self.look.value = step

@@ -66,8 +66,8 @@ def in_short(record: StepRecord) -> tuple[str, str, str]:
 def changes(records, near: float = 0) -> list[tuple[int, str]]:
     """Where alpha, K or m differ from the step before: [(step, text)].
 
-    near: texts of changes that are fewer steps apart would lie on each other. So the last of these
-    changes has one text for all of them, and the others have "".
+    near: texts of changes that are fewer steps apart would lie on each other, and those of more
+    letters sooner. So the last of these changes has one text for all, and the others have "".
 
     >>> changes([])
     []
@@ -76,7 +76,7 @@ def changes(records, near: float = 0) -> list[tuple[int, str]]:
     for before, now in itertools.pairwise(records):
         if in_short(now) == in_short(before):
             continue
-        if found and now.step - found[-1][0] < near:
+        if found and now.step - found[-1][0] < near * max(1, len(found[-1][1]) / 9):
             found[-1] = (found[-1][0], "")
         else:
             start = in_short(before)

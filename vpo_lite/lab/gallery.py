@@ -44,7 +44,8 @@ GALLERY = (
         "compromise",
         "A compromise that wins",
         "One route takes two thirds of the gold, one third of the diamonds and no lava. It is the "
-        "best for 42 % of the weights at α = 1, and the best single answer at every α.",
+        "best of the whole front for 42 % of the weights at α = 1, of the best pair for 67 %, and "
+        "the best single answer at every α.",
         m=2,
         seed=1234,
     ),

@@ -25,6 +25,7 @@ SHOWN = 2  # curves over steps at a time
 RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around the best set
 LEVEL = 1e-9  # more answers that add less than this get no line of their own
 TOGETHER = 0.055  # ceilings that are nearer than this share of the axis share their text
+HOVERED = 25  # points of a level: words stand at points alone
 SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search looks at
 _NEVER = object()
 
@@ -113,7 +114,7 @@ class Plots:
                 "x": asked[:, across].tolist(),
                 "y": asked[:, up].tolist(),
                 "showlegend": True,
-                "text": [face.in_words(f"best {view.asked_for}", r) for r in asked],
+                "text": [face.in_words(f"best {len(asked)}", r) for r in asked],
                 "marker_color": page.ink,
                 "marker_size": rings[1],
             }
@@ -161,8 +162,9 @@ def _blank_traces():
         place = _on(f"curve {c}")
         yield from _blank_levels(f"curve {c}")
         thin = {"color": "#888888", "width": 1.5}
-        said = {"mode": "lines+text", "hoverinfo": "skip", "textposition": "top right"}
-        yield go.Scatter, f"marks {c}", said | {"line": thin} | place
+        said = {"mode": "text", "hoverinfo": "skip", "textposition": "top right"}
+        yield go.Scatter, f"mark lines {c}", said | {"mode": "lines", "line": thin} | place
+        yield go.Scatter, f"marks {c}", said | place  # apart: plotly.js loses texts at gaps
         for i in range(MOST_EARLIER):
             faint = {"mode": "lines", "opacity": 0.4, "connectgaps": True}
             yield go.Scatter, f"earlier {c} {i}", faint | place
@@ -203,9 +205,9 @@ def _draw_levels(view, plot, ends, out, page):
     for i, level in enumerate(view.ceilings, start=1):
         following = view.ceilings[i] if i < len(view.ceilings) else np.inf
         if following - level >= LEVEL:
-            lines["x"] += [*ends, None]
-            lines["y"] += [level, level, None]
-            lines["text"] += [f"the best {i}: {level:.3f}"] * 2 + [""]
+            lines["x"] += [*np.geomspace(*ends, HOVERED).tolist(), None]
+            lines["y"] += [level] * HOVERED + [None]
+            lines["text"] += [f"the best {i}: {level:.3f}"] * HOVERED + [""]
         if following - level >= TOGETHER * (high - low):
             texts["x"].append(ends[1])
             texts["y"].append(level)
@@ -249,6 +251,7 @@ def _draw_curve(view, c, curve, out, page):
             "line": {"color": on_page(look(run.method).colour, page.dark), "width": 2},
             "hovertemplate": html("{}<extra></extra>", before),
         }
+    top, lines = low + 0.93 * (high - low), {"x": [None], "y": [None]}
     marks = {"x": [None], "y": [None], "text": [""]}
     for run in view.runs:
         if not run.records:
@@ -265,9 +268,12 @@ def _draw_curve(view, c, curve, out, page):
         }
         if view.focus and run.method == view.focus.method:
             for step, text in changes(run.records, near=last / 6):
-                marks["x"] += [step, step, None]
-                marks["y"] += [low, low + 0.93 * (high - low), None]
-                marks["text"] += ["", text, ""]
+                lines["x"] += [step, step, None]
+                lines["y"] += [low, top, None]
+                marks["x"].append(step)
+                marks["y"].append(top)
+                marks["text"].append(text)
+    out[f"mark lines {c}"] |= lines
     out[f"marks {c}"] |= marks | {"textfont": {"size": page.size - 2, "color": page.ink}}
 
 
@@ -281,7 +287,8 @@ def _name_axes(view, face, places, curves, plots, small):
     places[f"yaxis{AXES['search']}"]["range"] = list(span(view, COVERAGE))
     places[f"xaxis{AXES['search']}"]["range"] = [math.log10(end) for end in SEARCHED]
     places["yaxis"]["range"] = [lowest(len(view.on_show())), 1.25]
-    who = look(view.focus.method).text if view.focus else f"best {view.asked_for}"
+    best = view.asked_for if view.target is None else len(view.target.best)
+    who = look(view.focus.method).text if view.focus else f"best {best}"
     K = view.config.K
     drawn = "all" if K == math.inf else f"{MOST_DOTS:,} of {K:,}" if K > MOST_DOTS else f"{K:,}"
     judged = f"at α = {view.judged_at:g}"

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ..checks import raised, shown
+from ..markup import count
 from ..messages import LONGEST, check_names
 from ..training.config import TrainConfig
 from .arguments import check
@@ -171,8 +172,10 @@ class Session:
                     f"{said}: singles out no problem; options of task {self._task.name!r} that do: "
                     f"{there}; for others use change(...)"
                 )
+            done = max((track.steps for track in self._tracks.values()), default=0)
             self._forget(self.settings.choosing(**chosen))
-            self._say(message)
+            gone = f"The run of {count(done, 'step')} is gone." if done else ""
+            self._say(f"{message} {gone}".strip())
         return self
 
     def next_problem(self) -> Self:
@@ -514,7 +517,9 @@ class Session:
         error, rehearsal.error = rehearsal.error, None
         if error:
             return f"The warm-up failed: {error.splitlines()[-1]}"
-        return "Loading the policy …" if "torch" not in sys.modules else ""
+        if "torch" not in sys.modules:
+            return "Loading the policy …"
+        return f"Making the first step's {self._task.noun}s …" if self.view().many else ""
 
     def _halt(self, request, message):
         check(message=message)
