@@ -33,10 +33,9 @@ def a_step(method, P=2, G=8, m=3, d=4, seed=0):
 @pytest.mark.parametrize("seed", range(5))
 def test_a_recombined_group_is_compared_by_vpos_number(seed):
     R, W = a_step("vpo_recombined", seed=seed)
-    for weights in (None, W):
-        ours, vpos = (
-            vpo.advantages(name, R, weights=weights) for name in ("vpo_recombined", "vpo")
-        )
+    for weights, alpha in ((None, 1.0), (None, 0.2), (W, 1.0)):
+        how = dict(weights=weights, alpha=alpha)
+        ours, vpos = (vpo.advantages(name, R, **how) for name in ("vpo_recombined", "vpo"))
         assert np.array_equal(ours, vpos)
 
 
@@ -415,6 +414,8 @@ def test_gdpo_worked_by_hand():
         [[[[0, 5.0]], [[1, 5.0]], [[0, 5.0]], [[1, 5.0]]]]
     )  # the second objective says nothing
     assert vpo.advantages("gdpo", R, eps=0)[0] == pytest.approx([-0.5, 0.5, -0.5, 0.5])
+    shared = vpo.advantages("gdpo", R, eps=0.5)[0]  # 0.5 of a deviation of 0.5 + 0.5
+    assert shared == pytest.approx([-0.25, 0.25, -0.25, 0.25])
     R[0, :, 0, 1] = [0, 0, 100, 100]  # a hundred times larger, and no more important
     assert vpo.advantages("gdpo", R, eps=0)[0] == pytest.approx([-1, 0, 0, 1])
     assert vpo.advantages("grpo", R, eps=0)[0] == pytest.approx([-1, -1, 1, 1], abs=0.03)

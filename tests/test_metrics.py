@@ -1,5 +1,6 @@
 """The metrics against brute force, other libraries' definitions and values worked by hand."""
 
+import itertools
 import tracemalloc
 from itertools import combinations
 
@@ -224,6 +225,20 @@ def test_price_of_conflict_ends_at_one():
     price = price_of_conflict(FRONT)
     assert price == pytest.approx({1: 0.6 / 0.76, 2: 0.75 / 0.76, 3: 1.0})
     assert price_of_conflict([[0.5, 0.5]]) == {1: 1, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("alpha", [0.2, 5.0])
+def test_price_of_conflict_is_judged_at_its_alpha(alpha):
+    """Against every pair: specialists for a small α, the compromise for a large one."""
+    whole = vpo.exact_set_reward(FRONT, alpha)
+    worth = {
+        m: max(vpo.exact_set_reward(pick, alpha) for pick in itertools.combinations(FRONT, m))
+        for m in (1, 2)
+    }
+    found = price_of_conflict(FRONT, (1, 2), alpha)
+    assert found == pytest.approx({m: value / whole for m, value in worth.items()})
+    other = price_of_conflict(FRONT, (1, 2))
+    assert abs(found[1] - other[1]) > 0.01 and abs(found[2] - other[2]) > 0.001
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import time
+import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -40,7 +41,7 @@ from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from vpo_lite.training.problems import problems_of_step, seeds_of_step
-from vpo_lite.training.rollouts import draw_uniforms, sample_answers
+from vpo_lite.training.rollouts import draw_uniforms, last_word, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import TrainingError, draw_weights, train_step, update_policy
 from vpo_lite.training.unchanged import check_unchanged
@@ -393,11 +394,23 @@ def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
     learner = Learner(cfg)
     rollouts, gain = rollouts_of(learner, cfg), np.array([[1.0, -1.0, 0.5, -0.5]])
     assert update(learner, cfg, rollouts, gain)["clip_share"] == 0
-    again = Learner(cfg)
-    assert update(again, cfg.but(epochs=4), rollouts, gain)["clip_share"] > 0
+
+    def clipped(**changes):
+        return update(Learner(cfg), cfg.but(epochs=4, **changes), rollouts, gain)["clip_share"]
+
+    assert clipped() > 0
+    assert clipped(micro_batch=1) == pytest.approx(clipped(), rel=0.1)
+    assert clipped(clip=1e-3) > clipped() > clipped(clip=1e5) == 0
 
 
 # --- a step ---------------------------------------------------------------------------------------
+
+
+def test_a_pocket_policy_ends_where_the_last_of_m_answers_does():
+    policy = types.SimpleNamespace(pocket={"stop": "</route_{m}>"})
+    assert last_word(policy, 2) == "</route_2>" and last_word(policy, 12) == "</route_12>"
+    for pocket in (None, {}):
+        assert last_word(types.SimpleNamespace(pocket=pocket), 2) is None
 
 
 def test_weights_are_shared_in_a_group_and_differ_between_groups_steps_and_seeds(tiny):

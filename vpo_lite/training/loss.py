@@ -59,7 +59,7 @@ def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
     ratio = torch.where(counted, logp - old_logp, 0.0).exp()
     gain = advantages[:, None].to(logp.dtype)
     free, clipped = ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain
-    return -(torch.minimum(free, clipped) * weights).sum(), ((clipped < free) & counted).sum()
+    return -(torch.minimum(free, clipped) * weights).sum(), (clipped < free).sum()
 
 
 def kl_to_reference(logp, reference_logp, weights):
