@@ -279,7 +279,7 @@ def _ternary(trace):
     corners = [() if values is None else values for values in (trace.a, trace.b, trace.c)]
     points = [p for p in zip(*corners, strict=False) if not any(map(missing, p))]
     if not points or (trace.hoverinfo == "skip" and not trace.name):
-        return ""
+        return "nowhere" if trace.showlegend else ""  # an answer that wins for no weights
     if trace.fill != "toself":
         if len(points) > ON_A_CURVE:
             return f"{len(points)} points{_kinds(trace.marker.symbol)}"

@@ -174,8 +174,8 @@ class Session:
                 )
             done = max((track.steps for track in self._tracks.values()), default=0)
             self._forget(self.settings.choosing(**chosen))
-            gone = f"The run of {count(done, 'step')} is gone." if done else ""
-            self._say(f"{message} {gone}".strip())
+            gone = [f"The run of {count(done, 'step')} is gone."] if done else []
+            self._say(" ".join([message, *gone] if message else gone))
         return self
 
     def next_problem(self) -> Self:
