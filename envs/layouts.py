@@ -170,4 +170,5 @@ PRESETS = {
     )
 }
 
-FROZEN = tuple(PRESETS.values())  # as they ship: one that is added later has no flaws
+# As they were first used, with their flaws. A preset that is added later does not belong here.
+FROZEN = tuple(PRESETS[name] for name in ("tiny-4x4", "lite-6x6", "hard-8x8", "paper-9x9"))

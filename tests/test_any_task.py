@@ -71,6 +71,38 @@ exec(compile(TASK, "letters.py", "exec"), made := {"__name__": "letters_of_the_t
 Letters = made["Letters"]
 
 
+def test_a_problem_is_solved_by_all_that_there_is_and_by_nothing_less():
+    """pass@k counts it. Rounding is 1e-9 here, and a thousandth is none."""
+
+    class Fronted(Letters):
+        def front(self, instance):
+            return np.eye(instance)
+
+    for task, whole in ((Letters(), [1, 1, 1]), (Fronted(), [0, 1, 0])):
+        whole = np.array(whole, float)
+        for less, solved in ((0, True), (1e-12, True), (1e-6, False), (1e-3, False)):
+            assert task.solved(3, whole * (1 - less)).item() is solved, (task, less)
+
+
+def test_a_completion_in_words_has_room_for_the_tags_of_each_answer():
+    """Of 30 tokens, and 16 for <answer_1> and </answer_1>; 1 ends the text."""
+
+    class Words(Task):
+        answer_tokens = 30
+
+    assert [Words().max_tokens(None, m) for m in (1, 3)] == [47, 139]
+    Words.answer_symbols = 5  # each with two tags
+    assert Words().max_tokens(None, 3, pocket={}) == 22
+
+
+def test_a_learner_checks_a_K_that_is_too_large_whenever_it_comes(monkeypatch):
+    config = vpo.TrainConfig.preset("demo", maze_seed=1000, K=8)
+    learner = Learner(config)
+    monkeypatch.setattr("vpo_lite.checks.MOST_VALUES", 255)
+    with pytest.raises(ValueError, match=r"K = 64 weights for 4 objectives are 256 numbers"):
+        learner.check(config.but(K=64))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def importable():
     """The class under a module name of its own, as a notebook's or a user's file would have it."""

@@ -28,9 +28,9 @@ MOVING = "notebooks/images/panel.webp"
 
 
 def committed():
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    """The files of the repository, also those that are not added yet."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if (ROOT / line).exists()]
 
 

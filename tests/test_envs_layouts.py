@@ -91,6 +91,13 @@ def test_text_and_budget_are_pinned(preset, seed):
     assert (maze.budget, maze.text) == PINNED[preset, seed]
 
 
+def test_every_preset_is_pinned_and_a_new_one_has_no_flaws():
+    """One that stands in generator.FROZEN breaks rules that all others keep."""
+    assert set(FROZEN) == set(PRESETS) == {preset for preset, _ in PINNED}
+    first = {"tiny-4x4", "lite-6x6", "hard-8x8", "paper-9x9"}
+    assert {n for n, layout in envs.PRESETS.items() if layout in envs.generator.FROZEN} == first
+
+
 @pytest.mark.parametrize("preset", FROZEN)
 def test_mazes_are_frozen(preset):
     """Policies and studies rest on them: if this fails, change the code, not the hash."""

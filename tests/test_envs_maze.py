@@ -117,6 +117,16 @@ def test_a_changed_copy_is_the_maze_of_its_own_text_and_budget():
         dataclasses.replace(maze, budget=3)
 
 
+def test_a_route_of_the_front_goes_straight_where_it_can():
+    """Pictures would show stairs."""
+    for n in (4, 6):
+        grid = [["."] * n for _ in range(n)]
+        grid[0][0], grid[-1][-1] = "S", "E"
+        maze = envs.Maze.from_text("\n".join(" ".join(row) for row in grid), budget=2 * n)
+        (route,) = maze.pareto_front().routes
+        assert route in ("R" * (n - 1) + "D" * (n - 1), "D" * (n - 1) + "R" * (n - 1))
+
+
 def test_numpy_budgets_are_numbers():
     assert Maze.from_text("S E", np.int64(3)) == Maze.from_text("S E", 3)
 

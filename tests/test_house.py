@@ -242,7 +242,7 @@ def on_mazes(file):
 
 
 def wrong_arrows(root):
-    """Imports from one package into another against ARROWS."""
+    """Imports that CONTRIBUTING, "Packages, and what they may import", does not allow."""
     names = modules(root)
     for module, file in names.items():
         if package_of(module) is None:
@@ -371,7 +371,7 @@ def is_written(node, tree):
 
 
 def too_long(root):
-    """Files of more than LONGEST lines whose head gives no reason."""
+    """Files of more than 350 lines whose head does not say "Longer than 350 lines because ..."."""
     for path in (*python_files(root, "envs", "vpo_lite"), *(root / "vpo_lite").rglob("*.js")):
         text = path.read_text(encoding="utf-8")
         count = len(text.splitlines())
