@@ -161,8 +161,8 @@ def test_a_form_that_was_asked_for_is_replaced_and_removed(prompt):
         assert without_form(asking(prompt, m)) == prompt == asking(asking(prompt, m), 1)
     asked = asking(prompt, 2, "route")
     assert without_form(asked) is asked and without_form(asked, "route") == prompt
-    for own in ("Write 2 different answers in exactly this form:\n<answer_1> ... </answer_1>",):
-        assert without_form(f"Why?\n\n{own}") == f"Why?\n\n{own}"  # not m forms: not ours
+    own = "Why?\n\nWrite 2 different answers in exactly this form:\n<answer_1> ... </answer_1>"
+    assert without_form(own) is own  # one form for 2 answers: not ours
 
 
 @pytest.mark.parametrize("rest", [{}, {"content": None}, {"tool_calls": [{"type": "function"}]}])

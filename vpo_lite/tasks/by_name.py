@@ -149,9 +149,10 @@ def full_name(method: str) -> str:
     """The name under which :func:`method_name` finds a method again, also one in a class; that of a
     shipped one is short.
     """
-    function = getattr(estimators.METHODS.get(method), "estimate", estimators.zscore)
-    if function.__module__ == estimators.__name__:
+    how = estimators.METHODS.get(method)
+    if how is None or how.ours:
         return method
+    function = how.estimate
     path = getattr(function, "__qualname__", method)
     in_a_class = path.endswith(f".{method}") and "<locals>" not in path
     return f"{function.__module__}:{path if in_a_class else method}"
