@@ -89,6 +89,13 @@ def test_links_and_pictures_lead_somewhere(page):
         assert not anchor or anchor in anchors(target.read_text()), link
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_bold_is_closed_in_the_paragraph_that_opens_it(page):
+    text = re.sub(r"```.*?```|`[^`]*`", "", TEXTS[page], flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*- )", text):
+        assert paragraph.count("**") % 2 == 0, paragraph
+
+
 def test_the_reference_begins_with_all_its_sections():
     contents, *sections = re.split(r"^## ", REFERENCE, flags=re.MULTILINE)
     named = set(re.findall(r"\]\(#([^)]+)\)", contents))
