@@ -103,11 +103,15 @@ def test_the_reference_tells_what_the_study_found():
         (
             ours,
             slow,
-            "with the same preset on {} mazes and behind on {} (difference {:.2f}, 95 % interval "
-            "{:.2f} to {:.2f})",
+            "VPO with the same preset the variant is ahead on {} mazes and behind on {} "
+            "(difference {:.2f}, 95 % interval {:.2f} to {:.2f})",
         ),
-        (ours, plain, "with preset demo on {} and {} ({:.2f}, {:.2f} to {:.2f})"),
-        (slow, plain, "The preset alone gains {2:.2f}, not significantly."),
+        (
+            ours,
+            plain,
+            "VPO with preset demo it is ahead on {} and behind on {} ({:.2f}, {:.2f} to {:.2f})",
+        ),
+        (slow, plain, "Plain VPO gains {2:.2f} from the preset alone, not significantly."),
     ):
         ahead = np.array([one[maze][0] - other[maze][0] for maze in sorted(plain)])
         spread = 2.023 * ahead.std(ddof=1) / np.sqrt(40)  # Student's t with 39 degrees of freedom
@@ -140,8 +144,10 @@ def test_the_reference_tells_what_each_alpha_is_good_for():
     }
     assert len(rows) == 10
     for text in (
-        f"covers {mean[0.1, '0.1']:.2f} at α = 0.1 (trained at 10: {mean[10.0, '0.1']:.2f})",
-        f"covers {mean[10.0, '10']:.3f} at α = 10 (trained at 0.1: {mean[0.1, '10']:.2f})",
+        f"Judged at α = 0.1, the policy trained at 0.1 covers {mean[0.1, '0.1']:.2f}, the one "
+        f"trained at 10 covers {mean[10.0, '0.1']:.2f}.",
+        f"Judged at α = 10, the policy trained at 10 covers {mean[10.0, '10']:.3f}, the one "
+        f"trained at 0.1 covers {mean[0.1, '10']:.2f}.",
     ):
         assert text in TOLD, text
 
