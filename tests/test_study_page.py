@@ -857,9 +857,7 @@ def test_evolution_at_lower_rates():
     assert best["start_set"] > max(means.values())
     told = " ".join((ROOT / "README.md").read_text().split())
     found = "VPO's searches solve 27 % and GRPO's 18 %, at other rates 5 % and 10 %"
-    prompts = (
-        "policy's solve 36 % if asked for sets, 21 % if asked for single answers, so the prompt"
-    )
+    prompts = "policy they solve 36 % if asked for sets, 21 % if for single answers, so the prompt"
     assert found in told and prompts in told and "without a policy solve 79 %" in told
     sets, singles = [
         np.mean([row.solved_share for row in others[kind]], axis=0) for kind in UNTRAINED
