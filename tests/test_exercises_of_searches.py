@@ -76,7 +76,7 @@ def test_so_many_answers_of_grpo_find_what_one_of_vpo_does():
         ("max plus", 1),
         ("?2 max plus : sort", 2),
         ("?7 plus sort : sort", 3),
-        ("?1 sort : plus sort", 4),
+        ("?1 sort : plus sort", 7),
     ],
 )
 def test_a_program_joined_by_hand_is_judged_by_the_tests_that_it_passes(program, slip):

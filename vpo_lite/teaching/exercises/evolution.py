@@ -19,6 +19,7 @@ ONE = (
 PAIR = "Another pair passes more. Choose two programs that pass three tests each."
 MORE = "Six are asked for: two programs that pass three tests each, and a t between their digits."
 MADE_UP = "No two of the rules, joined, pass just these tests. Give the row of your own program."
+SWAPPED = "The two programs are right, but swapped: A runs where the digit is t or more."
 SORT, PLUS_SORT, MAX_PLUS = RULES = (
     [1, 1, 1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 0, 1, 1, 1],
@@ -47,6 +48,8 @@ def _judge_row(answer):
         return NONE
     if row.tolist() in RULES:
         return ONE
+    if tuple(row) in _joins([SORT], [PLUS_SORT]):
+        return SWAPPED
     if row @ MAX_PLUS:
         return PAIR
     return EDGE if passed > 3 else MORE
@@ -55,8 +58,8 @@ def _judge_row(answer):
 POOL = "Give five to 100 answers, each with two rewards from 0 to 1: shape (n, 2)."
 COPIES = "Copies count once: fewer than five of these answers differ."
 DOMINATED = (
-    "Not all five are on the front: for some, another answer is at least as good in both rewards "
-    "and better in one."
+    "Not all of them are on the front: for some, another answer is at least as good in both "
+    "rewards and better in one."
 )
 CONFLICT = (
     "The best single answer covers too little: for some people it is far from the best. Move the "
@@ -75,8 +78,8 @@ def _judge_front(answer):
     if len(pool) < 5:
         return COPIES
     front = pool[nondominated(pool)]
-    if len(front) < 5:
-        return f"{DOMINATED} Yours has {len(front)} on it."
+    if len(front) < len(pool):
+        return f"{DOMINATED} On it are {len(front)} of your {len(pool)}."
     covered = price_of_conflict(front, sizes=(1,))[1]
     return None if covered > 0.98 else f"{CONFLICT} It covers {covered:.2f}."
 
@@ -99,8 +102,10 @@ EXERCISES = (
             ([1, 0, 0, 0, 0, 0, 1, 0], MORE),
             (6, ROW),
             ([1, 1, 1, 1, 1, 1, 0, 0], MADE_UP),
+            ([0, 1, 1, 0, 0, 0, 0, 0], SWAPPED),  # ?1 sort : plus sort
         ),
-        learned="No program of the policy passes more than three tests. Joined, two pass six.",
+        learned="No program of the policy passes more than three tests. Two joined pass "
+        "six, and three joined all eight.",
     ),
     Exercise(
         "07-b",
@@ -112,6 +117,7 @@ EXERCISES = (
         slips=(
             (np.full((5, 2), 0.5), COPIES),
             (np.column_stack([np.linspace(0.1, 0.9, 5)] * 2), DOMINATED),
+            (np.vstack([np.column_stack([0.5 + BEND, 0.5 - BEND]), [0.1, 0.1]]), DOMINATED),
             (np.column_stack([np.linspace(0, 1, 5), np.linspace(1, 0, 5)]), CONFLICT),
             ([[0.5, 0.5]], POOL),
         ),

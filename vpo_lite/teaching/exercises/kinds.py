@@ -140,6 +140,8 @@ def choice(
     slips = tuple((text, said) for text, said in options.items() if said is not None)
 
     def judge(answer):
+        if isinstance(answer, list | tuple) and all(isinstance(part, str) for part in answer):
+            answer = ", ".join(answer)
         if not isinstance(answer, str) or (given := read(answer.strip())) not in hints:
             return f"Choose one of {', '.join(map(repr, options))}. This is {shown(answer)}."
         return hints[given]

@@ -64,6 +64,7 @@ OVER_PEOPLE = (
     "You take the max over the weights. It belongs over the answers: axis 1 of the scores."
 )
 ADVANTAGES = "These are advantages. Return the scores: do not subtract or divide."
+SUMMED = "You add up over the weights. U is their mean: divide by K."
 FIXED = "The scores do not depend on `rng`: draw the weights from it."
 NOT_FROM_RNG = "The same `rng` gives different scores the second time. Draw all weights from `rng`."
 SQUARE = (
@@ -108,8 +109,9 @@ def _judge_scores(answer):
         (SETS.mean(axis=-1).max(axis=-1), SWAPPED),
         (SETS.mean(axis=(1, 2)), AVERAGED),
         (SETS.max(axis=2).mean(axis=1), OVER_PEOPLE),
+        (exact * 20_000, SUMMED),
     ):
-        if np.allclose(many, wrong, atol=0.01):
+        if np.allclose(many, wrong, rtol=0.01, atol=0.01):
             return hint
     if not np.allclose(many, exact, atol=0.01):
         return f"With 20,000 weights you get {many.round(3)}, and {exact.round(3)} is right."
@@ -126,7 +128,7 @@ def _judge_scores(answer):
 NUMBERS = "Three numbers from 0 to 1 are asked for."
 COPY = "This is the fifth answer itself. Choose one that is better."
 DOMINATED = (
-    "The fifth still wins for some weights. Look for an answer that is at least as good in each "
+    "The fifth still wins for some weights. One way: an answer that is at least as good in each "
     "objective."
 )
 
@@ -175,6 +177,7 @@ EXERCISES = (
             (_averaged, AVERAGED),
             (_over_people, OVER_PEOPLE),
             (_compared, ADVANTAGES),
+            (lambda R, K, rng: K * score_group(R, K, rng), SUMMED),
             (_fixed, FIXED),
             (_without_rng, NOT_FROM_RNG),
             (_without_K, NOT_K),

@@ -26,7 +26,7 @@ EXERCISES = (
                 "You take the best person for each route. Take the other axis: the best route for "
                 "each person, then the mean.",
             ),
-            (0.8, "Nearly: give two decimals."),
+            (0.8, "Nearly: round at the end only, to two decimals."),
             (0.9 + 3.5 / 6 + 0.9, "This is the sum over the three people. U is their mean."),
         ),
         learned="First each person chooses, then we average over people. That is U.",

@@ -6,13 +6,23 @@ import numpy as np
 
 from .kinds import choice, function, number
 
+TOO_LARGE = "Nearly: what you add is too large. Add 1e-6, and to the standard deviation itself."
+
 
 def _z(scores, eps=1e-6):
     return (scores - scores.mean()) / (scores.std() + eps)
 
 
+def _over(scores, spread):
+    return (scores - scores.mean()) / spread(scores)
+
+
+def _scores(R, W):
+    return (R @ W.T).max(axis=1).mean(axis=1)
+
+
 def _advantages(R, W):
-    return _z((R @ W.T).max(axis=1).mean(axis=1))
+    return _z(_scores(R, W))
 
 
 def _groups():
@@ -62,22 +72,38 @@ EXERCISES = (
                 "with each other.",
             ),
             (
-                lambda R, W: (R @ W.T).max(axis=1).mean(axis=1),
+                _scores,
                 "This is U of each rollout. Step 4 is missing: compare them within the group.",
             ),
             (
-                lambda R, W: (U := (R @ W.T).max(axis=1).mean(axis=1)) - U.mean(),
+                lambda R, W: (U := _scores(R, W)) - U.mean(),
                 "The group's mean is subtracted. Now divide by the group's standard deviation.",
             ),
             (
-                lambda R, W: (
-                    _z((R @ W.T).max(axis=1).mean(axis=1)) * np.sqrt((len(R) - 1) / len(R))
-                ),
+                lambda R, W: _z(_scores(R, W)) * np.sqrt((len(R) - 1) / len(R)),
                 "Nearly: your standard deviation divides by G - 1. VPO's divides by G (ddof = 0).",
             ),
             (
-                lambda R, W: _z((R @ W.T).max(axis=1).mean(axis=1), eps=1e-4),
-                "Nearly: what you add to the standard deviation is too large. Add 1e-6.",
+                lambda R, W: _z(_scores(R, W), eps=1e-4),
+                TOO_LARGE,
+            ),
+            (lambda R, W: _z(_scores(R, W), eps=1e-5), TOO_LARGE),
+            (
+                lambda R, W: _over(_scores(R, W), lambda U: np.sqrt(U.var() + 1e-6)),
+                TOO_LARGE,
+            ),
+            (
+                lambda R, W: _over(_scores(R, W), lambda U: U.var() + 1e-6),
+                "You divide by the variance. Divide by its root, the standard deviation.",
+            ),
+            (
+                lambda R, W: np.mean([_z(U) for U in (R @ W.T).max(axis=1).T], axis=0),
+                "You compare rollouts for each person alone. First average over people.",
+            ),
+            (
+                lambda R, W: _z(R.mean(axis=(1, 2))),
+                "This is the mean of all rewards: W is not in it. Begin with what each answer is "
+                "worth to each person.",
             ),
         ),
         not_finite="In a group whose rollouts all score the same the deviation is 0, and 0 / 0 is "
