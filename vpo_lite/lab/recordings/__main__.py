@@ -2,12 +2,13 @@
 
     python -m vpo_lite.lab.recordings [FOLDER [NAME ...]]
 
-All of them take about fifteen minutes on two cores. FOLDER defaults to the package's own. Maze 1000
+All of them take some twenty minutes on two cores. FOLDER defaults to the package's own. Maze 1000
 and preset demo, unless a line says otherwise.
 
 - three_methods/seed-0, -1, -2: VPO, GRPO and Multi-RLVR side by side
 - equal_answers/seed-0, -1, -2: GRPO with three times as many rollouts, so as many answers as VPO
 - free_repeats/seed-0, -1, -2: Multi-RLVR without the rule that a repeated answer earns nothing
+- one_person/seed-0, -1, -2: set_max, the best of three answers under the fixed weights w* alone
 - few_weights/K-1, K-64: VPO with one prompt a step, and so many weights
 - alpha/small, alpha/large: recombined VPO on the gallery's maze "alpha matters", m = 2, trained at
   alpha = 0.1 and at 10, in 80 steps of two prompts
@@ -59,6 +60,7 @@ def _recordings():
         yield f"three_methods/seed-{seed}", ("vpo", "grpo", "multi_rlvr"), how, plain
         yield f"equal_answers/seed-{seed}", "grpo", how | {"group_size": 48}, plain
         yield f"free_repeats/seed-{seed}", "multi_rlvr", how | {"pay_repeats": True}, plain
+        yield f"one_person/seed-{seed}", "set_max", how, plain
     for K in (1, 64):
         yield f"few_weights/K-{K}", "vpo", {"maze_seed": MAZE, "K": K, "prompts": 1}, plain
     mazes = {"alpha": "alpha matters", "own_alpha": "alpha in training"}
