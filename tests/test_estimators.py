@@ -758,7 +758,7 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
                 groups="aabb",
                 weights={"a": 2 * [[1, 0, 0]], "b": [[0, 0, 1], [1, 1, -1]]},
             ),
-            "group 'b': weights holds 1 negative numbers, the first -1 in row [0, 1]",
+            "group 'b': weights holds 1 negative numbers, the first -1 in row [1]",
         ),
         (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
         (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
@@ -782,7 +782,11 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
-            "prompt 1: weights has shape (1, 5, 3): expected (K, 2)",
+            "prompt 1: weights has shape (5, 3): vpo needs shape (K, 2) for each group",
+        ),
+        (  # what it asks for is what helps
+            lambda: vpo.advantages("random_weighting", np.ones((4, 1, 2)), groups="aaaa"),
+            "group 'a': weights is missing: random_weighting needs shape (1, 2) for each group",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),

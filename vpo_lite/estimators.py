@@ -321,6 +321,18 @@ def _checked_weights(method, weights, shape):
     return weights
 
 
+def _weights_of_group(method, W, d):
+    """The weights (1, K, d) of one group, from those that were given for it: (K, d), or (1, d)."""
+    rows = {"one": 1, "many": "K"}.get(METHODS[method].weights)
+    if rows is None or (W is None and rows == "K"):
+        return None
+    shape = None if W is None else (W := check_weights(W, "weights")).shape
+    if W is None or len(shape) != 2 or shape[1] != d or len(W) < 1 or (rows == 1 and len(W) > 1):
+        given = "is missing" if W is None else f"has shape {shape}"
+        raise ValueError(f"weights {given}: {method} needs shape ({rows}, {d}) for each group")
+    return W[None]
+
+
 def _compared(method, found, R, W, eps):
     """The `Estimate` of scores alone. W: the weights that made them, None for all of them."""
     score, error = found[:2] if isinstance(found, ExactReward) else (found, 0.0)
@@ -399,8 +411,9 @@ def _group_by_group(method, R, groups, weights, w_star, settings, what="group"):
                 "(m, d); let a missing answer have the worst rewards"
             )
         one = np.array([[R[n] for n in members]])
-        W, w = (None if x is None else [x] for x in (W, w))
+        w = None if w is None else [w]
         with told_of(f"{what} {shown(label)}"):
+            W = _weights_of_group(method, W, one.shape[-1])
             part = estimate(method, one, weights=W, w_star=w, **settings)
         for whole, values in zip(found, part, strict=True):
             whole[members] = values[0]

@@ -300,8 +300,9 @@ def _board_read_by(pocket: dict) -> int:
 
 def _check_board(size: int, board: int) -> None:
     if size > board:
+        larger = "pocket-9x9, or one" if board < size <= 9 else "one"
         raise ValueError(
             f"a maze with sides of {size} squares does not fit this policy, which reads boards up "
             f"to {board}x{board}: draw a smaller maze, or choose a model that reads it "
-            "(pocket-9x9, or one that is asked in words)"
+            f"({larger} that is asked in words)"
         )
