@@ -245,6 +245,7 @@ def test_price_of_conflict_is_judged_at_its_alpha(alpha):
     "call, words",
     [
         (lambda: vpo.best_at_k([1, 2, 3], 4), "k = 4"),
+        (lambda: vpo.best_at_k([], 1), "there is no answer to draw"),
         (lambda: vpo.best_at_k([1, np.nan], 1), "scores holds 1"),
         (lambda: vpo.best_at_k(3.0, 1), "scores has shape ()"),
         (lambda: vpo.pass_at_k(4, 5, 1), "c = 5"),

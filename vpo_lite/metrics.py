@@ -76,6 +76,8 @@ def best_at_k(scores: ArrayLike, k: int) -> np.ndarray:
     """
     scores = np.sort(check_finite(scores, "scores", 1), axis=-1)
     n = scores.shape[-1]
+    if not n:
+        raise ValueError(f"scores has shape {scores.shape}: there is no answer to draw")
     check_whole(k, "k", most=n)
     return scores @ max_weights(n, k)
 
