@@ -8,7 +8,6 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,16 +20,8 @@ from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
 from .libraries import PeftModel
 from .sampling import Rollouts, completion_logits, pad_prompts, sample_tokens, shares_prompts
+from .scores import TokenScores, token_scores
 from .tokenizer import decode, encode, opens_thought
-
-
-class TokenScores(NamedTuple):
-    """What a policy says of completions, in nats: logprobs (B, T) of the tokens, and the entropies
-    (B, T) of the distributions that they were drawn from. Outside the mask both are meaningless.
-    """
-
-    logprobs: torch.Tensor
-    entropies: torch.Tensor
 
 
 @dataclass
@@ -238,13 +229,11 @@ class Policy:
         """Log-probabilities and entropies of the sampled tokens. The former carry gradients.
 
         They are those of the distribution that was sampled: the temperature divides the logits.
-        ``entropy_gradient``: the entropies carry gradients, too, at the cost of memory.
+        ``entropy_gradient``: the entropies carry gradients, too.
         """
-        logits = completion_logits(self.model, rollouts, share=self.shares_prompts).float()
-        logp = torch.log_softmax(logits if temperature == 1 else logits / temperature, -1)
-        spread = logp if entropy_gradient else logp.detach()
-        entropies = -torch.linalg.vecdot(spread.exp(), spread)
-        return TokenScores(logp.gather(-1, rollouts.tokens[..., None])[..., 0], entropies)
+        logits = completion_logits(self.model, rollouts, share=self.shares_prompts)
+        how = dict(entropy_gradient=entropy_gradient)
+        return token_scores(logits, rollouts.tokens, temperature, **how)
 
     @torch.no_grad()
     def next_logprobs(

@@ -12,6 +12,7 @@ from ..estimators import METHODS
 from ..policy.decoder import DecoderView
 from ..policy.policy import Policy
 from ..policy.room import available_memory, is_short, size, total_memory
+from ..policy.scores import bytes_held
 from .config import TrainConfig
 from .contract import early_problems
 from .evaluate import held_out_seeds
@@ -177,9 +178,8 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     each head and pair of tokens. Families differ: there the estimate may be twice too high.
 
     Checkpointing keeps s N H for each layer, and the whole of one layer at a time. Gradients take
-    half a layer more. Logits over V tokens are held four times in float32: as they are, as
-    log-softmax, for the entropy, and as gradient. An entropy bonus adds two copies. A KL adds none:
-    the reference is read first, without gradients.
+    half a layer more. For logits over V tokens see :func:`.scores.bytes_held`. A KL adds none: the
+    reference is read first, without gradients.
 
     Sampling holds R = sample_batch rollouts of p prompts at once. A layer keeps keys and values of
     R T + p L tokens, or of R (L + T) in the model's own pass. 21 bytes go to every token that may
@@ -213,7 +213,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
         parameters=model.base,
         adapter=4 * model.trained,
         activations=model.activations(N, attended, pairs, policy.checkpointing),
-        logits=(4 + 2 * bool(config.entropy)) * 4 * b * T * model.V,
+        logits=bytes_held(b * T * model.V, model.s, bool(config.entropy)),
         sampling=size * model.cached * cached + 21 * rows * T + drawing + copies,
     )
 
